@@ -1,0 +1,47 @@
+/* Closed-form time of an exchange (alpha-beta, busiest port): the only network cost that policies and the collective
+ * chooser use, and the `alpha_beta` law of the simulator.
+ *
+ *   load(l)  = bytes of all transfers whose route crosses link l
+ *   done(r)  = max over r's transfers (s,d): latency(s,d) + max over its links l on r's side: load(l) / bandwidth(l)
+ *   makespan = max over r of done(r), which is max latency + busiest link at most
+ *
+ * "r's side" (hec_cluster.route_side): r's own ports, its node's NICs and the fabric. Cost O(sum of route lengths). */
+#ifndef HEC_MODELS_LINK_COST_H
+#define HEC_MODELS_LINK_COST_H
+#include "models/cluster.h"
+
+#include <stdint.h>
+
+/* One message of an exchange. */
+typedef struct {
+  int64_t bytes;
+  int32_t source, destination; /* ranks = devices; never equal */
+  int32_t item;                /* expert whose parameters or gradients travel; -1: all the pair has in this exchange */
+  int32_t after;               /* index within the exchange of the transfer whose chunks this one forwards; -1: none */
+} hec_transfer;
+
+typedef struct {
+  const hec_cluster *cluster;
+  double *load;        /* [n_links] bytes; zero between uses */
+  double *done_s;      /* [n_devices] result */
+  int32_t *depth;      /* scratch for chains */
+  size_t depth_capacity;
+} hec_link_cost;
+
+hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena);
+void hec_link_cost_free(hec_link_cost *cost);
+
+/* done_s[r] of every rank in `transfers` (others: 0), with sources and destinations swapped if `reverse`; returns the
+ * makespan. `n_chunks` > 1: a transfer that forwards another waits for its first chunk: adds latency and
+ * bytes / n_chunks / bottleneck per hop of its chain. */
+double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse, int32_t n_chunks);
+
+/* Ring all-reduce of `bytes` over ranks 0..n-1 (in that order, one ring per NIC of a node, bytes split evenly):
+ * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies. n == 1: 0. NCCL's ring, reference field.md 3.4. */
+double hec_link_cost_allreduce(const hec_cluster *cluster, int32_t n_ranks, double bytes);
+
+/* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate): (n-1) * bytes into each port,
+ * (n - ranks of the node) * bytes into each node, plus one route latency. */
+double hec_link_cost_allgather(const hec_cluster *cluster, int32_t n_ranks, double bytes);
+
+#endif

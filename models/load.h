@@ -1,0 +1,38 @@
+/* Expert loads of one record: how many token-expert assignments each source sends to each expert of each MoE layer. */
+#ifndef HEC_MODELS_LOAD_H
+#define HEC_MODELS_LOAD_H
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stdint.h>
+
+typedef struct {
+  int32_t n_layers, n_sources, n_experts;
+  uint32_t *counts; /* [n_layers][n_sources][n_experts] token-expert assignments */
+} hec_load;
+
+/* Zeroed counts from the arena. */
+hec_load hec_load_new(hec_arena *arena, int32_t n_layers, int32_t n_sources, int32_t n_experts);
+
+static inline uint32_t *hec_load_row(const hec_load *load, int32_t layer, int32_t source) {
+  return load->counts + ((size_t)layer * (size_t)load->n_sources + (size_t)source) * (size_t)load->n_experts;
+}
+
+/* Spreads the S sources of `from` over the R sources of `to` (same layers and experts; `to` allocated by the caller).
+ * S > R: source s goes to rank floor(s*R/S). S < R: source s goes to the contiguous ranks r with floor(r*S/R) == s,
+ * counts split evenly, remainders one each starting at the (expert mod group size)-th rank of the group. Totals per
+ * (layer, expert) are kept exactly. HEC_FAILED when a sum exceeds 2^32-1. */
+hec_status hec_load_spread(const hec_load *from, hec_load *to) HEC_MUST_USE;
+
+/* Scales every layer so that its total is exactly `assignments` (n_ranks * tokens * top_k) by largest remainder, ties to
+ * the lower (source, expert); a layer without any assignment stays empty. `order`: caller's scratch,
+ * [n_sources*n_experts] 8-byte keys and indices. Exact integer arithmetic. */
+typedef struct {
+  uint64_t remainder;
+  uint32_t cell;
+} hec_load_remainder;
+void hec_load_scale(hec_load *load, uint64_t assignments, hec_load_remainder *order);
+
+uint64_t hec_load_layer_total(const hec_load *load, int32_t layer);
+
+#endif

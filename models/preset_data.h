@@ -1,0 +1,14 @@
+/* The preset files of models/presets/, compiled in by models/embed_presets.cmake. */
+#ifndef HEC_MODELS_PRESET_DATA_H
+#define HEC_MODELS_PRESET_DATA_H
+#include <stddef.h>
+
+typedef struct {
+  const char *name; /* file name without .json, e.g. "cluster-p3dn-4x8"; NULL ends the table */
+  const char *text; /* the file, zero-terminated */
+  size_t length;    /* bytes, without the terminating zero */
+} hec_preset_data;
+
+extern const hec_preset_data hec_preset_table[];
+
+#endif

@@ -1,0 +1,102 @@
+/* Arena: a chain of blocks; allocation bumps a pointer, O(1); rewinding frees the blocks made since, O(blocks). */
+#include "runtime/base/arena.h"
+
+#include "runtime/base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hec_arena_block {
+  hec_arena_block *older;
+  size_t size, used; /* bytes of the space behind this header */
+};
+
+enum { ALIGNMENT = 16, HEADER = (sizeof(hec_arena_block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT };
+static const size_t first_block_bytes = 64 << 10, largest_step_bytes = 16 << 20;
+
+static hec_no_memory_handler *no_memory_handler;
+static void *no_memory_context;
+static uint64_t failing_allocation;
+
+void hec_set_no_memory_handler(hec_no_memory_handler *handler, void *context) {
+  no_memory_handler = handler;
+  no_memory_context = context;
+}
+
+void hec_fail_allocation(uint64_t k) { failing_allocation = k; }
+
+static _Noreturn void no_memory(size_t bytes) {
+  if (no_memory_handler)
+    no_memory_handler(bytes, no_memory_context);
+  fprintf(stderr, "hecate: out of memory (%zu bytes wanted)\n", bytes);
+  exit(HEC_FAILED);
+}
+
+/* All memory of the project passes here. */
+static void *resize(void *old, size_t n, size_t bytes) {
+  if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
+    no_memory(SIZE_MAX);
+  if (failing_allocation != 0 && --failing_allocation == 0)
+    no_memory(n * bytes);
+  void *p = realloc(old, n * bytes > 0 ? n * bytes : 1);
+  if (!p)
+    no_memory(n * bytes);
+  return p;
+}
+
+void *hec_malloc(size_t n, size_t bytes) { return resize(NULL, n, bytes); }
+
+void *hec_reserve(void *array, size_t *capacity, size_t need, size_t bytes) {
+  if (need <= *capacity)
+    return array;
+  size_t grown = *capacity < SIZE_MAX / 4 ? *capacity * 2 : *capacity;
+  grown = grown < 16 ? 16 : grown;
+  grown = grown < need ? need : grown;
+  array = resize(array, grown, bytes);
+  *capacity = grown;
+  return array;
+}
+
+void *hec_arena_alloc(hec_arena *arena, size_t n, size_t bytes) {
+  if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
+    no_memory(SIZE_MAX);
+  size_t want = (n * bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  hec_arena_block *block = arena->newest;
+  if (!block || block->size - block->used < want) {
+    size_t size = block ? block->size * 2 : first_block_bytes;
+    size = size > largest_step_bytes ? largest_step_bytes : size;
+    size = size < want ? want : size;
+    hec_arena_block *fresh = resize(NULL, 1, HEADER + size);
+    *fresh = (hec_arena_block){.older = block, .size = size, .used = 0};
+    arena->newest = block = fresh;
+  }
+  char *p = (char *)block + HEADER + block->used;
+  block->used += want;
+  arena->used_bytes += want;
+  memset(p, 0, want);
+  return p;
+}
+
+char *hec_arena_text(hec_arena *arena, const char *text) {
+  size_t length = strlen(text) + 1;
+  return memcpy(hec_arena_alloc(arena, length, 1), text, length);
+}
+
+hec_arena_mark hec_arena_save(const hec_arena *arena) {
+  return (hec_arena_mark){arena->newest, arena->newest ? arena->newest->used : 0, arena->used_bytes};
+}
+
+void hec_arena_rewind(hec_arena *arena, hec_arena_mark mark) {
+  while (arena->newest != mark.block) {
+    HEC_ASSERT(arena->newest != NULL);
+    hec_arena_block *older = arena->newest->older;
+    free(arena->newest);
+    arena->newest = older;
+  }
+  if (arena->newest)
+    arena->newest->used = mark.block_used;
+  arena->used_bytes = mark.used_bytes;
+}
+
+void hec_arena_free(hec_arena *arena) { hec_arena_rewind(arena, (hec_arena_mark){NULL, 0, 0}); }

@@ -1,0 +1,23 @@
+/* The message of a failure is kept per thread: libraries report through it without owning a stream. */
+#include "runtime/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static _Thread_local char last_error[1024];
+
+hec_status hec_fail(hec_status code, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(last_error, sizeof last_error, format, arguments);
+  va_end(arguments);
+  return code;
+}
+
+const char *hec_last_error(void) { return last_error; }
+
+_Noreturn void hec_assert_failed(const char *condition, const char *file, int line) {
+  fprintf(stderr, "hecate: internal error: %s does not hold (%s:%d)\n", condition, file, line);
+  abort();
+}

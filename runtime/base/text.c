@@ -1,0 +1,183 @@
+/* See text.h. The nesting of the JSON writer is a small stack of "is this the first member" flags. */
+#include "runtime/base/text.h"
+
+#include "runtime/base/arena.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
+  HEC_RESERVE(text->data, text->capacity, text->length + n + 1);
+  memcpy(text->data + text->length, bytes, n);
+  text->length += n;
+  text->data[text->length] = 0;
+}
+
+void hec_text_add(hec_text *text, const char *string) { hec_text_add_bytes(text, string, strlen(string)); }
+
+void hec_text_printf(hec_text *text, const char *format, ...) {
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  int n = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  HEC_ASSERT(n >= 0);
+  HEC_RESERVE(text->data, text->capacity, text->length + (size_t)n + 1);
+  (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, again);
+  va_end(again);
+  text->length += (size_t)n;
+}
+
+void hec_text_add_double(hec_text *text, double value) {
+  if (!isfinite(value)) {
+    hec_text_add(text, "null");
+    return;
+  }
+  char digits[40];
+  for (int precision = 15; precision <= 17; precision++) {
+    (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
+    if (strtod(digits, NULL) == value)
+      break;
+  }
+  hec_text_add(text, digits);
+}
+
+void hec_text_free(hec_text *text) {
+  free(text->data);
+  *text = (hec_text){0};
+}
+
+hec_json_out hec_json_begin(hec_text *out, int indent) {
+  return (hec_json_out){.out = out, .indent = indent, .first = {true}};
+}
+
+static void new_line(hec_json_out *json) {
+  hec_text_add(json->out, "\n");
+  for (int i = 0; i < json->indent * json->depth; i++)
+    hec_text_add(json->out, " ");
+}
+
+static void add_quoted(hec_text *out, const char *value) {
+  hec_text_add(out, "\"");
+  for (const char *p = value; *p; p++) {
+    unsigned char c = (unsigned char)*p;
+    if (c == '"' || c == '\\')
+      hec_text_printf(out, "\\%c", c);
+    else if (c < 0x20 || c == 0x7f)
+      hec_text_printf(out, "\\u%04x", c);
+    else
+      hec_text_add_bytes(out, p, 1);
+  }
+  hec_text_add(out, "\"");
+}
+
+/* Comma, line and key before a member; `simple` is a number, text or literal. */
+static void begin_member(hec_json_out *json, const char *key, bool simple) {
+  bool *first = &json->first[json->depth];
+  if (!*first)
+    hec_text_add(json->out, ",");
+  if (json->indent > 0 && json->depth > 0) {
+    if (key || !simple) {
+      json->flat[json->depth] = false;
+      new_line(json);
+    } else if (!*first) {
+      hec_text_add(json->out, " ");
+    }
+  }
+  *first = false;
+  if (key) {
+    add_quoted(json->out, key);
+    hec_text_add(json->out, json->indent > 0 ? ": " : ":");
+  }
+}
+
+static void open_member(hec_json_out *json, const char *key, char opening, char closing) {
+  begin_member(json, key, false);
+  hec_text_add_bytes(json->out, &opening, 1);
+  HEC_ASSERT(json->depth + 1 < 64);
+  json->depth++;
+  json->first[json->depth] = true;
+  json->flat[json->depth] = true;
+  json->closing[json->depth] = closing;
+}
+
+void hec_json_object(hec_json_out *json, const char *key) { open_member(json, key, '{', '}'); }
+void hec_json_array(hec_json_out *json, const char *key) { open_member(json, key, '[', ']'); }
+
+void hec_json_close(hec_json_out *json) {
+  HEC_ASSERT(json->depth > 0);
+  char closing = json->closing[json->depth];
+  bool own_line = json->indent > 0 && !json->flat[json->depth];
+  json->depth--;
+  if (own_line)
+    new_line(json);
+  hec_text_add_bytes(json->out, &closing, 1);
+  if (json->depth == 0)
+    hec_text_add(json->out, "\n");
+}
+
+void hec_json_string(hec_json_out *json, const char *key, const char *value) {
+  begin_member(json, key, true);
+  add_quoted(json->out, value);
+}
+
+void hec_json_int(hec_json_out *json, const char *key, int64_t value) {
+  begin_member(json, key, true);
+  hec_text_printf(json->out, "%lld", (long long)value);
+}
+
+void hec_json_double(hec_json_out *json, const char *key, double value) {
+  begin_member(json, key, true);
+  hec_text_add_double(json->out, value);
+}
+
+void hec_json_double17(hec_json_out *json, const char *key, double value) {
+  begin_member(json, key, true);
+  if (isfinite(value))
+    hec_text_printf(json->out, "%.17g", value);
+  else
+    hec_text_add(json->out, "null");
+}
+
+void hec_json_bool(hec_json_out *json, const char *key, bool value) {
+  begin_member(json, key, true);
+  hec_text_add(json->out, value ? "true" : "false");
+}
+
+void hec_json_null(hec_json_out *json, const char *key) {
+  begin_member(json, key, true);
+  hec_text_add(json->out, "null");
+}
+
+hec_status hec_write_file(const char *path, const char *data, size_t length) {
+  /* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
+  struct stat info;
+  bool in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+  hec_text temporary = {0};
+  hec_text_add(&temporary, path);
+  if (!in_place)
+    hec_text_printf(&temporary, ".%ld.part", (long)getpid());
+  hec_status status = HEC_OK;
+  FILE *file = fopen(temporary.data, "wb");
+  if (!file) {
+    status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+  } else {
+    bool written = fwrite(data, 1, length, file) == length && fflush(file) == 0;
+    int cause = errno;
+    written = fclose(file) == 0 && written;
+    if (!written)
+      status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(cause));
+    else if (!in_place && rename(temporary.data, path) != 0)
+      status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", path, strerror(errno));
+    if (status != HEC_OK && !in_place)
+      (void)remove(temporary.data);
+  }
+  hec_text_free(&temporary);
+  return status;
+}

@@ -1,0 +1,45 @@
+/* A growing text buffer and a JSON writer on it. Numbers are printed by us: integers in full, doubles with the fewest
+ * of 15, 16 or 17 significant digits that read back to the same double (cJSON's printer loses digits). */
+#ifndef HEC_BASE_TEXT_H
+#define HEC_BASE_TEXT_H
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  char *data; /* zero-terminated once anything was added; NULL before */
+  size_t length, capacity;
+} hec_text; /* zero-initialise; free with hec_text_free */
+
+void hec_text_add(hec_text *text, const char *string);
+void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n);
+void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void hec_text_add_double(hec_text *text, double value); /* not finite: null */
+void hec_text_free(hec_text *text);
+
+/* JSON: keys and values in call order, commas and escapes by the writer. `key` is NULL inside arrays and at the top.
+ * Compact by default; with `indent` > 0 objects and arrays open a line per member (numbers in an array stay on one). */
+typedef struct {
+  hec_text *out;
+  int indent, depth;
+  bool first[64], flat[64]; /* per depth: nothing written yet; only numbers and texts so far */
+  char closing[64];
+} hec_json_out;
+
+hec_json_out hec_json_begin(hec_text *out, int indent);
+void hec_json_object(hec_json_out *json, const char *key); /* opens */
+void hec_json_array(hec_json_out *json, const char *key);  /* opens */
+void hec_json_close(hec_json_out *json);                   /* closes the innermost; the last one adds a newline */
+void hec_json_string(hec_json_out *json, const char *key, const char *value);
+void hec_json_int(hec_json_out *json, const char *key, int64_t value);
+void hec_json_double(hec_json_out *json, const char *key, double value);
+void hec_json_double17(hec_json_out *json, const char *key, double value); /* always 17 significant digits */
+void hec_json_bool(hec_json_out *json, const char *key, bool value);
+void hec_json_null(hec_json_out *json, const char *key);
+
+/* Writes `length` bytes to `path` under a temporary name in the same folder, then renames: the file is whole or absent. */
+hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,136 @@
+/* Text, JSON writer and arena: what they print reads back; what fails leaves nothing behind. */
+#include "runtime/base/arena.h"
+#include "runtime/base/text.h"
+#include "tests/support/check_main.h"
+
+#include <setjmp.h>
+#include <string.h>
+#include <unistd.h>
+
+START_TEST(doubles_read_back) {
+  uint64_t random = 7;
+  for (int i = 0; i < 10000; i++) {
+    union {
+      uint64_t bits;
+      double value;
+    } u = {hec_test_random(&random)};
+    if (!(u.value - u.value == 0))
+      continue;
+    hec_text text = {0};
+    hec_text_add_double(&text, u.value);
+    ck_assert(strtod(text.data, NULL) == u.value);
+    hec_text_free(&text);
+  }
+  hec_text text = {0};
+  hec_text_add_double(&text, 0.1 + 0.2);
+  hec_text_add(&text, " ");
+  hec_text_add_double(&text, 9007199254740991.0);
+  hec_text_add(&text, " ");
+  hec_text_add_double(&text, 2.5);
+  ck_assert_str_eq(text.data, "0.30000000000000004 9007199254740991 2.5");
+  hec_text_free(&text);
+}
+END_TEST
+
+START_TEST(json_forms) {
+  for (int indent = 0; indent <= 1; indent++) {
+    hec_text text = {0};
+    hec_json_out json = hec_json_begin(&text, indent);
+    hec_json_object(&json, NULL);
+    hec_json_string(&json, "a\"\n", "x\\y");
+    hec_json_array(&json, "n");
+    hec_json_int(&json, NULL, -3);
+    hec_json_double(&json, NULL, 0.5);
+    hec_json_close(&json);
+    hec_json_array(&json, "empty");
+    hec_json_close(&json);
+    hec_json_object(&json, "o");
+    hec_json_bool(&json, "t", true);
+    hec_json_null(&json, "z");
+    hec_json_close(&json);
+    hec_json_close(&json);
+    ck_assert_str_eq(text.data, indent == 0 ? "{\"a\\\"\\u000a\":\"x\\\\y\",\"n\":[-3,0.5],\"empty\":[],\"o\":{\"t\":true,\"z\":null}}\n"
+                                            : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": [],\n \"o\": {\n"
+                                              "  \"t\": true,\n  \"z\": null\n }\n}\n");
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
+START_TEST(arena_rewinds) {
+  hec_arena arena = {0};
+  int *kept = HEC_NEW(&arena, int, 10);
+  kept[9] = 42;
+  hec_arena_mark mark = hec_arena_save(&arena);
+  for (int i = 0; i < 100; i++) {
+    char *block = HEC_NEW(&arena, char, 100000);
+    ck_assert_int_eq(block[0] + block[99999], 0);
+    memset(block, 1, 100000);
+  }
+  hec_arena_rewind(&arena, mark);
+  ck_assert_uint_eq(arena.used_bytes, mark.used_bytes);
+  ck_assert_int_eq(kept[9], 42);
+  ck_assert_int_eq(HEC_NEW(&arena, char, 16)[0], 0);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+static jmp_buf no_memory_exit;
+static void leave(size_t bytes, void *context) {
+  (void)bytes;
+  *(int *)context += 1;
+  longjmp(no_memory_exit, 1);
+}
+
+START_TEST(every_allocation_may_fail) {
+  static int calls;
+  static hec_arena arena;
+  hec_set_no_memory_handler(leave, &calls);
+  for (volatile unsigned k = 1;; k++) {
+    hec_fail_allocation(k);
+    if (setjmp(no_memory_exit) == 0) {
+      for (int i = 0; i < 5; i++)
+        (void)HEC_NEW(&arena, double, 40000);
+      ck_assert_uint_gt(k, 1); /* it did fail at least once before it came through */
+      break;
+    }
+    hec_arena_free(&arena);
+    ck_assert_uint_lt(k, 100);
+  }
+  hec_arena_free(&arena);
+  ck_assert_int_gt(calls, 0);
+}
+END_TEST
+
+START_TEST(files_are_whole_or_absent) {
+  char folder[] = "/tmp/hecate-text-XXXXXX";
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  char path[64];
+  (void)snprintf(path, sizeof path, "%s/out", folder);
+  ck_assert_int_eq(hec_write_file(path, "abc", 3), HEC_OK);
+  FILE *file = fopen(path, "rb");
+  char back[8] = {0};
+  ck_assert_uint_eq(fread(back, 1, 8, file), 3);
+  (void)fclose(file);
+  ck_assert_str_eq(back, "abc");
+  (void)remove(path);
+  ck_assert_int_eq(hec_write_file("/nonexistent/x", "abc", 3), HEC_FAILED);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "/nonexistent/x"));
+  ck_assert_int_eq(hec_write_file("/dev/full", "abc", 3), HEC_FAILED);
+  ck_assert_int_eq(rmdir(folder), 0); /* nothing was left in it */
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("base.text");
+  TCase *cases = tcase_create("text");
+  tcase_add_test(cases, doubles_read_back);
+  tcase_add_test(cases, json_forms);
+  tcase_add_test(cases, arena_rewinds);
+  tcase_add_test(cases, every_allocation_may_fail);
+  tcase_add_test(cases, files_are_whole_or_absent);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,64 @@
+/* Recorded expert loads: the `hecate-trace` format, version 1, read and written as a stream.
+ *
+ *   header line   {"format":"hecate-trace","version":1,"name":..,"layers":24,"experts":32,"top_k":2,"source_ranks":16,
+ *                  "layout":"layer x source_rank x expert","unit":"token-expert assignments",...}
+ *   record line   {"iter":1,"layers":[[[0,3,..experts] x source_ranks] x layers]}
+ *                 {"iter":1,"layers":[[0,3,..experts] x layers]}            (layout "layer x expert", source_ranks 1)
+ * or one JSON object whose header fields precede "iterations":[record,...]; or gzip of either. Recognised by content.
+ * Memory in use is one record. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
+#ifndef HEC_TRACES_TRACE_H
+#define HEC_TRACES_TRACE_H
+#include "models/load.h"
+#include "runtime/base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { HEC_PHASE_TRAIN, HEC_PHASE_FORWARD } hec_phase;
+typedef enum { HEC_COUNTED_UNKNOWN, HEC_COUNTED_BEFORE_DROP, HEC_COUNTED_AFTER_DROP } hec_counted;
+
+typedef struct {
+  char *name, *source, *license, *model, *notes, *unit; /* "" when absent */
+  char *phase_text;                                     /* as written */
+  hec_phase phase;                                      /* prefill, decode or both: forward; absent or train: train */
+  int32_t n_layers, n_experts, top_k, n_sources;
+  bool per_source;               /* layout "layer x source_rank x expert" */
+  char *synthetic;               /* raw JSON of the "synthetic" member, NULL when the loads were recorded */
+  char *shape;                   /* raw JSON of "shape" (object or preset name), NULL when absent */
+  int32_t ranks, devices_per_node; /* 0 when absent */
+  hec_counted counted;
+  bool has_transitions;          /* recorded and kept in the file; not read in this version */
+} hec_trace_header;
+
+typedef struct {
+  int64_t iter;
+  int32_t micro_batch;           /* -1 when absent */
+  int64_t line;                  /* where it stands in the file, 1-based */
+  char label[128];               /* "" when absent; cut */
+  uint64_t *tokens_per_source;   /* [n_sources], or NULL when absent */
+  hec_load load;                 /* [n_layers][n_sources][n_experts]; overwritten by the next read */
+} hec_trace_record;
+
+typedef struct hec_trace_reader hec_trace_reader;
+
+/* Opens and reads the header; "-" is standard input. The header belongs to the reader. */
+hec_status hec_trace_open(const char *path, hec_trace_reader **reader) HEC_MUST_USE;
+/* The same over bytes in memory (tests, fuzzing); `origin` names them in messages. */
+hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *origin, hec_trace_reader **reader) HEC_MUST_USE;
+const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader);
+/* The next record, valid until the next call; *record is NULL at the end. A trace without any record, decreasing `iter`,
+ * text cut in the middle: errors. */
+hec_status hec_trace_next(hec_trace_reader *reader, const hec_trace_record **record) HEC_MUST_USE;
+/* Back to the first record (a file is opened again; standard input cannot: error). */
+hec_status hec_trace_rewind(hec_trace_reader *reader) HEC_MUST_USE;
+void hec_trace_close(hec_trace_reader *reader);
+
+/* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that ends
+ * in .gz is compressed. "-" writes to standard output. */
+typedef struct hec_trace_writer hec_trace_writer;
+hec_status hec_trace_create(const char *path, const hec_trace_header *header, hec_trace_writer **writer) HEC_MUST_USE;
+hec_status hec_trace_write(hec_trace_writer *writer, int64_t iter, const char *label, const hec_load *load) HEC_MUST_USE;
+hec_status hec_trace_finish(hec_trace_writer *writer) HEC_MUST_USE; /* frees the writer in every case */
+void hec_trace_abandon(hec_trace_writer *writer);
+
+#endif
