@@ -1,0 +1,61 @@
+/* Dispatch: which holder of an expert computes the assignments of a source. Integers only; every assignment exactly once. */
+#ifndef HEC_PLAN_DISPATCH_H
+#define HEC_PLAN_DISPATCH_H
+#include "models/load.h"
+#include "runtime/plan/plan.h"
+
+typedef struct {
+  const hec_problem *problem;
+  const hec_plan *plan;
+  int32_t layer, expert;
+  const int32_t *holders; /* [n_holders] ascending, slots counted */
+  int32_t n_holders;
+} hec_dispatch_row;
+
+/* One rule: tokens[j] (zeroed by the caller) = assignments of `source` that holders[j] computes; they sum to n. Not called
+ * for n == 0 or a single holder. */
+typedef struct {
+  const char *name, *summary, *source;
+  void (*split)(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens);
+} hec_dispatch;
+
+#define HEC_DISPATCH_LIST(X)                                                                                           \
+  X(local_first) /* own rank, else own node, else anywhere, even (Hecate) */                                           \
+  X(node_even)   /* own node, else anywhere, even (LAER) */                                                            \
+  X(round_robin) /* even over all slots, starting at the source's turn (EPLB users) */                                 \
+  X(group)       /* own expert-parallel group, even (EP with expert-data parallelism) */                               \
+  X(quota)       /* the plan's quotas */
+#define HEC_DISPATCH_DECLARE(name) extern const hec_dispatch hec_dispatch_##name;
+HEC_DISPATCH_LIST(HEC_DISPATCH_DECLARE)
+const hec_dispatch *hec_dispatch_find(const char *name); /* NULL when unknown */
+
+/* Even split of n over `count` candidates: candidate p gets floor(n/count) + (((p - turn) mod count) < n mod count). */
+static inline uint32_t hec_even_share(uint32_t n, int32_t count, int32_t p, int32_t turn) {
+  uint32_t q = n / (uint32_t)count, r = n % (uint32_t)count;
+  int32_t place = (p - turn) % count;
+  return q + ((uint32_t)(place < 0 ? place + count : place) < r);
+}
+
+/* Where the assignments of one layer are computed. */
+typedef struct {
+  int32_t n_ranks, n_experts;
+  uint32_t *pair;       /* [n_ranks * n_ranks] assignments of source s computed on rank d at s * n_ranks + d */
+  uint64_t *rank_tokens;/* [n_ranks] assignments computed on rank d */
+  int32_t *expert_at;   /* [n_ranks + 1] CSR: experts with assignments on rank d, ascending */
+  int32_t *expert;      /* [..] */
+  uint32_t *tokens;     /* [..] assignments of that expert on that rank */
+  uint32_t *cell;       /* scratch [n_ranks * n_experts], zero between uses */
+  int32_t *holders;     /* scratch */
+  uint32_t *share;      /* scratch */
+} hec_routing;
+
+hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem);
+/* load: [..][n_ranks][n_experts], its row `layer`. O(ranks * experts + splits). */
+void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
+                      const hec_load *load, int32_t layer);
+/* The same for one (source, expert): ranks and tokens of each part, ascending; returns their number. For the runtime. */
+int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
+                          const hec_load *load, int32_t layer, int32_t source, int32_t expert, int32_t *ranks, uint32_t *tokens);
+double hec_routing_overload(const hec_routing *routing); /* busiest rank over mean; 1 when there are no tokens */
+
+#endif

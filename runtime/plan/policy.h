@@ -1,0 +1,72 @@
+/* A policy decides placements: from a problem and past loads to a plan. It moves no byte and counts none. One file in
+ * policies/ with everything static except one hec_policy, and one row in policy_list.h. */
+#ifndef HEC_PLAN_POLICY_H
+#define HEC_PLAN_POLICY_H
+#include "runtime/plan/dispatch.h"
+#include "runtime/plan/history.h"
+#include "runtime/plan/plan.h"
+
+typedef enum {
+  HEC_KNOWN_STATIC,   /* uses no load */
+  HEC_KNOWN_PERIODIC, /* a window, every `period` iterations */
+  HEC_KNOWN_LAST,     /* past records, every micro-batch, before the gate */
+  HEC_KNOWN_EXACT,    /* this micro-batch, after the gate */
+} hec_known;
+
+typedef struct hec_policy hec_policy;
+
+/* A policy at work on one problem. */
+typedef struct {
+  const hec_policy *policy;
+  const hec_problem *problem;
+  hec_arena *arena;      /* job lifetime; only init allocates */
+  void *state;           /* the policy's own */
+  hec_history history;   /* pushed by the driver after each record */
+  hec_plan plan;         /* in force; written by init, decide and refine */
+  hec_link_cost link;    /* closed-form exchange cost, for pricing */
+  int64_t iter;          /* of the record about to run */
+  int32_t micro_batch;   /* within the iteration */
+  uint64_t units;        /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
+  bool planned;          /* the last decide or refine really planned (a periodic policy between decisions did not) */
+  int32_t *t, *m;        /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
+} hec_policy_run;
+
+struct hec_policy {
+  const char *name, *summary, *source; /* source: paper */
+  hec_known known;
+  const char *schedule;  /* the schedule it was published with */
+  const hec_dispatch *dispatch;
+  int32_t window;        /* records of history it reads, at least 1 */
+  int32_t period;        /* iterations between decisions (0: none); problem.period overrides */
+  bool sliced;           /* homes in n_ranks slices instead of whole experts */
+  bool migrates_beside;  /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  const char *only_schedule; /* not NULL: runs under no other schedule */
+  /* Allocates state and writes the first plan (costs nothing). */
+  void (*init)(hec_policy_run *run);
+  /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep. */
+  void (*decide)(hec_policy_run *run);
+  /* After the gate of one layer: may change that layer of run->plan. `load` holds this micro-batch, its row `layer` is
+   * valid. NULL: the policy does not look. */
+  void (*refine)(hec_policy_run *run, int32_t layer, const hec_load *load);
+  /* What is computed instead of the gate's choice (ep-balanced; capacity dropping). In place. NULL: the gate's choice. */
+  void (*rewrite)(hec_policy_run *run, hec_load *load);
+};
+
+#include "runtime/plan/policy_list.h"
+#define HEC_POLICY_DECLARE(name) extern const hec_policy hec_policy_##name;
+HEC_POLICY_LIST(HEC_POLICY_DECLARE)
+extern const hec_policy *const hec_policies[]; /* NULL-terminated, in the order of the list */
+
+const hec_policy *hec_policy_find(const char *name); /* by its row's name ("hecate-rm"); NULL when unknown */
+
+/* A policy with its first plan; everything on `arena`. */
+hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena);
+void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
+/* The decision before the gates: resets units and planned, calls decide. */
+void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);
+void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
+/* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`
+ * (problem.period if set, else the policy's) iterations since *last (-1: never); then sets *last. */
+bool hec_policy_due(const hec_policy_run *run, int64_t *last);
+
+#endif

@@ -1,0 +1,21 @@
+/* The rows of the policy table, in the order of reports: reference rows, then systems by age. */
+#ifndef HEC_PLAN_POLICY_LIST_H
+#define HEC_PLAN_POLICY_LIST_H
+
+#define HEC_POLICY_LIST(X)                                                                                             \
+  X(ep)                                                                                                                \
+  X(ep_balanced)                                                                                                       \
+  X(ideal)                                                                                                             \
+  X(fsdp)                                                                                                              \
+  X(fastermoe)                                                                                                         \
+  X(smartmoe)                                                                                                          \
+  X(flexmoe)                                                                                                           \
+  X(eplb)                                                                                                              \
+  X(eplb_global)                                                                                                       \
+  X(eplb_no_replicas)                                                                                                  \
+  X(hecate)                                                                                                            \
+  X(hecate_rm)                                                                                                         \
+  X(hecate_nosharding)                                                                                                 \
+  X(hecate_nomaterialisation)
+
+#endif
