@@ -89,7 +89,7 @@ hec_configure() {
   # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh; a folder that
   # somebody configured by hand keeps its generator and its other settings.
   hec_configured "$dir" || how=(--fresh -G Ninja)
-  hec_say "Configuring ${dir##*/}"
+  hec_say "Configuring ${dir##*/}/"
   said=$(cd "$hec_root" && cmake "${how[@]}" -S "$hec_root" -B "$dir" "$@" 2>&1) || {
     printf '%s\n' "$said" >&2
     return 1
@@ -99,7 +99,7 @@ hec_configure() {
 hec_build() {
   local dir=$1
   shift
-  hec_say "Building ${dir##*/}"
+  hec_say "Building in ${dir##*/}/"
   cmake --build "$dir" --parallel "$(hec_jobs)" ${1:+--target "$@"} -- --quiet
 }
 

@@ -10,7 +10,7 @@ typedef struct {
   hec_text guards; /* "GUARD\n" of every header seen; starts with a newline once there is one */
   int n_found, n_files;
   bool on_disk; /* included files must exist below HEC_SOURCE_DIR (not for the texts of the self-tests) */
-} hec_tidy; /* zero-initialise; free with hec_tidy_free */
+} hec_tidy;     /* zero-initialise; free with hec_tidy_free */
 
 void hec_tidy_complain(hec_tidy *f, const char *path, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
