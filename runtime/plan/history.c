@@ -1,0 +1,51 @@
+/* Ring of the last `window` records: totals over the sources, whole numbers, so that sums are exact in any order.
+ * Push costs O(layers * sources * experts), a sum O(window * experts). */
+#include "runtime/plan/history.h"
+
+#include <string.h>
+
+hec_history hec_history_new(hec_arena *arena, int32_t window, int32_t n_layers, int32_t n_experts) {
+  HEC_ASSERT(window >= 1 && n_layers >= 1 && n_experts >= 1);
+  return (hec_history){
+      .n_layers = n_layers,
+      .n_experts = n_experts,
+      .window = window,
+      .totals = HEC_NEW(arena, uint64_t, (size_t)window * (size_t)n_layers * (size_t)n_experts),
+  };
+}
+
+static uint64_t *slot_row(const hec_history *h, int64_t record, int32_t layer) {
+  size_t slot = (size_t)(record % h->window);
+  return h->totals + (slot * (size_t)h->n_layers + (size_t)layer) * (size_t)h->n_experts;
+}
+
+void hec_history_push(hec_history *history, const hec_load *load) {
+  HEC_ASSERT(load->n_layers == history->n_layers && load->n_experts == history->n_experts);
+  int32_t n_experts = history->n_experts;
+  for (int32_t layer = 0; layer < history->n_layers; layer++) {
+    uint64_t *total = slot_row(history, history->n_seen, layer);
+    memset(total, 0, (size_t)n_experts * sizeof *total);
+    for (int32_t source = 0; source < load->n_sources; source++) {
+      const uint32_t *count = hec_load_row(load, layer, source);
+      for (int32_t e = 0; e < n_experts; e++)
+        total[e] += count[e];
+    }
+  }
+  history->n_seen++;
+}
+
+const uint64_t *hec_history_row(const hec_history *history, int32_t age, int32_t layer) {
+  HEC_ASSERT(age >= 0 && age < hec_history_length(history) && layer >= 0 && layer < history->n_layers);
+  return slot_row(history, history->n_seen - 1 - age, layer);
+}
+
+void hec_history_sum(const hec_history *history, int32_t layer, int32_t window, uint64_t *out) {
+  memset(out, 0, (size_t)history->n_experts * sizeof *out);
+  int32_t length = hec_history_length(history);
+  int32_t records = window < length ? window : length;
+  for (int32_t age = 0; age < records; age++) {
+    const uint64_t *row = hec_history_row(history, age, layer);
+    for (int32_t e = 0; e < history->n_experts; e++)
+      out[e] += row[e];
+  }
+}

@@ -1,0 +1,216 @@
+/* Plans as flat arrays. A row's copies stand in ascending order of rank inside the layer's own CSR block, so adding one
+ * moves only the rest of that block: O(copies of the layer + experts). */
+#include "runtime/plan/plan.h"
+
+#include <string.h>
+
+void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer) {
+  HEC_RESERVE(list->data, list->capacity, list->n + 1);
+  list->data[list->n++] = transfer;
+}
+
+static size_t n_rows(const hec_plan *plan) {
+  return (size_t)plan->n_layers * (size_t)plan->n_experts;
+}
+static size_t n_homes(const hec_plan *plan) {
+  return n_rows(plan) * (size_t)plan->n_slices;
+}
+static size_t n_offsets(const hec_plan *plan) {
+  return (size_t)plan->n_layers * (size_t)(plan->n_experts + 1);
+}
+
+static int32_t *layer_at(const hec_plan *plan, int32_t *at, int32_t layer) {
+  return at + (size_t)layer * (size_t)(plan->n_experts + 1);
+}
+
+hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_slices) {
+  HEC_ASSERT(n_slices >= 1);
+  hec_plan plan = {
+      .n_layers = problem->n_layers,
+      .n_experts = problem->n_experts,
+      .n_ranks = problem->n_ranks,
+      .n_slices = n_slices,
+      .copy_capacity = problem->n_experts * problem->n_ranks,
+  };
+  size_t copies = (size_t)plan.n_layers * (size_t)plan.copy_capacity;
+  plan.home = HEC_NEW(arena, int32_t, n_homes(&plan));
+  plan.opt_home = HEC_NEW(arena, int32_t, n_homes(&plan));
+  plan.copy_at = HEC_NEW(arena, int32_t, n_offsets(&plan));
+  plan.copy_rank = HEC_NEW(arena, int32_t, copies);
+  plan.copy_kind = HEC_NEW(arena, uint8_t, copies);
+  return plan;
+}
+
+void hec_plan_assign(hec_plan *to, const hec_plan *from) {
+  HEC_ASSERT(to->n_layers == from->n_layers && to->n_experts == from->n_experts && to->n_ranks == from->n_ranks);
+  HEC_ASSERT(to->n_slices == from->n_slices && to->copy_capacity == from->copy_capacity);
+  HEC_ASSERT(!from->quota_at || (to->quota_at && to->quota_capacity == from->quota_capacity));
+  memcpy(to->home, from->home, n_homes(from) * sizeof *to->home);
+  memcpy(to->opt_home, from->opt_home, n_homes(from) * sizeof *to->opt_home);
+  memcpy(to->copy_at, from->copy_at, n_offsets(from) * sizeof *to->copy_at);
+  if (from->quota_at)
+    memcpy(to->quota_at, from->quota_at, n_offsets(from) * sizeof *to->quota_at);
+  else if (to->quota_at)
+    memset(to->quota_at, 0, n_offsets(from) * sizeof *to->quota_at);
+  for (int32_t layer = 0; layer < from->n_layers; layer++) { /* only what is used of each block */
+    size_t block = (size_t)layer * (size_t)from->copy_capacity;
+    size_t used = (size_t)layer_at(from, from->copy_at, layer)[from->n_experts];
+    memcpy(to->copy_rank + block, from->copy_rank + block, used * sizeof *to->copy_rank);
+    memcpy(to->copy_kind + block, from->copy_kind + block, used * sizeof *to->copy_kind);
+    if (from->quota_at) {
+      size_t start = (size_t)layer * (size_t)from->quota_capacity;
+      size_t quotas = (size_t)layer_at(from, from->quota_at, layer)[from->n_experts];
+      memcpy(to->quota + start, from->quota + start, quotas * sizeof *to->quota);
+    }
+  }
+  to->rematerialise = from->rematerialise;
+  to->version = from->version;
+}
+
+void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
+  HEC_ASSERT(plan->n_slices == 1 && rank >= 0 && rank < plan->n_ranks);
+  HEC_ASSERT(layer >= 0 && layer < plan->n_layers && expert >= 0 && expert < plan->n_experts);
+  size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
+  plan->home[row] = plan->opt_home[row] = rank;
+}
+
+void hec_plan_clear_copies(hec_plan *plan, int32_t layer) {
+  memset(layer_at(plan, plan->copy_at, layer), 0, (size_t)(plan->n_experts + 1) * sizeof *plan->copy_at);
+}
+
+void hec_plan_add_copy(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank, hec_copy_kind kind) {
+  HEC_ASSERT(rank >= 0 && rank < plan->n_ranks && expert >= 0 && expert < plan->n_experts);
+  int32_t *at = layer_at(plan, plan->copy_at, layer);
+  int32_t used = at[plan->n_experts];
+  HEC_ASSERT(used < plan->copy_capacity);
+  int32_t *ranks = plan->copy_rank + (size_t)layer * (size_t)plan->copy_capacity;
+  uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
+  int32_t place = at[expert + 1];
+  while (place > at[expert] && ranks[place - 1] > rank)
+    place--;
+  memmove(ranks + place + 1, ranks + place, (size_t)(used - place) * sizeof *ranks);
+  memmove(kinds + place + 1, kinds + place, (size_t)(used - place) * sizeof *kinds);
+  ranks[place] = rank;
+  kinds[place] = (uint8_t)kind;
+  for (int32_t e = expert + 1; e <= plan->n_experts; e++)
+    at[e]++;
+}
+
+void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem) {
+  for (int32_t layer = 0; layer < plan->n_layers; layer++) {
+    hec_plan_clear_copies(plan, layer);
+    for (int32_t e = 0; e < plan->n_experts; e++) {
+      int32_t rank = (int32_t)((int64_t)e * problem->ep / plan->n_experts);
+      hec_plan_set_home(plan, layer, e, rank);
+      for (int32_t group = 1; group < problem->dp; group++)
+        hec_plan_add_copy(plan, layer, e, group * problem->ep + rank, HEC_COPY_RESIDENT);
+    }
+  }
+}
+
+bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
+  if (plan->n_slices == 1 && hec_plan_home(plan, layer, expert) == rank)
+    return true;
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  for (int32_t i = 0; i < n; i++)
+    if (ranks[i] == rank)
+      return true;
+  return false;
+}
+
+int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), i = 0, filled = 0;
+  if (plan->n_slices == 1) {
+    int32_t home = hec_plan_home(plan, layer, expert);
+    while (i < n && ranks[i] < home)
+      out[filled++] = ranks[i++];
+    out[filled++] = home;
+  }
+  while (i < n)
+    out[filled++] = ranks[i++];
+  return filled;
+}
+
+static void check_row(const hec_plan *plan, int32_t layer, int32_t expert) {
+  const int32_t *at = layer_at(plan, plan->copy_at, layer) + expert;
+  HEC_ASSERT(at[0] >= 0 && at[1] >= at[0] && at[1] <= plan->copy_capacity);
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  for (int32_t i = 0; i < n; i++) {
+    HEC_ASSERT(ranks[i] >= 0 && ranks[i] < plan->n_ranks);
+    HEC_ASSERT(i == 0 || ranks[i - 1] <= ranks[i]);
+    HEC_ASSERT(kinds[i] == HEC_COPY_RESIDENT || kinds[i] == HEC_COPY_GUEST);
+  }
+  HEC_ASSERT(n > 0 || plan->n_slices == 1); /* slices alone compute nothing */
+}
+
+static void check_quotas(const hec_plan *plan, int32_t layer, int32_t expert) {
+  const int32_t *at = layer_at(plan, plan->quota_at, layer) + expert;
+  HEC_ASSERT(at[0] >= 0 && at[1] >= at[0] && at[1] <= plan->quota_capacity);
+  const hec_quota *quota = plan->quota + (size_t)layer * (size_t)plan->quota_capacity;
+  for (int32_t i = at[0]; i < at[1]; i++) {
+    const hec_quota *q = &quota[i];
+    HEC_ASSERT(q->source >= 0 && q->source < plan->n_ranks && hec_plan_holds(plan, layer, expert, q->rank));
+    if (i > at[0])
+      HEC_ASSERT(q[-1].source < q->source || (q[-1].source == q->source && q[-1].rank < q->rank));
+  }
+}
+
+void hec_plan_check(const hec_plan *plan) {
+  HEC_ASSERT(plan->n_layers >= 1 && plan->n_experts >= 1 && plan->n_ranks >= 1 && plan->n_slices >= 1);
+  for (size_t i = 0; i < n_homes(plan); i++) {
+    HEC_ASSERT(plan->home[i] >= 0 && plan->home[i] < plan->n_ranks);
+    HEC_ASSERT(plan->opt_home[i] >= 0 && plan->opt_home[i] < plan->n_ranks);
+  }
+  for (int32_t layer = 0; layer < plan->n_layers; layer++) {
+    HEC_ASSERT(layer_at(plan, plan->copy_at, layer)[0] == 0);
+    for (int32_t e = 0; e < plan->n_experts; e++)
+      check_row(plan, layer, e);
+    for (int32_t e = 0; plan->quota_at && e < plan->n_experts; e++)
+      check_quotas(plan, layer, e);
+  }
+}
+
+/* Numbers enter as four little-endian bytes each, so that the digest is the same on every machine. */
+static uint64_t fnv(uint64_t hash, uint32_t value) {
+  for (int shift = 0; shift < 32; shift += 8)
+    hash = (hash ^ ((value >> shift) & 0xff)) * 0x100000001b3u;
+  return hash;
+}
+
+static uint64_t fnv_all(uint64_t hash, const int32_t *values, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    hash = fnv(hash, (uint32_t)values[i]);
+  return hash;
+}
+
+/* `version` stays out: it counts changes, it is no part of what the plan says. */
+uint64_t hec_plan_digest(const hec_plan *plan) {
+  const int32_t shape[] = {plan->n_layers, plan->n_experts, plan->n_ranks, plan->n_slices, plan->rematerialise};
+  uint64_t hash = fnv_all(0xcbf29ce484222325u, shape, sizeof shape / sizeof *shape);
+  hash = fnv_all(hash, plan->home, n_homes(plan));
+  hash = fnv_all(hash, plan->opt_home, n_homes(plan));
+  hash = fnv_all(hash, plan->copy_at, n_offsets(plan));
+  for (int32_t layer = 0; layer < plan->n_layers; layer++) {
+    size_t block = (size_t)layer * (size_t)plan->copy_capacity;
+    size_t used = (size_t)layer_at(plan, plan->copy_at, layer)[plan->n_experts];
+    hash = fnv_all(hash, plan->copy_rank + block, used);
+    for (size_t i = 0; i < used; i++)
+      hash = fnv(hash, plan->copy_kind[block + i]);
+  }
+  if (!plan->quota_at)
+    return hash;
+  hash = fnv_all(hash, plan->quota_at, n_offsets(plan));
+  for (int32_t layer = 0; layer < plan->n_layers; layer++) {
+    const hec_quota *quota = plan->quota + (size_t)layer * (size_t)plan->quota_capacity;
+    int32_t used = layer_at(plan, plan->quota_at, layer)[plan->n_experts];
+    for (int32_t i = 0; i < used; i++)
+      hash = fnv(fnv(fnv(hash, (uint32_t)quota[i].source), (uint32_t)quota[i].rank), quota[i].tokens);
+  }
+  return hash;
+}

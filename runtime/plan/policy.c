@@ -1,0 +1,63 @@
+/* The table of policies, and what is the same for all of them: start, stop, counting of units, the clock of periods. */
+#include "runtime/plan/policy.h"
+
+#include <string.h>
+
+#define ROW(name) &hec_policy_##name,
+const hec_policy *const hec_policies[] = {HEC_POLICY_LIST(ROW) NULL};
+#undef ROW
+
+const hec_policy *hec_policy_find(const char *name) {
+  for (size_t i = 0; hec_policies[i]; i++)
+    if (strcmp(hec_policies[i]->name, name) == 0)
+      return hec_policies[i];
+  return NULL;
+}
+
+hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena) {
+  int32_t window = policy->window > 1 ? policy->window : 1;
+  hec_policy_run run = {
+      .policy = policy,
+      .problem = problem,
+      .arena = arena,
+      .history = hec_history_new(arena, window, problem->n_layers, problem->n_experts),
+      .plan = hec_plan_new(arena, problem, policy->sliced ? problem->n_ranks : 1),
+      .link = hec_link_cost_new(problem->cluster, arena),
+      .t = HEC_NEW(arena, int32_t, problem->n_layers),
+      .m = HEC_NEW(arena, int32_t, problem->n_layers),
+  };
+  for (int32_t layer = 0; layer < problem->n_layers; layer++)
+    run.t[layer] = run.m[layer] = -1;
+  policy->init(&run);
+  return run;
+}
+
+void hec_policy_stop(hec_policy_run *run) {
+  hec_link_cost_free(&run->link);
+}
+
+void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch) {
+  run->iter = iter;
+  run->micro_batch = micro_batch;
+  run->units = 0;
+  run->planned = false;
+  if (run->policy->decide)
+    run->policy->decide(run);
+}
+
+void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
+  run->units = 0;
+  run->planned = false;
+  if (run->policy->refine)
+    run->policy->refine(run, layer, load);
+}
+
+bool hec_policy_due(const hec_policy_run *run, int64_t *last) {
+  int32_t period = run->problem->period != HEC_AUTO ? run->problem->period : run->policy->period;
+  if (period <= 0 || run->micro_batch != 0 || hec_history_length(&run->history) == 0)
+    return false;
+  if (*last >= 0 && run->iter - *last < period)
+    return false;
+  *last = run->iter;
+  return true;
+}

@@ -1,0 +1,61 @@
+/* The problem: one place where sizes are derived, so that planners and lowering cannot disagree.
+ *
+ *   ep = max { d : d divides R, d <= E }      ranks of an expert-parallel group; dp = R / ep
+ *   bytes without copies = dense state + ceil(L * E / R) * expert state + activations + two token buffers
+ *
+ * The share of expert state is that of an even split over all layers together, which every policy here starts from. */
+#include "runtime/plan/problem.h"
+
+static int32_t group_size(int32_t n_ranks, int32_t n_experts) {
+  int32_t size = n_ranks < n_experts ? n_ranks : n_experts;
+  while (n_ranks % size != 0)
+    size--;
+  return size;
+}
+
+hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
+                            hec_problem *problem) {
+  if (n_ranks < 1 || n_ranks > cluster->n_devices)
+    return hec_fail(HEC_BAD_INPUT, "ranks: expected 1 to %d (the devices of cluster %s), found %d", cluster->n_devices,
+                    cluster->name, n_ranks);
+  if (tokens < 0)
+    return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected a number >= 0, found %d", tokens);
+  if (moe->n_moe_layers < 1 || moe->n_experts < 1 || moe->top_k < 1 || moe->top_k > moe->n_experts)
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "model %s: expected MoE layers >= 1 and 1 <= top_k <= experts, found %d layers, top_k %d, %d experts",
+        moe->name, moe->n_moe_layers, moe->top_k, moe->n_experts);
+  int32_t ep = group_size(n_ranks, moe->n_experts);
+  *problem = (hec_problem){
+      .moe = moe,
+      .cluster = cluster,
+      .train = train,
+      .n_ranks = n_ranks,
+      .n_nodes = (n_ranks + cluster->devices_per_node - 1) / cluster->devices_per_node,
+      .n_layers = moe->n_moe_layers,
+      .n_experts = moe->n_experts,
+      .top_k = moe->top_k,
+      .tokens = tokens,
+      .ep = ep,
+      .dp = n_ranks / ep,
+      .bytes = hec_memory_cost_of(moe, tokens, train),
+      .expert = hec_work_expert(moe),
+      .window_s = hec_nonmoe_forward_s(moe, cluster, n_ranks, tokens),
+      .t = HEC_AUTO,
+      .m = HEC_AUTO,
+      .period = HEC_AUTO,
+      .slots = HEC_AUTO,
+  };
+  return HEC_OK;
+}
+
+double hec_problem_bytes_without_copies(const hec_problem *problem) {
+  const hec_memory_cost *b = &problem->bytes;
+  int64_t rows = (int64_t)problem->n_layers * problem->n_experts;
+  double experts = (double)((rows + problem->n_ranks - 1) / problem->n_ranks);
+  double assignments = (double)problem->tokens * problem->top_k;
+  double dense = b->dense_param + b->dense_grad + b->dense_optimizer;
+  double expert = b->expert_param + b->expert_grad + b->expert_optimizer;
+  double kept = b->activation_layer + b->expert_row * assignments;
+  return dense + experts * expert + problem->n_layers * kept + b->activation_rest + 2 * assignments * b->token;
+}

@@ -1,0 +1,145 @@
+/* Routing: the dispatch rule applied to every (source, expert) of a layer.
+ *
+ *   x[s][e][d] >= 0 integers, sum over d of x[s][e][d] = load[s][e], x > 0 only where d holds e
+ *   pair[s][d] = sum over e of x,   tokens of (d, e) = sum over s of x
+ *
+ * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer; an expert with a
+ * single holder (most of them) needs no rule; sources run outside so that a row of `pair` stays in cache. O(ranks *
+ * experts + parts). */
+#include "runtime/plan/dispatch.h"
+
+#include <string.h>
+
+hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem) {
+  size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
+  return (hec_routing){
+      .n_ranks = problem->n_ranks,
+      .n_experts = problem->n_experts,
+      .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
+      .rank_tokens = HEC_NEW(arena, uint64_t, ranks),
+      .expert_at = HEC_NEW(arena, int32_t, ranks + 1),
+      .expert = HEC_NEW(arena, int32_t, ranks * experts),
+      .tokens = HEC_NEW(arena, uint32_t, ranks * experts),
+      .cell = HEC_NEW(arena, uint32_t, ranks * experts),
+      .holder_at = HEC_NEW(arena, int32_t, experts + 1),
+      .holders = HEC_NEW(arena, int32_t, (ranks + 1) * experts),
+      .share = HEC_NEW(arena, uint32_t, (ranks + 1) * experts),
+  };
+}
+
+/* Writes the holders of every expert of the layer: CSR holder_at, holders. */
+static void list_holders(hec_routing *routing, const hec_plan *plan, int32_t layer) {
+  routing->holder_at[0] = 0;
+  for (int32_t e = 0; e < routing->n_experts; e++) {
+    int32_t at = routing->holder_at[e];
+    routing->holder_at[e + 1] = at + hec_plan_holders(plan, layer, e, routing->holders + at);
+  }
+}
+
+/* The rule's parts of one (source, expert) go to the source's row of pairs and to the experts' cells. */
+static void add_parts(hec_routing *routing, const hec_dispatch *rule, const hec_dispatch_row *row, int32_t source,
+                      uint32_t n) {
+  uint32_t *share = routing->share, *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
+  rule->split(row, source, n, share);
+  for (int32_t j = 0; j < row->n_holders; j++) {
+    if (share[j] == 0)
+      continue;
+    pair[row->holders[j]] += share[j];
+    routing->cell[(size_t)row->holders[j] * (size_t)routing->n_experts + (size_t)row->expert] += share[j];
+    share[j] = 0;
+  }
+}
+
+static void route_source(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+                         const uint32_t *count) {
+  uint32_t *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
+  for (int32_t e = 0; e < routing->n_experts; e++) {
+    if (count[e] == 0)
+      continue;
+    int32_t at = routing->holder_at[e], n_holders = routing->holder_at[e + 1] - at;
+    if (n_holders == 1) {
+      int32_t rank = routing->holders[at];
+      pair[rank] += count[e];
+      routing->cell[(size_t)rank * (size_t)routing->n_experts + (size_t)e] += count[e];
+      continue;
+    }
+    row->expert = e;
+    row->holders = routing->holders + at;
+    row->n_holders = n_holders;
+    add_parts(routing, rule, row, source, count[e]);
+  }
+}
+
+/* Gathers the cells into the CSR of experts per rank, zeroing them again; returns all assignments. */
+static uint64_t collect(hec_routing *routing) {
+  uint64_t all = 0;
+  int32_t filled = 0;
+  for (int32_t d = 0; d < routing->n_ranks; d++) {
+    uint32_t *cell = routing->cell + (size_t)d * (size_t)routing->n_experts;
+    uint64_t total = 0;
+    routing->expert_at[d] = filled;
+    for (int32_t e = 0; e < routing->n_experts; e++) {
+      if (cell[e] == 0)
+        continue;
+      routing->expert[filled] = e;
+      routing->tokens[filled++] = cell[e];
+      total += cell[e];
+      cell[e] = 0;
+    }
+    routing->rank_tokens[d] = total;
+    all += total;
+  }
+  routing->expert_at[routing->n_ranks] = filled;
+  return all;
+}
+
+void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
+                      const hec_load *load, int32_t layer) {
+  HEC_ASSERT(load->n_sources == routing->n_ranks && load->n_experts == routing->n_experts);
+  hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
+  size_t ranks = (size_t)routing->n_ranks;
+  memset(routing->pair, 0, ranks * ranks * sizeof *routing->pair);
+  list_holders(routing, plan, layer);
+  for (int32_t s = 0; s < routing->n_ranks; s++)
+    route_source(routing, rule, &row, s, hec_load_row(load, layer, s));
+  uint64_t all = collect(routing), wanted = 0;
+  const uint32_t *count = hec_load_row(load, layer, 0);
+  for (size_t i = 0; i < ranks * (size_t)routing->n_experts; i++)
+    wanted += count[i];
+  HEC_ASSERT(all == wanted); /* every assignment exactly once; also catches a rank's 32 bits running over */
+}
+
+int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                          const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source, int32_t expert,
+                          int32_t *ranks, uint32_t *tokens) {
+  uint32_t n = hec_load_row(load, layer, source)[expert];
+  if (n == 0)
+    return 0;
+  hec_dispatch_row row = {
+      .problem = problem, .plan = plan, .layer = layer, .expert = expert, .holders = routing->holders};
+  row.n_holders = hec_plan_holders(plan, layer, expert, routing->holders);
+  if (row.n_holders == 1)
+    routing->share[0] = n;
+  else
+    rule->split(&row, source, n, routing->share);
+  int32_t parts = 0;
+  for (int32_t j = 0; j < row.n_holders; j++) {
+    if (routing->share[j] > 0 && parts > 0 && ranks[parts - 1] == row.holders[j]) {
+      tokens[parts - 1] += routing->share[j]; /* second slot on the same rank */
+    } else if (routing->share[j] > 0) {
+      ranks[parts] = row.holders[j];
+      tokens[parts++] = routing->share[j];
+    }
+    routing->share[j] = 0;
+  }
+  return parts;
+}
+
+double hec_routing_overload(const hec_routing *routing) {
+  uint64_t most = 0, all = 0;
+  for (int32_t d = 0; d < routing->n_ranks; d++) {
+    most = routing->rank_tokens[d] > most ? routing->rank_tokens[d] : most;
+    all += routing->rank_tokens[d];
+  }
+  return all == 0 ? 1.0 : (double)most * routing->n_ranks / (double)all;
+}
