@@ -340,8 +340,9 @@ START_TEST(capacity_scales_time) {
 }
 END_TEST
 
-/* All-to-all of 32 on one switch: equal sizes end together when the busiest port says so; unequal ones, the last when
- * the busiest port, which is never idle, has carried its load. */
+/* All-to-all of 32 on one switch: equal sizes end together. Unequal ones, with one sender that has the most for
+ * everybody: its port is the most crowded one all along, so it is always full and the last flow ends when it has
+ * carried its load. */
 START_TEST(all_to_all_of_32) {
   enum { N = 32 };
   double capacity[2 * N];
