@@ -216,6 +216,28 @@ START_TEST(one_instant_one_pop) {
 }
 END_TEST
 
+/* 0.1 + 0.2 and 0.3 are two doubles and one instant: one pop, in the order of adding, not of finishing. A difference of
+ * 1e-12 is a difference. */
+START_TEST(roundings_are_one_instant) {
+  hec_fluid *fluid = hec_fluid_new(0, NULL);
+  double amounts[3] = {0.1 + 0.2, 0.3, 0.3 + 1e-12};
+  ck_assert(amounts[0] > amounts[1]);
+  for (int i = 0; i < 3; i++)
+    (void)hec_fluid_add(fluid, &(hec_fluid_flow){.amount = amounts[i], .cap = 1, .tag = i});
+  int32_t n;
+  hec_fluid_advance(fluid, hec_fluid_next(fluid));
+  const hec_fluid_done *done = hec_fluid_pop(fluid, &n);
+  ck_assert_int_eq(n, 2);
+  ck_assert(done[0].tag == 0 && done[1].tag == 1);
+  ck_assert(done[0].finish == 0.3 && done[1].finish == 0.3);
+  hec_fluid_advance(fluid, hec_fluid_next(fluid));
+  done = hec_fluid_pop(fluid, &n);
+  ck_assert_int_eq(n, 1);
+  ck_assert(done[0].tag == 2 && done[0].finish == amounts[2]);
+  hec_fluid_free(fluid);
+}
+END_TEST
+
 /* ---- random networks ---- */
 
 /* kind 0: one switch; 1: nodes of 4 behind a shared NIC; 2: leaves and a thin core; 3: routes of any links.
@@ -381,6 +403,42 @@ START_TEST(all_to_all_of_32) {
 }
 END_TEST
 
+/* Flows on links of their own, added in the middle of everything, change no bit of the others' finishes. */
+START_TEST(strangers_do_not_disturb) {
+  static problem p;
+  static double finish[MOST_FLOWS];
+  uint64_t random = 16;
+  for (int i = 0; i < 20; i++) {
+    make_problem(&p, &random);
+    run(&p, NULL, false);
+    memcpy(finish, p.finish, sizeof finish);
+    int32_t known = p.n_flows, device = p.n_links++;
+    p.capacity[device] = 1;
+    for (int k = 0; k < 20; k++)
+      add_flow(&p, 1e-3 * hec_test_uniform(&random), 1e-4 * hec_test_uniform(&random), 1, 1, &device);
+    run(&p, NULL, false);
+    for (int32_t f = 0; f < known; f++)
+      ck_assert(p.finish[f] == finish[f]);
+  }
+}
+END_TEST
+
+/* Capacities over 18 decades and amounts over 12: still a certificate at every event, and every flow ends. */
+START_TEST(extreme_ratios) {
+  static problem p;
+  static const double capacities[] = {1e-3, 2.385, 1e6, 2.385e10, 1e15}, amounts[] = {1, 2385, 1e8, 9e12};
+  uint64_t random = 17;
+  for (int i = 0; i < 40; i++) {
+    make_problem(&p, &random);
+    for (int32_t l = 0; l < p.n_links; l++)
+      p.capacity[l] = capacities[hec_test_below(&random, 5)];
+    for (int32_t f = 0; f < p.n_flows; f++)
+      p.flow[f].amount = amounts[hec_test_below(&random, 4)];
+    run(&p, NULL, true);
+  }
+}
+END_TEST
+
 /* ---- misuse is ours, and stops ---- */
 
 static void one_flow(hec_fluid **fluid) {
@@ -428,11 +486,14 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, caps_and_devices);
   tcase_add_test(cases, a_link_crossed_twice);
   tcase_add_test(cases, one_instant_one_pop);
+  tcase_add_test(cases, roundings_are_one_instant);
   tcase_add_test(cases, random_certificates);
   tcase_add_test(cases, random_equals_reference);
   tcase_add_test(cases, order_of_adding_does_not_matter);
   tcase_add_test(cases, capacity_scales_time);
   tcase_add_test(cases, all_to_all_of_32);
+  tcase_add_test(cases, strangers_do_not_disturb);
+  tcase_add_test(cases, extreme_ratios);
   tcase_add_test_raise_signal(cases, time_runs_backwards, SIGABRT);
   tcase_add_test_raise_signal(cases, time_jumps_over_a_finish, SIGABRT);
   tcase_add_test_raise_signal(cases, rebase_with_flows_inside, SIGABRT);
