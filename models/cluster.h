@@ -8,6 +8,7 @@
  * Routes:  same node           port_out(s), port_in(d)
  *          other node          port_out(s)?, nic_out, [leaf_up, leaf_down,] nic_in, port_in(d)?
  *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's rail
+ * A class's latency counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
  * `nic_through_port` says whether traffic between nodes also takes the device ports (default false: reference hecate.md
  * section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
@@ -15,6 +16,7 @@
 #define HEC_MODELS_CLUSTER_H
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,14 +63,38 @@ typedef struct {
                           a port of the other end's device is only the other end's */
 } hec_cluster;
 
-/* A preset's name (models/presets/cluster-NAME.json), the path of a JSON file of the same form, or the one-line form
+enum { HEC_DEVICES_MAX = 4096 };
+
+/* `spec`: a preset's name (models/presets/cluster-NAME.json), the one-line form when its first word is NxM,
+ * or else the path of a JSON file. Memory comes from the arena. Errors name the field or the position.
+ *
+ * The one-line form; in brackets what is optional, with an example:
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
- *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns]
- * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in ns, us or ms). Links: bytes/s.
- * Errors name the field or the position. Memory comes from the arena. */
+ *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns sm=0 slow=3:0.5]
+ * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
+ * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
+ * through=0 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
+ * have the NIC's rate and no latency), `nic` with one node. `slow=RANK:SPEED` may be repeated.
+ *
+ * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
+ *     {"name": "a4", "nodes": 4, "devices_per_node": 8, "nics": 1, "pxn": false, "nic_through_port": false,
+ *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8},
+ *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
+ *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
+ *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
+ *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
+ *                 "comm_share": 0, "speed": 1},
+ *      "plan": {"a_s": 5e-6, "b_s": 1e-9},
+ *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
+ *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
+ *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
+ *      "notes": ..., "sources": {"field": "where the number is from"}}
+ * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
+ * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
+hec_status hec_cluster_read(const char *path, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE; /* a JSON file */
 
 /* The links from device s to device d (s != d): returns their number, at most HEC_ROUTE_MAX, and where they are. */
 static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t d, const int32_t **links) {
@@ -79,7 +105,11 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
 static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) { return device / c->devices_per_node; }
 
-/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it. One node: the port's rate. */
+/* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
+void hec_cluster_describe(const hec_cluster *c, hec_text *text);
+
+/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it; of the
+ * slowest node. One node: the slowest port's rate. */
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal);
 
 #endif

@@ -17,15 +17,17 @@ typedef struct {
   int64_t bytes;
   int32_t source, destination; /* ranks = devices; never equal */
   int32_t item;                /* expert whose parameters or gradients travel; -1: all the pair has in this exchange */
-  int32_t after;               /* index within the exchange of the transfer whose chunks this one forwards; -1: none */
+  int32_t after;               /* smaller index within the exchange: the transfer whose chunks this one forwards; -1: none */
 } hec_transfer;
 
 typedef struct {
   const hec_cluster *cluster;
   double *load;        /* [n_links] bytes; zero between uses */
   double *done_s;      /* [n_devices] result */
-  int32_t *depth;      /* scratch for chains */
-  size_t depth_capacity;
+  int32_t *touched;    /* [n_links + 1] links with load, in the order they were met */
+  struct hec_link_pair *pairs; /* [n_devices * n_devices] short routes at hand; NULL for large clusters */
+  double *delay_s;     /* chains only: when each transfer may begin; grows */
+  size_t delay_capacity;
 } hec_link_cost;
 
 hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena);
@@ -33,11 +35,13 @@ void hec_link_cost_free(hec_link_cost *cost);
 
 /* done_s[r] of every rank in `transfers` (others: 0), with sources and destinations swapped if `reverse`; returns the
  * makespan. `n_chunks` > 1: a transfer that forwards another waits for its first chunk: adds latency and
- * bytes / n_chunks / bottleneck per hop of its chain. */
+ * bytes / n_chunks / bottleneck of the forwarded transfer, per hop of its chain. Reversed, a chain runs backwards too:
+ * transfer `after` then waits for the transfers that name it. */
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse, int32_t n_chunks);
 
 /* Ring all-reduce of `bytes` over ranks 0..n-1 (in that order, one ring per NIC of a node, bytes split evenly):
- * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies. n == 1: 0. NCCL's ring, reference field.md 3.4. */
+ * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies (mean over the hops of the ring). n == 1: 0.
+ * NCCL's ring, reference field.md 3.4. Rings share ports and shared uplinks, each has its NIC and rail to itself. */
 double hec_link_cost_allreduce(const hec_cluster *cluster, int32_t n_ranks, double bytes);
 
 /* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate): (n-1) * bytes into each port,

@@ -1,8 +1,17 @@
-/* The shape of an MoE model: everything that the compute, traffic and memory laws need, nothing of its weights. */
+/* The shape of an MoE model: everything that the compute, traffic and memory laws need, nothing of its weights.
+ *
+ * As JSON (presets/moe-NAME.json and files of the user), keys are the fields below without "n_":
+ *     required  name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len
+ *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), d_ffn_shared (d_ffn), kv_heads (heads),
+ *               d_head (d_model / heads), attention_params (0), vocabulary (0), tokens_per_rank (seq_len),
+ *               micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12), attention ("full", "causal",
+ *               "s2"; default "causal"), fused_attention (true), capacity_factor (0), recompute (false),
+ *               nonmoe_scale (1), notes, sources */
 #ifndef HEC_MODELS_MOE_H
 #define HEC_MODELS_MOE_H
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,11 +33,13 @@ typedef struct {
   int32_t n_shared_experts; /* always-on experts, on every rank; inner width d_ffn_shared */
   int32_t d_ffn_shared;
   int32_t n_heads, n_kv_heads, d_head;
+  double attention_params;  /* of one block; 0: q, k, v, o projections of these heads (given for low-rank forms: MLA) */
   int32_t vocabulary; /* 0: embedding and head not counted */
   int32_t seq_len, tokens_per_rank, micro_batches;
   int32_t dtype_bytes;                      /* bytes of a parameter or an activation on the wire and in compute */
   double grad_bytes, optimizer_bytes;       /* per parameter */
   hec_attention attention;
+  bool fused_attention;   /* scores stay on chip (FlashAttention); false: they are written, read and kept */
   double capacity_factor; /* 0: dropless */
   bool recompute;         /* activations recomputed in backward */
   double nonmoe_scale;    /* factor on the time of the non-MoE part of a block; 1 unless calibrated */
@@ -44,7 +55,14 @@ hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) HEC
 /* Values must be positive where a law divides or multiplies by them, top_k <= n_experts, ...; says which is not. */
 hec_status hec_moe_check(const hec_moe *moe, const char *origin) HEC_MUST_USE;
 
+/* One line for people: "gpt-moe-s: 12 layers (12 MoE), 64 experts top-2, ..." */
+void hec_moe_describe(const hec_moe *moe, hec_text *text);
+
+/* Keys that one token sees in one head: the whole sequence, half of it (causal) or its own shard (s2). */
+double hec_moe_context(const hec_moe *moe);
+
 /* Parameters (not bytes). */
+double hec_moe_attention_params(const hec_moe *moe);   /* the projections of one block */
 double hec_moe_expert_params(const hec_moe *moe);      /* one routed expert */
 double hec_moe_block_params(const hec_moe *moe);       /* dense part of one MoE block: attention, gate, norms, shared experts */
 double hec_moe_dense_block_params(const hec_moe *moe); /* a block without MoE: attention, norms, dense FFN */

@@ -1,6 +1,8 @@
 /* The preset files of models/presets/, compiled in by models/embed_presets.cmake. */
 #ifndef HEC_MODELS_PRESET_DATA_H
 #define HEC_MODELS_PRESET_DATA_H
+#include "runtime/base/text.h"
+
 #include <stddef.h>
 
 typedef struct {
@@ -10,5 +12,10 @@ typedef struct {
 } hec_preset_data;
 
 extern const hec_preset_data hec_preset_table[];
+
+/* The preset `kind`-`name` ("cluster", "moe"), NULL when there is none. */
+const hec_preset_data *hec_preset_find(const char *kind, const char *name);
+/* Appends the names of that kind, in the order of the table, separated by ", ". */
+void hec_preset_names(const char *kind, hec_text *names);
 
 #endif

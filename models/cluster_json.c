@@ -1,0 +1,197 @@
+/* The JSON form of a cluster (presets and files): see cluster.h. Overrides are applied to the links and devices that
+ * the classes made, in file order. */
+#include "models/cluster_spec.h"
+
+#include "models/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hec_status read_bandwidth(const hec_json *json, const hec_json_value *object, hec_link_spec *link) {
+  static const char *const known[] = {"nodes_per_leaf", "bandwidth", "latency", "efficiency", NULL};
+  HEC_TRY(hec_json_only(json, object, known));
+  HEC_TRY(hec_json_want_double(json, object, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, &link->bandwidth));
+  HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MOST, 0, &link->latency_s));
+  return hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, 1, &link->efficiency);
+}
+
+/* Optional member `key` of the root. */
+static hec_status read_link(const hec_json *json, const hec_json_value *root, const char *key, hec_link_spec *link) {
+  const hec_json_value *object = hec_json_get(root, key);
+  if (!object)
+    return HEC_OK;
+  HEC_TRY(read_bandwidth(json, object, link));
+  const hec_json_value *extra = hec_json_get(object, "nodes_per_leaf");
+  return extra && strcmp(key, "leaf") != 0 ? hec_json_error(json, extra, "nodes_per_leaf only in \"leaf\"") : HEC_OK;
+}
+
+/* Fields present replace what `device` has; hbm_efficiency applies to an hbm_bandwidth given beside it. */
+static hec_status read_device(const hec_json *json, const hec_json_value *object, hec_device *device) {
+  static const char *const known[] = {
+      "device",   "flops",    "flops_efficiency", "hbm_bandwidth", "hbm_efficiency", "memory_bytes",
+      "gemm_a_s", "gemm_c_s", "gemm_tile",        "launch_s",      "comm_share",     "speed",
+      NULL};
+  double hbm_efficiency = 1;
+  int64_t tile = 0;
+  const hec_json_value *hbm = hec_json_get(object, "hbm_bandwidth"), *share = hec_json_get(object, "hbm_efficiency");
+  HEC_TRY(hec_json_only(json, object, known));
+  HEC_TRY(hec_json_double_or(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, device->flops, &device->flops));
+  HEC_TRY(hec_json_double_or(json, object, "flops_efficiency", HEC_SHARE_LEAST, 1, device->flops_efficiency,
+                             &device->flops_efficiency));
+  HEC_TRY(hec_json_double_or(json, object, "hbm_bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST,
+                             device->hbm_bandwidth, &device->hbm_bandwidth));
+  HEC_TRY(hec_json_double_or(json, object, "hbm_efficiency", HEC_SHARE_LEAST, 1, 1, &hbm_efficiency));
+  if (share && !hbm)
+    return hec_json_error(json, share, "hbm_bandwidth beside hbm_efficiency");
+  device->hbm_bandwidth *= hbm_efficiency;
+  HEC_TRY(hec_json_double_or(json, object, "memory_bytes", 1, HEC_MEMORY_MOST, device->memory_bytes,
+                             &device->memory_bytes));
+  HEC_TRY(hec_json_double_or(json, object, "gemm_a_s", 0, HEC_SECONDS_MOST, device->gemm_a_s, &device->gemm_a_s));
+  HEC_TRY(hec_json_double_or(json, object, "gemm_c_s", 0, HEC_SECONDS_MOST, device->gemm_c_s, &device->gemm_c_s));
+  HEC_TRY(hec_json_int_or(json, object, "gemm_tile", 1, HEC_TILE_MOST, device->gemm_tile, &tile));
+  device->gemm_tile = (int32_t)tile;
+  HEC_TRY(hec_json_double_or(json, object, "launch_s", 0, HEC_SECONDS_MOST, device->launch_s, &device->launch_s));
+  HEC_TRY(hec_json_double_or(json, object, "comm_share", 0, 0.99, device->comm_share, &device->comm_share));
+  return hec_json_double_or(json, object, "speed", HEC_SHARE_LEAST, 1000, device->speed, &device->speed);
+}
+
+static hec_status read_common_device(const hec_json *json, const hec_json_value *root, hec_device *device) {
+  const hec_json_value *object = hec_json_get(root, "device");
+  if (!object)
+    return hec_json_error(json, root, "a member \"device\"");
+  HEC_TRY(hec_json_want_double(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, &device->flops));
+  HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, HEC_MEMORY_MOST, &device->memory_bytes));
+  return read_device(json, object, device);
+}
+
+static hec_status read_plan(const hec_json *json, const hec_json_value *root, hec_cluster_spec *spec) {
+  static const char *const known[] = {"a_s", "b_s", NULL};
+  const hec_json_value *object = hec_json_get(root, "plan");
+  if (!object)
+    return HEC_OK;
+  HEC_TRY(hec_json_only(json, object, known));
+  HEC_TRY(hec_json_double_or(json, object, "a_s", 0, HEC_SECONDS_MOST, spec->plan_a_s, &spec->plan_a_s));
+  return hec_json_double_or(json, object, "b_s", 0, HEC_SECONDS_MOST, spec->plan_b_s, &spec->plan_b_s);
+}
+
+static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_cluster_spec *spec) {
+  static const char *const known[] = {"name",   "nodes",   "devices_per_node",
+                                      "nics",   "pxn",     "nic_through_port",
+                                      "nvlink", "nic",     "leaf",
+                                      "device", "devices", "links",
+                                      "plan",   NULL};
+  HEC_TRY(hec_json_only(json, root, known));
+  if (hec_json_get(root, "name")) {
+    const char *name;
+    HEC_TRY(hec_json_want_text(json, root, "name", &name));
+    (void)snprintf(spec->name, sizeof spec->name, "%s", name);
+  }
+  HEC_TRY(hec_json_want_int(json, root, "nodes", 1, HEC_DEVICES_MAX, &spec->n_nodes));
+  HEC_TRY(hec_json_want_int(json, root, "devices_per_node", 1, HEC_DEVICES_MAX, &spec->devices_per_node));
+  HEC_TRY(hec_json_int_or(json, root, "nics", 1, HEC_DEVICES_MAX, 1, &spec->nics));
+  HEC_TRY(hec_json_bool_or(json, root, "pxn", false, &spec->pxn));
+  HEC_TRY(hec_json_bool_or(json, root, "nic_through_port", false, &spec->nic_through_port));
+  HEC_TRY(read_link(json, root, "nvlink", &spec->port));
+  HEC_TRY(read_link(json, root, "nic", &spec->nic));
+  HEC_TRY(read_link(json, root, "leaf", &spec->leaf));
+  const hec_json_value *leaf = hec_json_get(root, "leaf");
+  if (leaf)
+    HEC_TRY(hec_json_want_int(json, leaf, "nodes_per_leaf", 1, HEC_DEVICES_MAX, &spec->nodes_per_leaf));
+  HEC_TRY(read_common_device(json, root, &spec->device));
+  return read_plan(json, root, spec);
+}
+
+static hec_status override_devices(const hec_json *json, const hec_json_value *root, hec_cluster *cluster) {
+  const hec_json_value *list = hec_json_get(root, "devices");
+  if (list && !hec_json_is_array(list))
+    return hec_json_error(json, list, "an array of objects");
+  for (const hec_json_value *v = list ? hec_json_first(list) : NULL; v; v = hec_json_next(v)) {
+    int64_t device;
+    HEC_TRY(hec_json_want_int(json, v, "device", 0, cluster->n_devices - 1, &device));
+    HEC_TRY(read_device(json, v, &cluster->devices[device]));
+  }
+  return HEC_OK;
+}
+
+/* Which link an override means: the place of (kind, index) in the numbering of cluster.c. */
+static hec_status find_link(const hec_json *json, const hec_json_value *v, const hec_cluster *c, hec_link **link) {
+  static const char *const kinds[] = {"port_out", "port_in", "nic_out", "nic_in", "leaf_up", "leaf_down"};
+  const char *kind;
+  int first = 0, n = 0, which = 0;
+  int64_t index = 0, nic = 0;
+  HEC_TRY(hec_json_want_text(json, v, "kind", &kind));
+  while (which < 6 && strcmp(kind, kinds[which]) != 0)
+    which++;
+  if (which == 6)
+    return hec_json_error(json, hec_json_get(v, "kind"), "port_out, port_in, nic_out, nic_in, leaf_up or leaf_down");
+  while (first < c->n_links && c->links[first].kind != (hec_link_kind)which)
+    first++;
+  while (first + n < c->n_links && c->links[first + n].kind == (hec_link_kind)which)
+    n++;
+  if (n == 0)
+    return hec_json_error(json, v, "a kind of link that this cluster has");
+  if (which < 2) {
+    HEC_TRY(hec_json_want_int(json, v, "device", 0, n - 1, &index));
+  } else if (which < 4) {
+    HEC_TRY(hec_json_want_int(json, v, "node", 0, n / c->nics - 1, &index));
+    HEC_TRY(hec_json_int_or(json, v, "nic", 0, c->nics - 1, 0, &nic));
+    index = index * c->nics + nic;
+  } else {
+    HEC_TRY(hec_json_want_int(json, v, "leaf", 0, n - 1, &index));
+  }
+  *link = &c->links[first + index];
+  return HEC_OK;
+}
+
+static hec_status override_links(const hec_json *json, const hec_json_value *root, hec_cluster *cluster) {
+  static const char *const known[] = {"kind",      "device",  "node",       "nic", "leaf",
+                                      "bandwidth", "latency", "efficiency", NULL};
+  const hec_json_value *list = hec_json_get(root, "links");
+  if (list && !hec_json_is_array(list))
+    return hec_json_error(json, list, "an array of objects");
+  for (const hec_json_value *v = list ? hec_json_first(list) : NULL; v; v = hec_json_next(v)) {
+    hec_link *link = NULL;
+    double efficiency, latency_s;
+    HEC_TRY(hec_json_only(json, v, known));
+    HEC_TRY(find_link(json, v, cluster, &link));
+    efficiency = link->bandwidth / link->nominal;
+    latency_s = (double)link->latency_ps * 1e-12;
+    HEC_TRY(hec_json_double_or(json, v, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, link->nominal,
+                               &link->nominal));
+    HEC_TRY(hec_json_double_or(json, v, "efficiency", HEC_SHARE_LEAST, 1, efficiency, &efficiency));
+    HEC_TRY(hec_json_double_or(json, v, "latency", 0, HEC_LATENCY_MOST, latency_s, &latency_s));
+    link->bandwidth = link->nominal * efficiency;
+    link->latency_ps = (int64_t)(latency_s * 1e12 + 0.5);
+  }
+  return HEC_OK;
+}
+
+static hec_status read_cluster(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster *cluster) {
+  hec_cluster_spec spec = hec_cluster_spec_default();
+  hec_cluster built;
+  const char *base = strrchr(origin, '/');
+  (void)snprintf(spec.name, sizeof spec.name, "%s", base ? base + 1 : origin);
+  HEC_TRY(read_spec(json, hec_json_root(json), &spec));
+  HEC_TRY(hec_cluster_spec_check(&spec, origin));
+  hec_cluster_build(&spec, arena, &built);
+  HEC_TRY(override_devices(json, hec_json_root(json), &built));
+  HEC_TRY(override_links(json, hec_json_root(json), &built));
+  *cluster = built;
+  return HEC_OK;
+}
+
+hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena, hec_cluster *cluster) {
+  hec_json *json;
+  HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
+  hec_status status = read_cluster(json, origin, arena, cluster);
+  hec_json_free(json);
+  return status;
+}
+
+hec_status hec_cluster_read(const char *path, hec_arena *arena, hec_cluster *cluster) {
+  hec_json *json;
+  HEC_TRY(hec_json_read(path, &json));
+  hec_status status = read_cluster(json, path, arena, cluster);
+  hec_json_free(json);
+  return status;
+}

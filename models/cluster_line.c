@@ -1,0 +1,278 @@
+/* The one-line form of a cluster: "NxM key=value ...". One table row per key; one pass over the line. */
+#include "models/cluster_spec.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, SLOW } value_kind;
+
+typedef struct {
+  const char *key;
+  value_kind kind;
+  double least, most;
+  size_t offset; /* in hec_cluster_spec */
+} line_key;
+
+#define FIELD(name) offsetof(hec_cluster_spec, name)
+static const line_key keys[] = {
+    {"nvlink", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(port)},
+    {"nic", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(nic)},
+    {"uplink", LINK, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(leaf)},
+    {"flops", RATE, HEC_FLOPS_LEAST, HEC_FLOPS_MOST, FIELD(device.flops)},
+    {"mem", RATE, 1, HEC_MEMORY_MOST, FIELD(device.memory_bytes)},
+    {"hbm", RATE, HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, FIELD(device.hbm_bandwidth)},
+    {"eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(device.flops_efficiency)},
+    {"nic_eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(nic.efficiency)},
+    {"nvlink_eff", NUMBER, HEC_SHARE_LEAST, 1, FIELD(port.efficiency)},
+    {"sm", NUMBER, 0, 0.99, FIELD(device.comm_share)},
+    {"nics", COUNT, 1, HEC_DEVICES_MAX, FIELD(nics)},
+    {"leaf", COUNT, 1, HEC_DEVICES_MAX, FIELD(nodes_per_leaf)},
+    {"tile", TILE, 1, HEC_TILE_MOST, FIELD(device.gemm_tile)},
+    {"pxn", SWITCH, 0, 1, FIELD(pxn)},
+    {"through", SWITCH, 0, 1, FIELD(nic_through_port)},
+    {"a", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.gemm_a_s)},
+    {"c", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.gemm_c_s)},
+    {"launch", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.launch_s)},
+    {"plan", PLAN, 0, HEC_SECONDS_MOST, FIELD(plan_a_s)},
+    {"slow", SLOW, HEC_SHARE_LEAST, 1000, 0},
+};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+enum { WORD_MAX = 100, SLOW_MAX = 64 };
+
+typedef struct {
+  const char *line;
+  hec_cluster_spec spec;
+  int n_slow;
+  int64_t slow_device[SLOW_MAX];
+  double slow_speed[SLOW_MAX];
+  bool given[N_KEYS];
+  /* the word being read */
+  size_t column;
+  char word[WORD_MAX + 1];
+} parser;
+
+static hec_status bad_word(const parser *p, const char *expected) {
+  return hec_fail(HEC_BAD_INPUT, "cluster \"%.200s\": column %zu: expected %s, found \"%s\"", p->line, p->column,
+                  expected, p->word);
+}
+
+/* Reads an unsigned decimal number at *text and moves past it; false when there is none. No hexadecimal, inf or nan. */
+static bool read_decimal(const char **text, double *value) {
+  static const char digits[] = "0123456789";
+  const char *t = *text;
+  size_t n = strspn(t, digits);
+  if (n == 0)
+    return false;
+  if (t[n] == '.')
+    n += 1 + strspn(t + n + 1, digits);
+  if (t[n] == 'e' || t[n] == 'E') {
+    size_t sign = t[n + 1] == '+' || t[n + 1] == '-', exponent = strspn(t + n + 1 + sign, digits);
+    n += exponent > 0 ? 1 + sign + exponent : 0;
+  }
+  char copy[WORD_MAX + 1];
+  memcpy(copy, t, n);
+  copy[n] = '\0';
+  *value = strtod(copy, NULL);
+  *text += n;
+  return true;
+}
+
+static double factor_of(char suffix) {
+  static const char suffixes[] = "KMGTP";
+  const char *at = suffix ? strchr(suffixes, suffix) : NULL;
+  double factor = 1;
+  for (; at && at >= suffixes; at--)
+    factor *= 1000;
+  return factor;
+}
+
+static bool read_rate(const char **text, double *value) {
+  if (!read_decimal(text, value))
+    return false;
+  double factor = factor_of(**text);
+  *text += factor > 1;
+  *value *= factor;
+  return true;
+}
+
+static bool read_seconds(const char **text, double *value) {
+  static const struct {
+    const char *name;
+    double seconds;
+  } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  if (!read_decimal(text, value))
+    return false;
+  for (int i = 0; i < 4; i++) {
+    size_t n = strlen(units[i].name);
+    if (strncmp(*text, units[i].name, n) == 0) {
+      *text += n;
+      *value *= units[i].seconds;
+      return true;
+    }
+  }
+  return *value == 0;
+}
+
+static bool within(double value, double least, double most) {
+  return value >= least && value <= most;
+}
+
+/* RATE or RATE@LATENCY */
+static bool read_link(const line_key *key, const char **text, hec_link_spec *link) {
+  if (!read_rate(text, &link->bandwidth) || !within(link->bandwidth, key->least, key->most))
+    return false;
+  if (**text != '@')
+    return true;
+  ++*text;
+  return read_seconds(text, &link->latency_s) && within(link->latency_s, 0, HEC_LATENCY_MOST);
+}
+
+/* A or A@B, seconds and seconds per unit */
+static bool read_plan(const line_key *key, const char **text, hec_cluster_spec *spec) {
+  if (!read_seconds(text, &spec->plan_a_s) || !within(spec->plan_a_s, key->least, key->most))
+    return false;
+  if (**text != '@')
+    return true;
+  ++*text;
+  return read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->least, key->most);
+}
+
+/* DEVICE:SPEED */
+static bool read_slow(const line_key *key, const char **text, parser *p) {
+  double device, speed;
+  if (p->n_slow == SLOW_MAX || !read_decimal(text, &device) || device >= HEC_DEVICES_MAX || **text != ':')
+    return false;
+  ++*text;
+  if (!read_decimal(text, &speed) || !within(speed, key->least, key->most) || (double)(int64_t)device != device)
+    return false;
+  p->slow_device[p->n_slow] = (int64_t)device;
+  p->slow_speed[p->n_slow++] = speed;
+  return true;
+}
+
+static bool is_integer(double value) {
+  return (double)(int64_t)value == value;
+}
+
+static bool read_value(parser *p, const line_key *key, const char **text) {
+  void *target = (char *)&p->spec + key->offset;
+  double value = 0;
+  switch (key->kind) {
+  case LINK:
+    return read_link(key, text, target);
+  case PLAN:
+    return read_plan(key, text, &p->spec);
+  case SLOW:
+    return read_slow(key, text, p);
+  case RATE:
+    if (!read_rate(text, &value) || !within(value, key->least, key->most))
+      return false;
+    break;
+  case SECONDS:
+    if (!read_seconds(text, &value) || !within(value, key->least, key->most))
+      return false;
+    break;
+  default:
+    if (!read_decimal(text, &value) || !within(value, key->least, key->most))
+      return false;
+    if (key->kind != NUMBER && !is_integer(value))
+      return false;
+  }
+  if (key->kind == COUNT)
+    *(int64_t *)target = (int64_t)value;
+  else if (key->kind == TILE)
+    *(int32_t *)target = (int32_t)value;
+  else if (key->kind == SWITCH)
+    *(bool *)target = value != 0;
+  else
+    *(double *)target = value;
+  return true;
+}
+
+static hec_status explain_value(const parser *p, const line_key *key) {
+  static const char *const forms[] = {[RATE] = "a number with K, M, G, T or P",
+                                      [LINK] = "bytes/s such as 300G@2us",
+                                      [NUMBER] = "a number",
+                                      [SECONDS] = "a time such as 3us",
+                                      [COUNT] = "an integer",
+                                      [TILE] = "an integer",
+                                      [SWITCH] = "0 or 1",
+                                      [PLAN] = "times such as 5us@1ns",
+                                      [SLOW] = "DEVICE:SPEED such as 3:0.5"};
+  char expected[160];
+  (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->least, key->most);
+  return bad_word(p, expected);
+}
+
+static hec_status read_word(parser *p) {
+  size_t n = strcspn(p->word, "=");
+  int i = 0;
+  while (i < N_KEYS && (strlen(keys[i].key) != n || strncmp(keys[i].key, p->word, n) != 0))
+    i++;
+  if (i == N_KEYS || p->word[n] != '=')
+    return bad_word(
+        p, "KEY=VALUE with one of the keys nvlink nic uplink flops mem hbm eff nic_eff nvlink_eff sm nics leaf "
+           "tile pxn through a c launch plan slow");
+  if (p->given[i] && keys[i].kind != SLOW)
+    return bad_word(p, "every key once");
+  p->given[i] = true;
+  const char *text = p->word + n + 1;
+  if (!read_value(p, &keys[i], &text) || *text != '\0')
+    return explain_value(p, &keys[i]);
+  return HEC_OK;
+}
+
+/* "4x8" */
+static hec_status read_size(parser *p) {
+  const char *text = p->word;
+  double nodes = 0, devices = 0;
+  bool ok = read_decimal(&text, &nodes) && *text++ == 'x' && read_decimal(&text, &devices) && *text == '\0';
+  if (!ok || !within(nodes, 1, HEC_DEVICES_MAX) || !within(devices, 1, HEC_DEVICES_MAX) || !is_integer(nodes) ||
+      !is_integer(devices) || nodes * devices > HEC_DEVICES_MAX)
+    return bad_word(p, "NODESxDEVICES, at most 4096 devices in all");
+  p->spec.n_nodes = (int64_t)nodes;
+  p->spec.devices_per_node = (int64_t)devices;
+  return HEC_OK;
+}
+
+static hec_status read_words(parser *p) {
+  static const char space[] = " \t";
+  const char *at = p->line + strspn(p->line, space);
+  bool first = true;
+  while (*at || first) {
+    size_t n = strcspn(at, space);
+    p->column = (size_t)(at - p->line) + 1;
+    (void)snprintf(p->word, sizeof p->word, "%.*s", (int)(n < WORD_MAX ? n : WORD_MAX), at);
+    if (n > WORD_MAX)
+      return bad_word(p, "words of at most 100 characters");
+    HEC_TRY(first ? read_size(p) : read_word(p));
+    first = false;
+    at += n;
+    at += strspn(at, space);
+  }
+  return HEC_OK;
+}
+
+hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) {
+  parser p = {.line = line, .spec = hec_cluster_spec_default()};
+  char origin[256];
+  (void)snprintf(p.spec.name, sizeof p.spec.name, "%s", line);
+  (void)snprintf(origin, sizeof origin, "cluster \"%.200s\"", line);
+  HEC_TRY(read_words(&p));
+  if (!(p.spec.device.flops > 0) || !(p.spec.device.memory_bytes > 0))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected flops= and mem=, found %s", origin,
+                    p.spec.device.flops > 0 ? "no mem=" : "no flops=");
+  HEC_TRY(hec_cluster_spec_check(&p.spec, origin));
+  int64_t n_devices = p.spec.n_nodes * p.spec.devices_per_node;
+  for (int i = 0; i < p.n_slow; i++)
+    if (p.slow_device[i] >= n_devices)
+      return hec_fail(HEC_BAD_INPUT, "%s: slow: expected a device from 0 to %lld, found %lld", origin,
+                      (long long)n_devices - 1, (long long)p.slow_device[i]);
+  hec_cluster_build(&p.spec, arena, cluster);
+  for (int i = 0; i < p.n_slow; i++)
+    cluster->devices[p.slow_device[i]].speed = p.slow_speed[i];
+  return HEC_OK;
+}

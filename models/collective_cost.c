@@ -1,0 +1,104 @@
+/* Closed-form times of the two collectives that every iteration has besides exchanges: ring all-reduce and all-gather.
+ * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). K rings, one per NIC that every
+ * node taking part has, carry bytes/K each: a NIC carries one ring, a device's port and a shared leaf uplink carry them
+ * all. O(ranks). */
+#include "models/link_cost.h"
+
+#include <float.h>
+
+static int32_t rank_nic(const hec_cluster *c, int32_t rank) {
+  return (int32_t)((int64_t)(rank % c->devices_per_node) * c->nics / c->devices_per_node);
+}
+
+static int32_t n_nodes_of(const hec_cluster *c, int32_t n_ranks) {
+  return (n_ranks + c->devices_per_node - 1) / c->devices_per_node;
+}
+
+/* Ranks of a node among 0..n_ranks-1. */
+static int32_t ranks_in(const hec_cluster *c, int32_t node, int32_t n_ranks) {
+  int32_t left = n_ranks - node * c->devices_per_node;
+  return left < c->devices_per_node ? left : c->devices_per_node;
+}
+
+/* NICs that the first `ranks` devices of a node use: they are consecutive from NIC 0, with gaps never. */
+static int32_t nics_used(const hec_cluster *c, int32_t ranks) {
+  return rank_nic(c, ranks - 1) + 1;
+}
+
+static double slower(double a, double b) {
+  return a < b ? a : b;
+}
+
+/* Slowest port, NIC and leaf link (out or in) among the first n_ranks devices and the first n_nics NICs of their nodes.
+ */
+typedef struct {
+  double port, nic, leaf;
+} slowest_links;
+
+static slowest_links slowest_of(const hec_cluster *c, int32_t n_ranks, int32_t n_nics) {
+  slowest_links slowest = {DBL_MAX, DBL_MAX, DBL_MAX};
+  int32_t n_nodes = n_nodes_of(c, n_ranks), seen_nics = 0; /* NIC links come node by node */
+  for (int32_t i = 0; i < c->n_links; i++) {
+    const hec_link *link = &c->links[i];
+    bool is_port = link->kind == HEC_LINK_PORT_OUT || link->kind == HEC_LINK_PORT_IN;
+    bool is_nic = link->kind == HEC_LINK_NIC_OUT || link->kind == HEC_LINK_NIC_IN;
+    if (is_port && link->device < n_ranks)
+      slowest.port = slower(slowest.port, link->bandwidth);
+    if (is_nic && link->node < n_nodes && seen_nics++ % c->nics < n_nics)
+      slowest.nic = slower(slowest.nic, link->bandwidth);
+    if (!is_port && !is_nic)
+      slowest.leaf = slower(slowest.leaf, link->bandwidth);
+  }
+  return slowest;
+}
+
+/* Does any hop from a rank to the next, around the ring, use a leaf link? */
+static bool uses_leaf(const hec_cluster *c, int32_t n_ranks) {
+  int32_t n_nodes = n_nodes_of(c, n_ranks), last = (n_nodes - 1) * c->devices_per_node;
+  const int32_t *route;
+  if (n_nodes < 2)
+    return false;
+  int32_t n = hec_cluster_route(c, last, 0, &route);
+  for (int32_t i = 0; i < n; i++)
+    if (c->links[route[i]].kind == HEC_LINK_LEAF_UP)
+      return true;
+  return false; /* the last node and the first share a leaf: so do all between */
+}
+
+double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double bytes) {
+  HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
+  if (n_ranks == 1 || bytes <= 0)
+    return 0;
+  int32_t n_nodes = n_nodes_of(c, n_ranks);
+  int32_t n_rings = nics_used(c, ranks_in(c, n_nodes - 1, n_ranks));
+  slowest_links slowest = slowest_of(c, n_ranks, n_rings);
+  double ring_bytes = bytes / (double)n_rings, busiest_s = 0, latency_s = 0;
+  if (n_nodes > 1)
+    busiest_s = ring_bytes / slowest.nic;
+  if (c->devices_per_node > 1 && bytes / slowest.port > busiest_s)
+    busiest_s = bytes / slowest.port;
+  if (uses_leaf(c, n_ranks)) {
+    bool rails = c->nics == c->devices_per_node;
+    double leaf_s = (rails ? ring_bytes : bytes) / slowest.leaf;
+    busiest_s = leaf_s > busiest_s ? leaf_s : busiest_s;
+  }
+  for (int32_t r = 0; r < n_ranks; r++)
+    latency_s += (double)hec_cluster_latency_ps(c, r, r + 1 < n_ranks ? r + 1 : 0) * 1e-12;
+  return 2 * (double)(n_ranks - 1) / (double)n_ranks * (busiest_s + latency_s);
+}
+
+double hec_link_cost_allgather(const hec_cluster *c, int32_t n_ranks, double bytes) {
+  HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
+  if (n_ranks == 1 || bytes <= 0)
+    return 0;
+  int32_t n_nodes = n_nodes_of(c, n_ranks);
+  slowest_links slowest = slowest_of(c, n_ranks, c->nics);
+  double port_s = (double)(n_ranks - 1) * bytes / slowest.port, node_s = 0;
+  for (int32_t node = 0; node < n_nodes && n_nodes > 1; node++) {
+    int32_t own = ranks_in(c, node, n_ranks);
+    double in_s = (double)(n_ranks - own) * bytes / ((double)nics_used(c, own) * slowest.nic);
+    node_s = in_s > node_s ? in_s : node_s;
+  }
+  double latency_s = (double)hec_cluster_latency_ps(c, n_ranks - 1, 0) * 1e-12;
+  return (port_s > node_s ? port_s : node_s) + latency_s;
+}

@@ -1,0 +1,119 @@
+/* Closed-form compute times.
+ *
+ * FLOPs per token, forward (a multiply and an add are two):
+ *     projections    2 * attention parameters                              (8 d^2 when heads * d_head = d, no GQA)
+ *     scores         4 * context * heads * d_head, QK^T and AV             (4 s d with full attention)
+ *     expert         2 * n_ffn_matrices * d * f
+ *     gate           2 * d * E
+ * Bytes through HBM besides the GEMMs' own, in elements per token:
+ *     norms          two, each reads and writes d                          4 d
+ *     residuals      two additions with dropout, each reads 2 d, writes d  6 d
+ *     attention      reads q, k, v, writes its output                      (2 heads + 2 kv_heads) d_head
+ *     scores         only if not fused: written by QK^T, read and written by the softmax, read and written by dropout,
+ * read by AV                                                 6 * heads * context activation     plain: reads and writes
+ * f; gated: reads 2 f, writes f gate           fp32 logits written, read by the softmax, probabilities written: 12 E
+ * bytes embedding      a row read and written, logits written and read by the loss: 2 d + 2 V */
+#include "models/compute_cost.h"
+
+static double whole_tiles(double rows, int32_t tile) {
+  double tiles = (double)(int64_t)(rows / (double)tile);
+  return (tiles * (double)tile < rows ? tiles + 1 : tiles) * (double)tile;
+}
+
+double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows) {
+  if (rows <= 0)
+    return 0;
+  double rate = device->flops * device->flops_efficiency * device->speed;
+  double elementwise_s = rows * shape->bytes_per_row / device->hbm_bandwidth;
+  if (shape->exact)
+    return rows * shape->flops_per_row / rate + elementwise_s;
+  double n_gemms = (double)shape->n_gemms;
+  double math_s = n_gemms * device->gemm_a_s + whole_tiles(rows, device->gemm_tile) * shape->flops_per_row / rate;
+  double stream_s = n_gemms * device->gemm_c_s + shape->weight_bytes / device->hbm_bandwidth;
+  return (math_s > stream_s ? math_s : stream_s) + elementwise_s;
+}
+
+/* An FFN of inner width f. */
+static hec_work_shape ffn_shape(const hec_moe *moe, double f) {
+  double params = (double)moe->n_ffn_matrices * (double)moe->d_model * f;
+  return (hec_work_shape){.flops_per_row = 2 * params,
+                          .weight_bytes = params * (double)moe->dtype_bytes,
+                          .bytes_per_row = (double)moe->n_ffn_matrices * f * (double)moe->dtype_bytes,
+                          .n_gemms = moe->n_ffn_matrices};
+}
+
+/* The work of `n` equal operations. */
+static hec_work_shape times(hec_work_shape shape, int32_t n) {
+  shape.flops_per_row *= (double)n;
+  shape.weight_bytes *= (double)n;
+  shape.bytes_per_row *= (double)n;
+  shape.n_gemms *= n;
+  return shape;
+}
+
+hec_work_shape hec_work_expert(const hec_moe *moe) {
+  return ffn_shape(moe, (double)moe->d_ffn);
+}
+
+hec_work_shape hec_work_shared(const hec_moe *moe) {
+  return times(ffn_shape(moe, (double)moe->d_ffn_shared), moe->n_shared_experts);
+}
+
+hec_work_shape hec_work_attention(const hec_moe *moe) {
+  double d = (double)moe->d_model, heads = (double)moe->n_heads, d_head = (double)moe->d_head;
+  double params = hec_moe_attention_params(moe), context = hec_moe_context(moe), element = (double)moe->dtype_bytes;
+  double elements = 10 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * d_head;
+  if (!moe->fused_attention)
+    elements += 6 * heads * context;
+  return (hec_work_shape){.flops_per_row = (2 * params + 4 * context * heads * d_head) * moe->nonmoe_scale,
+                          .weight_bytes = params * element * moe->nonmoe_scale,
+                          .bytes_per_row = elements * element * moe->nonmoe_scale,
+                          .n_gemms = 4}; /* q k v together, QK^T, AV, output */
+}
+
+hec_work_shape hec_work_gate(const hec_moe *moe) {
+  double params = (double)moe->d_model * (double)moe->n_experts;
+  return (hec_work_shape){.flops_per_row = 2 * params,
+                          .weight_bytes = params * (double)moe->dtype_bytes,
+                          .bytes_per_row = 12 * (double)moe->n_experts,
+                          .n_gemms = 1};
+}
+
+hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
+  hec_work_shape attention = hec_work_attention(moe), ffn = ffn_shape(moe, (double)moe->d_ffn_dense);
+  hec_work_shape block = {.flops_per_row = attention.flops_per_row + ffn.flops_per_row,
+                          .weight_bytes = attention.weight_bytes + ffn.weight_bytes,
+                          .bytes_per_row = attention.bytes_per_row + ffn.bytes_per_row,
+                          .n_gemms = attention.n_gemms + ffn.n_gemms};
+  return times(block, moe->n_layers - moe->n_moe_layers);
+}
+
+hec_work_shape hec_work_embedding(const hec_moe *moe) {
+  if (moe->vocabulary == 0)
+    return (hec_work_shape){0};
+  double params = (double)moe->vocabulary * (double)moe->d_model, element = (double)moe->dtype_bytes;
+  return (hec_work_shape){.flops_per_row = 2 * params,
+                          .weight_bytes = params * element,
+                          .bytes_per_row = 2 * ((double)moe->d_model + (double)moe->vocabulary) * element,
+                          .n_gemms = 1};
+}
+
+hec_work_shape hec_work_backward(hec_work_shape forward) {
+  return times(forward, 2);
+}
+
+double hec_local_s(const hec_device *device, double bytes) {
+  return bytes > 0 ? device->launch_s + bytes / device->hbm_bandwidth : 0;
+}
+
+double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens) {
+  HEC_ASSERT(n_ranks >= 1 && n_ranks <= cluster->n_devices);
+  hec_work_shape attention = hec_work_attention(moe), gate = hec_work_gate(moe);
+  double slowest = 0;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    const hec_device *device = &cluster->devices[r];
+    double s = hec_work_s(device, &attention, (double)tokens) + hec_work_s(device, &gate, (double)tokens);
+    slowest = s > slowest ? s : slowest;
+  }
+  return slowest;
+}

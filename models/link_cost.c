@@ -1,0 +1,178 @@
+/* Closed-form exchange times: see the header for the formulas.
+ *
+ * One exchange is two passes over its transfers. The first adds bytes to the links of each route, the second takes the
+ * maximum over each side's links. In between the load of every touched link, and of no other, becomes a time (one
+ * division per link); afterwards it becomes zero again. Byte counts are below 2^53, so sums are exact and order does
+ * not matter.
+ *
+ * Nearly every route is one link on the source's side and one on the destination's. Such pairs are kept in a table of
+ * 16 bytes a pair (up to 256 devices: 1 MiB); other routes are read from the cluster. */
+#include "models/link_cost.h"
+
+#include <stdlib.h>
+
+enum { PAIRS_DEVICES_MAX = 256, SIDE_SOURCE = 1, SIDE_DESTINATION = 2 };
+
+struct hec_link_pair {
+  double latency_s;
+  int32_t out, in; /* the only link of each side; out < 0: the route has another form */
+};
+
+static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) {
+  return (double)hec_cluster_latency_ps(cluster, s, d) * 1e-12;
+}
+
+static struct hec_link_pair pair_of(const hec_cluster *cluster, int32_t s, int32_t d) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cluster, s, d, &route);
+  const uint8_t *side = cluster->route_side + (route - cluster->route_link);
+  bool is_short = n == 2 && side[0] == SIDE_SOURCE && side[1] == SIDE_DESTINATION;
+  return (struct hec_link_pair){latency_seconds(cluster, s, d), is_short ? route[0] : -1, is_short ? route[1] : -1};
+}
+
+hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
+  int32_t n = cluster->n_devices;
+  hec_link_cost cost = {.cluster = cluster,
+                        .load = HEC_NEW(arena, double, cluster->n_links),
+                        .done_s = HEC_NEW(arena, double, n),
+                        .touched = HEC_NEW(arena, int32_t, cluster->n_links + 1)};
+  if (n > PAIRS_DEVICES_MAX)
+    return cost;
+  cost.pairs = HEC_NEW(arena, struct hec_link_pair, (size_t)n * (size_t)n);
+  for (int32_t s = 0; s < n; s++)
+    for (int32_t d = 0; d < n; d++)
+      if (s != d)
+        cost.pairs[s * n + d] = pair_of(cluster, s, d);
+  return cost;
+}
+
+void hec_link_cost_free(hec_link_cost *cost) {
+  free(cost->delay_s);
+  cost->delay_s = NULL;
+  cost->delay_capacity = 0;
+}
+
+static inline double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* Adds to a link's load; returns the new number of touched links. The store past them is overwritten or ignored. */
+static inline int32_t add_load(hec_link_cost *cost, int32_t link, double bytes, int32_t n_touched) {
+  double before = cost->load[link];
+  cost->touched[n_touched] = link;
+  cost->load[link] = before + bytes;
+  return n_touched + (before == 0 && bytes > 0);
+}
+
+static int32_t add_route(hec_link_cost *cost, int32_t s, int32_t d, double bytes, int32_t n_touched) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
+  for (int32_t i = 0; i < n; i++)
+    n_touched = add_load(cost, route[i], bytes, n_touched);
+  return n_touched;
+}
+
+/* First pass. Returns the number of touched links; their load is now seconds. */
+static int32_t fill_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
+  int32_t n_touched = 0;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t s = reverse ? transfers[i].destination : transfers[i].source;
+    int32_t d = reverse ? transfers[i].source : transfers[i].destination;
+    double bytes = (double)transfers[i].bytes;
+    const struct hec_link_pair *pair = cost->pairs ? cost->pairs + (s * cost->cluster->n_devices + d) : NULL;
+    if (pair && pair->out >= 0) {
+      n_touched = add_load(cost, pair->out, bytes, n_touched);
+      n_touched = add_load(cost, pair->in, bytes, n_touched);
+    } else {
+      n_touched = add_route(cost, s, d, bytes, n_touched);
+    }
+  }
+  for (int32_t i = 0; i < n_touched; i++)
+    cost->load[cost->touched[i]] /= cost->cluster->links[cost->touched[i]].bandwidth;
+  return n_touched;
+}
+
+/* Latency of the pair and the largest time among the links of each side. */
+typedef struct {
+  double latency_s, source_s, destination_s;
+} sides;
+
+static sides sides_of_route(const hec_link_cost *cost, int32_t s, int32_t d) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
+  const uint8_t *side = cost->cluster->route_side + (route - cost->cluster->route_link);
+  sides found = {latency_seconds(cost->cluster, s, d), 0, 0};
+  for (int32_t i = 0; i < n; i++) {
+    double link_s = cost->load[route[i]];
+    if (side[i] & SIDE_SOURCE)
+      found.source_s = larger(found.source_s, link_s);
+    if (side[i] & SIDE_DESTINATION)
+      found.destination_s = larger(found.destination_s, link_s);
+  }
+  return found;
+}
+
+static inline sides sides_of(const hec_link_cost *cost, int32_t s, int32_t d) {
+  if (cost->pairs) {
+    const struct hec_link_pair *pair = cost->pairs + (s * cost->cluster->n_devices + d);
+    if (pair->out >= 0)
+      return (sides){pair->latency_s, cost->load[pair->out], cost->load[pair->in]};
+  }
+  return sides_of_route(cost, s, d);
+}
+
+/* Time until the first chunk of a transfer has arrived, counted from its begin. */
+static double first_chunk_s(const hec_link_cost *cost, int32_t s, int32_t d, double chunk_bytes) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
+  double slowest = cost->cluster->links[route[0]].bandwidth;
+  for (int32_t i = 1; i < n; i++)
+    if (cost->cluster->links[route[i]].bandwidth < slowest)
+      slowest = cost->cluster->links[route[i]].bandwidth;
+  return latency_seconds(cost->cluster, s, d) + chunk_bytes / slowest;
+}
+
+/* delay_s[i]: when transfer i may begin, because what it forwards has begun to arrive. */
+static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                         int32_t n_chunks) {
+  HEC_RESERVE(cost->delay_s, cost->delay_capacity, n);
+  for (int32_t i = 0; i < n; i++)
+    cost->delay_s[i] = 0;
+  for (int32_t step = 0; step < n; step++) {
+    int32_t i = reverse ? n - 1 - step : step;
+    int32_t link = transfers[i].after;
+    if (link < 0)
+      continue;
+    HEC_ASSERT(link < i);
+    int32_t before = reverse ? i : link, later = reverse ? link : i;
+    const hec_transfer *t = &transfers[before];
+    double chunk_bytes = (double)t->bytes / (double)n_chunks;
+    double hop_s = reverse ? first_chunk_s(cost, t->destination, t->source, chunk_bytes)
+                           : first_chunk_s(cost, t->source, t->destination, chunk_bytes);
+    cost->delay_s[later] = larger(cost->delay_s[later], cost->delay_s[before] + hop_s);
+  }
+}
+
+double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              int32_t n_chunks) {
+  int32_t n_touched = fill_links(cost, transfers, n, reverse);
+  bool chained = n_chunks > 1;
+  if (chained)
+    delay_chains(cost, transfers, n, reverse, n_chunks);
+  double *done_s = cost->done_s, makespan = 0;
+  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
+    done_s[r] = 0;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t s = reverse ? transfers[i].destination : transfers[i].source;
+    int32_t d = reverse ? transfers[i].source : transfers[i].destination;
+    sides time = sides_of(cost, s, d);
+    double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
+    done_s[s] = larger(done_s[s], begin_s + time.source_s);
+    done_s[d] = larger(done_s[d], begin_s + time.destination_s);
+  }
+  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
+    makespan = larger(makespan, done_s[r]);
+  for (int32_t i = 0; i < n_touched; i++)
+    cost->load[cost->touched[i]] = 0;
+  return makespan;
+}

@@ -1,0 +1,58 @@
+/* Closed-form memory per rank.
+ *
+ * State: parameters * {dtype, gradient, optimizer} bytes. With 2 + 2 + 12 bytes (fp16 weights and gradients, fp32
+ * master weights and two Adam moments) this is the 16 bytes a parameter of ZeRO (Rajbhandari et al., SC 2020).
+ *
+ * Activations kept from forward to backward, per token, after Korthikanti et al., "Reducing activation recomputation in
+ * large transformer models" (MLSys 2023); D = dtype bytes:
+ *     attention part   D (4 d + (2 heads + 2 kv) d_head) + 2 d + 4 E: inputs and outputs of two norms, q, k, v, the
+ * output projection's input; two dropout masks of a byte; gate probabilities in fp32 scores           unless fused:
+ * heads * context * (2 D + 1): softmax output, dropout output and mask FFN of width f   D * n_ffn_matrices * f: before
+ * and after the activation (gated: gate, up, product); its input d is an expert's own copy (expert_row), but the norm's
+ * output for shared and dense FFNs head             D * 2 d + 4 V: final norm's input and output, logits in fp32 With
+ * recomputation a block keeps its input (D d) and an expert row its input; the head is not recomputed. */
+#include "models/memory_cost.h"
+
+#include <stddef.h>
+
+/* Kept per token by attention, norms and residuals of a block. */
+static double attention_kept(const hec_moe *moe) {
+  double d = (double)moe->d_model, heads = (double)moe->n_heads, element = (double)moe->dtype_bytes;
+  double kept = element * (4 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * (double)moe->d_head) + 2 * d;
+  if (!moe->fused_attention)
+    kept += heads * hec_moe_context(moe) * (2 * element + 1);
+  return kept;
+}
+
+static double ffn_kept(const hec_moe *moe, double f) {
+  return (double)moe->dtype_bytes * (double)moe->n_ffn_matrices * f;
+}
+
+static void add_activations(const hec_moe *moe, double tokens, hec_memory_cost *cost) {
+  double input = (double)moe->dtype_bytes * (double)moe->d_model;
+  double shared = (double)moe->n_shared_experts * ffn_kept(moe, (double)moe->d_ffn_shared);
+  double block = attention_kept(moe) + 4 * (double)moe->n_experts + shared;
+  double dense = attention_kept(moe) + ffn_kept(moe, (double)moe->d_ffn_dense);
+  double head = moe->vocabulary > 0 ? 2 * input + 4 * (double)moe->vocabulary : 0;
+  double n_dense = (double)(moe->n_layers - moe->n_moe_layers);
+  cost->activation_layer = tokens * (moe->recompute ? input : block);
+  cost->activation_rest = tokens * (n_dense * (moe->recompute ? input : dense) + head);
+  cost->expert_row = input + (moe->recompute ? 0 : ffn_kept(moe, (double)moe->d_ffn));
+}
+
+hec_memory_cost hec_memory_cost_of(const hec_moe *moe, int32_t tokens, bool train) {
+  double expert = hec_moe_expert_params(moe), element = (double)moe->dtype_bytes;
+  double dense = (double)moe->n_moe_layers * hec_moe_block_params(moe) +
+                 (double)(moe->n_layers - moe->n_moe_layers) * hec_moe_dense_block_params(moe) +
+                 hec_moe_embedding_params(moe);
+  hec_memory_cost cost = {
+      .expert_param = expert * element, .dense_param = dense * element, .token = (double)moe->d_model * element};
+  if (!train)
+    return cost;
+  cost.expert_grad = expert * moe->grad_bytes;
+  cost.expert_optimizer = expert * moe->optimizer_bytes;
+  cost.dense_grad = dense * moe->grad_bytes;
+  cost.dense_optimizer = dense * moe->optimizer_bytes;
+  add_activations(moe, (double)tokens, &cost);
+  return cost;
+}

@@ -1,0 +1,30 @@
+/* Look-up among the compiled-in presets: a linear scan of two dozen names. */
+#include "models/preset_data.h"
+
+#include <string.h>
+
+/* The part of a table name after "kind-", NULL for another kind. */
+static const char *name_within(const char *kind, const char *full) {
+  size_t n = strlen(kind);
+  return strncmp(full, kind, n) == 0 && full[n] == '-' ? full + n + 1 : NULL;
+}
+
+const hec_preset_data *hec_preset_find(const char *kind, const char *name) {
+  for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
+    const char *own = name_within(kind, preset->name);
+    if (own && strcmp(own, name) == 0)
+      return preset;
+  }
+  return NULL;
+}
+
+void hec_preset_names(const char *kind, hec_text *names) {
+  const char *separator = "";
+  for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
+    const char *own = name_within(kind, preset->name);
+    if (!own)
+      continue;
+    hec_text_printf(names, "%s%s", separator, own);
+    separator = ", ";
+  }
+}
