@@ -16,6 +16,7 @@ typedef struct {
  * for n == 0 or a single holder. */
 typedef struct {
   const char *name, *summary, *source;
+  bool own_first; /* a source that holds the expert keeps all its assignments: routing need not ask */
   void (*split)(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens);
 } hec_dispatch;
 
@@ -23,7 +24,7 @@ typedef struct {
   X(local_first) /* own rank, else own node, else anywhere, even (Hecate) */                                           \
   X(node_even)   /* own node, else anywhere, even (LAER) */                                                            \
   X(round_robin) /* even over all slots, starting at the source's turn (EPLB users) */                                 \
-  X(group)       /* own expert-parallel group, even (EP with expert-data parallelism) */                               \
+  X(group)       /* own rank, else own expert-parallel group, even (EP with expert-data parallelism) */                \
   X(quota)       /* the plan's quotas */
 #define HEC_DISPATCH_DECLARE(name) extern const hec_dispatch hec_dispatch_##name;
 HEC_DISPATCH_LIST(HEC_DISPATCH_DECLARE)

@@ -17,5 +17,6 @@ const hec_dispatch hec_dispatch_local_first = {
     .name = "local_first",
     .summary = "own rank, else own node, else anywhere, evenly",
     .source = "Hecate, arXiv 2502.02581, section on token dispatch",
+    .own_first = true,
     .split = split,
 };

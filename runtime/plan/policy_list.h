@@ -4,18 +4,18 @@
 
 #define HEC_POLICY_LIST(X)                                                                                             \
   X(ep)                                                                                                                \
-  /* X(ep_balanced) */                                                                                                       \
-  /* X(ideal) */                                                                                                             \
-  /* X(fsdp) */                                                                                                              \
-  /* X(fastermoe) */                                                                                                         \
-  /* X(smartmoe) */                                                                                                          \
-  /* X(flexmoe) */                                                                                                           \
-  /* X(eplb) */                                                                                                              \
-  /* X(eplb_global) */                                                                                                       \
-  /* X(eplb_no_replicas) */                                                                                                  \
-  /* X(hecate) */                                                                                                            \
-  /* X(hecate_rm) */                                                                                                         \
-  /* X(hecate_nosharding) */                                                                                                 \
+  X(ep_balanced)                                                                                                       \
+  X(ideal)                                                                                                             \
+  X(fsdp)                                                                                                              \
+  X(fastermoe)                                                                                                         \
+  X(smartmoe)                                                                                                          \
+  X(flexmoe)                                                                                                           \
+  X(eplb)                                                                                                              \
+  X(eplb_global)                                                                                                       \
+  X(eplb_no_replicas)                                                                                                  \
+  /* X(hecate) */                                                                                                      \
+  /* X(hecate_rm) */                                                                                                   \
+  /* X(hecate_nosharding) */                                                                                           \
   /* X(hecate_nomaterialisation) */
 
 #endif

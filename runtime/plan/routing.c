@@ -57,8 +57,10 @@ static void route_source(hec_routing *routing, const hec_dispatch *rule, hec_dis
     if (count[e] == 0)
       continue;
     int32_t at = routing->holder_at[e], n_holders = routing->holder_at[e + 1] - at;
-    if (n_holders == 1) {
-      int32_t rank = routing->holders[at];
+    /* Experts held everywhere stand at holders[rank] == rank, so a source sees at once that it is one of them. */
+    bool kept = rule->own_first && source < n_holders && routing->holders[at + source] == source;
+    if (n_holders == 1 || kept) {
+      int32_t rank = kept ? source : routing->holders[at];
       pair[rank] += count[e];
       routing->cell[(size_t)rank * (size_t)routing->n_experts + (size_t)e] += count[e];
       continue;

@@ -1,0 +1,10 @@
+/* Experts by descending load, the way every planner here wants them: a total order, so any sorting method agrees. */
+#ifndef HEC_PLAN_ORDER_H
+#define HEC_PLAN_ORDER_H
+#include <stdint.h>
+
+/* order[n] = 0..n-1 by descending key, ties to the lower index. Heap sort: O(n log n), no memory. Integer loads are
+ * exact as keys below 2^53. */
+void hec_order_descending(const double *key, int32_t n, int32_t *order);
+
+#endif

@@ -1,0 +1,20 @@
+/* EPLB without redundant slots: placement only. Where ranks do not divide the experts the slots are rounded up to what
+ * expert parallelism needs, and those left over hold replicas. Window and period as in eplb.c. */
+#include "runtime/plan/eplb_core.h"
+
+static void init(hec_policy_run *run) {
+  hec_eplb_init(run, true, 0);
+}
+
+const hec_policy hec_policy_eplb_no_replicas = {
+    .name = "eplb-no-replicas",
+    .summary = "eplb without redundant slots",
+    .source = "EPLB, github.com/deepseek-ai/EPLB; DeepSeek-V3, arXiv 2412.19437",
+    .known = HEC_KNOWN_PERIODIC,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_round_robin,
+    .window = 10,
+    .period = 100,
+    .init = init,
+    .decide = hec_eplb_decide,
+};

@@ -1,0 +1,33 @@
+/* Fully sharded data parallelism of the experts (ZeRO-3, arXiv 1910.02054; reference hecate.md 2): rank j keeps slice j
+ * of every expert with its optimizer state; every rank gathers every expert of a layer, computes its own tokens,
+ * returns the gradients, and drops the parameters between forward and backward (reshard after forward, FSDP's default).
+ * No token moves. It runs under the schedule `hecate` because FSDP prefetches: the gathers of a layer run beside the
+ * computation before it, and so do the returns of gradients; under `serial` it would pay for an overlap it has. */
+#include "runtime/plan/policy.h"
+
+static void init(hec_policy_run *run) {
+  hec_plan *plan = &run->plan;
+  size_t rows = (size_t)plan->n_layers * (size_t)plan->n_experts;
+  for (size_t row = 0; row < rows; row++)
+    for (int32_t slice = 0; slice < plan->n_slices; slice++) {
+      size_t at = row * (size_t)plan->n_slices + (size_t)slice;
+      plan->home[at] = plan->opt_home[at] = slice;
+    }
+  for (int32_t layer = 0; layer < plan->n_layers; layer++)
+    for (int32_t e = 0; e < plan->n_experts; e++)
+      for (int32_t rank = 0; rank < plan->n_ranks; rank++)
+        hec_plan_add_copy(plan, layer, e, rank, HEC_COPY_GUEST);
+  plan->rematerialise = true;
+}
+
+const hec_policy hec_policy_fsdp = {
+    .name = "fsdp",
+    .summary = "every expert gathered on every rank, no token moves",
+    .source = "ZeRO-3, arXiv 1910.02054; PyTorch FSDP",
+    .known = HEC_KNOWN_STATIC,
+    .schedule = "hecate",
+    .dispatch = &hec_dispatch_local_first,
+    .window = 1,
+    .sliced = true,
+    .init = init,
+};

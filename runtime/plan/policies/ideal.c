@@ -1,0 +1,20 @@
+/* The lower bound: what no placement and no schedule can beat. Here only its memory layout (that of `ep`); its schedule
+ * lowers every rank to the mean work as one perfect GEMM, with no token, parameter or migration traffic and no
+ * planning. */
+#include "runtime/plan/policy.h"
+
+static void init(hec_policy_run *run) {
+  hec_plan_set_contiguous(&run->plan, run->problem);
+}
+
+const hec_policy hec_policy_ideal = {
+    .name = "ideal",
+    .summary = "lower bound: mean work on every rank, nothing moves",
+    .source = "reference row",
+    .known = HEC_KNOWN_STATIC,
+    .schedule = "ideal",
+    .only_schedule = "ideal",
+    .dispatch = &hec_dispatch_group,
+    .window = 1,
+    .init = init,
+};

@@ -1,0 +1,124 @@
+/* SmartMoE (ATC 2023; reference policies.md 3.3): every `period` iterations, one placement per layer without replicas.
+ *
+ *   load[e] = sum over the last two records
+ *   experts by descending load, each on the least loaded rank with a free slot (ties: its present rank, then the lower)
+ *   taken only if the busiest rank gets less than it has
+ *
+ * Default period 25: the artifact uses 10, but Hecate's authors measured about 25 as the best (reference hecate.md 1).
+ * A rank has ceil(E / ep) slots; with expert-data parallelism all groups mirror group 0. Moved experts take their
+ * optimizer state along (the plan's difference). O(E log E + E * ep) per layer. */
+#include "runtime/plan/order.h"
+#include "runtime/plan/policy.h"
+
+typedef struct {
+  int64_t last;        /* iteration of the last decision */
+  uint64_t *load;      /* [n_experts] */
+  double *key;         /* [n_experts] */
+  int32_t *order;      /* [n_experts] */
+  int32_t *place;      /* [n_experts] rank within the group */
+  uint64_t *rank_load; /* [ep] */
+  int32_t *n_used;     /* [ep] */
+} smartmoe;
+
+static void init(hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  smartmoe *state = HEC_NEW(run->arena, smartmoe, 1);
+  *state = (smartmoe){
+      .last = -1,
+      .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
+      .key = HEC_NEW(run->arena, double, problem->n_experts),
+      .order = HEC_NEW(run->arena, int32_t, problem->n_experts),
+      .place = HEC_NEW(run->arena, int32_t, problem->n_experts),
+      .rank_load = HEC_NEW(run->arena, uint64_t, problem->ep),
+      .n_used = HEC_NEW(run->arena, int32_t, problem->ep),
+  };
+  run->state = state;
+  hec_plan_set_contiguous(&run->plan, problem);
+}
+
+static uint64_t busiest(const smartmoe *state, int32_t ep) {
+  uint64_t most = 0;
+  for (int32_t r = 0; r < ep; r++)
+    most = state->rank_load[r] > most ? state->rank_load[r] : most;
+  return most;
+}
+
+static void clear(smartmoe *state, int32_t ep) {
+  for (int32_t r = 0; r < ep; r++) {
+    state->rank_load[r] = 0;
+    state->n_used[r] = 0;
+  }
+}
+
+static uint64_t present_busiest(smartmoe *state, const hec_plan *plan, int32_t layer, int32_t ep) {
+  clear(state, ep);
+  for (int32_t e = 0; e < plan->n_experts; e++)
+    state->rank_load[hec_plan_home(plan, layer, e)] += state->load[e];
+  return busiest(state, ep);
+}
+
+static int32_t least_loaded(const smartmoe *state, int32_t ep, int32_t slots, int32_t present) {
+  int32_t best = state->n_used[present] < slots ? present : -1;
+  for (int32_t r = 0; r < ep; r++)
+    if (state->n_used[r] < slots && (best < 0 || state->rank_load[r] < state->rank_load[best]))
+      best = r;
+  return best;
+}
+
+/* Fills state->place; returns the load of its busiest rank. */
+static uint64_t place_greedily(smartmoe *state, const hec_plan *plan, int32_t layer, int32_t ep) {
+  int32_t n_experts = plan->n_experts, slots = (n_experts + ep - 1) / ep;
+  for (int32_t e = 0; e < n_experts; e++)
+    state->key[e] = (double)state->load[e];
+  hec_order_descending(state->key, n_experts, state->order);
+  clear(state, ep);
+  for (int32_t i = 0; i < n_experts; i++) {
+    int32_t e = state->order[i];
+    int32_t rank = least_loaded(state, ep, slots, hec_plan_home(plan, layer, e));
+    state->place[e] = rank;
+    state->rank_load[rank] += state->load[e];
+    state->n_used[rank]++;
+  }
+  return busiest(state, ep);
+}
+
+static void write_layer(const smartmoe *state, hec_plan *plan, const hec_problem *problem, int32_t layer) {
+  hec_plan_clear_copies(plan, layer);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    hec_plan_set_home(plan, layer, e, state->place[e]);
+    for (int32_t group = 1; group < problem->dp; group++)
+      hec_plan_add_copy(plan, layer, e, group * problem->ep + state->place[e], HEC_COPY_RESIDENT);
+  }
+}
+
+static void decide(hec_policy_run *run) {
+  smartmoe *state = run->state;
+  const hec_problem *problem = run->problem;
+  if (!hec_policy_due(run, &state->last))
+    return;
+  bool moved = false;
+  for (int32_t layer = 0; layer < problem->n_layers; layer++) {
+    hec_history_sum(&run->history, layer, run->policy->window, state->load);
+    uint64_t before = present_busiest(state, &run->plan, layer, problem->ep);
+    run->units += (uint64_t)problem->n_experts * (uint64_t)problem->ep;
+    if (place_greedily(state, &run->plan, layer, problem->ep) >= before)
+      continue;
+    write_layer(state, &run->plan, problem, layer);
+    moved = true;
+  }
+  run->plan.version += moved;
+  run->planned = true;
+}
+
+const hec_policy hec_policy_smartmoe = {
+    .name = "smartmoe",
+    .summary = "periodic re-placement of whole experts, no replicas",
+    .source = "SmartMoE, USENIX ATC 2023",
+    .known = HEC_KNOWN_PERIODIC,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_group,
+    .window = 2,
+    .period = 25,
+    .init = init,
+    .decide = decide,
+};
