@@ -46,6 +46,9 @@ typedef struct {
   int32_t *expert;      /* [..] */
   uint32_t *tokens;     /* [..] assignments of that expert on that rank */
   uint32_t *cell;       /* scratch [n_ranks * n_experts], zero between uses */
+  int32_t *single_at;   /* scratch [n_ranks + 1] CSR: experts held by that rank only */
+  int32_t *single;      /* scratch [n_experts]; those with several holders follow the last rank's */
+  uint32_t *total;      /* scratch [n_experts] */
   int32_t *holder_at;   /* scratch [n_experts + 1] CSR: holders of each expert of the layer */
   int32_t *holders;     /* scratch [n_experts * (n_ranks + 1)] */
   uint32_t *share;      /* scratch, as long, zero between uses */

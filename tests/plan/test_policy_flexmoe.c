@@ -1,0 +1,115 @@
+/* FlexMoE: one round by hand, then what must hold on random problems. */
+#include "runtime/plan/policy.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static int32_t copies_of(const hec_plan *plan, int32_t expert, const int32_t **ranks) {
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, 0, expert, ranks, &kinds);
+  for (int32_t i = 0; i < n; i++)
+    ck_assert_int_eq(kinds[i], HEC_COPY_RESIDENT);
+  return n;
+}
+
+/* The references' small instance: ranks have 500 100 160 40 on 4 ranks with one more slot each (problem.slots = 3).
+ *   expert 0 (400) expands to rank 3: 300 100 160 240      per replica 200
+ *   expert 0 (200) expands to rank 1: 233 233 160 173      per replica 133
+ *   expert 0 (133) expands to rank 2: 200 200 260 140      worse than 233: undone, ends */
+START_TEST(expands_by_hand) {
+  const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
+  p->slots = 3;
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 1, 0);
+  const int32_t *ranks;
+  ck_assert(run.planned && run.plan.version == 1);
+  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 2);
+  ck_assert(ranks[0] == 1 && ranks[1] == 3 && hec_plan_home(&run.plan, 0, 0) == 0);
+  for (int32_t e = 1; e < 8; e++)
+    ck_assert(copies_of(&run.plan, e, &ranks) == 0 && hec_plan_home(&run.plan, 0, e) == e / 2);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Two slots per rank, expert 0 everywhere; then the load moves to expert 3: first the free slot of rank 0, then the
+ * slots that expert 0 gives up. */
+START_TEST(shrinks_what_went_cold) {
+  const uint32_t first[4] = {900, 10, 10, 10}, then[4] = {10, 10, 10, 900};
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, true);
+  p->slots = 2;
+  p->period = 1;
+  hec_load a = hec_test_even_load(&arena, p, first), b = hec_test_even_load(&arena, p, then);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  const int32_t *ranks;
+  hec_history_push(&run.history, &a);
+  hec_policy_decide(&run, 1, 0);
+  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
+  for (int i = 0; i < 5; i++)
+    hec_history_push(&run.history, &b);
+  hec_policy_decide(&run, 2, 0);
+  int32_t of_first = copies_of(&run.plan, 0, &ranks), of_last = copies_of(&run.plan, 3, &ranks);
+  ck_assert_int_eq(of_first, 1); /* ranks 1 and 2 gave theirs; ranks 0 and 3 hold both */
+  ck_assert_int_eq(of_last, 3);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Never above the slots, never worse than before on the load it saw, at most ten new replicas per layer and decision.
+ */
+START_TEST(improves_within_slots) {
+  uint64_t seed = 71;
+  int improved = 0;
+  for (int round = 0; round < 150; round++) {
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    p->period = 1;
+    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+    hec_plan before = hec_plan_new(&arena, p, 1);
+    int32_t slots = 3 * ((p->n_experts + p->ep - 1) / p->ep);
+    for (int iter = 0; iter < 4; iter++) {
+      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_plan_assign(&before, &run.plan);
+      hec_history_push(&run.history, &load);
+      hec_policy_decide(&run, iter, 0);
+      hec_plan_check(&run.plan);
+      improved += run.plan.version > before.version;
+      ck_assert((hec_plan_digest(&run.plan) != hec_plan_digest(&before)) == (run.plan.version > before.version));
+      for (int32_t layer = 0; layer < p->n_layers; layer++) {
+        int32_t fresh = 0;
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+          int32_t used = 0;
+          for (int32_t e = 0; e < p->n_experts; e++) {
+            bool now = hec_plan_holds(&run.plan, layer, e, r);
+            used += now;
+            fresh += now && !hec_plan_holds(&before, layer, e, r);
+          }
+          ck_assert_int_le(used, slots);
+        }
+        ck_assert_int_le(fresh, 10);
+      }
+    }
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+  ck_assert(improved > 50);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policy_flexmoe");
+  TCase *c = tcase_create("flexmoe");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, expands_by_hand);
+  tcase_add_test(c, shrinks_what_went_cold);
+  tcase_add_test(c, improves_within_slots);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
