@@ -1,5 +1,5 @@
-/* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with one-off
- * operations is simulated twice, with and without them, so that the mean can weigh them by the stride. */
+/* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with
+ * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. */
 #include "sim/compare.h"
 
 #include <inttypes.h>
@@ -55,7 +55,8 @@ static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t 
   }
 }
 
-static void simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report, hec_summary_row *row) {
+static void simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
+                     hec_summary_row *row) {
   hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
   if (!report)
     return;
@@ -72,7 +73,8 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
     hec_timeline_check(&one->timeline, program);
   }
   hec_breakdown breakdown = hec_timeline_breakdown(&one->timeline, program);
-  hec_summary_add(row, breakdown.total_s, ordinary_s < 0 ? breakdown.total_s : ordinary_s, iteration->stride, &breakdown);
+  hec_summary_add(row, breakdown.total_s, ordinary_s < 0 ? breakdown.total_s : ordinary_s, iteration->stride,
+                  &breakdown);
   double traffic[HEC_N_TRAFFIC];
   hec_program_traffic(program, traffic);
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
@@ -81,13 +83,14 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
   const double *overload = hec_lowering_overload(one->low, &n);
   for (int32_t i = 0; i < n; i++)
     hec_series_add(&row->overload, overload[i]);
-  add_memory(lane, row, program);
+  add_memory(one, row, program);
   const hec_policy_run *run = hec_lowering_run(one->low);
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
 }
 
-static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes, hec_summary *summary) {
+static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
+                          hec_summary *summary) {
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
@@ -105,8 +108,11 @@ static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const he
   return status;
 }
 
-hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, hec_arena *arena, hec_summary *summary) {
-  *summary = (hec_summary){.job = job, .law = hec_law_name(options->law), .n_rows = options->n_policies,
+hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                       hec_arena *arena, hec_summary *summary) {
+  *summary = (hec_summary){.job = job,
+                           .law = hec_law_name(options->law),
+                           .n_rows = options->n_policies,
                            .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);
   hec_status status = open_lanes(job, options, arena, lanes);
@@ -115,9 +121,15 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
     const hec_schedule *schedule = NULL;
     status = hec_schedule_of(policy, options->schedule, &schedule);
     if (status == HEC_OK)
-      summary->rows[p] = (hec_summary_row){.name = policy->name, .schedule = schedule->name, .reference = policy->reference,
-                                           .baseline = policy->baseline, .rearrangement = policy->rearrangement, .t_least = -1,
-                                           .t_most = -1, .m_least = -1, .m_most = -1};
+      summary->rows[p] = (hec_summary_row){.name = policy->name,
+                                           .schedule = schedule->name,
+                                           .reference = policy->reference,
+                                           .baseline = policy->baseline,
+                                           .rearrangement = policy->rearrangement,
+                                           .t_least = -1,
+                                           .t_most = -1,
+                                           .m_least = -1,
+                                           .m_most = -1};
   }
   if (status == HEC_OK)
     status = run_all(job, reader, options, lanes, summary);
@@ -144,25 +156,28 @@ static int64_t nearest_median(hec_summary_row *row) {
 }
 
 /* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
-static int32_t draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options, hec_summary *summary, lane *lanes,
-                    int64_t iter, hec_text *out) {
+static int32_t draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
+                    hec_summary *summary, lane *lanes, int64_t iter, hec_text *out) {
   int32_t drawn = 0;
   for (int32_t p = 0; p < options->n_policies; p++) {
-    hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
-    bool wanted = iter >= 0 ? iteration->iter == iter : iteration->index - job->warmup == nearest_median(&summary->rows[p]);
+    hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
+                        iteration->n_micro_batches);
+    bool wanted =
+        iter >= 0 ? iteration->iter == iter : iteration->index - job->warmup == nearest_median(&summary->rows[p]);
     if (!wanted)
       continue;
     hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low), (hec_sim_options){0}, &lanes[p].timeline);
     char label[160];
-    (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, summary->rows[p].name, summary->rows[p].schedule, iteration->iter);
+    (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, summary->rows[p].name, summary->rows[p].schedule,
+                   iteration->iter);
     hec_trace_events_add(out, label, (p + 1) * 10000, hec_lowering_program(lanes[p].low), &lanes[p].timeline);
     drawn++;
   }
   return drawn;
 }
 
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, hec_summary *summary,
-                                int64_t iter, hec_arena *arena, hec_text *out) {
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) {
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);
   HEC_TRY(open_lanes(job, options, arena, lanes));
   hec_feed *feed = hec_feed_new(job, reader);

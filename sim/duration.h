@@ -1,11 +1,13 @@
-/* How long an operation takes on a device that does nothing else: the compute law of models/ applied to a program's rows. */
+/* How long an operation takes on a device that does nothing else: the compute law of models/ applied to a program's
+ * rows. */
 #ifndef HEC_SIM_DURATION_H
 #define HEC_SIM_DURATION_H
 #include "runtime/plan/problem.h"
 #include "runtime/program/program.h"
 
 /* Seconds of a compute, local or plan operation on `rank`. */
-static inline double hec_duration_s(const hec_problem *problem, const hec_program *program, const hec_op *op, int32_t rank) {
+static inline double hec_duration_s(const hec_problem *problem, const hec_program *program, const hec_op *op,
+                                    int32_t rank) {
   const hec_device *device = &problem->cluster->devices[rank];
   switch (op->kind) {
   case HEC_OP_COMPUTE: {

@@ -1,11 +1,11 @@
 /* The event engine.
  *
- * Each (rank, lane) is an in-order queue; its head starts when the lane is free and the head's dependencies on that rank
- * have ended. Computing takes time on a device of capacity 1, or 1 - comm_share while a communication operation is posted
- * on the rank (its kernel holds SMs); when that changes, the seconds of work left are kept and the end is rescheduled.
- * Exchanges are the law's. Flows run in the fluid solver (double seconds since the start of the busy period); everything
- * else is an event in a binary heap ordered by (time, sequence). When a heap event and a flow's end fall on the same
- * picosecond the flow's end goes first.
+ * Each (rank, lane) is an in-order queue; its head starts when the lane is free and the head's dependencies on that
+ * rank have ended. Computing takes time on a device of capacity 1, or 1 - comm_share while a communication operation is
+ * posted on the rank (its kernel holds SMs); when that changes, the seconds of work left are kept and the end is
+ * rescheduled. Exchanges are the law's. Flows run in the fluid solver (double seconds since the start of the busy
+ * period); everything else is an event in a binary heap ordered by (time, sequence). When a heap event and a flow's end
+ * fall on the same picosecond the flow's end goes first.
  *
  * Cost: O(log(lanes * ranks)) per event, O(dependencies) per start, plus the law's. */
 #include "sim/engine.h"
@@ -48,13 +48,13 @@ struct hec_engine {
   size_t n_heap, heap_capacity;
   uint64_t sequence;
   int64_t now_ps;
-  int32_t *lane_op;      /* [HEC_N_LANES][n of lane] ids of the lane's operations */
+  int32_t *lane_op; /* [HEC_N_LANES][n of lane] ids of the lane's operations */
   int32_t lane_at[HEC_N_LANES + 1];
-  int32_t *head;         /* [n_ranks * HEC_N_LANES] next position in the lane's list */
-  uint8_t *busy;         /* [n_ranks * HEC_N_LANES] the head has started */
-  computing *device;     /* [n_ranks] */
-  int32_t *comm_active;  /* [n_ranks] communication operations posted and not ended */
-  hec_exchange **running;/* [n_ops] */
+  int32_t *head;          /* [n_ranks * HEC_N_LANES] next position in the lane's list */
+  uint8_t *busy;          /* [n_ranks * HEC_N_LANES] the head has started */
+  computing *device;      /* [n_ranks] */
+  int32_t *comm_active;   /* [n_ranks] communication operations posted and not ended */
+  hec_exchange **running; /* [n_ops] */
   hec_fluid *fluid;
   int64_t fluid_base_ps;
 };
@@ -167,8 +167,12 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
   x->posted = HEC_NEW(&engine->arena, uint8_t, n_ranks);
   for (int32_t i = 0; i < n; i++) {
     const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    x->flow[i] = (hec_flow){.source = op->reverse ? t->destination : t->source, .destination = op->reverse ? t->source : t->destination,
-                            .after = t->after, .first_follower = -1, .next_follower = -1, .bytes = (double)t->bytes};
+    x->flow[i] = (hec_flow){.source = op->reverse ? t->destination : t->source,
+                            .destination = op->reverse ? t->source : t->destination,
+                            .after = t->after,
+                            .first_follower = -1,
+                            .next_follower = -1,
+                            .bytes = (double)t->bytes};
     count_flow(x, t->source);
     count_flow(x, t->destination);
   }
@@ -236,7 +240,8 @@ static void start(hec_engine *engine, int32_t id, int32_t rank) {
     engine->device[rank] = (computing){.op = id, .version = engine->device[rank].version, .left_s = seconds};
     schedule_compute(engine, rank);
   } else {
-    push(engine, (event){.time_ps = engine->now_ps + hec_seconds_to_ps(seconds), .kind = EVENT_END, .a = id, .b = rank});
+    push(engine,
+         (event){.time_ps = engine->now_ps + hec_seconds_to_ps(seconds), .kind = EVENT_END, .a = id, .b = rank});
   }
 }
 
@@ -296,8 +301,10 @@ static void begin_flow(hec_engine *engine, const event *e) {
     now = now > clock ? now : clock;
     hec_fluid_advance(engine->fluid, now < next ? now : next);
   }
-  (void)hec_fluid_add(engine->fluid, &(hec_fluid_flow){.links = links, .n_links = n, .amount = e->amount, .cap = INFINITY,
-                                                       .tag = (int64_t)e->a << 32 | e->b});
+  (void)hec_fluid_add(
+      engine->fluid,
+      &(hec_fluid_flow){
+          .links = links, .n_links = n, .amount = e->amount, .cap = INFINITY, .tag = (int64_t)e->a << 32 | e->b});
 }
 
 static void handle(hec_engine *engine, const event *e) {
@@ -364,7 +371,8 @@ static void index_lanes(hec_engine *engine) {
 
 void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cost *cost, const hec_program *program,
                     hec_sim_options options, hec_timeline *timeline) {
-  hec_engine engine = {.problem = problem, .law = law, .program = program, .options = options, .cost = cost, .timeline = timeline};
+  hec_engine engine = {
+      .problem = problem, .law = law, .program = program, .options = options, .cost = cost, .timeline = timeline};
   size_t n_ranks = (size_t)program->n_ranks;
   engine.head = HEC_NEW(&engine.arena, int32_t, n_ranks * HEC_N_LANES);
   engine.busy = HEC_NEW(&engine.arena, uint8_t, n_ranks * HEC_N_LANES);

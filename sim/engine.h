@@ -8,11 +8,11 @@ typedef struct hec_engine hec_engine;
 
 /* A transfer inside a running exchange. */
 typedef struct {
-  int32_t source, destination; /* after `reverse` */
-  int32_t after;               /* transfer whose chunks it forwards; -1 */
+  int32_t source, destination;           /* after `reverse` */
+  int32_t after;                         /* transfer whose chunks it forwards; -1 */
   int32_t first_follower, next_follower; /* transfers that forward this one; -1 */
   double bytes;
-  bool ready;                  /* both ends have posted */
+  bool ready; /* both ends have posted */
   int32_t chunks_started, chunks_done;
 } hec_flow;
 
@@ -21,13 +21,13 @@ typedef struct {
   int32_t op;
   const hec_op *row;
   int32_t n_posted, n_flows, n_chunks;
-  hec_flow *flow;     /* [n_flows] */
-  int32_t *flow_at;   /* [n_ranks + 1] CSR: flows of each rank */
-  int32_t *flow_of;   /* [2 * n_flows] */
-  int32_t *left;      /* [n_ranks] flows of the rank that the law still waits for */
-  uint8_t *posted;    /* [n_ranks] */
-  double *done_s;     /* [n_ranks] closed form; NULL otherwise */
-  double base_s;      /* fixed latency added at the end (all-reduce) */
+  hec_flow *flow;   /* [n_flows] */
+  int32_t *flow_at; /* [n_ranks + 1] CSR: flows of each rank */
+  int32_t *flow_of; /* [2 * n_flows] */
+  int32_t *left;    /* [n_ranks] flows of the rank that the law still waits for */
+  uint8_t *posted;  /* [n_ranks] */
+  double *done_s;   /* [n_ranks] closed form; NULL otherwise */
+  double base_s;    /* fixed latency added at the end (all-reduce) */
 } hec_exchange;
 
 /* The rank's part begins or ends at `time_ps` (now or later). */

@@ -1,11 +1,12 @@
-/* Law `max_min`: every transfer is a fluid flow over its route, from latency after both ends posted; all flows in flight,
- * of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
+/* Law `max_min`: every transfer is a fluid flow over its route, from latency after both ends posted; all flows in
+ * flight, of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
  *
- * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another starts
- * when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
+ * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
+ * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
  *
- * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local rank
- * k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after 2(n-1) latencies. */
+ * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local
+ * rank k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after 2(n-1)
+ * latencies. */
 #include "runtime/base/arena.h"
 #include "sim/duration.h"
 #include "sim/law.h"
@@ -25,8 +26,9 @@ static void advance(hec_engine *engine, hec_exchange *x, int32_t transfer) {
   bool arrived = flow->after < 0 || x->flow[flow->after].chunks_done > flow->chunks_started;
   if (!flow->ready || flow->chunks_started != flow->chunks_done || flow->chunks_started == x->n_chunks || !arrived)
     return;
-  int64_t latency =
-      flow->chunks_started > 0 ? 0 : hec_cluster_latency_ps(hec_engine_problem(engine)->cluster, flow->source, flow->destination);
+  int64_t latency = flow->chunks_started > 0
+                        ? 0
+                        : hec_cluster_latency_ps(hec_engine_problem(engine)->cluster, flow->source, flow->destination);
   flow->chunks_started++;
   hec_engine_start_flow(engine, x, transfer, chunk_bytes(x, flow), hec_engine_now(engine) + latency);
 }
@@ -86,7 +88,8 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
   for (int32_t i = 0; i < x->n_flows; i++) {
     int32_t k = i / n, p = i % n;
     hec_flow *flow = &x->flow[i];
-    *flow = (hec_flow){.source = ring_rank(problem, k, p), .destination = ring_rank(problem, k, (p + 1) % n), .after = -1};
+    *flow =
+        (hec_flow){.source = ring_rank(problem, k, p), .destination = ring_rank(problem, k, (p + 1) % n), .after = -1};
     int64_t latency = hec_cluster_latency_ps(problem->cluster, flow->source, flow->destination);
     hec_engine_start_flow(engine, x, i, bytes, hec_engine_now(engine) + 2 * (n - 1) * latency);
   }

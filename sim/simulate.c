@@ -45,9 +45,9 @@ struct hec_sim {
   const hec_problem *problem;
   const hec_law *law;
   hec_link_cost cost;
-  bool uniform;      /* all devices in use are alike */
-  bool walks;        /* the law is closed and nothing shares a device */
-  int64_t *lane_end; /* [HEC_N_LANES * n_ranks] */
+  bool uniform;           /* all devices in use are alike */
+  bool walks;             /* the law is closed and nothing shares a device */
+  int64_t *lane_end;      /* [HEC_N_LANES * n_ranks] */
   int64_t *ready, *begin; /* [n_ranks] */
   priced cache[CACHE_SLOTS];
   int64_t *done_ps;
@@ -90,7 +90,8 @@ static void find_ready(hec_sim *sim, const hec_program *program, const hec_op *o
   }
 }
 
-static void walk_alone(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge, int64_t *begin, int64_t *end) {
+static void walk_alone(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge, int64_t *begin,
+                       int64_t *end) {
   int32_t n_ranks = program->n_ranks;
   bool same = sim->uniform && op->work_at < 0 && op->bytes_at < 0;
   int64_t ps = 0;
@@ -112,13 +113,15 @@ static int32_t price(hec_sim *sim, const hec_program *program, const hec_op *op)
   HEC_RESERVE(sim->done_ps, sim->done_capacity, sim->n_done + (size_t)n_ranks);
   *slot = (priced){op->transfer_at, op->reverse, (int32_t)sim->n_done};
   sim->n_done += (size_t)n_ranks;
-  (void)hec_link_cost_exchange(&sim->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
+  (void)hec_link_cost_exchange(&sim->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
+                               op->n_chunks);
   for (int32_t r = 0; r < n_ranks; r++)
     sim->done_ps[slot->at + r] = hec_seconds_to_ps(sim->cost.done_s[r]);
   return slot->at;
 }
 
-static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge, int64_t *begin, int64_t *end) {
+static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge,
+                          int64_t *begin, int64_t *end) {
   int32_t n_ranks = program->n_ranks;
   const int64_t *ready = sim->ready;
   const uint8_t *part = program->parts + op->part_at;
@@ -130,7 +133,8 @@ static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op
     start[t->source] = both > start[t->source] ? both : start[t->source];
     start[t->destination] = both > start[t->destination] ? both : start[t->destination];
   }
-  const int64_t *done = free_of_charge ? NULL : sim->done_ps + price(sim, program, op);
+  int32_t at = free_of_charge ? 0 : price(sim, program, op); /* may move done_ps */
+  const int64_t *done = free_of_charge ? NULL : sim->done_ps + at;
   for (int32_t r = 0; r < n_ranks; r++)
     if (part[r]) {
       begin[r] = start[r];
@@ -138,7 +142,8 @@ static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op
     }
 }
 
-static void walk_together(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge, int64_t *begin, int64_t *end) {
+static void walk_together(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge,
+                          int64_t *begin, int64_t *end) {
   int64_t start = 0, ps = free_of_charge ? 0 : hec_seconds_to_ps(hec_duration_collective_s(sim->problem, op));
   for (int32_t r = 0; r < program->n_ranks; r++)
     start = sim->ready[r] > start ? sim->ready[r] : start;

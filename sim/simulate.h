@@ -1,7 +1,7 @@
 /* The simulator: executes a program on a cluster under a network law and returns its timeline.
  *
- * Two ways that agree to the picosecond (a test): a law in closed form (an exchange's times depend only on when its ranks
- * post) on devices that communication does not slow down is walked in id order, one visit per (operation, rank);
+ * Two ways that agree to the picosecond (a test): a law in closed form (an exchange's times depend only on when its
+ * ranks post) on devices that communication does not slow down is walked in id order, one visit per (operation, rank);
  * everything else runs through the event engine. */
 #ifndef HEC_SIM_SIMULATE_H
 #define HEC_SIM_SIMULATE_H
@@ -25,7 +25,8 @@ hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *
 void hec_sim_free(hec_sim *sim);
 
 typedef struct {
-  bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs */
+  bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs
+                         */
   bool force_engine;    /* for tests: never the walk */
 } hec_sim_options;
 

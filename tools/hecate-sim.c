@@ -1,5 +1,5 @@
-/* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands: plan,
- * flows. */
+/* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
+ * plan, flows. */
 #include "sim/compare.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
@@ -31,20 +31,25 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
       {"--law", HEC_ARG_TEXT, &s->job.law, "L", "network law: alpha_beta (default) or max_min", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)", 0, 0},
-      {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I", "iteration to draw (default: of each policy the one nearest its median)", 0, 1e15},
+      {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
+       0, 0},
+      {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
+       "iteration to draw (default: of each policy the one nearest its median)", 0, 1e15},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
-      .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n       hecate-sim flows CASE.json [options]",
-      .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert loads under each\n"
+      .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
+               "  hecate-sim flows CASE.json [options]",
+      .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
+                 "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
-                  "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law max_min --json",
+                  "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
+                  "max_min --json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -73,8 +78,8 @@ static hec_status write_in(const char *folder, const char *name, const hec_text 
   return status;
 }
 
-static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, hec_arena *arena) {
+static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
+                            const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
   HEC_TRY(make_folder(s->out));
   hec_text json = {0}, csv = {0}, timeline = {0};
   hec_summary_json(summary, &json);
@@ -101,7 +106,8 @@ static hec_status print(const settings *s, hec_summary *summary) {
   else
     hec_summary_table(summary, &text);
   if (!s->json && s->out)
-    hec_text_printf(&text, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n", s->out);
+    hec_text_printf(&text, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n",
+                    s->out);
   bool written = fwrite(text.data, 1, text.length, stdout) == text.length && fflush(stdout) == 0;
   hec_text_free(&text);
   return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
@@ -109,7 +115,8 @@ static hec_status print(const settings *s, hec_summary *summary) {
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
-  hec_compare_options options = {.policies = policies, .schedule = s->job.schedule, .law = hec_law_find(s->job.law), .check = s->check};
+  hec_compare_options options = {
+      .policies = policies, .schedule = s->job.schedule, .law = hec_law_find(s->job.law), .check = s->check};
   if (!options.law)
     return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->job.law);
   HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));

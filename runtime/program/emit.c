@@ -1,5 +1,5 @@
-/* Compute, local and token operations of a layer. The traffic of one dispatch is written once; combine and both backward
- * exchanges use the same transfers, reversed or not, so lowering a layer costs O(ranks^2 + rank-expert pairs).
+/* Compute, local and token operations of a layer. The traffic of one dispatch is written once; combine and both
+ * backward exchanges use the same transfers, reversed or not, so lowering a layer costs O(ranks^2 + rank-expert pairs).
  *
  * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
@@ -7,9 +7,8 @@
 
 #include <string.h>
 
-
-int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows, const int32_t *deps,
-                         int32_t n_deps) {
+int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
+                         const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, role, layer, backward);
   op.shape = shape + (backward ? 1 : 0);
   op.rows = rows;
@@ -17,7 +16,8 @@ int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_
 }
 
 int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
-  int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, HEC_SHAPE_ATTENTION, layer, backward, low->problem->tokens, deps, n_deps);
+  int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, HEC_SHAPE_ATTENTION, layer, backward, low->problem->tokens,
+                                deps, n_deps);
   hec_layer_ops *ops = &low->layer[layer];
   if (backward) {
     low->program.holds[ops->activation_hold].last = id;
@@ -30,7 +30,8 @@ int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, cons
 }
 
 int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
-  int32_t id = hec_emit_uniform(low, HEC_ROLE_GATE, HEC_SHAPE_GATE, layer, backward, low->problem->tokens, deps, n_deps);
+  int32_t id =
+      hec_emit_uniform(low, HEC_ROLE_GATE, HEC_SHAPE_GATE, layer, backward, low->problem->tokens, deps, n_deps);
   if (!backward)
     low->layer[layer].gate = id;
   return id;
@@ -39,7 +40,8 @@ int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int
 int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   if (low->problem->moe->n_shared_experts == 0)
     return -1;
-  return hec_emit_uniform(low, HEC_ROLE_SHARED_EXPERTS, HEC_SHAPE_SHARED, layer, backward, low->problem->tokens, deps, n_deps);
+  return hec_emit_uniform(low, HEC_ROLE_SHARED_EXPERTS, HEC_SHAPE_SHARED, layer, backward, low->problem->tokens, deps,
+                          n_deps);
 }
 
 /* The routing's rows become work entries; backward uses the same. */
@@ -71,8 +73,8 @@ int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const 
     ops->experts = id;
     const hec_memory_cost *bytes = &low->problem->bytes;
     int32_t first = ops->dispatch >= 0 ? ops->dispatch : id;
-    ops->rows_hold = hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, first, id, ops->computed_at,
-                                                                bytes->expert_row / bytes->token});
+    ops->rows_hold = hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, first, id,
+                                                                ops->computed_at, bytes->expert_row / bytes->token});
   }
   return id;
 }
@@ -81,12 +83,14 @@ int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, c
   const hec_problem *problem = low->problem;
   double speed = 0;
   for (int32_t r = 0; r < problem->n_ranks; r++)
-    speed += problem->cluster->devices[r].speed * problem->cluster->devices[r].flops * problem->cluster->devices[r].flops_efficiency;
+    speed += problem->cluster->devices[r].speed * problem->cluster->devices[r].flops *
+             problem->cluster->devices[r].flops_efficiency;
   uint64_t total = 0;
   for (int32_t r = 0; r < problem->n_ranks; r++)
     total += low->routing.rank_tokens[r];
-  /* Rows in proportion to speed take equally long everywhere: give each rank the rows of a rank of mean speed, and leave
-   * the difference to work entries only where devices differ (rows are then whole numbers, rounded down: still a bound). */
+  /* Rows in proportion to speed take equally long everywhere: give each rank the rows of a rank of mean speed, and
+   * leave the difference to work entries only where devices differ (rows are then whole numbers, rounded down: still a
+   * bound). */
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
   op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
   hec_program *program = &low->program;
@@ -132,7 +136,8 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   ops->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
   ops->computed_at = ops->assigned_at + n_ranks;
   double *assigned = program->local_bytes + ops->assigned_at, *computed = program->local_bytes + ops->computed_at;
-  HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
+  HEC_RESERVE(program->transfers, program->transfers_capacity,
+              program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
   ops->transfer_at = (int32_t)program->n_transfers;
   hec_transfer *out = program->transfers + program->n_transfers;
   for (int32_t s = 0; s < n_ranks; s++) {
@@ -173,8 +178,8 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   return id;
 }
 
-int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward, const int32_t *deps,
-                        int32_t n_deps) {
+int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
+                        const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (ops->n_transfers == 0)
     return -1;

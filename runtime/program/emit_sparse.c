@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
   const hec_plan *plan = &low->run.plan;
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1);
   const uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
-  return at[plan->n_experts] > at[0] && memchr(kinds + at[0], HEC_COPY_GUEST, (size_t)(at[plan->n_experts] - at[0])) != NULL;
+  return at[plan->n_experts] > at[0] &&
+         memchr(kinds + at[0], HEC_COPY_GUEST, (size_t)(at[plan->n_experts] - at[0])) != NULL;
 }
 
 /* Which guests of the layer a collective serves, into low->sparse. */
@@ -44,7 +44,8 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
       continue;
     sparse->expert[sparse->n_items] = e;
     memcpy(sparse->owner + (size_t)sparse->n_items * (size_t)n_slices,
-           plan->home + ((size_t)layer * (size_t)plan->n_experts + (size_t)e) * (size_t)n_slices, (size_t)n_slices * sizeof(int32_t));
+           plan->home + ((size_t)layer * (size_t)plan->n_experts + (size_t)e) * (size_t)n_slices,
+           (size_t)n_slices * sizeof(int32_t));
     sparse->receiver_at[++sparse->n_items] = at;
   }
 }
@@ -58,7 +59,8 @@ static int32_t add_transfers(hec_program *program, const hec_transfer_list *list
   return at;
 }
 
-static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks, const int32_t *deps, int32_t n_deps) {
+static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks,
+                            const int32_t *deps, int32_t n_deps) {
   op.transfer_at = add_transfers(&low->program, list);
   op.n_transfers = (int32_t)list->n;
   op.n_chunks = n_chunks;
@@ -94,7 +96,8 @@ void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
   }
 }
 
-int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps, int32_t n_deps) {
+int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
+                        int32_t n_deps) {
   if (which == HEC_GUESTS_BEFORE)
     memset(low->gathered, 0, (size_t)low->problem->n_experts * (size_t)low->problem->n_ranks);
   if (!hec_layer_has_guests(low, layer))
@@ -133,7 +136,8 @@ static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) 
 
 /* An exchange into one staging slot per source, then the sum in ascending source order: per staged byte one read of the
  * slot, one read and one write of the target. */
-static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list, const int32_t *deps, int32_t n_deps) {
+static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
+                             const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);
   int32_t exchange = add_exchange(low, op, list, 1, deps, n_deps);
   op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE, layer, true);
@@ -160,8 +164,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
     if (low->chosen.stage[s].n > 0)
       id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen.stage[s], deps, n_deps);
   if (id >= 0)
-    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id, received,
-                                               low->problem->bytes.expert_grad});
+    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id,
+                                               received, low->problem->bytes.expert_grad});
   return low->layer[layer].scatter = id;
 }
 
@@ -193,7 +197,8 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
     for (int32_t d = 0; d < n_ranks; d++) {
       int64_t *bytes = &low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
       if (*bytes > 0)
-        hec_transfer_list_add(list, (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1});
+        hec_transfer_list_add(list,
+                              (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1});
       *bytes = 0;
     }
 }
@@ -209,7 +214,8 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
     for (int32_t i = 0; n > 1 && i < n; i++)
       for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
         if (i != j)
-          low->pair_bytes[(size_t)low->holders[i] * (size_t)n_ranks + (size_t)low->holders[j]] += total / n + (j < total % n);
+          low->pair_bytes[(size_t)low->holders[i] * (size_t)n_ranks + (size_t)low->holders[j]] +=
+              total / n + (j < total % n);
     any = any || n > 1;
   }
   if (!any)

@@ -47,7 +47,8 @@ static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *re
     if (to->n > 0)
       memcpy(loads, to->loads, (size_t)to->n * sizeof *loads);
     for (int32_t i = to->n; i < capacity; i++)
-      loads[i] = hec_load_new(&feed->arena, feed->job->problem.n_layers, feed->job->problem.n_ranks, feed->job->problem.n_experts);
+      loads[i] = hec_load_new(&feed->arena, feed->job->problem.n_layers, feed->job->problem.n_ranks,
+                              feed->job->problem.n_experts);
     to->loads = loads;
     to->capacity = capacity;
   }

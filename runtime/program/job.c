@@ -11,8 +11,9 @@ enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WAR
 /* Names that traces give to models whose shape is a preset. */
 static const struct {
   const char *part, *preset;
-} known_models[] = {{"DeepSeek-V3", "deepseek-v3"},     {"DeepSeek-R1", "deepseek-v3"}, {"gpt-oss-20b", "gpt-oss-20b"},
-                    {"OLMoE", "olmoe"},                 {"Mixtral-8x22B", "mixtral-8x22b"}, {"Mixtral-8x7B", "mixtral-8x7b"},
+} known_models[] = {{"DeepSeek-V3", "deepseek-v3"},     {"DeepSeek-R1", "deepseek-v3"},
+                    {"gpt-oss-20b", "gpt-oss-20b"},     {"OLMoE", "olmoe"},
+                    {"Mixtral-8x22B", "mixtral-8x22b"}, {"Mixtral-8x7B", "mixtral-8x7b"},
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
 static void take(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -62,7 +63,9 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   hec_moe *moe = &job->moe;
   const hec_trace_header *header = &job->header;
   if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
-    take(job, arena, "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32 ", %" PRId32 ", %" PRId32 ")",
+    take(job, arena,
+         "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32 ", %" PRId32
+         ", %" PRId32 ")",
          header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
   int32_t dense = moe->n_moe_layers == header->n_layers ? moe->n_layers - moe->n_moe_layers : 0;
   moe->n_moe_layers = header->n_layers;
@@ -85,15 +88,20 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
 
 static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {
   const hec_trace_header *header = &job->header;
-  int32_t wanted = options->ranks > 0 ? options->ranks : header->ranks > 0 ? header->ranks : header->n_sources > 1 ? header->n_sources : 0;
+  int32_t wanted = options->ranks > 0      ? options->ranks
+                   : header->ranks > 0     ? header->ranks
+                   : header->n_sources > 1 ? header->n_sources
+                                           : 0;
   HEC_TRY(choose_cluster(job, options, wanted, arena));
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)
     take(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
-         header->ranks > 0 ? "the trace's \"ranks\"" : header->n_sources > 1 ? "the trace's sources" : "all devices of the cluster");
+         header->ranks > 0       ? "the trace's \"ranks\""
+         : header->n_sources > 1 ? "the trace's sources"
+                                 : "all devices of the cluster");
   if (*ranks > job->cluster.n_devices)
-    return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32, job->cluster.n_devices,
-                    job->cluster.name, *ranks);
+    return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32,
+                    job->cluster.n_devices, job->cluster.name, *ranks);
   if (header->n_sources > 1 && header->n_sources != *ranks)
     take(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " ranks", header->n_sources, *ranks);
   if (header->n_sources == 1 && *ranks > 1)
@@ -102,8 +110,8 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
 }
 
 /* Tokens per rank: attention time and, when scaling, the loads. */
-static hec_status choose_tokens(hec_job *job, const hec_job_options *options, hec_trace_reader *reader, int32_t ranks, hec_arena *arena,
-                                int32_t *tokens) {
+static hec_status choose_tokens(hec_job *job, const hec_job_options *options, hec_trace_reader *reader, int32_t ranks,
+                                hec_arena *arena, int32_t *tokens) {
   const hec_trace_record *record;
   HEC_TRY(hec_trace_next(reader, &record));
   uint64_t total = 0, per_token = (uint64_t)ranks * (uint64_t)job->header.top_k;
@@ -118,11 +126,14 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   } else if (job->header.n_sources == 1 && own > TOTALS_TOKENS_ABOVE) {
     *tokens = TOTALS_TOKENS;
     job->scale_to = (uint64_t)*tokens * per_token;
-    take(job, arena, "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64 "); choose with --tokens", TOTALS_TOKENS,
-         own);
+    take(job, arena,
+         "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
+         "); choose with --tokens",
+         TOTALS_TOKENS, own);
   } else {
     if (own > INT32_MAX)
-      return hec_fail(HEC_BAD_INPUT, "tokens per rank: %" PRIu64 " are more than can be simulated; choose with --tokens", own);
+      return hec_fail(HEC_BAD_INPUT,
+                      "tokens per rank: %" PRIu64 " are more than can be simulated; choose with --tokens", own);
     *tokens = own > 0 ? (int32_t)own : 1;
     take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens,
          total % per_token == 0 ? "" : ", of the first record, rounded up");
@@ -130,7 +141,8 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   return HEC_OK;
 }
 
-static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena) {
+static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,
+                                hec_arena *arena) {
   int64_t last = -1, n = 0, first = 0, second = 0;
   const hec_trace_record *record;
   HEC_TRY(hec_trace_rewind(reader));
@@ -148,12 +160,15 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "the trace has no record");
   if (n > 1 && second - first > 1)
-    take(job, arena, "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations", second - first);
+    take(job, arena,
+         "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
+         second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
   if (options->warmup < 0 && job->warmup > 0)
     take(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
   if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
-    return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n, options->warmup);
+    return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n,
+                    options->warmup);
   return hec_trace_rewind(reader);
 }
 
@@ -192,7 +207,9 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.period = options->period;
   job->problem.slots = options->slots;
   if (job->problem.dp > 1)
-    take(job, arena, "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
+    take(job, arena,
+         "groups: %" PRId32 " expert-parallel groups of %" PRId32
+         " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
          job->problem.dp, job->problem.ep, job->problem.n_experts);
   return HEC_OK;
 }

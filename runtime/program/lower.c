@@ -1,4 +1,5 @@
-/* The walk over an iteration: what is common to all schedules. Cost per iteration: O(layers * (ranks^2 + ranks * experts)). */
+/* The walk over an iteration: what is common to all schedules. Cost per iteration: O(layers * (ranks^2 + ranks *
+ * experts)). */
 #include "runtime/program/lower.h"
 
 #include "runtime/base/arena.h"
@@ -42,7 +43,8 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_plan_assign(&low->before, &low->run.plan);
   low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
   size_t slices = (size_t)low->run.plan.n_slices;
-  low->sparse = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts), .owner = HEC_NEW(arena, int32_t, experts * slices),
+  low->sparse = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
+                             .owner = HEC_NEW(arena, int32_t, experts * slices),
                              .receiver_at = HEC_NEW(arena, int32_t, experts + 1),
                              .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
@@ -70,9 +72,15 @@ void hec_lowering_free(hec_lowering *low) {
   low->overload = NULL;
 }
 
-const hec_program *hec_lowering_program(const hec_lowering *low) { return &low->program; }
-const hec_policy_run *hec_lowering_run(const hec_lowering *low) { return &low->run; }
-bool hec_lowering_migrated(const hec_lowering *low) { return low->migrated; }
+const hec_program *hec_lowering_program(const hec_lowering *low) {
+  return &low->program;
+}
+const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
+  return &low->run;
+}
+bool hec_lowering_migrated(const hec_lowering *low) {
+  return low->migrated;
+}
 
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n) {
   *n = (int32_t)low->n_overload;
@@ -124,16 +132,28 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
   for (int32_t i = 0; i < 2; i++) {
     int32_t k = backward ? 1 - i : i;
     if (there[k])
-      low->tail = hec_emit_uniform(low, role[k], shape[k], -1, backward, low->problem->tokens, HEC_DEPS(low->tail, low->moved));
+      low->tail =
+          hec_emit_uniform(low, role[k], shape[k], -1, backward, low->problem->tokens, HEC_DEPS(low->tail, low->moved));
   }
 }
 
 void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
   low->micro_batch = micro_batch;
   for (int32_t l = 0; l < low->problem->n_layers; l++)
-    low->layer[l] = (hec_layer_ops){.attention = -1, .gate = -1, .counts = -1, .gather = -1, .regather = -1, .dispatch = -1,
-                                    .experts = -1, .experts_backward = -1, .scatter = -1, .work_at = -1, .transfer_at = -1,
-                                    .part_at = -1, .migrate = -1, .guest_hold = {-1, -1, -1}};
+    low->layer[l] = (hec_layer_ops){.attention = -1,
+                                    .gate = -1,
+                                    .counts = -1,
+                                    .gather = -1,
+                                    .regather = -1,
+                                    .dispatch = -1,
+                                    .experts = -1,
+                                    .experts_backward = -1,
+                                    .scatter = -1,
+                                    .work_at = -1,
+                                    .transfer_at = -1,
+                                    .part_at = -1,
+                                    .migrate = -1,
+                                    .guest_hold = {-1, -1, -1}};
   hec_policy_decide(&low->run, low->run.iter, micro_batch);
   bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
   (void)hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));

@@ -30,12 +30,12 @@ HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
 const hec_schedule *hec_schedule_find(const char *name);
 
-/* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name, or
- * one that the policy's row forbids: HEC_BAD_INPUT. */
+/* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name,
+ * or one that the policy's row forbids: HEC_BAD_INPUT. */
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) HEC_MUST_USE;
 
-/* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing arrays
- * for the program; nothing is allocated once they stopped growing. */
+/* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing
+ * arrays for the program; nothing is allocated once they stopped growing. */
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
 void hec_lowering_free(hec_lowering *low);
@@ -47,8 +47,8 @@ void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load)
 void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load); /* also pushes the load to the history */
 void hec_lower_end(hec_lowering *low);
 
-/* `loads` [n]: one per micro-batch; with n == 1 the same load is used n_micro_batches times. A policy that rewrites loads
- * gets a copy. */
+/* `loads` [n]: one per micro-batch; with n == 1 the same load is used n_micro_batches times. A policy that rewrites
+ * loads gets a copy. */
 void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches);
 
 const hec_program *hec_lowering_program(const hec_lowering *low);

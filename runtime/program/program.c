@@ -144,8 +144,9 @@ uint64_t hec_program_digest(const hec_program *program) {
   uint64_t digest = 0xcbf29ce484222325u;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,    op->reverse,  op->one_off,
-                        op->layer,         op->micro_batch,   op->n_deps,        op->n_transfers, op->n_chunks};
+    int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,
+                        op->reverse,       op->one_off,       op->layer,         op->micro_batch,
+                        op->n_deps,        op->n_transfers,   op->n_chunks};
     digest = digest_add(digest, fields, sizeof fields);
     digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
     digest = digest_add(digest, &op->rows, sizeof op->rows);

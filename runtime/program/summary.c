@@ -36,7 +36,8 @@ double hec_series_quantile(hec_series *series, double q) {
   return series->sorted[low] + (at - (double)low) * (series->sorted[high] - series->sorted[low]);
 }
 
-void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride, const hec_breakdown *breakdown) {
+void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
+                     const hec_breakdown *breakdown) {
   hec_series_add(&row->iteration_s, iteration_s);
   row->weighted_s += (double)stride * ordinary_s + (iteration_s - ordinary_s);
   row->stride += (double)stride;
@@ -72,7 +73,8 @@ double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
   double least = summary->job->cluster.devices[0].memory_bytes;
   for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
-    least = summary->job->cluster.devices[r].memory_bytes < least ? summary->job->cluster.devices[r].memory_bytes : least;
+    least =
+        summary->job->cluster.devices[r].memory_bytes < least ? summary->job->cluster.devices[r].memory_bytes : least;
   return row->peak_bytes <= least;
 }
 
@@ -153,9 +155,11 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
 }
 
 void hec_summary_csv(hec_summary *summary, hec_text *out) {
-  hec_text_add(out, "policy,schedule,iteration_median_s,iteration_p95_s,iteration_mean_s,speedup_vs_ep,speedup_vs_best_rearrangement,"
-                    "overload_median,overload_p95,compute_s,planning_s,exposed_token_s,exposed_param_s,exposed_grad_s,"
-                    "exposed_migration_s,wait_s");
+  hec_text_add(
+      out,
+      "policy,schedule,iteration_median_s,iteration_p95_s,iteration_mean_s,speedup_vs_ep,speedup_vs_best_rearrangement,"
+      "overload_median,overload_p95,compute_s,planning_s,exposed_token_s,exposed_param_s,exposed_grad_s,"
+      "exposed_migration_s,wait_s");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
   hec_text_add(out, ",peak_memory_bytes,fits\n");

@@ -19,17 +19,17 @@ double hec_series_quantile(hec_series *series, double q);
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  bool reference;                /* no system but a reference row (ideal, ep-balanced) */
-  bool baseline, rearrangement;  /* the row others are compared to; counts as a rearrangement system */
-  hec_series iteration_s;        /* per iteration, one-off costs included */
-  hec_series overload;           /* per (iteration, micro-batch, layer) */
-  double weighted_s, stride;     /* sums for the mean: stride * ordinary + one-off; stride */
+  bool reference;                     /* no system but a reference row (ideal, ep-balanced) */
+  bool baseline, rearrangement;       /* the row others are compared to; counts as a rearrangement system */
+  hec_series iteration_s;             /* per iteration, one-off costs included */
+  hec_series overload;                /* per (iteration, micro-batch, layer) */
+  double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s; /* sums over iterations */
   double traffic[HEC_N_TRAFFIC];
-  double peak_bytes;             /* fullest rank, worst iteration */
+  double peak_bytes; /* fullest rank, worst iteration */
   double peak_class[HEC_N_MEMORY];
   int32_t t_least, t_most, m_least, m_most; /* FSSDP; -1: none */
-  int64_t n;                     /* iterations reported */
+  int64_t n;                                /* iterations reported */
   int64_t n_migrations;
 } hec_summary_row;
 
@@ -38,11 +38,12 @@ typedef struct {
   const char *tool, *trace, *law; /* trace: its path as given */
   hec_summary_row *rows;          /* [n_rows] */
   int32_t n_rows;
-  int64_t n_iterations;           /* reported */
+  int64_t n_iterations; /* reported */
 } hec_summary;
 
 /* Adds one iteration. ordinary_s: without one-off operations. */
-void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride, const hec_breakdown *breakdown);
+void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
+                     const hec_breakdown *breakdown);
 
 double hec_summary_median(hec_summary_row *row);
 double hec_summary_mean(const hec_summary_row *row);

@@ -1,5 +1,5 @@
-/* Breakdown: per rank, the operations of a lane are disjoint and ordered, so a sweep with one cursor per lane books every
- * moment once: O((operation, rank) pairs). */
+/* Breakdown: per rank, the operations of a lane are disjoint and ordered, so a sweep with one cursor per lane books
+ * every moment once: O((operation, rank) pairs). */
 #include "runtime/program/timeline.h"
 
 #include "runtime/base/arena.h"
@@ -23,7 +23,8 @@ void hec_timeline_free(hec_timeline *timeline) {
   *timeline = (hec_timeline){0};
 }
 
-static void check_row(const hec_timeline *timeline, const hec_program *program, int32_t id, int32_t rank, int64_t *lane_end) {
+static void check_row(const hec_timeline *timeline, const hec_program *program, int32_t id, int32_t rank,
+                      int64_t *lane_end) {
   const hec_op *op = &program->ops[id];
   size_t at = (size_t)id * (size_t)timeline->n_ranks + (size_t)rank;
   int64_t begin = timeline->begin_ps[at], end = timeline->end_ps[at];
@@ -81,7 +82,8 @@ static void cursor_step(lane_cursor *c) {
 }
 
 /* Which lane a moment is booked under when the device does not compute. */
-static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM, HEC_LANE_GRAD};
+static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM,
+                                                HEC_LANE_GRAD};
 
 static void book_rank(const hec_timeline *timeline, const hec_program *program, int32_t rank, int64_t total,
                       int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {

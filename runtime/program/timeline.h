@@ -7,8 +7,8 @@
 
 typedef struct {
   int32_t n_ops, n_ranks;
-  int64_t *begin_ps, *end_ps; /* [n_ops * n_ranks]; -1 where the rank takes no part. An exchange begins on a rank when its
-                                 partners have posted too: the time before that is waiting, not communication. */
+  int64_t *begin_ps, *end_ps; /* [n_ops * n_ranks]; -1 where the rank takes no part. An exchange begins on a rank when
+                                 its partners have posted too: the time before that is waiting, not communication. */
   size_t begin_capacity, end_capacity;
 } hec_timeline;
 
@@ -32,10 +32,11 @@ typedef struct {
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program);
 
 /* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
- * microseconds, argument names as Kineto's where they exist. Opens nothing, closes nothing: several timelines may follow
- * each other as processes pid_base + rank. Call between hec_trace_events_begin and _end. */
+ * microseconds, argument names as Kineto's where they exist. Opens nothing, closes nothing: several timelines may
+ * follow each other as processes pid_base + rank. Call between hec_trace_events_begin and _end. */
 void hec_trace_events_begin(hec_text *out);
-void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program, const hec_timeline *timeline);
+void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
+                          const hec_timeline *timeline);
 void hec_trace_events_end(hec_text *out);
 
 #endif

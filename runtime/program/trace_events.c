@@ -1,12 +1,14 @@
-/* Chrome trace-event JSON. Layout: {"displayTimeUnit":"ms","traceEvents":[...]}; a "M" event names each process (rank) and
- * thread (lane), an "X" event stands for each (operation, rank). Times are printed as decimal microseconds with six
+/* Chrome trace-event JSON. Layout: {"displayTimeUnit":"ms","traceEvents":[...]}; a "M" event names each process (rank)
+ * and thread (lane), an "X" event stands for each (operation, rank). Times are printed as decimal microseconds with six
  * places, so a picosecond is exact. */
 #include "runtime/program/timeline.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-void hec_trace_events_begin(hec_text *out) { hec_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"); }
+void hec_trace_events_begin(hec_text *out) {
+  hec_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+}
 
 static void separate(hec_text *out) {
   if (out->data[out->length - 2] != '[')
@@ -15,8 +17,9 @@ static void separate(hec_text *out) {
 
 static void name_event(hec_text *out, const char *what, int32_t pid, int32_t tid, const char *name) {
   separate(out);
-  hec_text_printf(out, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"args\":{\"name\":\"%s\"}}", what,
-                  pid, tid, name);
+  hec_text_printf(out,
+                  "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"args\":{\"name\":\"%s\"}}",
+                  what, pid, tid, name);
 }
 
 /* Names of communication kernels as NCCL's, which analysis tools look for; the rest under their own. */
@@ -45,7 +48,8 @@ static void rank_bytes(const hec_program *program, const hec_op *op, int32_t ran
   }
 }
 
-static void add_event(hec_text *out, const hec_program *program, const hec_timeline *timeline, int32_t pid, int32_t id, int32_t rank) {
+static void add_event(hec_text *out, const hec_program *program, const hec_timeline *timeline, int32_t pid, int32_t id,
+                      int32_t rank) {
   const hec_op *op = &program->ops[id];
   size_t at = (size_t)id * (size_t)timeline->n_ranks + (size_t)rank;
   int64_t begin = timeline->begin_ps[at], length = timeline->end_ps[at] - begin;
@@ -53,24 +57,28 @@ static void add_event(hec_text *out, const hec_program *program, const hec_timel
     return;
   separate(out);
   hec_text_printf(out,
-                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64 ".%06" PRId64
-                  ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32 ",\"micro_batch\":%" PRId32
-                  ",\"stream\":%d",
+                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
+                  ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
+                  ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
                   event_prefix(op), hec_role_name[op->role], op->backward ? " backward" : "", pid, (int)op->lane,
                   begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer, op->micro_batch,
                   (int)op->lane);
   int64_t sent, received;
   rank_bytes(program, op, rank, &sent, &received);
   if (op->kind == HEC_OP_EXCHANGE)
-    hec_text_printf(out, ",\"Collective name\":\"all_to_allv\",\"dtype\":\"Byte\",\"In msg nelems\":%" PRId64 ",\"Out msg nelems\":%" PRId64,
+    hec_text_printf(out,
+                    ",\"Collective name\":\"all_to_allv\",\"dtype\":\"Byte\",\"In msg nelems\":%" PRId64
+                    ",\"Out msg nelems\":%" PRId64,
                     sent, received);
   if (op->kind == HEC_OP_ALLREDUCE)
-    hec_text_printf(out, ",\"Collective name\":\"allreduce\",\"dtype\":\"Byte\",\"In msg nelems\":%.0f,\"Out msg nelems\":%.0f", op->bytes,
-                    op->bytes);
+    hec_text_printf(
+        out, ",\"Collective name\":\"allreduce\",\"dtype\":\"Byte\",\"In msg nelems\":%.0f,\"Out msg nelems\":%.0f",
+        op->bytes, op->bytes);
   hec_text_add(out, "}}");
 }
 
-void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program, const hec_timeline *timeline) {
+void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
+                          const hec_timeline *timeline) {
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
     char name[160];
     (void)snprintf(name, sizeof name, "%s: rank %" PRId32, label, r);
@@ -82,4 +90,6 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
   }
 }
 
-void hec_trace_events_end(hec_text *out) { hec_text_add(out, "\n]}\n"); }
+void hec_trace_events_end(hec_text *out) {
+  hec_text_add(out, "\n]}\n");
+}

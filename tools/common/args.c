@@ -68,7 +68,8 @@ static hec_status set_option(const hec_command *command, int argc, char **argv, 
   return hec_fail(HEC_BAD_INPUT, "unknown option \"%.*s\"; see %s --help", (int)length, word, command->program);
 }
 
-hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n, int32_t *count, bool *done) {
+hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
+                          int32_t *count, bool *done) {
   *count = 0;
   *done = false;
   for (int i = 1; i < argc; i++) {

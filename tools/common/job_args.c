@@ -2,7 +2,6 @@
 #include "tools/common/job_args.h"
 
 #include "models/preset_data.h"
-#include "runtime/plan/collective.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
@@ -10,14 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-const hec_job_args hec_job_args_default = {.policies = "all", .schedule = "auto", .law = "alpha_beta", .warmup = -1, .m = HEC_AUTO,
-                                           .period = HEC_AUTO, .slots = HEC_AUTO};
+const hec_job_args hec_job_args_default = {.policies = "all",
+                                           .schedule = "auto",
+                                           .law = "alpha_beta",
+                                           .warmup = -1,
+                                           .m = HEC_AUTO,
+                                           .period = HEC_AUTO,
+                                           .slots = HEC_AUTO};
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) {
-  *options = (hec_job_options){.cluster = args->cluster, .model = args->model, .phase = args->phase, .ranks = (int32_t)args->ranks,
-                               .tokens = (int32_t)args->tokens, .micro_batches = (int32_t)args->micro_batches,
-                               .warmup = (int32_t)args->warmup, .t = HEC_AUTO, .m = (int32_t)args->m, .period = (int32_t)args->period,
-                               .slots = (int32_t)args->slots, .nonmoe_scale = args->nonmoe_scale};
+  *options = (hec_job_options){.cluster = args->cluster,
+                               .model = args->model,
+                               .phase = args->phase,
+                               .ranks = (int32_t)args->ranks,
+                               .tokens = (int32_t)args->tokens,
+                               .micro_batches = (int32_t)args->micro_batches,
+                               .warmup = (int32_t)args->warmup,
+                               .t = HEC_AUTO,
+                               .m = (int32_t)args->m,
+                               .period = (int32_t)args->period,
+                               .slots = (int32_t)args->slots,
+                               .nonmoe_scale = args->nonmoe_scale};
   if (!args->t)
     return HEC_OK;
   char *end;
@@ -25,7 +37,8 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   if (strcmp(args->t, "paper") == 0)
     options->t = HEC_T_PAPER;
   else if (end == args->t || *end != 0 || t < 0 || t > 1000000)
-    return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"", args->t);
+    return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"",
+                    args->t);
   else
     options->t = (int32_t)t;
   return HEC_OK;
@@ -39,7 +52,8 @@ static void add_names(hec_text *text) {
 static hec_status unknown_policy(const char *name, int length) {
   hec_text names = {0};
   add_names(&names);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--policy: expected all or some of %s, found \"%.*s\"", names.data, length, name);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--policy: expected all or some of %s, found \"%.*s\"", names.data, length, name);
   hec_text_free(&names);
   return status;
 }
@@ -78,7 +92,8 @@ hec_status hec_job_args_collective(const char *name, const hec_collective **coll
   for (int32_t i = 0; hec_collectives[i]; i++)
     if (strcmp(hec_collectives[i]->name, name) == 0)
       *collective = hec_collectives[i];
-  return *collective ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--collective: expected direct, two_level or chain, found \"%s\"", name);
+  return *collective ? HEC_OK
+                     : hec_fail(HEC_BAD_INPUT, "--collective: expected direct, two_level or chain, found \"%s\"", name);
 }
 
 static void list_presets(const char *kind, const char *title) {
@@ -89,11 +104,12 @@ static void list_presets(const char *kind, const char *title) {
 }
 
 void hec_job_args_list(void) {
-  static const char *const known[] = {"no load", "a window of past loads, periodically", "past loads, every micro-batch", "the gate's choice"};
+  static const char *const known[] = {"no load", "a window of past loads, periodically",
+                                      "past loads, every micro-batch", "the gate's choice"};
   printf("policies\n");
   for (int32_t i = 0; hec_policies[i]; i++)
-    printf("  %-26s %s [knows %s; schedule %s; %s]\n", hec_policies[i]->name, hec_policies[i]->summary, known[hec_policies[i]->known],
-           hec_policies[i]->schedule, hec_policies[i]->source);
+    printf("  %-26s %s [knows %s; schedule %s; %s]\n", hec_policies[i]->name, hec_policies[i]->summary,
+           known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     printf("  %-26s %s [%s]\n", hec_schedules[i]->name, hec_schedules[i]->summary, hec_schedules[i]->source);

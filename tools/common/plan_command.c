@@ -1,6 +1,6 @@
-/* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one layer
- * before (`decide`) or after (`refine`) the calibration that follows its gate. With --reshard the history at that point is
- * given to a fresh policy whose first decision shards anew. */
+/* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate. With --reshard the history at that
+ * point is given to a fresh policy whose first decision shards anew. */
 #include "tools/common/plan_command.h"
 
 #include "runtime/program/lower.h"
@@ -30,16 +30,20 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
       {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP overlap degree", 0, 0},
       {"--m", HEC_ARG_INT, &s->job.m, "N", "FSSDP memory: copies per rank and layer", 0, 1000000},
-      {"--period", HEC_ARG_INT, &s->job.period, "N", "iterations between decisions of periodic policies", 1, 1000000000},
-      {"--slots", HEC_ARG_INT, &s->job.slots, "N", "expert slots per rank and layer of replicating policies", 1, 1000000},
+      {"--period", HEC_ARG_INT, &s->job.period, "N", "iterations between decisions of periodic policies", 1,
+       1000000000},
+      {"--slots", HEC_ARG_INT, &s->job.slots, "N", "expert slots per rank and layer of replicating policies", 1,
+       1000000},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
       {.name = NULL}};
-  const hec_command command = {.program = "hecate-sim plan",
-                               .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]",
-                               .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
-                               .examples = "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 120 --t 4 --m 2 --stage decide --json",
-                               .args = args};
+  const hec_command command = {
+      .program = "hecate-sim plan",
+      .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]",
+      .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
+      .examples =
+          "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 120 --t 4 --m 2 --stage decide --json",
+      .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
   if (*done)
@@ -78,7 +82,8 @@ static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *aren
         found->gather_bytes += (int64_t)problem->bytes.expert_param;
   }
   hec_transfer_list moved = {0};
-  hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks), &moved);
+  hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks),
+                     &moved);
   for (size_t i = 0; i < moved.n; i++)
     found->migration_bytes += moved.data[i].bytes;
   free(moved.data);
@@ -125,7 +130,8 @@ static void print_json(const found_plan *found, hec_text *out) {
 static void print_table(const found_plan *found, hec_text *out) {
   const hec_problem *problem = &found->job->problem;
   const hec_plan *plan = &found->run->plan;
-  hec_text_printf(out, "%s, layer %" PRId32 ", iteration %" PRId64, found->run->policy->name, found->layer, found->iter);
+  hec_text_printf(out, "%s, layer %" PRId32 ", iteration %" PRId64, found->run->policy->name, found->layer,
+                  found->iter);
   if (found->run->t && found->run->t[found->layer] >= 0)
     hec_text_printf(out, ", t %" PRId32 ", m %" PRId32, found->run->t[found->layer], found->run->m[found->layer]);
   hec_text_add(out, "\n\nexpert  owner  copies on ranks (resident r, guest g)\n");
@@ -141,14 +147,16 @@ static void print_table(const found_plan *found, hec_text *out) {
   hec_text_add(out, "\nrank  assignments computed\n");
   for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_text_printf(out, "%4" PRId32 "  %" PRIu64 "\n", r, found->routing->rank_tokens[r]);
-  hec_text_printf(out, "\noverload factor %.4f (busiest rank over mean); moved: dispatch %.3f MB, gather %.3f MB, migration %.3f MB\n",
-                  hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6, (double)found->gather_bytes * 1e-6,
-                  (double)found->migration_bytes * 1e-6);
+  hec_text_printf(
+      out,
+      "\noverload factor %.4f (busiest rank over mean); moved: dispatch %.3f MB, gather %.3f MB, migration %.3f MB\n",
+      hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6, (double)found->gather_bytes * 1e-6,
+      (double)found->migration_bytes * 1e-6);
 }
 
 /* Plans the iteration in full: decide, then (stage refine) refine of the layer. */
-static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run, const hec_iteration *iteration, hec_load *rewritten,
-                     hec_arena *arena, found_plan *found) {
+static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run, const hec_iteration *iteration,
+                     hec_load *rewritten, hec_arena *arena, found_plan *found) {
   hec_plan before = hec_plan_new(arena, &job->problem, run->plan.n_slices);
   hec_plan_assign(&before, &run->plan);
   hec_load load = iteration->loads[0];
@@ -164,7 +172,8 @@ static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run,
   hec_routing *routing = HEC_NEW(arena, hec_routing, 1);
   *routing = hec_routing_new(arena, &job->problem);
   hec_routing_make(routing, run->policy->dispatch, &job->problem, &run->plan, &load, (int32_t)s->layer);
-  *found = (found_plan){.job = job, .run = run, .routing = routing, .layer = (int32_t)s->layer, .iter = iteration->iter};
+  *found =
+      (found_plan){.job = job, .run = run, .routing = routing, .layer = (int32_t)s->layer, .iter = iteration->iter};
   add_bytes(found, &before, arena);
 }
 
@@ -185,8 +194,8 @@ static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_loa
   }
 }
 
-static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *reader, const hec_policy *policy, hec_arena *arena,
-                       found_plan *found) {
+static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *reader, const hec_policy *policy,
+                       hec_arena *arena, found_plan *found) {
   hec_policy_run *run = HEC_NEW(arena, hec_policy_run, 1);
   *run = hec_policy_start(policy, &job->problem, arena);
   hec_load rewritten = hec_load_new(arena, job->problem.n_layers, job->problem.n_ranks, job->problem.n_experts);
@@ -225,8 +234,9 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
   HEC_TRY(hec_job_args_options(&s->job, &wanted));
   HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
   if (s->layer >= job.problem.n_layers)
-    return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1, s->layer);
-  found_plan found;
+    return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1,
+                    s->layer);
+  found_plan found = {0};
   HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
   hec_text text = {0};
   if (s->json)

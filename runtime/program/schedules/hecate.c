@@ -1,14 +1,15 @@
-/* Schedule `hecate` (FSSDP, arXiv:2502.02581; reference hecate.md section 8): sparse collectives run beside the non-MoE part.
+/* Schedule `hecate` (FSSDP, arXiv:2502.02581; reference hecate.md section 8): sparse collectives run beside the non-MoE
+ * part.
  *
  *   forward   PARAM  spAG of layer l                       beside attention_l (both wait for layer l-1)
- *             COMP   attention_l  gate_l | wait spAG, counts | [plan, spAG of calibration] permute  dispatch  experts  combine
- *   backward  COMP   combine'  experts'  dispatch'  | attention'_l
- *             GRAD   spRS of layer l after dispatch'       beside attention'_l
- *             PARAM  with re-materialisation: spAG of layer l-1 after that spRS (one communication stream in the paper)
+ *             COMP   attention_l  gate_l | wait spAG, counts | [plan, spAG of calibration] permute  dispatch  experts
+ * combine backward  COMP   combine'  experts'  dispatch'  | attention'_l GRAD   spRS of layer l after dispatch' beside
+ * attention'_l PARAM  with re-materialisation: spAG of layer l-1 after that spRS (one communication stream in the
+ * paper)
  *
- * One gradient buffer for copies: experts' of layer l-1 wait for spRS of layer l (memory for one layer, section 9.6). The
- * last layer keeps its guests from forward to backward, which needs them first. Paper: no overlap with expert compute, so
- * dispatch waits for the spAG. */
+ * One gradient buffer for copies: experts' of layer l-1 wait for spRS of layer l (memory for one layer, section 9.6).
+ * The last layer keeps its guests from forward to backward, which needs them first. Paper: no overlap with expert
+ * compute, so dispatch waits for the spAG. */
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -22,11 +23,13 @@ static void to_gate(hec_lowering *low, int32_t l) {
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   int32_t plan = hec_emit_plan(low, l, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
-  int32_t calibrate = hec_emit_gather(low, l, HEC_ROLE_CALIBRATE, HEC_GUESTS_ADDED, HEC_DEPS(ops->counts, plan, ops->gather));
+  int32_t calibrate =
+      hec_emit_gather(low, l, HEC_ROLE_CALIBRATE, HEC_GUESTS_ADDED, HEC_DEPS(ops->counts, plan, ops->gather));
   int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan));
   int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, true, false, HEC_DEPS(permute, ops->gather, calibrate));
   int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute));
-  int32_t experts = hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->gather, calibrate, ops->migrate));
+  int32_t experts =
+      hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->gather, calibrate, ops->migrate));
   int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, false, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
   bool first_in_backward = l == low->problem->n_layers - 1;
@@ -45,13 +48,15 @@ static void backward(hec_lowering *low, int32_t l) {
   hec_release_guests(low, l, experts);
   int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
   if (low->run.plan.rematerialise && l > 0)
-    low->layer[l - 1].regather = hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(experts, dispatch, scatter));
+    low->layer[l - 1].regather =
+        hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(experts, dispatch, scatter));
   (void)hec_emit_replicas(low, l, HEC_DEPS(experts, dispatch, scatter));
   int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch));
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                              HEC_DEPS(low->tail));
 }
 
 const hec_schedule hec_schedule_hecate = {

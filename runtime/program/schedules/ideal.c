@@ -1,7 +1,7 @@
-/* Schedule `ideal`, a lower bound and no system: attention, gate and shared experts as everywhere; experts as one GEMM of the
- * mean assignments (in proportion to device speed) without tiles, weight streaming or fixed cost; no counts, no token,
- * parameter or migration traffic, no planning; dense all-reduce and optimizer kept. Every other schedule emits these same
- * rows, with at least this compute, plus more, so no policy under any schedule is faster (a test). */
+/* Schedule `ideal`, a lower bound and no system: attention, gate and shared experts as everywhere; experts as one GEMM
+ * of the mean assignments (in proportion to device speed) without tiles, weight streaming or fixed cost; no counts, no
+ * token, parameter or migration traffic, no planning; dense all-reduce and optimizer kept. Every other schedule emits
+ * these same rows, with at least this compute, plus more, so no policy under any schedule is faster (a test). */
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -19,7 +19,8 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(experts));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(experts, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                              HEC_DEPS(low->tail));
 }
 
 const hec_schedule hec_schedule_ideal = {

@@ -1,6 +1,6 @@
-/* Schedule `serial`: one thing after the other, as plain expert parallelism does (DeepSpeed-MoE, reference policies.md 3.1).
- * Only the dense all-reduce and the all-reduce of replicas run beside the backward of earlier layers, as data-parallel
- * training has long done; they are treated alike in `hecate`.
+/* Schedule `serial`: one thing after the other, as plain expert parallelism does (DeepSpeed-MoE, reference
+ * policies.md 3.1). Only the dense all-reduce and the all-reduce of replicas run beside the backward of earlier layers,
+ * as data-parallel training has long done; they are treated alike in `hecate`.
  *
  *   forward   attention  gate  counts  [plan]  [spAG]  permute  dispatch  [shared]  experts  combine  unpermute
  *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */
@@ -41,7 +41,8 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                              HEC_DEPS(low->tail));
 }
 
 const hec_schedule hec_schedule_serial = {
