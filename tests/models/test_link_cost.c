@@ -1,5 +1,5 @@
-/* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route form,
- * and a slow oracle that evaluates the header's formulas transfer by transfer. */
+/* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route
+ * form, and a slow oracle that evaluates the header's formulas transfer by transfer. */
 #include "models/link_cost.h"
 #include "tests/support/check_main.h"
 
@@ -50,7 +50,8 @@ START_TEST(by_hand_one_nic) {
 }
 END_TEST
 
-/* Rank 0 receives 100 bytes and rank 2 sends them; rank 3 sends 30 bytes to rank 2 in the node: only its own ports count. */
+/* Rank 0 receives 100 bytes and rank 2 sends them; rank 3 sends 30 bytes to rank 2 in the node: only its own ports
+ * count. */
 START_TEST(by_hand_sides) {
   load_cluster("2x2 nvlink=100@0s nic=10@0s flops=1 mem=1 nics=2");
   hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
@@ -95,7 +96,8 @@ START_TEST(by_hand_collectives) {
   ck_near(hec_link_cost_allgather(&cluster, 1, 20), 0);
   load_cluster("2x2 nvlink=100@1s nic=10@2s flops=1 mem=1 nics=2");
   ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (5 + 6)); /* two rings of 50 bytes */
-  ck_near(hec_link_cost_allreduce(&cluster, 3, 99), 4.0 / 3 * (9.9 + 1 + 2 + 2)); /* rank 2 alone on its node: one ring */
+  ck_near(hec_link_cost_allreduce(&cluster, 3, 99),
+          4.0 / 3 * (9.9 + 1 + 2 + 2)); /* rank 2 alone on its node: one ring */
   ck_near(hec_link_cost_allgather(&cluster, 4, 20), 2 + 2);
 }
 END_TEST
@@ -173,8 +175,8 @@ START_TEST(against_oracle) {
 }
 END_TEST
 
-/* Reverse is the swapped input; time is linear in bytes beyond latency; no link is faster than its load; more bandwidth,
- * less or equal time; order of transfers does not matter. */
+/* Reverse is the swapped input; time is linear in bytes beyond latency; no link is faster than its load; more
+ * bandwidth, less or equal time; order of transfers does not matter. */
 START_TEST(laws) {
   load_cluster(forms[_i]);
   uint64_t random = 100 + (uint64_t)_i;
