@@ -1,9 +1,9 @@
 /* Closed-form exchange times: see the header for the formulas.
  *
  * One exchange is two passes over its transfers. The first adds bytes to the links of each route, the second takes the
- * maximum over each side's links. In between the load of every touched link, and of no other, becomes a time (one
- * division per link); afterwards it becomes zero again. Byte counts are below 2^53, so sums are exact and order does
- * not matter.
+ * maximum over each side's links. In between the load of every touched link becomes a time (one division per link);
+ * afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than links.
+ * Byte counts are below 2^53, so sums are exact and order does not matter.
  *
  * Nearly every route is one link on the source's side and one on the destination's. Such pairs are kept in a table of
  * 16 bytes a pair (up to 256 devices: 1 MiB); other routes are read from the cluster. */
@@ -35,7 +35,7 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
   hec_link_cost cost = {.cluster = cluster,
                         .load = HEC_NEW(arena, double, cluster->n_links),
                         .done_s = HEC_NEW(arena, double, n),
-                        .touched = HEC_NEW(arena, int32_t, cluster->n_links + 1)};
+                        .touched = HEC_NEW(arena, int32_t, cluster->n_links)};
   if (n > PAIRS_DEVICES_MAX)
     return cost;
   cost.pairs = HEC_NEW(arena, struct hec_link_pair, (size_t)n * (size_t)n);

@@ -99,6 +99,10 @@ START_TEST(by_hand_collectives) {
   ck_near(hec_link_cost_allreduce(&cluster, 3, 99),
           4.0 / 3 * (9.9 + 1 + 2 + 2)); /* rank 2 alone on its node: one ring */
   ck_near(hec_link_cost_allgather(&cluster, 4, 20), 2 + 2);
+  /* two leaves of two nodes: the uplink carries the ring once; within one leaf it carries nothing */
+  load_cluster("4x1 nic=10@1s leaf=2 uplink=5@3s flops=1 mem=1");
+  ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (20 + 1 + 4 + 1 + 4));
+  ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 10 + 2);
 }
 END_TEST
 
