@@ -72,7 +72,8 @@ static int64_t common_numbers(hec_scan *scan, uint32_t *counts, int64_t n) {
     if (n_digits == 0 || p[n_digits] != ',')
       break;
     p += n_digits + 1;
-    p += *p == ' ';
+    if (__builtin_expect(*p == ' ', 0)) /* a branch: the next address must not wait for this byte */
+      p++;
     i++;
   }
   scan->at = p;
