@@ -218,7 +218,7 @@ static hec_status run(const settings *s, hec_text *out) {
     hec_json_close(&json);
   if (!s->no_trace) {
     hec_trace_bench trace;
-    HEC_TRY(hec_trace_bench_run(&trace));
+    HEC_TRY(hec_trace_bench_read(64 << 20, &trace));
     if (s->json)
       hec_json_double(&json, "trace_reader_bytes_per_s", (double)trace.bytes / trace.seconds);
     else

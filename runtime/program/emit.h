@@ -12,6 +12,7 @@ typedef struct {
   int32_t dispatch, experts, experts_backward, scatter;
   int32_t work_at;                           /* experts' work rows */
   int32_t transfer_at, n_transfers, part_at; /* dispatch */
+  double dispatch_bytes;
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
   int32_t guest_hold[3];            /* open holds of guest parameters */

@@ -37,7 +37,7 @@ says "hecate-trace 0." --version
 says "examples:" info --help
 says "examples:" synth --help
 says "rotating-hot-spot" synth -h
-expect 2 "expected a command" 
+expect 2 "expected a command"
 expect 2 'unknown command "nonsense"' nonsense
 expect 2 "info: expected a trace" info
 expect 2 "info: unknown option --wrong" info --wrong x
