@@ -101,6 +101,23 @@ START_TEST(improves_within_slots) {
 }
 END_TEST
 
+/* No memory for a second copy: the slots are those of expert parallelism, and the plan stays. */
+START_TEST(memory_limits_slots) {
+  const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  const char *const clusters[] = {"1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=1M",
+                                  "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=1G"};
+  for (int32_t i = 0; i < 2; i++) {
+    hec_problem *p = hec_test_problem(&arena, clusters[i], 4, 1, 8, 2, true);
+    hec_load load = hec_test_even_load(&arena, p, totals);
+    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 1, 0);
+    ck_assert_int_eq(run.plan.copy_at[8] > 0, i);
+    hec_policy_stop(&run);
+  }
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("policy_flexmoe");
   TCase *c = tcase_create("flexmoe");
@@ -108,6 +125,7 @@ static Suite *suite(void) {
   tcase_add_test(c, expands_by_hand);
   tcase_add_test(c, shrinks_what_went_cold);
   tcase_add_test(c, improves_within_slots);
+  tcase_add_test(c, memory_limits_slots);
   suite_add_tcase(s, c);
   return s;
 }
