@@ -11,11 +11,6 @@ static lower_function *lower_of(const hec_spread *spread, int32_t row) {
   return spread->scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather;
 }
 
-/* Stages of a row at most; asserted when one is lowered. */
-static int32_t stages_of(int32_t row) {
-  return hec_collectives[row] == &hec_collective_two_level ? 2 : 1;
-}
-
 /* One way per different lowering: a row that lowers like an earlier one never wins. */
 static void list_ways(hec_spread *spread) {
   for (int32_t row = 0; hec_collectives[row]; row++) {
@@ -26,7 +21,7 @@ static void list_ways(hec_spread *spread) {
       continue;
     HEC_ASSERT(spread->n_ways < HEC_SPREAD_WAYS_MAX);
     spread->way_row[spread->n_ways++] = row;
-    spread->n_stages += stages_of(row);
+    spread->n_stages += hec_collectives[row]->n_stages;
     spread->way_at[spread->n_ways] = spread->n_stages;
   }
 }
@@ -174,8 +169,9 @@ static double stage_with_s(const double *load, const double *delay, const double
   return largest4(m);
 }
 
-static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  int32_t n = spread->links->n_padded;
+/* The cheapest way; its row into *row unless NULL. */
+static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item, int32_t *row) {
+  int32_t n = spread->links->n_padded, best = 0;
   const double *bandwidth = spread->links->bandwidth;
   double best_s = 0;
   for (int32_t w = 0; w < spread->n_ways; w++) {
@@ -185,15 +181,38 @@ static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, cons
       way_s += item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, n)
                     : stage_s(sum->load + at, sum->delay + at, bandwidth, n);
     }
-    best_s = w == 0 || way_s < best_s ? way_s : best_s;
+    if (w > 0 && way_s >= best_s)
+      continue;
+    best = w;
+    best_s = way_s;
   }
+  if (row)
+    *row = spread->way_row[best];
   return best_s;
 }
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
-  return cheapest(spread, sum, NULL);
+  return cheapest(spread, sum, NULL, NULL);
 }
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  return cheapest(spread, sum, item);
+  return cheapest(spread, sum, item, NULL);
+}
+
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
+                                        hec_spread_sum *item) {
+  HEC_ASSERT(sparse->n_slices == 1 && sparse->bytes == spread->bytes);
+  hec_spread_clear(spread, sum);
+  for (int32_t i = 0; i < sparse->n_items; i++) {
+    int32_t n = sparse->receiver_at[i + 1] - sparse->receiver_at[i];
+    hec_spread_sum pattern = *item;
+    if (n == spread->problem->n_ranks - 1)
+      pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+    else
+      hec_spread_item(spread, sparse->owner[i], sparse->receiver + sparse->receiver_at[i], n, item);
+    hec_spread_add(spread, sum, &pattern);
+  }
+  int32_t row;
+  (void)cheapest(spread, sum, NULL, &row);
+  return hec_collectives[row];
 }

@@ -3,6 +3,7 @@
  * business. */
 #ifndef HEC_PROGRAM_EMIT_H
 #define HEC_PROGRAM_EMIT_H
+#include "runtime/plan/spread_cost.h"
 #include "runtime/program/lower.h"
 
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
@@ -38,6 +39,8 @@ struct hec_lowering {
   int32_t *holders;    /* scratch [n_ranks + copies of a row] */
   int64_t *pair_bytes; /* scratch [n_ranks * n_ranks], zero between uses */
   hec_collective_plan chosen, other;
+  hec_spread *spread[2]; /* prices of gathers and scatters of whole experts; NULL: price by lowering */
+  hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;

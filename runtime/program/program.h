@@ -113,8 +113,9 @@ typedef struct {
 #define HEC_MEMORY_LIST(X)                                                                                             \
   X(PARAM, "parameters")                                                                                               \
   X(GRAD, "gradients")                                                                                                 \
-  X(OPTIMIZER, "optimizer") X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters")                           \
-      X(COPY_GRAD, "copies: gradients") X(BUFFER, "buffers")
+  X(OPTIMIZER, "optimizer")                                                                                            \
+  X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters") X(COPY_GRAD, "copies: gradients")                   \
+      X(BUFFER, "buffers")
 #define HEC_MEMORY_ENUM(name, text) HEC_MEMORY_##name,
 typedef enum { HEC_MEMORY_LIST(HEC_MEMORY_ENUM) HEC_N_MEMORY } hec_memory;
 extern const char *const hec_memory_name[HEC_N_MEMORY];
