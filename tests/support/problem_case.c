@@ -1,3 +1,4 @@
+/* The model is small enough that every size can be worked out by hand; the loads are of many kinds, idle ones included. */
 #include "tests/support/problem_case.h"
 
 #include "tests/support/check_main.h"
