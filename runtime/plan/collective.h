@@ -1,7 +1,7 @@
-/* Sparse collectives: SparseAllGather (spAG) and SparseReduceScatter (spRS) of experts, written once. A collective is a way
- * to turn "these experts go from their owners to these ranks" into exchanges of point-to-point transfers. It stands on
- * floor 1, not with the lowering, because policies price their choices with the same rows (t of FSSDP).
- * Semantics: reference hecate.md section 3. */
+/* Sparse collectives: SparseAllGather (spAG) and SparseReduceScatter (spRS) of experts, written once. A collective is a
+ * way to turn "these experts go from their owners to these ranks" into exchanges of point-to-point transfers. It stands
+ * on floor 1, not with the lowering, because policies price their choices with the same rows (t of FSSDP). Semantics:
+ * reference hecate.md section 3. */
 #ifndef HEC_PLAN_COLLECTIVE_H
 #define HEC_PLAN_COLLECTIVE_H
 #include "runtime/plan/plan.h"
@@ -9,8 +9,8 @@
 /* What one spAG moves (spRS moves it back): items ascending by expert; receivers ascending, without the owner. */
 typedef struct {
   int32_t n_items, n_slices;
-  int32_t *expert;      /* [n_items] */
-  int32_t *owner;       /* [n_items * n_slices] rank of slice j; each has bytes / n_slices */
+  int32_t *expert; /* [n_items] */
+  int32_t *owner;  /* [n_items * n_slices] rank of slice j; bytes / n_slices each, remainders to the first slices */
   int32_t *receiver_at; /* [n_items + 1] */
   int32_t *receiver;    /* CSR: ranks that must hold the whole item */
   int64_t bytes;        /* of one whole item */
@@ -18,9 +18,12 @@ typedef struct {
 
 enum { HEC_STAGES_MAX = 4 };
 
-/* One way: `stages` exchanges, run one after the other. A scatter's stage delivers into staging slots and is followed by a
- * local reduction at its destinations. Transfers between the same pair of one stage are merged (item -1) unless chunked. */
+/* One way: `stages` exchanges, none empty, run one after the other. A scatter's stage delivers into staging slots and
+ * is followed by a local reduction at its destinations. Transfers stand ascending by (source, destination), those of a
+ * pair merged (item -1), but in a chunked chain by item, each behind the one it forwards (after < own index).
+ * Zero-initialise; free with hec_collective_plan_free. */
 typedef struct {
+  bool per_item;                           /* set by the caller: never merge; item = the expert (executors, tests) */
   int32_t n_stages, n_chunks;              /* n_chunks > 1: pipelined chains (hec_transfer.after) */
   hec_transfer_list stage[HEC_STAGES_MAX]; /* owned by the caller, reused */
 } hec_collective_plan;
@@ -37,11 +40,16 @@ typedef struct {
 HEC_COLLECTIVE_LIST(HEC_COLLECTIVE_DECLARE)
 extern const hec_collective *const hec_collectives[]; /* NULL-terminated */
 
+void hec_collective_plan_free(hec_collective_plan *plan);
+const hec_collective *hec_collective_find(const char *name); /* NULL when unknown */
+
 double hec_collective_cost(hec_link_cost *cost, const hec_collective_plan *plan); /* sum of its stages, seconds */
 
 /* Lowers with every row (or only `forced` if not NULL) and leaves the cheapest in `out`; returns its row.
- * `scratch` is a second plan, reused. Sparse with nothing to move: no stages, the first row. */
-const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_problem *problem, const hec_sparse *sparse, bool scatter,
-                                            const hec_collective *forced, hec_collective_plan *out, hec_collective_plan *scratch);
+ * `scratch` is a second plan, reused (its contents may be swapped with those of `out`). Nothing to move: no stages, the
+ * first row (or `forced`). O(rows of the table * (transfers + ranks)). */
+const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_problem *problem, const hec_sparse *sparse,
+                                            bool scatter, const hec_collective *forced, hec_collective_plan *out,
+                                            hec_collective_plan *scratch);
 
 #endif

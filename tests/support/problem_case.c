@@ -1,4 +1,4 @@
-/* The model is small enough that every size can be worked out by hand; the loads are of many kinds, idle ones included. */
+/* The model of a test problem is small and of entropy enough that no two costs coincide by accident. */
 #include "tests/support/problem_case.h"
 
 #include "tests/support/check_main.h"

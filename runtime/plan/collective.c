@@ -1,0 +1,182 @@
+/* The table of sparse collectives, the choice among its rows, and what the rows share.
+ *
+ * A row emits transfers in any order; `finish` brings each stage into order by two stable counting sorts (destination,
+ * then source), whose second half and counters live in the spare capacity of the list itself, and adds up neighbours of
+ * equal pair: O(transfers + ranks), no allocation once the lists have grown. */
+#include "runtime/plan/collectives/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(name) &hec_collective_##name,
+const hec_collective *const hec_collectives[] = {HEC_COLLECTIVE_LIST(ROW) NULL};
+#undef ROW
+
+const hec_collective *hec_collective_find(const char *name) {
+  for (size_t i = 0; hec_collectives[i]; i++)
+    if (strcmp(hec_collectives[i]->name, name) == 0)
+      return hec_collectives[i];
+  return NULL;
+}
+
+void hec_collective_plan_free(hec_collective_plan *plan) {
+  for (int32_t k = 0; k < HEC_STAGES_MAX; k++) {
+    free(plan->stage[k].data);
+    plan->stage[k] = (hec_transfer_list){0};
+  }
+  plan->n_stages = 0;
+}
+
+hec_sparse_run hec_sparse_run_at(const hec_sparse *sparse, int32_t first, int32_t slice, bool per_item) {
+  const int32_t *at = sparse->receiver_at, n_slices = sparse->n_slices;
+  hec_sparse_run run = {
+      .first = first,
+      .end = first + 1,
+      .owner = sparse->owner[first * n_slices + slice],
+      .receiver = sparse->receiver + at[first],
+      .n_receivers = at[first + 1] - at[first],
+  };
+  size_t bytes = (size_t)run.n_receivers * sizeof *run.receiver;
+  while (!per_item && run.end < sparse->n_items && sparse->owner[run.end * n_slices + slice] == run.owner &&
+         at[run.end + 1] - at[run.end] == run.n_receivers &&
+         memcmp(sparse->receiver + at[run.end], run.receiver, bytes) == 0)
+    run.end++;
+  run.bytes = (run.end - first) * (sparse->bytes / n_slices + (slice < sparse->bytes % n_slices));
+  return run;
+}
+
+hec_node_run hec_node_run_at(const hec_problem *problem, const hec_sparse_run *run, int32_t first) {
+  hec_node_run node = {.node = hec_problem_node(problem, run->receiver[first]), .first = first, .end = first + 1};
+  int32_t node_end = hec_problem_node_end(problem, node.node);
+  while (node.end < run->n_receivers && run->receiver[node.end] < node_end)
+    node.end++;
+  return node;
+}
+
+int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *run, hec_node_run node) {
+  int32_t per_node = problem->cluster->devices_per_node;
+  int32_t wanted = node.node * per_node + run->owner % per_node;
+  for (int32_t i = node.first; i < node.end; i++)
+    if (run->receiver[i] >= wanted)
+      return i;
+  return node.first;
+}
+
+void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages) {
+  HEC_ASSERT(n_stages <= HEC_STAGES_MAX);
+  plan->n_stages = n_stages;
+  plan->n_chunks = 1;
+  for (int32_t k = 0; k < HEC_STAGES_MAX; k++)
+    plan->stage[k].n = 0;
+}
+
+void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run, int32_t source,
+                        int32_t destination, bool scatter) {
+  if (source == destination || run->bytes == 0)
+    return;
+  hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
+                                             .source = scatter ? destination : source,
+                                             .destination = scatter ? source : destination,
+                                             .item = sparse->expert[run->first],
+                                             .after = -1});
+}
+
+/* Stable counting sort of from[0..n) into to[0..n) by destination or source; count: [n_ranks + 1], used for .bytes. */
+static void sort_by(const hec_transfer *from, hec_transfer *to, size_t n, hec_transfer *count, int32_t n_ranks,
+                    bool by_source) {
+  for (int32_t r = 0; r <= n_ranks; r++)
+    count[r].bytes = 0;
+  for (size_t i = 0; i < n; i++)
+    count[(by_source ? from[i].source : from[i].destination) + 1].bytes++;
+  for (int32_t r = 1; r <= n_ranks; r++)
+    count[r].bytes += count[r - 1].bytes;
+  for (size_t i = 0; i < n; i++)
+    to[count[by_source ? from[i].source : from[i].destination].bytes++] = from[i];
+}
+
+static void merge_pairs(hec_transfer_list *list) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list->n; i++) {
+    hec_transfer *last = kept > 0 ? &list->data[kept - 1] : NULL;
+    const hec_transfer *next = &list->data[i];
+    if (last && last->source == next->source && last->destination == next->destination) {
+      last->bytes += next->bytes;
+      continue;
+    }
+    list->data[kept] = *next;
+    list->data[kept++].item = -1;
+  }
+  list->n = kept;
+}
+
+static void put_in_order(hec_transfer_list *list, int32_t n_ranks, bool per_item) {
+  size_t n = list->n;
+  HEC_RESERVE(list->data, list->capacity, 2 * n + (size_t)n_ranks + 1);
+  hec_transfer *half = list->data + n, *count = list->data + 2 * n;
+  sort_by(list->data, half, n, count, n_ranks, false);
+  sort_by(half, list->data, n, count, n_ranks, true);
+  if (!per_item)
+    merge_pairs(list);
+}
+
+void hec_collective_finish(hec_collective_plan *plan, int32_t n_ranks) {
+  int32_t kept = 0;
+  for (int32_t k = 0; k < plan->n_stages; k++) {
+    if (plan->stage[k].n == 0)
+      continue;
+    hec_transfer_list stage = plan->stage[k];
+    plan->stage[k] = plan->stage[kept];
+    plan->stage[kept] = stage;
+    put_in_order(&plan->stage[kept++], n_ranks, plan->per_item);
+  }
+  plan->n_stages = kept;
+}
+
+double hec_collective_cost(hec_link_cost *cost, const hec_collective_plan *plan) {
+  double seconds = 0;
+  for (int32_t k = 0; k < plan->n_stages; k++)
+    seconds += hec_link_cost_exchange(cost, plan->stage[k].data, (int32_t)plan->stage[k].n, false, plan->n_chunks);
+  return seconds;
+}
+
+typedef void lower_function(const hec_problem *, const hec_sparse *, hec_collective_plan *);
+
+static lower_function *lower_of(const hec_collective *row, bool scatter) {
+  return scatter ? row->scatter : row->gather;
+}
+
+/* True when an earlier row lowers in the very same way: it wins the tie, so there is no need to look. */
+static bool repeats_earlier(int32_t row, bool scatter) {
+  for (int32_t i = 0; i < row; i++)
+    if (lower_of(hec_collectives[i], scatter) == lower_of(hec_collectives[row], scatter))
+      return true;
+  return false;
+}
+
+const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_problem *problem, const hec_sparse *sparse,
+                                            bool scatter, const hec_collective *forced, hec_collective_plan *out,
+                                            hec_collective_plan *scratch) {
+  scratch->per_item = out->per_item;
+  if (!forced && (sparse->n_slices > 1 || sparse->n_items == 0))
+    forced = hec_collectives[0]; /* slices go directly in every row */
+  if (forced) {
+    lower_of(forced, scatter)(problem, sparse, out);
+    return forced;
+  }
+  const hec_collective *best = NULL;
+  double best_s = 0;
+  for (int32_t i = 0; hec_collectives[i]; i++) {
+    if (repeats_earlier(i, scatter))
+      continue;
+    lower_of(hec_collectives[i], scatter)(problem, sparse, scratch);
+    double seconds = hec_collective_cost(cost, scratch);
+    if (best && seconds >= best_s)
+      continue;
+    best = hec_collectives[i];
+    best_s = seconds;
+    hec_collective_plan cheaper = *scratch;
+    *scratch = *out;
+    *out = cheaper;
+  }
+  return best;
+}

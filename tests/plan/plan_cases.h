@@ -1,0 +1,71 @@
+/* Random and small problems for the tests of the planning floor: a cluster from its one-line form and a problem filled
+ * in by hand, so that these tests depend on no preset. */
+#ifndef HEC_TESTS_PLAN_CASES_H
+#define HEC_TESTS_PLAN_CASES_H
+#include "runtime/plan/problem.h"
+#include "tests/support/check_main.h"
+
+typedef struct {
+  hec_arena arena;
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+} hec_case;
+
+/* `line`: hec_cluster_parse_line. Expert of `expert_bytes`, 1000 flops a row, token rows of 100 bytes, window 1 ms. */
+static inline hec_case *hec_case_new(const char *line, int32_t n_ranks, int32_t n_layers, int32_t n_experts,
+                                     double expert_bytes) {
+  hec_case *c = calloc(1, sizeof *c);
+  ck_assert_msg(hec_cluster_parse_line(line, &c->arena, &c->cluster) == HEC_OK, "%s", hec_last_error());
+  ck_assert_int_le(n_ranks, c->cluster.n_devices);
+  c->moe.n_layers = c->moe.n_moe_layers = n_layers;
+  c->moe.n_experts = n_experts;
+  c->moe.top_k = 1;
+  int32_t per_node = c->cluster.devices_per_node, ep = n_ranks < n_experts ? n_ranks : n_experts;
+  while (n_ranks % ep != 0)
+    ep--;
+  c->problem = (hec_problem){
+      .moe = &c->moe,
+      .cluster = &c->cluster,
+      .train = true,
+      .n_ranks = n_ranks,
+      .n_nodes = (n_ranks + per_node - 1) / per_node,
+      .n_layers = n_layers,
+      .n_experts = n_experts,
+      .top_k = 1,
+      .tokens = 1000,
+      .ep = ep,
+      .dp = n_ranks / ep,
+      .bytes = {.expert_param = expert_bytes,
+                .expert_grad = expert_bytes,
+                .expert_optimizer = 6 * expert_bytes,
+                .token = 100},
+      .expert = {.flops_per_row = 1000, .n_gemms = 2},
+      .window_s = 1e-3,
+      .t = HEC_AUTO,
+      .m = HEC_AUTO,
+      .period = HEC_AUTO,
+      .slots = HEC_AUTO,
+  };
+  return c;
+}
+
+static inline void hec_case_free(hec_case *c) {
+  hec_arena_free(&c->arena);
+  free(c);
+}
+
+/* A random cluster line: 1-4 nodes of 1-8 devices, one NIC per node or per device, random rates. */
+static inline const char *hec_case_random_line(uint64_t *seed, int32_t *n_devices) {
+  static char line[160];
+  int32_t nodes = 1 + (int32_t)hec_test_below(seed, 4), per_node = 1 + (int32_t)hec_test_below(seed, 8);
+  int32_t nics = hec_test_below(seed, 3) == 0 ? per_node : 1;
+  *n_devices = nodes * per_node;
+  (void)snprintf(line, sizeof line, "%dx%d nvlink=%dG@%dus nic=%dG@%dus flops=%dT mem=40G nics=%d through=%d", nodes,
+                 per_node, 50 + (int)hec_test_below(seed, 300), 1 + (int)hec_test_below(seed, 3),
+                 5 + (int)hec_test_below(seed, 80), 1 + (int)hec_test_below(seed, 9),
+                 50 + (int)hec_test_below(seed, 900), nics, (int)hec_test_below(seed, 2));
+  return line;
+}
+
+#endif

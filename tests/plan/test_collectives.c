@@ -1,0 +1,415 @@
+/* Sparse collectives against an oracle that executes their transfers: what every rank holds is tracked stage by stage,
+ * a transfer carries what its source held when the stage began (or what it is forwarding), and a scatter adds integers.
+ */
+#include "runtime/plan/collective.h"
+#include "tests/plan/plan_cases.h"
+
+#include <string.h>
+
+enum { ITEMS_MAX = 12, RANKS_MAX = 32 };
+
+typedef struct {
+  hec_sparse sparse;
+  int32_t expert[ITEMS_MAX], owner[ITEMS_MAX * RANKS_MAX], receiver_at[ITEMS_MAX + 1], receiver[ITEMS_MAX * RANKS_MAX];
+} sparse_case;
+
+static bool receives(const hec_sparse *s, int32_t item, int32_t rank) {
+  for (int32_t k = s->receiver_at[item]; k < s->receiver_at[item + 1]; k++)
+    if (s->receiver[k] == rank)
+      return true;
+  return false;
+}
+
+static void random_sparse(uint64_t *seed, int32_t n_ranks, int32_t n_slices, sparse_case *c) {
+  int32_t n = 1 + (int32_t)hec_test_below(seed, ITEMS_MAX), at = 0;
+  for (int32_t i = 0; i < n; i++) {
+    c->expert[i] = i == 0 ? (int32_t)hec_test_below(seed, 3) : c->expert[i - 1] + 1 + (int32_t)hec_test_below(seed, 3);
+    for (int32_t j = 0; j < n_slices; j++)
+      c->owner[i * n_slices + j] = n_slices == n_ranks ? j : (int32_t)hec_test_below(seed, (uint64_t)n_ranks);
+    uint64_t chance = 1 + hec_test_below(seed, 4); /* of 4: sparse to everywhere */
+    c->receiver_at[i] = at;
+    for (int32_t r = 0; r < n_ranks; r++)
+      if ((n_slices > 1 || r != c->owner[i]) && hec_test_below(seed, 4) < chance)
+        c->receiver[at++] = r;
+  }
+  c->receiver_at[n] = at;
+  c->sparse = (hec_sparse){.n_items = n,
+                           .n_slices = n_slices,
+                           .expert = c->expert,
+                           .owner = c->owner,
+                           .receiver_at = c->receiver_at,
+                           .receiver = c->receiver,
+                           .bytes = 1 + (int64_t)hec_test_below(seed, 5000000)};
+}
+
+static int32_t item_of(const hec_sparse *s, int32_t expert) {
+  for (int32_t i = 0; i < s->n_items; i++)
+    if (s->expert[i] == expert)
+      return i;
+  ck_abort_msg("expert %d is not an item", expert);
+}
+
+static void check_form(const hec_collective_plan *plan, const hec_problem *problem) {
+  ck_assert_int_ge(plan->n_stages, 0);
+  ck_assert_int_ge(plan->n_chunks, 1);
+  for (int32_t k = 0; k < plan->n_stages; k++) {
+    ck_assert_uint_gt(plan->stage[k].n, 0);
+    for (size_t i = 0; i < plan->stage[k].n; i++) {
+      const hec_transfer *t = &plan->stage[k].data[i];
+      ck_assert(t->bytes > 0 && t->source != t->destination);
+      ck_assert(t->source >= 0 && t->source < problem->n_ranks && t->destination >= 0 &&
+                t->destination < problem->n_ranks);
+      ck_assert_int_lt(t->after, (int32_t)i);
+      if (i > 0 && plan->n_chunks == 1) {
+        int32_t before = t[-1].source * problem->n_ranks + t[-1].destination,
+                now = t->source * problem->n_ranks + t->destination;
+        ck_assert(plan->per_item ? before <= now : before < now);
+      }
+    }
+  }
+}
+
+/* Merged transfers carry exactly what the transfers per item carry, stage by stage. */
+static void check_merged(const hec_collective_plan *merged, const hec_collective_plan *items, int32_t n_ranks) {
+  ck_assert_int_eq(merged->n_stages, items->n_stages);
+  ck_assert_int_eq(merged->n_chunks, items->n_chunks);
+  for (int32_t k = 0; k < merged->n_stages; k++) {
+    int64_t bytes[RANKS_MAX * RANKS_MAX] = {0};
+    for (size_t i = 0; i < items->stage[k].n; i++)
+      bytes[items->stage[k].data[i].source * n_ranks + items->stage[k].data[i].destination] +=
+          items->stage[k].data[i].bytes;
+    for (size_t i = 0; i < merged->stage[k].n; i++) {
+      const hec_transfer *t = &merged->stage[k].data[i];
+      bytes[t->source * n_ranks + t->destination] -= t->bytes;
+      ck_assert_int_eq(t->item == -1, merged->n_chunks == 1);
+    }
+    for (int32_t p = 0; p < n_ranks * n_ranks; p++)
+      ck_assert_int_eq(bytes[p], 0);
+  }
+}
+
+/* Whole items: after the stages exactly owner and receivers hold them, and each receiver got each once. */
+static void execute_gather(const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks) {
+  bool holds[ITEMS_MAX][RANKS_MAX] = {{false}}, begin[ITEMS_MAX][RANKS_MAX];
+  for (int32_t i = 0; i < s->n_items; i++)
+    holds[i][s->owner[i]] = true;
+  for (int32_t k = 0; k < plan->n_stages; k++) {
+    memcpy(begin, holds, sizeof begin);
+    for (size_t i = 0; i < plan->stage[k].n; i++) {
+      const hec_transfer *t = &plan->stage[k].data[i];
+      int32_t item = item_of(s, t->item);
+      ck_assert_int_eq(t->bytes, s->bytes);
+      if (t->after >= 0) { /* forwards what the named transfer brings */
+        ck_assert_int_eq(plan->stage[k].data[t->after].destination, t->source);
+        ck_assert_int_eq(plan->stage[k].data[t->after].item, t->item);
+      } else {
+        ck_assert(begin[item][t->source]);
+      }
+      ck_assert(!holds[item][t->destination]);
+      holds[item][t->destination] = true;
+    }
+  }
+  for (int32_t i = 0; i < s->n_items; i++)
+    for (int32_t r = 0; r < n_ranks; r++)
+      ck_assert_int_eq(holds[i][r], r == s->owner[i] || receives(s, i, r));
+}
+
+/* Every holder starts with its own number; stages move and add; the owner ends with the sum of all, the others empty.
+ */
+static void execute_scatter(uint64_t *seed, const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks) {
+  uint64_t value[ITEMS_MAX][RANKS_MAX] = {{0}}, begin[ITEMS_MAX][RANKS_MAX], sum[ITEMS_MAX] = {0};
+  bool full[ITEMS_MAX][RANKS_MAX] = {{false}};
+  for (int32_t i = 0; i < s->n_items; i++)
+    for (int32_t r = 0; r < n_ranks; r++)
+      if (r == s->owner[i] || receives(s, i, r)) {
+        full[i][r] = true;
+        sum[i] += value[i][r] = hec_test_random(seed);
+      }
+  for (int32_t k = 0; k < plan->n_stages; k++) {
+    memcpy(begin, value, sizeof begin);
+    for (size_t j = 0; j < plan->stage[k].n; j++) {
+      const hec_transfer *t = &plan->stage[k].data[j];
+      int32_t item = item_of(s, t->item);
+      ck_assert_int_eq(t->bytes, s->bytes);
+      ck_assert_int_eq(t->after, -1);
+      ck_assert(full[item][t->source]);
+      full[item][t->source] = false;
+      value[item][t->destination] += begin[item][t->source];
+      value[item][t->source] -= begin[item][t->source]; /* what came in during this stage stays, and fails below */
+    }
+  }
+  for (int32_t i = 0; i < s->n_items; i++)
+    for (int32_t r = 0; r < n_ranks; r++)
+      ck_assert_uint_eq(value[i][r], r == s->owner[i] ? sum[i] : 0);
+}
+
+/* Slices: each receiver gets from each rank exactly the slices that rank keeps; a scatter is the mirror. */
+static void execute_sliced(const hec_sparse *s, const hec_collective_plan *plan, int32_t n_ranks, bool scatter) {
+  static int64_t bytes[ITEMS_MAX][RANKS_MAX][RANKS_MAX];
+  memset(bytes, 0, sizeof bytes);
+  for (int32_t i = 0; i < s->n_items; i++)
+    for (int32_t j = 0; j < s->n_slices; j++)
+      for (int32_t r = 0; r < n_ranks; r++) {
+        int32_t owner = s->owner[i * s->n_slices + j];
+        if (r != owner && receives(s, i, r))
+          bytes[i][scatter ? r : owner][scatter ? owner : r] += s->bytes / s->n_slices + (j < s->bytes % s->n_slices);
+      }
+  ck_assert_int_le(plan->n_stages, 1);
+  for (size_t k = 0; plan->n_stages == 1 && k < plan->stage[0].n; k++) {
+    const hec_transfer *t = &plan->stage[0].data[k];
+    bytes[item_of(s, t->item)][t->source][t->destination] -= t->bytes;
+  }
+  for (int32_t i = 0; i < s->n_items; i++)
+    for (int32_t p = 0; p < n_ranks; p++)
+      for (int32_t r = 0; r < n_ranks; r++)
+        ck_assert_int_eq(bytes[i][p][r], 0);
+}
+
+/* two_level and chain: an item crosses into a node at most once, never into its owner's; in a chain it also leaves each
+ * node at most once, in the order home+1, home+2, ..., and each rank sends it at most once inside its node. */
+static void check_levels(const hec_problem *p, const hec_sparse *s, const hec_collective_plan *plan, bool chained) {
+  for (int32_t i = 0; i < s->n_items; i++) {
+    int32_t into[RANKS_MAX] = {0}, out[RANKS_MAX] = {0}, inside[RANKS_MAX] = {0}, last = 0;
+    int32_t home = hec_problem_node(p, s->owner[i]);
+    for (int32_t k = 0; k < plan->n_stages; k++)
+      for (size_t j = 0; j < plan->stage[k].n; j++) {
+        const hec_transfer *t = &plan->stage[k].data[j];
+        int32_t a = hec_problem_node(p, t->source), b = hec_problem_node(p, t->destination);
+        if (t->item != s->expert[i])
+          continue;
+        if (a == b) {
+          inside[t->source]++;
+          continue;
+        }
+        int32_t distance = (b - home + p->n_nodes) % p->n_nodes;
+        ck_assert(!chained || distance > last);
+        last = distance;
+        into[b]++;
+        out[a]++;
+      }
+    ck_assert_int_eq(into[home], 0);
+    for (int32_t n = 0; n < p->n_nodes; n++)
+      ck_assert(into[n] <= 1 && (!chained || out[n] <= 1));
+    for (int32_t r = 0; chained && r < p->n_ranks; r++)
+      ck_assert_int_le(inside[r], 1);
+  }
+}
+
+static void one_problem(uint64_t *seed) {
+  int32_t n_devices;
+  const char *line = hec_case_random_line(seed, &n_devices);
+  hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(seed, (uint64_t)n_devices), 1, 64, 1000);
+  static sparse_case s;
+  bool sliced = hec_test_below(seed, 4) == 0;
+  random_sparse(seed, c->problem.n_ranks, sliced ? c->problem.n_ranks : 1, &s);
+  sliced = s.sparse.n_slices > 1;
+  for (int32_t row = 0; hec_collectives[row]; row++)
+    for (int32_t scatter = 0; scatter < 2; scatter++) {
+      hec_collective_plan merged = {0}, items = {.per_item = true};
+      (scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather)(&c->problem, &s.sparse, &merged);
+      (scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather)(&c->problem, &s.sparse, &items);
+      check_form(&merged, &c->problem);
+      check_form(&items, &c->problem);
+      check_merged(&merged, &items, c->problem.n_ranks);
+      if (sliced)
+        execute_sliced(&s.sparse, &items, c->problem.n_ranks, scatter);
+      else if (scatter)
+        execute_scatter(seed, &s.sparse, &items, c->problem.n_ranks);
+      else
+        execute_gather(&s.sparse, &items, c->problem.n_ranks);
+      if (!sliced && !scatter && row > 0)
+        check_levels(&c->problem, &s.sparse, &items, hec_collectives[row] == &hec_collective_chain);
+      hec_collective_plan_free(&merged);
+      hec_collective_plan_free(&items);
+    }
+  hec_case_free(c);
+}
+
+START_TEST(test_random_problems) {
+  uint64_t seed = 20250204;
+  for (int32_t k = 0; k < 1000; k++)
+    one_problem(&seed);
+}
+END_TEST
+
+/* 2 nodes of 3; expert 5 of rank 1 to all, expert 7 of rank 4 to ranks 0 and 5; 100 bytes. */
+START_TEST(test_golden) {
+  hec_case *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
+  int32_t expert[] = {5, 7}, owner[] = {1, 4}, at[] = {0, 5, 7}, receiver[] = {0, 2, 3, 4, 5, 0, 5};
+  hec_sparse s = {.n_items = 2,
+                  .n_slices = 1,
+                  .expert = expert,
+                  .owner = owner,
+                  .receiver_at = at,
+                  .receiver = receiver,
+                  .bytes = 100};
+  hec_collective_plan plan = {0};
+  struct {
+    int32_t stage, source, destination;
+  } direct[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 4, 0}, {0, 4, 5}},
+    gather[] = {{0, 1, 0}, {0, 1, 2}, {0, 1, 4}, {0, 4, 0}, {0, 4, 5}, {1, 4, 3}, {1, 4, 5}},
+    scatter[] = {{0, 3, 4}, {0, 5, 4}, {1, 0, 1}, {1, 0, 4}, {1, 2, 1}, {1, 4, 1}, {1, 5, 4}};
+#define CHECK(rows)                                                                                                    \
+  do {                                                                                                                 \
+    size_t at_stage[2] = {0, 0};                                                                                       \
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {                                                          \
+      const hec_transfer *t = &plan.stage[rows[i].stage].data[at_stage[rows[i].stage]++];                              \
+      ck_assert_int_eq(t->source, rows[i].source);                                                                     \
+      ck_assert_int_eq(t->destination, rows[i].destination);                                                           \
+      ck_assert_int_eq(t->bytes, 100);                                                                                 \
+    }                                                                                                                  \
+    for (int32_t k = 0; k < plan.n_stages; k++)                                                                        \
+      ck_assert_uint_eq(plan.stage[k].n, at_stage[k]);                                                                 \
+  } while (0)
+  hec_collective_direct.gather(&c->problem, &s, &plan);
+  CHECK(direct);
+  hec_collective_two_level.gather(&c->problem, &s, &plan);
+  CHECK(gather);
+  hec_collective_two_level.scatter(&c->problem, &s, &plan);
+  CHECK(scatter);
+  /* 5: 1 -> 4 (same place in its node) -> 5 -> 3, home 1 -> 2 -> 0; 7: 4 -> 0, home 4 -> 5 */
+  int32_t chain[][3] = {{1, 4, -1}, {4, 5, 0}, {5, 3, 1}, {1, 2, -1}, {2, 0, 3}, {4, 0, -1}, {4, 5, -1}};
+  hec_collective_chain.gather(&c->problem, &s, &plan);
+  ck_assert_uint_eq(plan.stage[0].n, 7);
+  ck_assert_int_eq(plan.n_chunks, 2);
+  for (int32_t i = 0; i < 7; i++) {
+    ck_assert_int_eq(plan.stage[0].data[i].source, chain[i][0]);
+    ck_assert_int_eq(plan.stage[0].data[i].destination, chain[i][1]);
+    ck_assert_int_eq(plan.stage[0].data[i].after, chain[i][2]);
+  }
+  s.bytes = (5 << 20) + 1;
+  hec_collective_chain.gather(&c->problem, &s, &plan);
+  ck_assert_int_eq(plan.n_chunks, 6);
+  s.bytes = 1 << 30;
+  hec_collective_chain.gather(&c->problem, &s, &plan);
+  ck_assert_int_eq(plan.n_chunks, 16);
+  hec_collective_plan_free(&plan);
+  hec_case_free(c);
+}
+END_TEST
+
+/* Two experts of one owner for the same ranks travel as one transfer of twice the bytes, with item -1. */
+START_TEST(test_merge) {
+  hec_case *c = hec_case_new("1x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 3, 1, 8, 100);
+  int32_t expert[] = {1, 2, 3}, owner[] = {0, 0, 0}, at[] = {0, 2, 3, 5}, receiver[] = {1, 2, 2, 1, 2};
+  hec_sparse s = {.n_items = 3,
+                  .n_slices = 1,
+                  .expert = expert,
+                  .owner = owner,
+                  .receiver_at = at,
+                  .receiver = receiver,
+                  .bytes = 70};
+  hec_collective_plan plan = {0};
+  hec_collective_direct.scatter(&c->problem, &s, &plan);
+  ck_assert_uint_eq(plan.stage[0].n, 2);
+  ck_assert(plan.stage[0].data[0].source == 1 && plan.stage[0].data[0].bytes == 140 &&
+            plan.stage[0].data[0].item == -1);
+  ck_assert(plan.stage[0].data[1].source == 2 && plan.stage[0].data[1].bytes == 210 &&
+            plan.stage[0].data[1].item == -1);
+  s.n_items = 0;
+  hec_collective_direct.gather(&c->problem, &s, &plan);
+  ck_assert_int_eq(plan.n_stages, 0);
+  hec_collective_plan_free(&plan);
+  hec_case_free(c);
+}
+END_TEST
+
+static bool same_plan(const hec_collective_plan *a, const hec_collective_plan *b) {
+  if (a->n_stages != b->n_stages || (a->n_stages > 0 && a->n_chunks != b->n_chunks))
+    return false;
+  for (int32_t k = 0; k < a->n_stages; k++)
+    if (a->stage[k].n != b->stage[k].n ||
+        memcmp(a->stage[k].data, b->stage[k].data, a->stage[k].n * sizeof *a->stage[k].data) != 0)
+      return false;
+  return true;
+}
+
+START_TEST(test_choose) {
+  uint64_t seed = 7;
+  int32_t wins[3] = {0};
+  for (int32_t k = 0; k < 400; k++) {
+    int32_t n_devices;
+    const char *line = hec_case_random_line(&seed, &n_devices);
+    hec_case *c = hec_case_new(line, 1 + (int32_t)hec_test_below(&seed, (uint64_t)n_devices), 1, 64, 1000);
+    static sparse_case s;
+    random_sparse(&seed, c->problem.n_ranks, 1, &s);
+    bool scatter = hec_test_below(&seed, 2) == 0;
+    hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+    hec_collective_plan out = {0}, scratch = {0}, each = {0};
+    const hec_collective *row = hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, NULL, &out, &scratch);
+    double chosen_s = hec_collective_cost(&cost, &out);
+    bool before = true;
+    for (int32_t i = 0; hec_collectives[i]; i++) {
+      (scatter ? hec_collectives[i]->scatter : hec_collectives[i]->gather)(&c->problem, &s.sparse, &each);
+      double seconds = hec_collective_cost(&cost, &each);
+      if (hec_collectives[i] == row) {
+        wins[i]++;
+        before = false;
+        ck_assert(seconds == chosen_s && same_plan(&each, &out));
+      }
+      ck_assert(before ? seconds > chosen_s : seconds >= chosen_s);
+      ck_assert_ptr_eq(
+          hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, hec_collectives[i], &out, &scratch),
+          hec_collectives[i]);
+      ck_assert(same_plan(&each, &out));
+      hec_collective_choose(&cost, &c->problem, &s.sparse, scatter, NULL, &out, &scratch);
+      ck_assert_ptr_eq(hec_collective_find(hec_collectives[i]->name), hec_collectives[i]);
+    }
+    ck_assert(!before);
+    hec_collective_plan_free(&out);
+    hec_collective_plan_free(&scratch);
+    hec_collective_plan_free(&each);
+    hec_link_cost_free(&cost);
+    hec_case_free(c);
+  }
+  ck_assert_ptr_null(hec_collective_find("ring"));
+  ck_assert_msg(wins[0] > 0 && wins[1] > 0 && wins[2] > 0, "every row is the best somewhere: %d %d %d", wins[0],
+                wins[1], wins[2]);
+}
+END_TEST
+
+/* One expert of every node to everywhere, 3 nodes of 4: direct sends 2 * 4 items out of each NIC, two_level 2 items out
+ * of each NIC and then 2 * 3 items out of each entry's port. Items of 1 MB, NICs of 10 GB/s, ports of 1000 GB/s. */
+START_TEST(test_cost_by_hand) {
+  hec_case *c = hec_case_new("3x4 nvlink=1000G nic=10G@5us flops=100T mem=40G", 12, 1, 12, 1e6);
+  int32_t expert[] = {0, 4, 8}, owner[] = {0, 4, 8}, at[4] = {0}, receiver[33], n = 0;
+  for (int32_t i = 0; i < 3; i++, at[i] = n)
+    for (int32_t r = 0; r < 12; r++)
+      if (r != owner[i])
+        receiver[n++] = r;
+  hec_sparse s = {.n_items = 3,
+                  .n_slices = 1,
+                  .expert = expert,
+                  .owner = owner,
+                  .receiver_at = at,
+                  .receiver = receiver,
+                  .bytes = 1000000};
+  hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
+  hec_collective_plan plan = {0};
+  hec_collective_direct.gather(&c->problem, &s, &plan); /* 8 MB out of each NIC */
+  double direct_s = hec_collective_cost(&cost, &plan);
+  hec_collective_two_level.gather(&c->problem, &s, &plan); /* 2 MB out of each NIC, then 6 MB out of each entry */
+  double two_level_s = hec_collective_cost(&cost, &plan);
+  double latency_s = (double)hec_cluster_latency_ps(&c->cluster, 0, 4) * 1e-12;
+  ck_assert_double_eq_tol(direct_s, latency_s + 8e6 / 10e9, 1e-12);
+  ck_assert_double_eq_tol(two_level_s, latency_s + 2e6 / 10e9 + 6e6 / 1000e9, 1e-12);
+  hec_collective_plan_free(&plan);
+  hec_link_cost_free(&cost);
+  hec_case_free(c);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("plan.collectives");
+  TCase *cases = tcase_create("collectives");
+  tcase_set_timeout(cases, 60);
+  tcase_add_test(cases, test_golden);
+  tcase_add_test(cases, test_merge);
+  tcase_add_test(cases, test_random_problems);
+  tcase_add_test(cases, test_choose);
+  tcase_add_test(cases, test_cost_by_hand);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)
