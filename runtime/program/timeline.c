@@ -1,5 +1,6 @@
-/* Breakdown: per rank, the operations of a lane are disjoint and ordered, so a sweep with one cursor per lane books
- * every moment once: O((operation, rank) pairs). */
+/* Breakdown: per rank, the operations of a lane are disjoint and ordered. The first lane books its operations and hands
+ * each gap between them to the next lane, which does the same, so every moment is booked once and each lane is read
+ * once from front to back: O((operation, rank) pairs). */
 #include "runtime/program/timeline.h"
 
 #include "runtime/base/arena.h"
@@ -103,49 +104,59 @@ static void cursor_step(lane_cursor *c) {
 static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM,
                                                 HEC_LANE_GRAD};
 
+/* Books from .. to-1 to lane cursor[0], its gaps to the n-1 lanes behind it; what nobody takes is waiting. */
+static void book_span(lane_cursor *cursor, int32_t n, int64_t from, int64_t to, int64_t book[HEC_N_BOOKS + 1]) {
+  if (n == 0) {
+    book[HEC_N_BOOKS] += to - from;
+    return;
+  }
+  while (from < to) {
+    while (cursor->end <= from)
+      cursor_step(cursor);
+    int64_t begin = cursor->begin < to ? cursor->begin : to, end = cursor->end < to ? cursor->end : to;
+    if (begin > from)
+      book_span(cursor + 1, n - 1, from, begin, book);
+    from = begin > from ? begin : from;
+    if (end > from)
+      book[hec_role_book[cursor->role]] += end - from;
+    from = end;
+  }
+}
+
 static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
-                      int64_t total, int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {
+                      int64_t total, int64_t book[HEC_N_BOOKS + 1]) {
   lane_cursor cursor[HEC_N_LANES];
+  int32_t n = 0;
   for (int32_t i = 0; i < HEC_N_LANES; i++) {
     int32_t lane = lane_order[i];
-    cursor[i] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
-                              .end_ps = timeline->end_ps + rank,
-                              .ops = program->ops,
-                              .next = index->id + index->at[lane],
-                              .last = index->id + index->at[lane + 1],
-                              .n_ranks = (size_t)timeline->n_ranks};
-    cursor_step(&cursor[i]);
+    if (index->at[lane] == index->at[lane + 1])
+      continue;
+    cursor[n++] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
+                                .end_ps = timeline->end_ps + rank,
+                                .ops = program->ops,
+                                .next = index->id + index->at[lane],
+                                .last = index->id + index->at[lane + 1],
+                                .n_ranks = (size_t)timeline->n_ranks};
   }
-  for (int64_t now = 0; now < total;) {
-    int64_t until = total;
-    int32_t where = HEC_N_BOOKS; /* waiting */
-    for (int32_t i = 0; i < HEC_N_LANES; i++) {
-      while (cursor[i].end <= now) {
-        busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
-        cursor_step(&cursor[i]);
-      }
-      if (where != HEC_N_BOOKS)
-        continue;
-      if (cursor[i].begin <= now) {
-        where = (int32_t)hec_role_book[cursor[i].role];
-        until = cursor[i].end < until ? cursor[i].end : until;
-      } else if (cursor[i].begin < until) {
-        until = cursor[i].begin;
-      }
-    }
-    book[where] += until - now;
-    now = until;
-  }
-  for (int32_t i = 0; i < HEC_N_LANES; i++)
-    for (; cursor[i].end != INT64_MAX; cursor_step(&cursor[i]))
-      busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
+  book_span(cursor, n, 0, total, book);
+}
+
+/* Sum over the ranks; an operation without a rank is -1 .. -1 there. */
+static int64_t busy_ps(const hec_timeline *timeline, size_t id) {
+  size_t at = id * (size_t)timeline->n_ranks;
+  int64_t sum = 0;
+  for (int32_t r = 0; r < timeline->n_ranks; r++)
+    sum += timeline->end_ps[at + (size_t)r] - timeline->begin_ps[at + (size_t)r];
+  return sum;
 }
 
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
   int64_t total = hec_timeline_end_ps(timeline), book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
   lane_index index = lane_index_new(program);
   for (int32_t r = 0; r < timeline->n_ranks; r++)
-    book_rank(timeline, program, &index, r, total, book, busy);
+    book_rank(timeline, program, &index, r, total, book);
+  for (size_t i = 0; i < program->n_ops; i++)
+    busy[program->ops[i].lane] += busy_ps(timeline, i);
   free(index.id);
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
   double scale = 1e-12 / (double)timeline->n_ranks;
