@@ -177,7 +177,8 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
     route_others(routing, rule, &row, s, count);
     wanted += sent;
   }
-  HEC_ASSERT(collect(routing, load, layer) == wanted); /* every assignment exactly once; also that no 32 bits ran over */
+  HEC_ASSERT(collect(routing, load, layer) ==
+             wanted); /* every assignment exactly once; also that no 32 bits ran over */
 }
 
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
