@@ -40,7 +40,8 @@ static int32_t chain_node(hec_transfer_list *list, const hec_sparse *sparse, con
 static void chain_item(const hec_problem *problem, const hec_sparse *sparse, const hec_sparse_run *run,
                        hec_transfer_list *list) {
   int32_t home = hec_problem_node(problem, run->owner), begin = 0;
-  while (begin < run->n_receivers && hec_problem_node(problem, run->receiver[begin]) <= home)
+  int32_t home_end = hec_problem_node_end(problem, home);
+  while (begin < run->n_receivers && run->receiver[begin] < home_end)
     begin++; /* the first receiver on a node after the home node; from there cyclic, the home node last */
   int32_t source = run->owner, after = -1;
   for (int32_t visited = 0; visited < run->n_receivers;) {
