@@ -31,7 +31,7 @@ static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
   (void)engine;
   (void)x;
   (void)transfer;
-  HEC_ASSERT(!"alpha_beta starts no flows");
+  HEC_ASSERT(false && "alpha_beta starts no flows");
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {
