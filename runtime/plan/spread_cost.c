@@ -104,12 +104,14 @@ static size_t sum_length(const hec_spread *spread) {
 }
 
 hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread) {
-  return (hec_spread_sum){HEC_NEW(arena, double, sum_length(spread)), HEC_NEW(arena, double, sum_length(spread))};
+  return (hec_spread_sum){.load = HEC_NEW(arena, double, sum_length(spread)),
+                          .delay = HEC_NEW(arena, double, sum_length(spread)),
+                          .hint = HEC_NEW(arena, hec_spread_hint, 1)};
 }
 
 hec_spread_sum hec_spread_everywhere(const hec_spread *spread, int32_t owner) {
   size_t at = (size_t)owner * sum_length(spread);
-  return (hec_spread_sum){spread->everywhere.load + at, spread->everywhere.delay + at};
+  return (hec_spread_sum){spread->everywhere.load + at, spread->everywhere.delay + at, spread->everywhere.hint};
 }
 
 hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
@@ -117,7 +119,7 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   size_t ranks = (size_t)problem->n_ranks;
   hec_spread spread = {.problem = problem, .links = links, .bytes = (int64_t)bytes, .scatter = scatter};
   list_ways(&spread);
-  spread.hint = HEC_NEW(arena, hec_spread_hint, 1);
+  spread.everywhere.hint = HEC_NEW(arena, hec_spread_hint, 1);
   spread.everywhere.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
@@ -193,8 +195,8 @@ static double stage_with_s(const double *load, const double *delay, const double
 }
 
 /* The k-th way to look at: the cheapest of last time, then the others in order. */
-static int32_t way_in_turn(const hec_spread *spread, int32_t k) {
-  int32_t first = spread->hint->way;
+static int32_t way_in_turn(const hec_spread_sum *sum, int32_t k) {
+  int32_t first = sum->hint->way;
   return k == 0 ? first : k <= first ? k - 1 : k;
 }
 
@@ -235,13 +237,13 @@ static double least_way_s(const hec_spread *spread, int32_t way, const hec_sprea
                           const hec_spread_sum *item) {
   double seconds = 0;
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++)
-    seconds += link_s(spread, k, spread->hint->link[k], sum, item);
+    seconds += link_s(spread, k, sum->hint->link[k], sum, item);
   return seconds;
 }
 
 static void note_busiest(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
-    int32_t *busiest = &spread->hint->link[k];
+    int32_t *busiest = &sum->hint->link[k];
     for (int32_t l = 0; l < spread->links->n_links; l++)
       if (link_s(spread, k, l, sum, item) > link_s(spread, k, *busiest, sum, item))
         *busiest = l;
@@ -251,7 +253,7 @@ static void note_busiest(const hec_spread *spread, int32_t way, const hec_spread
 static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
   winner best = {.way = -1};
   for (int32_t i = 0; i < spread->n_ways; i++) {
-    int32_t w = way_in_turn(spread, i);
+    int32_t w = way_in_turn(sum, i);
     if (i > 0 && !beats(w, least_way_s(spread, w, sum, item), best))
       continue;
     double seconds = way_s(spread, w, sum, item);
@@ -260,7 +262,7 @@ static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, cons
     else
       note_busiest(spread, w, sum, item);
   }
-  spread->hint->way = best.way;
+  sum->hint->way = best.way;
   return best.s;
 }
 
@@ -277,10 +279,11 @@ static bool goes_everywhere(const hec_spread *spread, const hec_sparse *sparse, 
 }
 
 /* No more than the way's price: what goes everywhere, over the hinted link of every stage. */
-static double least_request_s(const hec_spread *spread, int32_t way, const hec_sparse *sparse) {
+static double least_request_s(const hec_spread *spread, int32_t way, const hec_sparse *sparse,
+                              const hec_spread_sum *sum) {
   double seconds = 0;
   for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
-    int32_t link = spread->hint->link[k];
+    int32_t link = sum->hint->link[k];
     size_t at = (size_t)k * (size_t)spread->links->n_padded + (size_t)link;
     double load = 0, delay = 0;
     for (int32_t i = 0; i < sparse->n_items; i++) {
@@ -320,12 +323,12 @@ bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *h
   for (int32_t i = 0; i < n; i++)
     spread->owner[i] = home[expert[i]];
   for (int32_t i = 0; i < spread->n_ways; i++) {
-    int32_t w = way_in_turn(spread, i);
-    if (i > 0 && least_request_s(spread, w, &sparse) > limit_s)
+    int32_t w = way_in_turn(sum, i);
+    if (i > 0 && least_request_s(spread, w, &sparse, sum) > limit_s)
       continue;
     sum_request(spread, w, &sparse, sum, sum);
     if (way_s(spread, w, sum, NULL) <= limit_s) {
-      spread->hint->way = w;
+      sum->hint->way = w;
       return true;
     }
     note_busiest(spread, w, sum, NULL);
@@ -338,8 +341,8 @@ const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sp
   HEC_ASSERT(sparse->n_slices == 1 && sparse->bytes == spread->bytes);
   winner best = {.way = -1};
   for (int32_t i = 0; i < spread->n_ways; i++) {
-    int32_t w = way_in_turn(spread, i);
-    if (i > 0 && !beats(w, least_request_s(spread, w, sparse), best))
+    int32_t w = way_in_turn(sum, i);
+    if (i > 0 && !beats(w, least_request_s(spread, w, sparse, sum), best))
       continue;
     sum_request(spread, w, sparse, sum, item);
     double seconds = way_s(spread, w, sum, NULL);
@@ -348,6 +351,6 @@ const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sp
     else
       note_busiest(spread, w, sum, NULL);
   }
-  spread->hint->way = best.way;
+  sum->hint->way = best.way;
   return hec_collectives[spread->way_row[best.way]];
 }

@@ -24,7 +24,8 @@ typedef struct {
 
 /* The two vectors of a set of experts, all stages of all ways. */
 typedef struct {
-  double *load, *delay; /* [n_stages * n_padded] */
+  double *load, *delay;  /* [n_stages * n_padded] */
+  hec_spread_hint *hint; /* written by pricing */
 } hec_spread_sum;
 
 typedef struct {
@@ -35,7 +36,6 @@ typedef struct {
   int32_t n_ways, n_stages;                /* different lowerings of the table's rows; stages of all of them */
   int32_t way_at[HEC_SPREAD_WAYS_MAX + 1]; /* stages of way w: way_at[w] .. way_at[w + 1] - 1 */
   int32_t way_row[HEC_SPREAD_WAYS_MAX];    /* its row of hec_collectives */
-  hec_spread_hint *hint;                   /* written by pricing */
   hec_spread_sum everywhere;               /* [n_ranks] patterns: an expert of that owner goes to all other ranks */
   double *everywhere_s;                    /* [n_ranks] price of one of them alone */
   int32_t *everywhere_at;                  /* [n_experts + 1] offsets of receivers of experts that go everywhere */
