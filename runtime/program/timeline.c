@@ -86,7 +86,7 @@ static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN
                                                 HEC_LANE_GRAD};
 
 static void book_rank(const hec_timeline *timeline, const hec_program *program, int32_t rank, int64_t total,
-                      int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {
+                      int64_t role[HEC_N_ROLES + 1], int64_t busy[HEC_N_LANES]) {
   lane_cursor cursor[HEC_N_LANES];
   for (int32_t i = 0; i < HEC_N_LANES; i++) {
     cursor[i] = (lane_cursor){.timeline = timeline, .program = program, .rank = rank, .lane = lane_order[i]};
@@ -94,22 +94,22 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
   }
   for (int64_t now = 0; now < total;) {
     int64_t until = total;
-    int32_t where = HEC_N_BOOKS; /* waiting */
+    int32_t where = HEC_N_ROLES; /* waiting */
     for (int32_t i = 0; i < HEC_N_LANES; i++) {
       while (cursor[i].end <= now) {
         busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
         cursor_step(&cursor[i]);
       }
-      if (where != HEC_N_BOOKS)
+      if (where != HEC_N_ROLES)
         continue;
       if (cursor[i].begin <= now) {
-        where = (int32_t)hec_role_book[cursor[i].role];
+        where = (int32_t)cursor[i].role;
         until = cursor[i].end < until ? cursor[i].end : until;
       } else if (cursor[i].begin < until) {
         until = cursor[i].begin;
       }
     }
-    book[where] += until - now;
+    role[where] += until - now;
     now = until;
   }
   for (int32_t i = 0; i < HEC_N_LANES; i++)
@@ -118,14 +118,19 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
 }
 
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
-  int64_t total = hec_timeline_end_ps(timeline), book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
+  int64_t total = hec_timeline_end_ps(timeline), role[HEC_N_ROLES + 1] = {0}, book[HEC_N_BOOKS] = {0};
+  int64_t busy[HEC_N_LANES] = {0};
   for (int32_t r = 0; r < timeline->n_ranks; r++)
-    book_rank(timeline, program, r, total, book, busy);
+    book_rank(timeline, program, r, total, role, busy);
+  for (int32_t i = 0; i < HEC_N_ROLES; i++)
+    book[hec_role_book[i]] += role[i];
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
   double scale = 1e-12 / (double)timeline->n_ranks;
   for (int32_t i = 0; i < HEC_N_BOOKS; i++)
     breakdown.book_s[i] = (double)book[i] * scale;
-  breakdown.wait_s = (double)book[HEC_N_BOOKS] * scale;
+  for (int32_t i = 0; i < HEC_N_ROLES; i++)
+    breakdown.role_s[i] = (double)role[i] * scale;
+  breakdown.wait_s = (double)role[HEC_N_ROLES] * scale;
   for (int32_t i = 0; i < HEC_N_LANES; i++)
     breakdown.busy_s[i] = (double)busy[i] * scale;
   return breakdown;
