@@ -185,7 +185,8 @@ static double stage_with_s(const double *load, const double *delay, const double
   return seconds;
 }
 
-static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
+/* Price of the cheapest way, and which it is (the first of equals). */
+static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item, int32_t *way) {
   int32_t n = spread->links->n_padded;
   const double *bandwidth = spread->links->bandwidth;
   double best_s = 0;
@@ -196,15 +197,36 @@ static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, cons
       way_s += item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, n)
                     : stage_s(sum->load + at, sum->delay + at, bandwidth, n);
     }
-    best_s = w == 0 || way_s < best_s ? way_s : best_s;
+    if (w > 0 && way_s >= best_s)
+      continue;
+    best_s = way_s;
+    *way = w;
   }
   return best_s;
 }
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
-  return cheapest(spread, sum, NULL);
+  int32_t way;
+  return cheapest(spread, sum, NULL, &way);
 }
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  return cheapest(spread, sum, item);
+  int32_t way;
+  return cheapest(spread, sum, item, &way);
+}
+
+const hec_collective *hec_spread_choose(const hec_spread *spread, hec_spread_sum *sum, const hec_sparse *sparse) {
+  if (sparse->n_slices > 1 || sparse->bytes != spread->bytes)
+    return NULL;
+  for (int32_t i = 0; i < sparse->n_items; i++)
+    if (sparse->receiver_at[i + 1] - sparse->receiver_at[i] != spread->problem->n_ranks - 1)
+      return NULL;
+  hec_spread_clear(spread, sum);
+  for (int32_t i = 0; i < sparse->n_items; i++) {
+    hec_spread_sum item = hec_spread_everywhere(spread, sparse->owner[i]);
+    hec_spread_add(spread, sum, &item);
+  }
+  int32_t way = 0;
+  (void)cheapest(spread, sum, NULL, &way);
+  return hec_collectives[spread->way_row[way]];
 }

@@ -50,4 +50,8 @@ void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum);
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item);
 
+/* The row that hec_collective_choose would take, without lowering any: pass it there as `forced`. NULL when it cannot
+ * be told from the patterns at hand: some expert does not go to all ranks, slices, or other bytes. `sum` is scratch. */
+const hec_collective *hec_spread_choose(const hec_spread *spread, hec_spread_sum *sum, const hec_sparse *sparse);
+
 #endif
