@@ -8,7 +8,7 @@
  * Routes:  same node           port_out(s), port_in(d)
  *          other node          port_out(s)?, nic_out, [leaf_up, leaf_down,] nic_in, port_in(d)?
  *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's rail
- * A class's latency counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
+ * The latency given for a class counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
  * `nic_through_port` says whether traffic between nodes also takes the device ports (default false: reference hecate.md
  * section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
@@ -70,7 +70,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The one-line form; in brackets what is optional, with an example:
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
- *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns sm=0 slow=3:0.5]
+ *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
  * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
  * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
  * through=0 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
@@ -108,8 +108,8 @@ static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) { r
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);
 
-/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it; of the
- * slowest node. One node: the slowest port's rate. */
+/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it,
+ * of the slowest node. One node: the slowest port's rate. */
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal);
 
 #endif

@@ -1,4 +1,5 @@
-/* Closed-form compute times. Source of the expert law: reference policies.md 0.3 and 4.13 (tiles and weight streaming). */
+/* Closed-form compute times. Source of the expert law: reference policies.md 0.3 and 4.13 (tiles and weight streaming).
+ */
 #ifndef HEC_MODELS_COMPUTE_COST_H
 #define HEC_MODELS_COMPUTE_COST_H
 #include "models/cluster.h"
@@ -15,17 +16,20 @@ typedef struct {
 } hec_work_shape;
 
 /* rows == 0 costs nothing. Seconds:
- *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm) + rows*bytes_per_row/hbm */
+ *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm) +
+ * rows*bytes_per_row/hbm */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
 
 /* Forward shapes, per token of the rank. A backward operation has twice the flops, bytes and GEMMs. */
-hec_work_shape hec_work_expert(const hec_moe *moe);        /* one routed expert, per assignment */
-hec_work_shape hec_work_shared(const hec_moe *moe);        /* the shared experts together */
-hec_work_shape hec_work_attention(const hec_moe *moe);     /* attention of a block with norms, residuals, softmax; * nonmoe_scale */
+hec_work_shape hec_work_expert(const hec_moe *moe); /* one routed expert, per assignment */
+hec_work_shape hec_work_shared(const hec_moe *moe); /* the shared experts together */
+hec_work_shape
+hec_work_attention(const hec_moe *moe); /* attention of a block with norms, residuals, softmax; * nonmoe_scale */
 hec_work_shape hec_work_gate(const hec_moe *moe);
-hec_work_shape hec_work_dense_blocks(const hec_moe *moe);  /* all blocks without MoE together (0 rows cost if there are none) */
-hec_work_shape hec_work_embedding(const hec_moe *moe);     /* embedding and head together */
-hec_work_shape hec_work_backward(hec_work_shape forward);  /* flops, bytes and GEMMs doubled */
+hec_work_shape
+hec_work_dense_blocks(const hec_moe *moe); /* all blocks without MoE together (0 rows cost if there are none) */
+hec_work_shape hec_work_embedding(const hec_moe *moe);    /* embedding and head together */
+hec_work_shape hec_work_backward(hec_work_shape forward); /* flops, bytes and GEMMs doubled */
 
 /* Seconds of an operation that moves `bytes` through HBM (permute, reduce, optimizer); 0 bytes cost nothing. */
 double hec_local_s(const hec_device *device, double bytes);
@@ -33,6 +37,8 @@ double hec_local_s(const hec_device *device, double bytes);
 /* Forward time of the non-MoE part of one MoE block on the slowest device: attention and gate. The window of FSSDP. */
 double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens);
 
-static inline int64_t hec_seconds_to_ps(double seconds) { return (int64_t)(seconds * 1e12 + 0.5); }
+static inline int64_t hec_seconds_to_ps(double seconds) {
+  return (int64_t)(seconds * 1e12 + 0.5);
+}
 
 #endif

@@ -1,5 +1,6 @@
 /* The one door to cJSON: presets, specs and cases (small documents; trace rows have a reader of their own in traces/).
- * Every getter names origin, line and path in its message: "FILE:LINE: links[3].bandwidth: expected a number > 0, found "x"". */
+ * Every getter names origin, line and path in its message: "FILE:LINE: links[3].bandwidth: expected a number > 0, found
+ * "x"". */
 #ifndef HEC_MODELS_JSON_H
 #define HEC_MODELS_JSON_H
 #include "runtime/base/arena.h"
@@ -38,12 +39,18 @@ int32_t hec_json_length(const hec_json_value *array);
 hec_status hec_json_error(const hec_json *json, const hec_json_value *value, const char *expected) HEC_MUST_USE;
 
 /* Required members (absent: an error naming object and key); *_or: optional, `otherwise` when absent. */
-hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double least, double most, double *out) HEC_MUST_USE;
-hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t least, int64_t most, int64_t *out) HEC_MUST_USE;
-hec_status hec_json_want_text(const hec_json *j, const hec_json_value *object, const char *key, const char **out) HEC_MUST_USE;
-hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double least, double most, double otherwise, double *out) HEC_MUST_USE;
-hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t least, int64_t most, int64_t otherwise, int64_t *out) HEC_MUST_USE;
-hec_status hec_json_bool_or(const hec_json *j, const hec_json_value *object, const char *key, bool otherwise, bool *out) HEC_MUST_USE;
+hec_status hec_json_want_double(const hec_json *j, const hec_json_value *object, const char *key, double least,
+                                double most, double *out) HEC_MUST_USE;
+hec_status hec_json_want_int(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
+                             int64_t most, int64_t *out) HEC_MUST_USE;
+hec_status hec_json_want_text(const hec_json *j, const hec_json_value *object, const char *key,
+                              const char **out) HEC_MUST_USE;
+hec_status hec_json_double_or(const hec_json *j, const hec_json_value *object, const char *key, double least,
+                              double most, double otherwise, double *out) HEC_MUST_USE;
+hec_status hec_json_int_or(const hec_json *j, const hec_json_value *object, const char *key, int64_t least,
+                           int64_t most, int64_t otherwise, int64_t *out) HEC_MUST_USE;
+hec_status hec_json_bool_or(const hec_json *j, const hec_json_value *object, const char *key, bool otherwise,
+                            bool *out) HEC_MUST_USE;
 
 /* Rejects members of `object` that are not in the NULL-terminated list `known` ("notes" and "sources" always are). */
 hec_status hec_json_only(const hec_json *j, const hec_json_value *object, const char *const *known) HEC_MUST_USE;

@@ -9,10 +9,11 @@
 typedef struct {
   double expert_param, expert_grad, expert_optimizer; /* bytes of one routed expert */
   double dense_param, dense_grad, dense_optimizer;    /* bytes of everything replicated on each rank */
-  double activation_layer; /* per MoE block, kept from forward to backward, without expert activations (recompute: input only) */
+  double activation_layer; /* per MoE block, kept from forward to backward, without expert activations (recompute: input
+                              only) */
   double activation_rest;  /* blocks without MoE, embedding and head */
   double token;            /* one assignment's activation row on the wire: d_model * dtype */
-  double expert_row;       /* kept per assignment computed by an expert: input and inner activations (recompute: input) */
+  double expert_row; /* kept per assignment computed by an expert: input and inner activations (recompute: input) */
 } hec_memory_cost;
 
 /* `tokens` per rank; forward only: no gradients, optimizer or kept activations. */

@@ -19,7 +19,7 @@
 typedef enum {
   HEC_ATTENTION_FULL,   /* every token attends to the whole sequence */
   HEC_ATTENTION_CAUSAL, /* half of it */
-  HEC_ATTENTION_S2,     /* sparsely sharded: each head its own context shard, seq_len / n_heads keys per token and head */
+  HEC_ATTENTION_S2, /* sparsely sharded: each head its own context shard, seq_len / n_heads keys per token and head */
 } hec_attention;
 
 typedef struct {
@@ -33,11 +33,11 @@ typedef struct {
   int32_t n_shared_experts; /* always-on experts, on every rank; inner width d_ffn_shared */
   int32_t d_ffn_shared;
   int32_t n_heads, n_kv_heads, d_head;
-  double attention_params;  /* of one block; 0: q, k, v, o projections of these heads (given for low-rank forms: MLA) */
-  int32_t vocabulary; /* 0: embedding and head not counted */
+  double attention_params; /* of one block; 0: q, k, v, o projections of these heads (given for low-rank forms: MLA) */
+  int32_t vocabulary;      /* 0: embedding and head not counted */
   int32_t seq_len, tokens_per_rank, micro_batches;
-  int32_t dtype_bytes;                      /* bytes of a parameter or an activation on the wire and in compute */
-  double grad_bytes, optimizer_bytes;       /* per parameter */
+  int32_t dtype_bytes;                /* bytes of a parameter or an activation on the wire and in compute */
+  double grad_bytes, optimizer_bytes; /* per parameter */
   hec_attention attention;
   bool fused_attention;   /* scores stay on chip (FlashAttention); false: they are written, read and kept */
   double capacity_factor; /* 0: dropless */
@@ -45,8 +45,9 @@ typedef struct {
   double nonmoe_scale;    /* factor on the time of the non-MoE part of a block; 1 unless calibrated */
 } hec_moe;
 
-/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json), else reads it as a JSON file of the same
- * form. Errors: unknown preset (the message lists those there are), bad field (file, line, path, expected, found). */
+/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json), else reads it as a JSON file of the
+ * same form. Errors: unknown preset (the message lists those there are), bad field (file, line, path, expected, found).
+ */
 hec_status hec_moe_load(const char *name, hec_moe *moe) HEC_MUST_USE;
 
 /* Parses a preset's text; `origin` names it in messages. */
@@ -62,9 +63,10 @@ void hec_moe_describe(const hec_moe *moe, hec_text *text);
 double hec_moe_context(const hec_moe *moe);
 
 /* Parameters (not bytes). */
-double hec_moe_attention_params(const hec_moe *moe);   /* the projections of one block */
-double hec_moe_expert_params(const hec_moe *moe);      /* one routed expert */
-double hec_moe_block_params(const hec_moe *moe);       /* dense part of one MoE block: attention, gate, norms, shared experts */
+double hec_moe_attention_params(const hec_moe *moe); /* the projections of one block */
+double hec_moe_expert_params(const hec_moe *moe);    /* one routed expert */
+double
+hec_moe_block_params(const hec_moe *moe); /* dense part of one MoE block: attention, gate, norms, shared experts */
 double hec_moe_dense_block_params(const hec_moe *moe); /* a block without MoE: attention, norms, dense FFN */
 double hec_moe_embedding_params(const hec_moe *moe);   /* embedding and head */
 

@@ -22,21 +22,21 @@ typedef struct {
   char *phase_text;                                     /* as written */
   hec_phase phase;                                      /* prefill, decode or both: forward; absent or train: train */
   int32_t n_layers, n_experts, top_k, n_sources;
-  bool per_source;               /* layout "layer x source_rank x expert" */
-  char *synthetic;               /* raw JSON of the "synthetic" member, NULL when the loads were recorded */
-  char *shape;                   /* raw JSON of "shape" (object or preset name), NULL when absent */
+  bool per_source;                 /* layout "layer x source_rank x expert" */
+  char *synthetic;                 /* raw JSON of the "synthetic" member, NULL when the loads were recorded */
+  char *shape;                     /* raw JSON of "shape" (object or preset name), NULL when absent */
   int32_t ranks, devices_per_node; /* 0 when absent */
   hec_counted counted;
-  bool has_transitions;          /* recorded and kept in the file; not read in this version */
+  bool has_transitions; /* recorded and kept in the file; not read in this version */
 } hec_trace_header;
 
 typedef struct {
   int64_t iter;
-  int32_t micro_batch;           /* -1 when absent */
-  int64_t line;                  /* where it stands in the file, 1-based */
-  char label[128];               /* "" when absent; cut */
-  uint64_t *tokens_per_source;   /* [n_sources], or NULL when absent */
-  hec_load load;                 /* [n_layers][n_sources][n_experts]; overwritten by the next read */
+  int32_t micro_batch;         /* -1 when absent */
+  int64_t line;                /* where it stands in the file, 1-based */
+  char label[128];             /* "" when absent; cut */
+  uint64_t *tokens_per_source; /* [n_sources], or NULL when absent */
+  hec_load load;               /* [n_layers][n_sources][n_experts]; overwritten by the next read */
 } hec_trace_record;
 
 typedef struct hec_trace_reader hec_trace_reader;
@@ -44,20 +44,22 @@ typedef struct hec_trace_reader hec_trace_reader;
 /* Opens and reads the header; "-" is standard input. The header belongs to the reader. */
 hec_status hec_trace_open(const char *path, hec_trace_reader **reader) HEC_MUST_USE;
 /* The same over bytes in memory (tests, fuzzing); `origin` names them in messages. */
-hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *origin, hec_trace_reader **reader) HEC_MUST_USE;
+hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *origin,
+                                 hec_trace_reader **reader) HEC_MUST_USE;
 const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader);
-/* The next record, valid until the next call; *record is NULL at the end. A trace without any record, decreasing `iter`,
- * text cut in the middle: errors. */
+/* The next record, valid until the next call; *record is NULL at the end. A trace without any record, decreasing
+ * `iter`, text cut in the middle: errors. */
 hec_status hec_trace_next(hec_trace_reader *reader, const hec_trace_record **record) HEC_MUST_USE;
 /* Back to the first record (a file is opened again; standard input cannot: error). */
 hec_status hec_trace_rewind(hec_trace_reader *reader) HEC_MUST_USE;
 void hec_trace_close(hec_trace_reader *reader);
 
-/* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that ends
- * in .gz is compressed. "-" writes to standard output. */
+/* Writing: a temporary name in the same folder, renamed by hec_trace_finish; hec_trace_abandon removes it. A path that
+ * ends in .gz is compressed. "-" writes to standard output. */
 typedef struct hec_trace_writer hec_trace_writer;
 hec_status hec_trace_create(const char *path, const hec_trace_header *header, hec_trace_writer **writer) HEC_MUST_USE;
-hec_status hec_trace_write(hec_trace_writer *writer, int64_t iter, const char *label, const hec_load *load) HEC_MUST_USE;
+hec_status hec_trace_write(hec_trace_writer *writer, int64_t iter, const char *label,
+                           const hec_load *load) HEC_MUST_USE;
 hec_status hec_trace_finish(hec_trace_writer *writer) HEC_MUST_USE; /* frees the writer in every case */
 void hec_trace_abandon(hec_trace_writer *writer);
 

@@ -1,4 +1,5 @@
-/* Dispatch: which holder of an expert computes the assignments of a source. Integers only; every assignment exactly once. */
+/* Dispatch: which holder of an expert computes the assignments of a source. Integers only; every assignment exactly
+ * once. */
 #ifndef HEC_PLAN_DISPATCH_H
 #define HEC_PLAN_DISPATCH_H
 #include "models/load.h"
@@ -12,8 +13,8 @@ typedef struct {
   int32_t n_holders;
 } hec_dispatch_row;
 
-/* One rule: tokens[j] (zeroed by the caller) = assignments of `source` that holders[j] computes; they sum to n. Not called
- * for n == 0 or a single holder. */
+/* One rule: tokens[j] (zeroed by the caller) = assignments of `source` that holders[j] computes; they sum to n. Not
+ * called for n == 0 or a single holder. */
 typedef struct {
   const char *name, *summary, *source;
   bool own_first; /* a source that holds the expert keeps all its assignments: routing need not ask */
@@ -40,24 +41,29 @@ static inline uint32_t hec_even_share(uint32_t n, int32_t count, int32_t p, int3
 /* Where the assignments of one layer are computed. */
 typedef struct {
   int32_t n_ranks, n_experts;
-  uint32_t *pair;       /* [n_ranks * n_ranks] assignments of source s computed on rank d at s * n_ranks + d */
-  uint64_t *rank_tokens;/* [n_ranks] assignments computed on rank d */
-  int32_t *expert_at;   /* [n_ranks + 1] CSR: experts with assignments on rank d, ascending */
-  int32_t *expert;      /* [..] */
-  uint32_t *tokens;     /* [..] assignments of that expert on that rank */
-  uint32_t *cell;       /* scratch [n_ranks * n_experts], zero between uses */
-  int32_t *holder_at;   /* scratch [n_experts + 1] CSR: holders of each expert of the layer */
-  int32_t *holders;     /* scratch [n_experts * (n_ranks + 1)] */
-  uint32_t *share;      /* scratch, as long, zero between uses */
+  uint32_t *pair;        /* [n_ranks * n_ranks] assignments of source s computed on rank d at s * n_ranks + d */
+  uint64_t *rank_tokens; /* [n_ranks] assignments computed on rank d */
+  int32_t *expert_at;    /* [n_ranks + 1] CSR: experts with assignments on rank d, ascending */
+  int32_t *expert;       /* [..], one entry of slack */
+  uint32_t *tokens;      /* [..], likewise: assignments of that expert on that rank */
+  uint32_t *cell;        /* scratch [n_ranks * n_experts], zero between uses */
+  int32_t *single_at;    /* scratch [n_ranks + 1] CSR: experts held by that rank only */
+  int32_t *single;       /* scratch [n_experts]; those with several holders follow the last rank's */
+  uint32_t *total;       /* scratch [n_experts] */
+  int32_t *holder_at;    /* scratch [n_experts + 1] CSR: holders of each expert of the layer */
+  int32_t *holders;      /* scratch [n_experts * (n_ranks + 1)] */
+  uint32_t *share;       /* scratch, as long, zero between uses */
 } hec_routing;
 
 hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem);
 /* load: [..][n_ranks][n_experts], its row `layer`. O(ranks * experts + splits). */
 void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
                       const hec_load *load, int32_t layer);
-/* The same for one (source, expert): ranks and tokens of each part, ascending; returns their number. For the runtime. */
-int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem, const hec_plan *plan,
-                          const hec_load *load, int32_t layer, int32_t source, int32_t expert, int32_t *ranks, uint32_t *tokens);
+/* The same for one (source, expert): ranks and tokens of each part, ascending; returns their number. For the runtime.
+ */
+int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,
+                          const hec_plan *plan, const hec_load *load, int32_t layer, int32_t source, int32_t expert,
+                          int32_t *ranks, uint32_t *tokens);
 double hec_routing_overload(const hec_routing *routing); /* busiest rank over mean; 1 when there are no tokens */
 
 #endif

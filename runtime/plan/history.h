@@ -13,7 +13,9 @@ typedef struct {
 
 hec_history hec_history_new(hec_arena *arena, int32_t window, int32_t n_layers, int32_t n_experts);
 void hec_history_push(hec_history *history, const hec_load *load);
-static inline int32_t hec_history_length(const hec_history *h) { return h->n_seen < h->window ? (int32_t)h->n_seen : h->window; }
+static inline int32_t hec_history_length(const hec_history *h) {
+  return h->n_seen < h->window ? (int32_t)h->n_seen : h->window;
+}
 /* Totals of the record `age` pushes ago (0: the latest; age < length): [n_experts]. */
 const uint64_t *hec_history_row(const hec_history *history, int32_t age, int32_t layer);
 /* Sums over the last min(window, length) records: out[n_experts]; all zero before the first record. */

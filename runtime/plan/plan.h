@@ -25,37 +25,38 @@ typedef struct {
 
 typedef struct {
   int32_t n_layers, n_experts, n_ranks;
-  int32_t n_slices;     /* equal slices of an expert's parameters: 1 (EP, FSSDP) or n_ranks (FSDP) */
-  int32_t *home;        /* [rows * n_slices] rank that keeps slice j */
-  int32_t *opt_home;    /* [rows * n_slices] rank that keeps the optimizer state of slice j */
-  int32_t *copy_at;     /* [n_layers * (n_experts + 1)] CSR offsets, relative to the layer's block */
-  int32_t copy_capacity;/* entries of one layer's block */
-  int32_t *copy_rank;   /* [n_layers * copy_capacity] ascending within a row; a rank may stand twice (two slots of one
-                           expert on one rank, EPLB) and may be the home */
-  uint8_t *copy_kind;   /* [n_layers * copy_capacity] hec_copy_kind */
-  int32_t *quota_at;    /* NULL, or [n_layers * (n_experts + 1)] like copy_at */
+  int32_t n_slices;      /* equal slices of an expert's parameters: 1 (EP, FSSDP) or n_ranks (FSDP) */
+  int32_t *home;         /* [rows * n_slices] rank that keeps slice j */
+  int32_t *opt_home;     /* [rows * n_slices] rank that keeps the optimizer state of slice j */
+  int32_t *copy_at;      /* [n_layers * (n_experts + 1)] CSR offsets, relative to the layer's block */
+  int32_t copy_capacity; /* entries of one layer's block */
+  int32_t *copy_rank;    /* [n_layers * copy_capacity] ascending within a row; a rank may stand twice (two slots of one
+                            expert on one rank, EPLB) and may be the home */
+  uint8_t *copy_kind;    /* [n_layers * copy_capacity] hec_copy_kind */
+  int32_t *quota_at;     /* NULL, or [n_layers * (n_experts + 1)] like copy_at */
   int32_t quota_capacity;
-  hec_quota *quota;     /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
-  bool rematerialise;   /* guests are dropped after forward and gathered again in backward */
-  uint64_t version;     /* raised by the policy whenever homes or resident copies change: something must migrate */
+  hec_quota *quota;   /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
+  bool rematerialise; /* guests are dropped after forward and gathered again in backward */
+  uint64_t version;   /* raised by the policy whenever homes or resident copies change: something must migrate */
 } hec_plan;
 
 /* Everything on the arena; no copies; homes 0. copy_capacity = n_experts * n_ranks. No quotas. */
 hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_slices);
-void hec_plan_assign(hec_plan *to, const hec_plan *from);        /* same shapes; copies contents, version too */
+void hec_plan_assign(hec_plan *to, const hec_plan *from); /* same shapes; copies contents, version too */
 void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* n_slices == 1; optimizer too */
 void hec_plan_clear_copies(hec_plan *plan, int32_t layer);
 /* Keeps the row ascending; O(copies of the layer). */
 void hec_plan_add_copy(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank, hec_copy_kind kind);
-/* Contiguous expert parallelism: expert e on rank floor(e * ep / n_experts) of group 0, and for dp > 1 a resident copy on
- * the same rank of every other group. Sets every layer. */
+/* Contiguous expert parallelism: expert e on rank floor(e * ep / n_experts) of group 0, and for dp > 1 a resident copy
+ * on the same rank of every other group. Sets every layer. */
 void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem);
 
 static inline int32_t hec_plan_home(const hec_plan *plan, int32_t layer, int32_t expert) {
   return plan->home[((size_t)layer * (size_t)plan->n_experts + (size_t)expert) * (size_t)plan->n_slices];
 }
 /* The copies of a row: their number, and where ranks and kinds stand. */
-static inline int32_t hec_plan_copies(const hec_plan *plan, int32_t layer, int32_t expert, const int32_t **ranks, const uint8_t **kinds) {
+static inline int32_t hec_plan_copies(const hec_plan *plan, int32_t layer, int32_t expert, const int32_t **ranks,
+                                      const uint8_t **kinds) {
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1) + expert;
   size_t block = (size_t)layer * (size_t)plan->copy_capacity;
   *ranks = plan->copy_rank + block + at[0];
@@ -72,11 +73,11 @@ void hec_plan_check(const hec_plan *plan);
 /* FNV-1a over every array, in order: equal plans, equal digests, on every machine. */
 uint64_t hec_plan_digest(const hec_plan *plan);
 
-/* What must move to get from plan `from` to plan `to` in one layer: for every home slice and resident copy that `to` has and
- * `from` has not, parameters and optimizer state from the nearest rank that has them (same node first, then the lower
- * rank); only parameters when not training. Summed per (source, destination), ascending, appended to `out`;
+/* What must move to get from plan `from` to plan `to` in one layer: for every home slice and resident copy that `to`
+ * has and `from` has not, parameters and optimizer state from the nearest rank that has them (same node first, then the
+ * lower rank); only parameters when not training. Summed per (source, destination), ascending, appended to `out`;
  * `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
-void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer, int64_t *bytes,
-                        hec_transfer_list *out);
+void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
+                        int64_t *bytes, hec_transfer_list *out);
 
 #endif

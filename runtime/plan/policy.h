@@ -19,36 +19,41 @@ typedef struct hec_policy hec_policy;
 typedef struct {
   const hec_policy *policy;
   const hec_problem *problem;
-  hec_arena *arena;      /* job lifetime; only init allocates */
-  void *state;           /* the policy's own */
-  hec_history history;   /* pushed by the driver after each record */
-  hec_plan plan;         /* in force; written by init, decide and refine */
-  hec_link_cost link;    /* closed-form exchange cost, for pricing */
-  int64_t iter;          /* of the record about to run */
-  int32_t micro_batch;   /* within the iteration */
-  uint64_t units;        /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
-  bool planned;          /* the last decide or refine really planned (a periodic policy between decisions did not) */
-  int32_t *t, *m;        /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
+  hec_arena *arena;    /* job lifetime; only init allocates */
+  void *state;         /* the policy's own */
+  hec_history history; /* pushed by the driver after each record */
+  hec_plan plan;       /* in force; written by init, decide and refine */
+  hec_link_cost link;  /* closed-form exchange cost, for pricing */
+  int64_t iter;        /* of the record about to run */
+  int32_t micro_batch; /* within the iteration */
+  uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
+  bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
+  int32_t *t, *m; /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
 } hec_policy_run;
 
 struct hec_policy {
   const char *name, *summary, *source; /* source: paper */
   hec_known known;
-  const char *schedule;  /* the schedule it was published with */
+  const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
-  int32_t window;        /* records of history it reads, at least 1 */
-  int32_t period;        /* iterations between decisions (0: none); problem.period overrides */
-  bool sliced;           /* homes in n_ranks slices instead of whole experts */
-  bool migrates_beside;  /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  int32_t window;            /* records of history it reads, at least 1 */
+  int32_t period;            /* iterations between decisions (0: none); problem.period overrides */
+  bool sliced;               /* homes in n_ranks slices instead of whole experts */
+  bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  bool reference;            /* no system but a reference row */
+  bool baseline;             /* the row that others are compared to (ep) */
+  bool rearrangement;        /* counts when others are compared to the best rearrangement system */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Allocates state and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);
-  /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep. */
+  /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep.
+   */
   void (*decide)(hec_policy_run *run);
   /* After the gate of one layer: may change that layer of run->plan. `load` holds this micro-batch, its row `layer` is
    * valid. NULL: the policy does not look. */
   void (*refine)(hec_policy_run *run, int32_t layer, const hec_load *load);
-  /* What is computed instead of the gate's choice (ep-balanced; capacity dropping). In place. NULL: the gate's choice. */
+  /* What is computed instead of the gate's choice (ep-balanced; capacity dropping). In place. NULL: the gate's choice.
+   */
   void (*rewrite)(hec_policy_run *run, hec_load *load);
 };
 

@@ -18,9 +18,12 @@ hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem) {
       .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
       .rank_tokens = HEC_NEW(arena, uint64_t, ranks),
       .expert_at = HEC_NEW(arena, int32_t, ranks + 1),
-      .expert = HEC_NEW(arena, int32_t, ranks * experts),
-      .tokens = HEC_NEW(arena, uint32_t, ranks * experts),
+      .expert = HEC_NEW(arena, int32_t, ranks * experts + 1),
+      .tokens = HEC_NEW(arena, uint32_t, ranks * experts + 1),
       .cell = HEC_NEW(arena, uint32_t, ranks * experts),
+      .single_at = HEC_NEW(arena, int32_t, ranks + 1),
+      .single = HEC_NEW(arena, int32_t, experts),
+      .total = HEC_NEW(arena, uint32_t, experts),
       .holder_at = HEC_NEW(arena, int32_t, experts + 1),
       .holders = HEC_NEW(arena, int32_t, (ranks + 1) * experts),
       .share = HEC_NEW(arena, uint32_t, (ranks + 1) * experts),
@@ -50,44 +53,97 @@ static void add_parts(hec_routing *routing, const hec_dispatch *rule, const hec_
   }
 }
 
-static void route_source(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
+static bool has_one_holder(const hec_routing *routing, int32_t expert) {
+  return routing->holder_at[expert + 1] - routing->holder_at[expert] == 1;
+}
+
+/* Sorts the experts by their only holder (counting sort, ascending); those with several go to the end, ascending. */
+static void sort_singles(hec_routing *routing) {
+  int32_t *at = routing->single_at, n_ranks = routing->n_ranks, n_experts = routing->n_experts;
+  memset(at, 0, (size_t)(n_ranks + 1) * sizeof *at);
+  for (int32_t e = 0; e < n_experts; e++)
+    if (has_one_holder(routing, e))
+      at[routing->holders[routing->holder_at[e]]]++;
+  for (int32_t d = 0; d < n_ranks; d++)
+    at[d + 1] += at[d]; /* the end of d's run; filling from the back turns it into its beginning */
+  int32_t several = n_experts;
+  for (int32_t e = n_experts - 1; e >= 0; e--)
+    routing->single[has_one_holder(routing, e) ? --at[routing->holders[routing->holder_at[e]]] : --several] = e;
+}
+
+/* Experts with one holder: no rule to ask, and sums that stay in registers. Returns the source's assignments. */
+static uint64_t route_singles(hec_routing *routing, int32_t source, const uint32_t *count) {
+  uint32_t *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
+  const int32_t *at = routing->single_at, *single = routing->single;
+  uint64_t sent = 0;
+  for (int32_t d = 0; d < routing->n_ranks; d++) {
+    uint32_t sum = 0;
+    for (int32_t i = at[d]; i < at[d + 1]; i++)
+      sum += count[single[i]];
+    pair[d] = sum;
+  }
+  for (int32_t e = 0; e < routing->n_experts; e++) {
+    routing->total[e] += count[e];
+    sent += count[e];
+  }
+  return sent;
+}
+
+/* Experts with several holders. Where all ranks hold one, rank s stands at place s of its holders, so a source sees at
+ * once that it is one of them. */
+static void route_others(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
                          const uint32_t *count) {
   uint32_t *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
-  for (int32_t e = 0; e < routing->n_experts; e++) {
-    if (count[e] == 0)
-      continue;
-    int32_t at = routing->holder_at[e], n_holders = routing->holder_at[e + 1] - at;
-    /* Experts held everywhere stand at holders[rank] == rank, so a source sees at once that it is one of them. */
-    bool kept = rule->own_first && source < n_holders && routing->holders[at + source] == source;
-    if (n_holders == 1 || kept) {
-      int32_t rank = kept ? source : routing->holders[at];
-      pair[rank] += count[e];
-      routing->cell[(size_t)rank * (size_t)routing->n_experts + (size_t)e] += count[e];
-      continue;
-    }
+  for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
+    int32_t e = routing->single[i], at = routing->holder_at[e];
     row->expert = e;
     row->holders = routing->holders + at;
-    row->n_holders = n_holders;
-    add_parts(routing, rule, row, source, count[e]);
+    row->n_holders = routing->holder_at[e + 1] - at;
+    if (count[e] == 0)
+      continue;
+    if (rule->own_first && source < row->n_holders && row->holders[source] == source) {
+      pair[source] += count[e];
+      routing->cell[(size_t)source * (size_t)routing->n_experts + (size_t)e] += count[e];
+    } else {
+      add_parts(routing, rule, row, source, count[e]);
+    }
   }
 }
 
-/* Gathers the cells into the CSR of experts per rank, zeroing them again; returns all assignments. */
+static void put(hec_routing *routing, int32_t *filled, int32_t expert, uint32_t tokens) {
+  routing->expert[*filled] = expert;
+  routing->tokens[*filled] = tokens;
+  *filled += tokens > 0; /* one without tokens is written over */
+}
+
+/* The experts of one rank, ascending: its own singles merged with the cells of the others, which are zeroed again. */
+static void collect_rank(hec_routing *routing, int32_t rank, int32_t *filled) {
+  const int32_t *single = routing->single;
+  uint32_t *cell = routing->cell + (size_t)rank * (size_t)routing->n_experts;
+  int32_t own = routing->single_at[rank], end = routing->single_at[rank + 1];
+  for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
+    int32_t e = single[i];
+    if (cell[e] == 0)
+      continue;
+    for (; own < end && single[own] < e; own++)
+      put(routing, filled, single[own], routing->total[single[own]]);
+    put(routing, filled, e, cell[e]);
+    cell[e] = 0;
+  }
+  for (; own < end; own++)
+    put(routing, filled, single[own], routing->total[single[own]]);
+}
+
+/* Fills the CSR of experts per rank; returns all assignments. */
 static uint64_t collect(hec_routing *routing) {
   uint64_t all = 0;
   int32_t filled = 0;
   for (int32_t d = 0; d < routing->n_ranks; d++) {
-    uint32_t *cell = routing->cell + (size_t)d * (size_t)routing->n_experts;
-    uint64_t total = 0;
     routing->expert_at[d] = filled;
-    for (int32_t e = 0; e < routing->n_experts; e++) {
-      if (cell[e] == 0)
-        continue;
-      routing->expert[filled] = e;
-      routing->tokens[filled++] = cell[e];
-      total += cell[e];
-      cell[e] = 0;
-    }
+    collect_rank(routing, d, &filled);
+    uint64_t total = 0;
+    for (int32_t i = routing->expert_at[d]; i < filled; i++)
+      total += routing->tokens[i];
     routing->rank_tokens[d] = total;
     all += total;
   }
@@ -99,16 +155,18 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
                       const hec_load *load, int32_t layer) {
   HEC_ASSERT(load->n_sources == routing->n_ranks && load->n_experts == routing->n_experts);
   hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
-  size_t ranks = (size_t)routing->n_ranks;
-  memset(routing->pair, 0, ranks * ranks * sizeof *routing->pair);
   list_holders(routing, plan, layer);
-  for (int32_t s = 0; s < routing->n_ranks; s++)
-    route_source(routing, rule, &row, s, hec_load_row(load, layer, s));
-  uint64_t all = collect(routing), wanted = 0;
-  const uint32_t *count = hec_load_row(load, layer, 0);
-  for (size_t i = 0; i < ranks * (size_t)routing->n_experts; i++)
-    wanted += count[i];
-  HEC_ASSERT(all == wanted); /* every assignment exactly once; also catches a rank's 32 bits running over */
+  sort_singles(routing);
+  memset(routing->total, 0, (size_t)routing->n_experts * sizeof *routing->total);
+  uint64_t wanted = 0;
+  for (int32_t s = 0; s < routing->n_ranks; s++) {
+    const uint32_t *count = hec_load_row(load, layer, s);
+    uint64_t sent = route_singles(routing, s, count);
+    HEC_ASSERT(sent <= UINT32_MAX); /* a source's assignments fit a pair */
+    route_others(routing, rule, &row, s, count);
+    wanted += sent;
+  }
+  HEC_ASSERT(collect(routing) == wanted); /* every assignment exactly once; also that no 32 bits ran over */
 }
 
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,

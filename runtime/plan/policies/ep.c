@@ -16,4 +16,5 @@ const hec_policy hec_policy_ep = {
     .dispatch = &hec_dispatch_group,
     .window = 1,
     .init = init,
+    .baseline = true,
 };

@@ -62,4 +62,5 @@ const hec_policy hec_policy_ep_balanced = {
     .window = 1,
     .init = init,
     .rewrite = rewrite,
+    .reference = true,
 };

@@ -84,4 +84,5 @@ const hec_policy hec_policy_fastermoe = {
     .init = init,
     .decide = decide,
     .refine = refine,
+    .rearrangement = true,
 };

@@ -13,11 +13,13 @@ static void init(hec_policy_run *run) {
       size_t at = row * (size_t)plan->n_slices + (size_t)slice;
       plan->home[at] = plan->opt_home[at] = slice;
     }
+  plan->rematerialise = true;
+  if (plan->n_slices == 1) /* a single rank has everything already */
+    return;
   for (int32_t layer = 0; layer < plan->n_layers; layer++)
     for (int32_t e = 0; e < plan->n_experts; e++)
       for (int32_t rank = 0; rank < plan->n_ranks; rank++)
         hec_plan_add_copy(plan, layer, e, rank, HEC_COPY_GUEST);
-  plan->rematerialise = true;
 }
 
 const hec_policy hec_policy_fsdp = {

@@ -17,4 +17,5 @@ const hec_policy hec_policy_ideal = {
     .dispatch = &hec_dispatch_group,
     .window = 1,
     .init = init,
+    .reference = true,
 };

@@ -121,4 +121,5 @@ const hec_policy hec_policy_smartmoe = {
     .period = 25,
     .init = init,
     .decide = decide,
+    .rearrangement = true,
 };

@@ -1,0 +1,210 @@
+/* Compute, local and token operations of a layer. The traffic of one dispatch is written once; combine and both
+ * backward exchanges use the same transfers, reversed or not, so lowering a layer costs O(ranks^2 + rank-expert pairs).
+ *
+ * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
+ * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
+#include "runtime/program/emit.h"
+
+#include <string.h>
+
+int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
+                         const int32_t *deps, int32_t n_deps) {
+  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, role, layer, backward);
+  op.shape = shape + (backward ? 1 : 0);
+  op.rows = rows;
+  return hec_program_add(&low->program, op, deps, n_deps);
+}
+
+int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, HEC_SHAPE_ATTENTION, layer, backward, low->problem->tokens,
+                                deps, n_deps);
+  hec_layer_ops *ops = &low->layer[layer];
+  if (backward) {
+    low->program.holds[ops->activation_hold].last = id;
+  } else {
+    ops->attention = id;
+    ops->activation_hold = hec_program_hold(
+        &low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, id, id, -1, low->problem->bytes.activation_layer});
+  }
+  return id;
+}
+
+int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  int32_t id =
+      hec_emit_uniform(low, HEC_ROLE_GATE, HEC_SHAPE_GATE, layer, backward, low->problem->tokens, deps, n_deps);
+  if (!backward)
+    low->layer[layer].gate = id;
+  return id;
+}
+
+int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  if (low->problem->moe->n_shared_experts == 0)
+    return -1;
+  return hec_emit_uniform(low, HEC_ROLE_SHARED_EXPERTS, HEC_SHAPE_SHARED, layer, backward, low->problem->tokens, deps,
+                          n_deps);
+}
+
+/* The routing's rows become work entries; backward uses the same. */
+static void add_work(hec_lowering *low, hec_layer_ops *ops) {
+  hec_program *program = &low->program;
+  const hec_routing *routing = &low->routing;
+  int32_t n_ranks = low->problem->n_ranks, n = routing->expert_at[n_ranks];
+  HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)n);
+  HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)n_ranks + 1);
+  ops->work_at = (int32_t)program->n_work_index;
+  for (int32_t r = 0; r <= n_ranks; r++)
+    program->work_index[program->n_work_index++] = (int32_t)program->n_work + routing->expert_at[r];
+  for (int32_t i = 0; i < n; i++)
+    program->work[program->n_work++] = (hec_work){routing->expert[i], (int32_t)routing->tokens[i]};
+}
+
+int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
+  if (!backward)
+    add_work(low, ops);
+  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
+  op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
+  op.work_at = ops->work_at;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  if (backward) {
+    ops->experts_backward = id;
+    low->program.holds[ops->rows_hold].last = id;
+  } else {
+    ops->experts = id;
+    const hec_memory_cost *bytes = &low->problem->bytes;
+    int32_t first = ops->dispatch >= 0 ? ops->dispatch : id;
+    ops->rows_hold = hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, first, id,
+                                                                ops->computed_at, bytes->expert_row / bytes->token});
+  }
+  return id;
+}
+
+int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  const hec_problem *problem = low->problem;
+  double speed = 0;
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    speed += problem->cluster->devices[r].speed * problem->cluster->devices[r].flops *
+             problem->cluster->devices[r].flops_efficiency;
+  uint64_t total = 0;
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    total += low->routing.rank_tokens[r];
+  /* Rows in proportion to speed take equally long everywhere: give each rank the rows of a rank of mean speed, and
+   * leave the difference to work entries only where devices differ (rows are then whole numbers, rounded down: still a
+   * bound). */
+  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
+  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
+  hec_program *program = &low->program;
+  HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)problem->n_ranks);
+  HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)problem->n_ranks + 1);
+  op.work_at = (int32_t)program->n_work_index;
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
+    const hec_device *device = &problem->cluster->devices[r];
+    double share = device->speed * device->flops * device->flops_efficiency / speed;
+    program->work_index[program->n_work_index++] = (int32_t)program->n_work;
+    program->work[program->n_work++] = (hec_work){-1, (int32_t)((double)total * share)};
+  }
+  program->work_index[program->n_work_index++] = (int32_t)program->n_work;
+  return hec_program_add(program, op, deps, n_deps);
+}
+
+int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  hec_op op = hec_op_of(low, HEC_OP_COUNTS, HEC_LANE_TOKEN, HEC_ROLE_COUNTS, layer, false);
+  op.bytes = 4.0 * low->problem->n_experts;
+  return low->layer[layer].counts = hec_program_add(&low->program, op, deps, n_deps);
+}
+
+int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps) {
+  if (!low->run.planned)
+    return -1;
+  hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
+  op.units = low->run.units;
+  op.one_off = layer < 0 && low->run.policy->known == HEC_KNOWN_PERIODIC;
+  return hec_program_add(&low->program, op, deps, n_deps);
+}
+
+/* A buffer of every rank: one token row per assignment in local_bytes[at + r]. */
+static void hold_rows(hec_lowering *low, int32_t layer, int32_t first, int32_t last, int32_t at) {
+  if (first >= 0 && last >= first)
+    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, first, last, at, 1});
+}
+
+/* Transfers of the dispatch, and the per-rank bytes that permutes and buffers need. */
+static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
+  hec_program *program = &low->program;
+  int32_t n_ranks = low->problem->n_ranks;
+  int64_t token = (int64_t)low->problem->bytes.token;
+  ops->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
+  ops->computed_at = ops->assigned_at + n_ranks;
+  double *assigned = program->local_bytes + ops->assigned_at, *computed = program->local_bytes + ops->computed_at;
+  HEC_RESERVE(program->transfers, program->transfers_capacity,
+              program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
+  ops->transfer_at = (int32_t)program->n_transfers;
+  hec_transfer *out = program->transfers + program->n_transfers;
+  for (int32_t s = 0; s < n_ranks; s++) {
+    const uint32_t *pair = low->routing.pair + (size_t)s * (size_t)n_ranks;
+    int64_t sum = 0;
+    for (int32_t d = 0; d < n_ranks; d++) {
+      sum += pair[d];
+      if (pair[d] > 0 && d != s)
+        *out++ = (hec_transfer){.bytes = pair[d] * token, .source = s, .destination = d, .item = -1, .after = -1};
+    }
+    assigned[s] = (double)(sum * token);
+    computed[s] = (double)((int64_t)low->routing.rank_tokens[s] * token);
+  }
+  ops->n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
+  program->n_transfers += (size_t)ops->n_transfers;
+}
+
+int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
+  if (!backward)
+    add_dispatch(low, ops);
+  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
+  op.bytes_at = ops->assigned_at;
+  op.bytes = 2;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  if (!backward)
+    hold_rows(low, layer, id, id, ops->assigned_at);
+  return id;
+}
+
+int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
+  op.bytes_at = low->layer[layer].assigned_at;
+  op.bytes = 2;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  if (backward)
+    hold_rows(low, layer, id, id, low->layer[layer].assigned_at);
+  return id;
+}
+
+int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
+                        const int32_t *deps, int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
+  if (ops->n_transfers == 0)
+    return -1;
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, layer, backward);
+  op.reverse = !to_experts;
+  op.transfer_at = ops->transfer_at;
+  op.n_transfers = ops->n_transfers;
+  op.part_at = ops->part_at;
+  op.bytes = ops->dispatch_bytes;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  ops->part_at = low->program.ops[id].part_at;
+  ops->dispatch_bytes = low->program.ops[id].bytes;
+  /* Sending and receiving buffers; towards the experts in forward the receiving one is the experts' kept input. */
+  hold_rows(low, layer, id, id, ops->assigned_at);
+  if (!to_experts || backward || !low->problem->train)
+    hold_rows(low, layer, id, id, ops->computed_at);
+  if (to_experts && !backward)
+    ops->dispatch = id;
+  return id;
+}
+
+int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || bytes <= 0)
+    return -1;
+  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, layer, true);
+  op.bytes = bytes;
+  return low->grad_tail = hec_program_add(&low->program, op, deps, n_deps);
+}

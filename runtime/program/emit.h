@@ -1,0 +1,128 @@
+/* For schedules: what an iteration consists of, one function per kind of operation. Each takes the ids it waits for
+ * (-1: none), appends to the program and returns the id to wait for. Which lane and which order is the schedule's
+ * business. */
+#ifndef HEC_PROGRAM_EMIT_H
+#define HEC_PROGRAM_EMIT_H
+#include "runtime/program/lower.h"
+
+/* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
+typedef struct {
+  int32_t attention, gate, counts;
+  int32_t gather, regather; /* waits of the layer's spAG before the gate, and in backward */
+  int32_t dispatch, experts, experts_backward, scatter;
+  int32_t work_at;                           /* experts' work rows */
+  int32_t transfer_at, n_transfers, part_at; /* dispatch */
+  double dispatch_bytes;
+  int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
+  int32_t migrate;                  /* migration that this layer's experts wait for */
+  int32_t guest_hold[3];            /* open holds of guest parameters */
+  int32_t activation_hold, rows_hold;
+} hec_layer_ops;
+
+struct hec_lowering {
+  const hec_problem *problem;
+  const hec_schedule *schedule;
+  const hec_collective *collective;
+  hec_arena *arena;
+  hec_policy_run run;
+  hec_program program;
+  hec_routing routing;
+  hec_plan before;      /* the plan whose homes and residents are in force */
+  hec_layer_ops *layer; /* [n_layers] of the current micro-batch */
+  int32_t micro_batch, n_micro_batches;
+  int32_t tail;        /* the compute operation that ended the previous stage on every rank; -1 at the start */
+  int32_t moved;       /* migration that everything waits for; -1 */
+  int32_t grad_tail;   /* last all-rank operation of the gradient lane; -1 */
+  hec_sparse sparse;   /* scratch of gathers and scatters */
+  uint8_t *gathered;   /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
+  int32_t *holders;    /* scratch [n_ranks + copies of a row] */
+  int64_t *pair_bytes; /* scratch [n_ranks * n_ranks], zero between uses */
+  hec_collective_plan chosen, other;
+  hec_transfer_list migration;
+  double *overload; /* [n_overload_capacity] */
+  size_t n_overload, overload_capacity;
+  hec_load rewritten; /* copy for policies that rewrite */
+  bool migrated;
+};
+
+typedef enum { HEC_GUESTS_BEFORE, HEC_GUESTS_ADDED, HEC_GUESTS_ALL } hec_guests;
+
+/* Shapes every program begins with, in this order; the backward one follows each. */
+enum {
+  HEC_SHAPE_EMBEDDING,
+  HEC_SHAPE_DENSE_BLOCKS = 2,
+  HEC_SHAPE_ATTENTION = 4,
+  HEC_SHAPE_GATE = 6,
+  HEC_SHAPE_SHARED = 8,
+  HEC_SHAPE_EXPERT = 10,
+  HEC_SHAPE_EXACT = 12
+};
+
+#define HEC_DEPS(...)                                                                                                  \
+  ((const int32_t[]){__VA_ARGS__}), ((int32_t)(sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)))
+
+/* Compute rows over all ranks. */
+int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps,
+                                int32_t n_deps); /* -1 if none */
+int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+/* Experts as one exact GEMM of the mean assignments (the `ideal` row). */
+int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+
+/* After the gate: all-gather of the counts (token lane), and the planning of refine (compute lane: it stalls the
+ * device; -1 if the policy did not plan). */
+int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps);
+
+/* Rows of tokens sorted by destination (or back): local copies on the compute lane. */
+int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+/* Tokens to the experts (`to_experts`) or back: forward dispatch and backward combine go to the experts. -1 if no token
+ * leaves its rank. Token lane. */
+int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
+                        const int32_t *deps, int32_t n_deps);
+
+/* SparseAllGather of guests (parameter lane); -1 if there are none. GUESTS_BEFORE: those the plan has now, marking them
+ * as gathered; GUESTS_ADDED: those not marked; GUESTS_ALL: every one, marks ignored. */
+int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
+                        int32_t n_deps);
+/* SparseReduceScatter of guests' gradients with its reductions (gradient lane); -1 if none. */
+int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* Gradient all-reduce of resident copies as reduce-scatter, reduction and all-gather among the holders of each expert
+ * (2(n-1)/n of the bytes each, hecate.md Eq. 2), only in the last micro-batch; -1 if none. */
+int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
+int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
+
+/* Guest parameters of the layer are freed when operation `last` ends. */
+void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
+bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
+
+/* Compute on every rank, `rows` rows each. */
+int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
+                         const int32_t *deps, int32_t n_deps);
+
+static inline hec_op hec_op_of(const hec_lowering *low, hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer,
+                               bool backward) {
+  return (hec_op){.kind = kind,
+                  .lane = lane,
+                  .role = role,
+                  .layer = layer,
+                  .backward = backward,
+                  .micro_batch = low->micro_batch,
+                  .work_at = -1,
+                  .bytes_at = -1,
+                  .part_at = -1,
+                  .n_chunks = 1};
+}
+
+static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {
+  return low->micro_batch == low->n_micro_batches - 1;
+}
+
+/* Homes and residents that changed from low->before to the plan: moved before the iteration's first operation, or per
+ * layer beside it (the policy's row says). Returns the operation to wait for, -1. */
+int32_t hec_emit_migration(hec_lowering *low);
+
+#endif

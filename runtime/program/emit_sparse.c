@@ -1,0 +1,263 @@
+/* Sparse collectives, replica synchronisation and migration of a layer, as exchanges.
+ *
+ * A spAG of several stages ends with an empty local row on every rank, and each stage of a spRS is followed by its
+ * reduction row, so one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
+#include "runtime/program/emit.h"
+
+#include "runtime/base/arena.h"
+
+#include <string.h>
+
+bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
+  const hec_plan *plan = &low->run.plan;
+  const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1);
+  const uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
+  return at[plan->n_experts] > at[0] &&
+         memchr(kinds + at[0], HEC_COPY_GUEST, (size_t)(at[plan->n_experts] - at[0])) != NULL;
+}
+
+/* Which guests of the layer a collective serves, into low->sparse. */
+static void collect(hec_lowering *low, int32_t layer, hec_guests which, double bytes) {
+  const hec_plan *plan = &low->run.plan;
+  hec_sparse *sparse = &low->sparse;
+  int32_t n_slices = plan->n_slices, n_ranks = low->problem->n_ranks;
+  sparse->n_items = 0;
+  sparse->n_slices = n_slices;
+  sparse->bytes = (int64_t)bytes;
+  sparse->receiver_at[0] = 0;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds), at = sparse->receiver_at[sparse->n_items], first = at;
+    for (int32_t i = 0; i < n; i++) {
+      uint8_t *mark = &low->gathered[(size_t)e * (size_t)n_ranks + (size_t)ranks[i]];
+      if (kinds[i] != HEC_COPY_GUEST || (n_slices == 1 && ranks[i] == hec_plan_home(plan, layer, e)))
+        continue;
+      if (which == HEC_GUESTS_ADDED && *mark)
+        continue;
+      if (which == HEC_GUESTS_BEFORE)
+        *mark = 1;
+      if (at == first || sparse->receiver[at - 1] != ranks[i])
+        sparse->receiver[at++] = ranks[i];
+    }
+    if (at == first)
+      continue;
+    sparse->expert[sparse->n_items] = e;
+    memcpy(sparse->owner + (size_t)sparse->n_items * (size_t)n_slices,
+           plan->home + ((size_t)layer * (size_t)plan->n_experts + (size_t)e) * (size_t)n_slices,
+           (size_t)n_slices * sizeof(int32_t));
+    sparse->receiver_at[++sparse->n_items] = at;
+  }
+}
+
+static int32_t add_transfers(hec_program *program, const hec_transfer_list *list) {
+  int32_t at = (int32_t)program->n_transfers;
+  HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + list->n);
+  if (list->n > 0)
+    memcpy(program->transfers + at, list->data, list->n * sizeof *list->data);
+  program->n_transfers += list->n;
+  return at;
+}
+
+static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks,
+                            const int32_t *deps, int32_t n_deps) {
+  op.transfer_at = add_transfers(&low->program, list);
+  op.n_transfers = (int32_t)list->n;
+  op.n_chunks = n_chunks;
+  return hec_program_add(&low->program, op, deps, n_deps);
+}
+
+/* How many guests each rank receives in low->sparse, as per-rank counts in local_bytes. */
+static int32_t count_received(hec_lowering *low) {
+  int32_t at = hec_program_local_bytes(&low->program, low->problem->n_ranks);
+  for (int32_t i = 0; i < low->sparse.receiver_at[low->sparse.n_items]; i++)
+    low->program.local_bytes[at + low->sparse.receiver[i]] += 1;
+  return at;
+}
+
+static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
+  hec_layer_ops *ops = &low->layer[layer];
+  for (size_t i = 0; i < sizeof ops->guest_hold / sizeof *ops->guest_hold; i++)
+    if (ops->guest_hold[i] < 0) {
+      int32_t at = count_received(low);
+      ops->guest_hold[i] = hec_program_hold(
+          &low->program, (hec_hold){HEC_MEMORY_COPY_PARAM, layer, first, first, at, low->problem->bytes.expert_param});
+      return;
+    }
+  HEC_ASSERT(!"a layer gathers at most three times");
+}
+
+void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
+  hec_layer_ops *ops = &low->layer[layer];
+  for (size_t i = 0; i < sizeof ops->guest_hold / sizeof *ops->guest_hold; i++) {
+    if (ops->guest_hold[i] >= 0)
+      low->program.holds[ops->guest_hold[i]].last = last;
+    ops->guest_hold[i] = -1;
+  }
+}
+
+int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
+                        int32_t n_deps) {
+  if (which == HEC_GUESTS_BEFORE)
+    memset(low->gathered, 0, (size_t)low->problem->n_experts * (size_t)low->problem->n_ranks);
+  if (!hec_layer_has_guests(low, layer))
+    return -1;
+  collect(low, layer, which, low->problem->bytes.expert_param);
+  if (low->sparse.n_items == 0)
+    return -1;
+  hec_collective_choose(&low->run.link, low->problem, &low->sparse, false, low->collective, &low->chosen, &low->other);
+  int32_t wait[HEC_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->program.n_ops;
+  HEC_ASSERT(n_deps <= 8);
+  for (int32_t i = 0; i < n_deps; i++)
+    wait[n_wait++] = deps[i];
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, layer, role == HEC_ROLE_REGATHER);
+  for (int32_t s = 0; s < low->chosen.n_stages; s++)
+    if (low->chosen.stage[s].n > 0) {
+      id = add_exchange(low, op, &low->chosen.stage[s], low->chosen.n_chunks, wait, n_wait);
+      wait[n_wait++] = id;
+    }
+  if (id < 0)
+    return -1;
+  if (id != first) {
+    op.kind = HEC_OP_LOCAL;
+    id = hec_program_add(&low->program, op, wait, n_wait);
+  }
+  hold_guests(low, layer, first);
+  return id;
+}
+
+/* Bytes that each rank receives in the transfers, in local_bytes. */
+static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) {
+  int32_t at = hec_program_local_bytes(&low->program, low->problem->n_ranks);
+  for (size_t i = 0; i < list->n; i++)
+    low->program.local_bytes[at + list->data[i].destination] += (double)list->data[i].bytes;
+  return at;
+}
+
+/* An exchange into one staging slot per source, then the sum in ascending source order: per staged byte one read of the
+ * slot, one read and one write of the target. */
+static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
+                             const int32_t *deps, int32_t n_deps) {
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);
+  int32_t exchange = add_exchange(low, op, list, 1, deps, n_deps);
+  op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE, layer, true);
+  op.bytes_at = count_incoming(low, list);
+  op.bytes = 3;
+  int32_t wait[9] = {exchange}, n_wait = 1;
+  HEC_ASSERT(n_deps <= 8);
+  for (int32_t i = 0; i < n_deps; i++)
+    wait[n_wait++] = deps[i];
+  int32_t reduce = hec_program_add(&low->program, op, wait, n_wait);
+  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.bytes_at, 1});
+  return low->grad_tail = reduce;
+}
+
+int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  if (!hec_layer_has_guests(low, layer))
+    return -1;
+  collect(low, layer, HEC_GUESTS_ALL, low->problem->bytes.expert_grad);
+  if (low->sparse.n_items == 0)
+    return -1;
+  hec_collective_choose(&low->run.link, low->problem, &low->sparse, true, low->collective, &low->chosen, &low->other);
+  int32_t received = count_received(low), id = -1;
+  for (int32_t s = 0; s < low->chosen.n_stages; s++)
+    if (low->chosen.stage[s].n > 0)
+      id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen.stage[s], deps, n_deps);
+  if (id >= 0)
+    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id,
+                                               received, low->problem->bytes.expert_grad});
+  return low->layer[layer].scatter = id;
+}
+
+/* Distinct ranks that keep expert e between iterations: home and residents, ascending. */
+static int32_t keepers(hec_lowering *low, int32_t layer, int32_t expert, int32_t *out) {
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(&low->run.plan, layer, expert, &ranks, &kinds), count = 0;
+  int32_t home = hec_plan_home(&low->run.plan, layer, expert);
+  bool home_done = false;
+  for (int32_t i = 0; i < n; i++) {
+    if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
+      continue;
+    if (!home_done && home < ranks[i])
+      out[count++] = home;
+    home_done = home_done || home <= ranks[i];
+    out[count++] = ranks[i];
+  }
+  if (!home_done && count > 0)
+    out[count++] = home;
+  return count;
+}
+
+/* The non-zero entries of pair_bytes as transfers, ascending; pair_bytes becomes zero again. */
+static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
+  int32_t n_ranks = low->problem->n_ranks;
+  list->n = 0;
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t d = 0; d < n_ranks; d++) {
+      int64_t *bytes = &low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
+      if (*bytes > 0)
+        hec_transfer_list_add(list,
+                              (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1});
+      *bytes = 0;
+    }
+}
+
+int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low))
+    return -1;
+  int32_t n_ranks = low->problem->n_ranks;
+  bool any = false;
+  for (int32_t e = 0; e < low->problem->n_experts; e++) {
+    int32_t n = keepers(low, layer, e, low->holders);
+    int64_t total = (int64_t)low->problem->bytes.expert_grad;
+    for (int32_t i = 0; n > 1 && i < n; i++)
+      for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
+        if (i != j)
+          low->pair_bytes[(size_t)low->holders[i] * (size_t)n_ranks + (size_t)low->holders[j]] +=
+              total / n + (j < total % n);
+    any = any || n > 1;
+  }
+  if (!any)
+    return -1;
+  take_pairs(low, &low->migration);
+  int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->migration, deps, n_deps);
+  /* Each reduced piece returns to every other holder: the same pairs, the other way. */
+  for (size_t i = 0; i < low->migration.n; i++) {
+    hec_transfer *t = &low->migration.data[i];
+    low->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
+  }
+  take_pairs(low, &low->migration);
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
+  return add_exchange(low, op, &low->migration, 1, &reduced, 1);
+}
+
+int32_t hec_emit_migration(hec_lowering *low) {
+  const hec_problem *problem = low->problem;
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, HEC_ROLE_MIGRATE, -1, false);
+  op.one_off = true;
+  int32_t id = -1;
+  low->migration.n = 0;
+  for (int32_t l = 0; l < problem->n_layers; l++) {
+    low->layer[l].migrate = -1;
+    hec_plan_migration(&low->before, &low->run.plan, problem, l, low->pair_bytes, &low->migration);
+    if (!low->run.policy->migrates_beside || low->migration.n == 0)
+      continue;
+    op.layer = l;
+    low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
+    low->migrated = true;
+    low->migration.n = 0;
+  }
+  if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
+    for (size_t i = 0; i < low->migration.n; i++) {
+      const hec_transfer *t = &low->migration.data[i];
+      low->pair_bytes[(size_t)t->source * (size_t)problem->n_ranks + (size_t)t->destination] += t->bytes;
+    }
+    take_pairs(low, &low->migration);
+    op.layer = -1;
+    id = add_exchange(low, op, &low->migration, 1, NULL, 0);
+    low->migrated = true;
+  }
+  hec_plan_assign(&low->before, &low->run.plan);
+  return id;
+}

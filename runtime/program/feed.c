@@ -1,0 +1,93 @@
+/* Records become iterations. One record is read ahead, because an iteration ends where the next `iter` begins; loads of
+ * two iterations are in memory at most, whatever the trace's length. */
+#include "runtime/program/job.h"
+
+#include <string.h>
+
+/* The loads of one iteration. */
+typedef struct {
+  int64_t iter;
+  int32_t n, capacity;
+  hec_load *loads;
+  char label[128];
+} group;
+
+struct hec_feed {
+  const hec_job *job;
+  hec_trace_reader *reader;
+  hec_arena arena;
+  hec_load_remainder *order;
+  group now, next;
+  bool ended;
+  hec_iteration iteration;
+};
+
+hec_feed *hec_feed_new(const hec_job *job, hec_trace_reader *reader) {
+  hec_arena arena = {0};
+  hec_feed *feed = HEC_NEW(&arena, hec_feed, 1);
+  feed->job = job;
+  feed->reader = reader;
+  feed->order = HEC_NEW(&arena, hec_load_remainder, (size_t)job->problem.n_ranks * (size_t)job->problem.n_experts);
+  feed->iteration = (hec_iteration){.index = -1, .stride = 1};
+  feed->arena = arena;
+  return feed;
+}
+
+void hec_feed_free(hec_feed *feed) {
+  if (!feed)
+    return;
+  hec_arena arena = feed->arena; /* the feed itself lives in it */
+  hec_arena_free(&arena);
+}
+
+static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *record) {
+  if (to->n == to->capacity) {
+    int32_t capacity = to->capacity ? 2 * to->capacity : 1;
+    hec_load *loads = HEC_NEW(&feed->arena, hec_load, capacity);
+    if (to->n > 0)
+      memcpy(loads, to->loads, (size_t)to->n * sizeof *loads);
+    for (int32_t i = to->n; i < capacity; i++)
+      loads[i] = hec_load_new(&feed->arena, feed->job->problem.n_layers, feed->job->problem.n_ranks,
+                              feed->job->problem.n_experts);
+    to->loads = loads;
+    to->capacity = capacity;
+  }
+  if (to->n == 0) {
+    to->iter = record->iter;
+    memcpy(to->label, record->label, sizeof to->label);
+  }
+  return hec_job_load(feed->job, record, &to->loads[to->n++], feed->order);
+}
+
+/* Reads on until the iteration in `now` is complete and the first record of the next one is in `next`. */
+static hec_status fill(hec_feed *feed) {
+  group spare = feed->now;
+  feed->now = feed->next;
+  feed->next = spare;
+  feed->next.n = 0;
+  while (!feed->ended && feed->next.n == 0) {
+    const hec_trace_record *record;
+    HEC_TRY(hec_trace_next(feed->reader, &record));
+    feed->ended = record == NULL;
+    if (record)
+      HEC_TRY(add_load(feed, feed->now.n == 0 || feed->now.iter == record->iter ? &feed->now : &feed->next, record));
+  }
+  return HEC_OK;
+}
+
+hec_status hec_feed_next(hec_feed *feed, const hec_iteration **iteration) {
+  *iteration = NULL;
+  HEC_TRY(fill(feed));
+  if (feed->now.n == 0)
+    return HEC_OK;
+  hec_iteration *it = &feed->iteration;
+  it->index++;
+  it->iter = feed->now.iter;
+  it->stride = feed->next.n > 0 ? feed->next.iter - feed->now.iter : it->stride;
+  it->n_loads = feed->now.n;
+  it->n_micro_batches = feed->now.n > 1 ? feed->now.n : feed->job->micro_batches;
+  it->loads = feed->now.loads;
+  it->label = feed->now.label;
+  *iteration = it;
+  return HEC_OK;
+}

@@ -1,0 +1,224 @@
+/* See job.h. A default is taken only where the user, then the trace's header, say nothing. */
+#include "runtime/program/job.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
+
+/* Names that traces give to models whose shape is a preset. */
+static const struct {
+  const char *part, *preset;
+} known_models[] = {{"DeepSeek-V3", "deepseek-v3"},     {"DeepSeek-R1", "deepseek-v3"},
+                    {"gpt-oss-20b", "gpt-oss-20b"},     {"OLMoE", "olmoe"},
+                    {"Mixtral-8x22B", "mixtral-8x22b"}, {"Mixtral-8x7B", "mixtral-8x7b"},
+                    {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
+
+static void take(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void take(hec_job *job, hec_arena *arena, const char *format, ...) {
+  char sentence[512];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(sentence, sizeof sentence, format, arguments);
+  va_end(arguments);
+  HEC_ASSERT(job->n_defaults < DEFAULTS_MAX);
+  job->defaults[job->n_defaults++] = hec_arena_text(arena, sentence);
+}
+
+static const char *preset_of(const char *model) {
+  for (size_t i = 0; i < sizeof known_models / sizeof *known_models; i++)
+    if (strstr(model, known_models[i].part))
+      return known_models[i].preset;
+  return NULL;
+}
+
+/* The header's shape is the name of a preset in quotes, or an object in the form of a preset. */
+static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
+  char *shape = job->header.shape;
+  if (shape[0] != '"')
+    return hec_moe_parse(shape, "the trace's \"shape\"", &job->moe);
+  char *name = hec_arena_text(arena, shape + 1);
+  char *quote = strchr(name, '"');
+  if (quote)
+    *quote = 0;
+  return hec_moe_load(name, &job->moe);
+}
+
+static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
+  const char *known = preset_of(job->header.model);
+  if (options->model) {
+    HEC_TRY(hec_moe_load(options->model, &job->moe));
+  } else if (job->header.shape) {
+    HEC_TRY(shape_from_header(job, arena));
+    take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
+  } else if (known) {
+    HEC_TRY(hec_moe_load(known, &job->moe));
+    take(job, arena, "model shape: preset %s, because the trace names %s", known, job->header.model);
+  } else {
+    HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
+    take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
+  }
+  hec_moe *moe = &job->moe;
+  const hec_trace_header *header = &job->header;
+  if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
+    take(job, arena,
+         "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32 ", %" PRId32
+         ", %" PRId32 ")",
+         header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
+  int32_t dense = moe->n_moe_layers == header->n_layers ? moe->n_layers - moe->n_moe_layers : 0;
+  moe->n_moe_layers = header->n_layers;
+  moe->n_layers = header->n_layers + dense;
+  moe->n_experts = header->n_experts;
+  moe->top_k = header->top_k;
+  if (options->nonmoe_scale > 0)
+    moe->nonmoe_scale = options->nonmoe_scale;
+  return HEC_OK;
+}
+
+static hec_status choose_cluster(hec_job *job, const hec_job_options *options, int32_t wanted_ranks, hec_arena *arena) {
+  const char *name = options->cluster;
+  if (!name) {
+    name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
+    take(job, arena, "cluster: preset %s; choose with --cluster", name);
+  }
+  return hec_cluster_load(name, arena, &job->cluster);
+}
+
+static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {
+  const hec_trace_header *header = &job->header;
+  int32_t wanted = options->ranks > 0      ? options->ranks
+                   : header->ranks > 0     ? header->ranks
+                   : header->n_sources > 1 ? header->n_sources
+                                           : 0;
+  HEC_TRY(choose_cluster(job, options, wanted, arena));
+  *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
+  if (options->ranks == 0)
+    take(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
+         header->ranks > 0       ? "the trace's \"ranks\""
+         : header->n_sources > 1 ? "the trace's sources"
+                                 : "all devices of the cluster");
+  if (*ranks > job->cluster.n_devices)
+    return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32,
+                    job->cluster.n_devices, job->cluster.name, *ranks);
+  if (header->n_sources > 1 && header->n_sources != *ranks)
+    take(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " ranks", header->n_sources, *ranks);
+  if (header->n_sources == 1 && *ranks > 1)
+    take(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
+  return HEC_OK;
+}
+
+/* Tokens per rank: attention time and, when scaling, the loads. */
+static hec_status choose_tokens(hec_job *job, const hec_job_options *options, hec_trace_reader *reader, int32_t ranks,
+                                hec_arena *arena, int32_t *tokens) {
+  const hec_trace_record *record;
+  HEC_TRY(hec_trace_next(reader, &record));
+  uint64_t total = 0, per_token = (uint64_t)ranks * (uint64_t)job->header.top_k;
+  for (int32_t l = 0; record && l < record->load.n_layers; l++) {
+    uint64_t layer = hec_load_layer_total(&record->load, l);
+    total = layer > total ? layer : total;
+  }
+  uint64_t own = (total + per_token - 1) / per_token;
+  if (options->tokens > 0) {
+    *tokens = options->tokens;
+    job->scale_to = (uint64_t)*tokens * per_token;
+  } else if (job->header.n_sources == 1 && own > TOTALS_TOKENS_ABOVE) {
+    *tokens = TOTALS_TOKENS;
+    job->scale_to = (uint64_t)*tokens * per_token;
+    take(job, arena,
+         "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
+         "); choose with --tokens",
+         TOTALS_TOKENS, own);
+  } else {
+    if (own > INT32_MAX)
+      return hec_fail(HEC_BAD_INPUT,
+                      "tokens per rank: %" PRIu64 " are more than can be simulated; choose with --tokens", own);
+    *tokens = own > 0 ? (int32_t)own : 1;
+    take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens,
+         total % per_token == 0 ? "" : ", of the first record, rounded up");
+  }
+  return HEC_OK;
+}
+
+static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,
+                                hec_arena *arena) {
+  int64_t last = -1, n = 0, first = 0, second = 0;
+  const hec_trace_record *record;
+  HEC_TRY(hec_trace_rewind(reader));
+  while (n < WARMUP_RECORDS_LEAST) {
+    HEC_TRY(hec_trace_next(reader, &record));
+    if (!record)
+      break;
+    if (n == 0 || record->iter != last) {
+      first = n == 0 ? record->iter : first;
+      second = n == 1 ? record->iter : second;
+      n++;
+    }
+    last = record->iter;
+  }
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "the trace has no record");
+  if (n > 1 && second - first > 1)
+    take(job, arena,
+         "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
+         second - first);
+  job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
+  if (options->warmup < 0 && job->warmup > 0)
+    take(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
+  if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
+    return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n,
+                    options->warmup);
+  return hec_trace_rewind(reader);
+}
+
+static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec_arena *arena, bool *train) {
+  if (!options->phase) {
+    *train = job->header.phase == HEC_PHASE_TRAIN;
+    if (job->header.phase_text[0] == 0)
+      take(job, arena, "phase: train (the trace does not say)");
+    else if (!*train)
+      take(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
+    return HEC_OK;
+  }
+  *train = strcmp(options->phase, "train") == 0;
+  if (!*train && strcmp(options->phase, "forward") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--phase: expected train or forward, found \"%s\"", options->phase);
+  return HEC_OK;
+}
+
+hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
+  *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+  bool train = true;
+  int32_t ranks = 0, tokens = 0;
+  HEC_TRY(choose_phase(options, job, arena, &train));
+  HEC_TRY(choose_model(job, options, arena));
+  HEC_TRY(choose_ranks(job, options, arena, &ranks));
+  HEC_TRY(choose_tokens(job, options, reader, ranks, arena, &tokens));
+  HEC_TRY(choose_warmup(job, options, reader, arena));
+  job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
+  if (job->micro_batches > 1)
+    take(job, arena, "micro-batches: a lone record is repeated %" PRId32 " times", job->micro_batches);
+  job->moe.tokens_per_rank = tokens;
+  HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
+  HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
+  job->problem.t = options->t;
+  job->problem.m = options->m;
+  job->problem.period = options->period;
+  job->problem.slots = options->slots;
+  if (job->problem.dp > 1)
+    take(job, arena,
+         "groups: %" PRId32 " expert-parallel groups of %" PRId32
+         " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
+         job->problem.dp, job->problem.ep, job->problem.n_experts);
+  return HEC_OK;
+}
+
+hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
+  hec_status status = hec_load_spread(&record->load, out);
+  if (status != HEC_OK)
+    return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
+  if (job->scale_to > 0)
+    hec_load_scale(out, job->scale_to, order);
+  return HEC_OK;
+}

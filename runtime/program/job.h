@@ -1,0 +1,58 @@
+/* From a trace and what the user asked to a problem, and from the trace's records to iterations of loads. Every choice
+ * that the user did not make is written down in `defaults`. Rules: DESIGN section 3, "From trace to problem". */
+#ifndef HEC_PROGRAM_JOB_H
+#define HEC_PROGRAM_JOB_H
+#include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
+#include "traces/trace.h"
+
+typedef struct {
+  const char *cluster, *model; /* NULL: chosen from the header, else by default */
+  const char *phase;           /* "train", "forward" or NULL: from the header */
+  int32_t ranks;               /* 0: header, sources, else all devices */
+  int32_t tokens;              /* per rank and micro-batch; 0: the trace's own number */
+  int32_t micro_batches;       /* repeats of a lone record; 0: 1 */
+  int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
+  int32_t t, m, period, slots; /* HEC_AUTO */
+  double nonmoe_scale;         /* 0: the model's */
+} hec_job_options;
+
+#define HEC_JOB_OPTIONS                                                                                                \
+  ((hec_job_options){.warmup = -1, .t = HEC_AUTO, .m = HEC_AUTO, .period = HEC_AUTO, .slots = HEC_AUTO})
+
+typedef struct {
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  hec_trace_header header; /* of the trace; texts belong to the reader */
+  int32_t micro_batches, warmup;
+  uint64_t scale_to; /* assignments per layer that every load is scaled to; 0: as recorded */
+  char **defaults;   /* [n_defaults] sentences */
+  int32_t n_defaults;
+} hec_job;
+
+/* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */
+hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
+                        hec_job *job) HEC_MUST_USE;
+
+/* One iteration: the records of one `iter`, spread over the ranks and scaled. */
+typedef struct {
+  int64_t index;        /* 0, 1, ... in the trace */
+  int64_t iter, stride; /* distance to the next iteration recorded; the last has the one before it; alone 1 */
+  int32_t n_loads;      /* records; 1 is repeated job->micro_batches times */
+  int32_t n_micro_batches;
+  const hec_load *loads; /* [n_loads] n_sources = ranks */
+  const char *label;
+} hec_iteration;
+
+typedef struct hec_feed hec_feed;
+hec_feed *hec_feed_new(const hec_job *job, hec_trace_reader *reader);
+hec_status hec_feed_next(hec_feed *feed,
+                         const hec_iteration **iteration) HEC_MUST_USE; /* NULL at the end; valid until the next call */
+void hec_feed_free(hec_feed *feed);
+
+/* Loads of one record made ready for the problem (spread and scaled), into `out` [n_layers][n_ranks][n_experts]. */
+hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out,
+                        hec_load_remainder *order) HEC_MUST_USE;
+
+#endif

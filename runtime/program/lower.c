@@ -1,0 +1,273 @@
+/* The walk over an iteration: what is common to all schedules. Cost per iteration: O(layers * (ranks^2 + ranks *
+ * experts)). */
+#include "runtime/program/lower.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/program/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SCHEDULE_ROW(name) &hec_schedule_##name,
+const hec_schedule *const hec_schedules[] = {HEC_SCHEDULE_LIST(SCHEDULE_ROW) NULL};
+
+const hec_schedule *hec_schedule_find(const char *name) {
+  for (int32_t i = 0; hec_schedules[i]; i++)
+    if (strcmp(hec_schedules[i]->name, name) == 0)
+      return hec_schedules[i];
+  return NULL;
+}
+
+hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
+  bool published = strcmp(name, "auto") == 0 || policy->only_schedule;
+  *schedule = hec_schedule_find(published ? policy->schedule : name);
+  if (!published && !*schedule)
+    return hec_fail(HEC_BAD_INPUT, "unknown schedule \"%s\" (there are: auto, serial, hecate)", name);
+  HEC_ASSERT(*schedule != NULL);
+  if (!published && strcmp(name, "ideal") == 0)
+    return hec_fail(HEC_BAD_INPUT, "schedule \"ideal\" belongs to the policy ideal alone");
+  return HEC_OK;
+}
+
+hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
+                               const hec_collective *collective, hec_arena *arena) {
+  hec_lowering *low = HEC_NEW(arena, hec_lowering, 1);
+  size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
+  low->problem = problem;
+  low->schedule = schedule;
+  low->collective = collective;
+  low->arena = arena;
+  low->run = hec_policy_start(policy, problem, arena);
+  low->routing = hec_routing_new(arena, problem);
+  low->before = hec_plan_new(arena, problem, low->run.plan.n_slices);
+  hec_plan_assign(&low->before, &low->run.plan);
+  low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
+  size_t slices = (size_t)low->run.plan.n_slices;
+  low->sparse = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
+                             .owner = HEC_NEW(arena, int32_t, experts * slices),
+                             .receiver_at = HEC_NEW(arena, int32_t, experts + 1),
+                             .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
+  low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
+  low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
+  low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  if (policy->rewrite)
+    low->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  return low;
+}
+
+static void collective_plan_free(hec_collective_plan *plan) {
+  for (int32_t i = 0; i < HEC_STAGES_MAX; i++)
+    free(plan->stage[i].data);
+}
+
+void hec_lowering_free(hec_lowering *low) {
+  if (!low)
+    return;
+  hec_policy_stop(&low->run);
+  hec_program_free(&low->program);
+  collective_plan_free(&low->chosen);
+  collective_plan_free(&low->other);
+  free(low->migration.data);
+  free(low->overload);
+  low->overload = NULL;
+}
+
+const hec_program *hec_lowering_program(const hec_lowering *low) {
+  return &low->program;
+}
+const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
+  return &low->run;
+}
+bool hec_lowering_migrated(const hec_lowering *low) {
+  return low->migrated;
+}
+
+const double *hec_lowering_overload(const hec_lowering *low, int32_t *n) {
+  *n = (int32_t)low->n_overload;
+  return low->overload;
+}
+
+static void add_shape(hec_lowering *low, hec_work_shape forward) {
+  hec_program *program = &low->program;
+  hec_work_shape backward = hec_work_backward(forward);
+  if (low->problem->moe->recompute) { /* the forward is done again first */
+    backward.flops_per_row += forward.flops_per_row;
+    backward.bytes_per_row += forward.bytes_per_row;
+    backward.n_gemms += forward.n_gemms;
+  }
+  HEC_RESERVE(program->shapes, program->shapes_capacity, program->n_shapes + 2);
+  program->shapes[program->n_shapes++] = forward;
+  program->shapes[program->n_shapes++] = backward;
+}
+
+static void add_shapes(hec_lowering *low) {
+  const hec_moe *moe = low->problem->moe;
+  add_shape(low, hec_work_embedding(moe)); /* order: the enum in emit.h */
+  add_shape(low, hec_work_dense_blocks(moe));
+  add_shape(low, hec_work_attention(moe));
+  add_shape(low, hec_work_gate(moe));
+  add_shape(low, hec_work_shared(moe));
+  add_shape(low, low->problem->expert);
+  hec_work_shape exact = low->problem->expert;
+  exact.exact = true;
+  add_shape(low, exact);
+}
+
+void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
+  hec_program_clear(&low->program, low->problem->n_ranks);
+  add_shapes(low);
+  low->run.iter = iter;
+  low->n_micro_batches = n_micro_batches;
+  low->n_overload = 0;
+  low->migrated = false;
+  low->tail = low->grad_tail = low->moved = -1;
+}
+
+/* Embedding and the blocks without MoE, which come before the MoE blocks. */
+static void emit_before_layers(hec_lowering *low, bool backward) {
+  const hec_moe *moe = low->problem->moe;
+  hec_role role[2] = {HEC_ROLE_EMBEDDING, HEC_ROLE_DENSE_BLOCKS};
+  int32_t shape[2] = {HEC_SHAPE_EMBEDDING, HEC_SHAPE_DENSE_BLOCKS};
+  bool there[2] = {moe->vocabulary > 0, moe->n_layers > moe->n_moe_layers};
+  for (int32_t i = 0; i < 2; i++) {
+    int32_t k = backward ? 1 - i : i;
+    if (there[k])
+      low->tail =
+          hec_emit_uniform(low, role[k], shape[k], -1, backward, low->problem->tokens, HEC_DEPS(low->tail, low->moved));
+  }
+}
+
+void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
+  low->micro_batch = micro_batch;
+  for (int32_t l = 0; l < low->problem->n_layers; l++)
+    low->layer[l] = (hec_layer_ops){.attention = -1,
+                                    .gate = -1,
+                                    .counts = -1,
+                                    .gather = -1,
+                                    .regather = -1,
+                                    .dispatch = -1,
+                                    .experts = -1,
+                                    .experts_backward = -1,
+                                    .scatter = -1,
+                                    .work_at = -1,
+                                    .transfer_at = -1,
+                                    .part_at = -1,
+                                    .migrate = -1,
+                                    .guest_hold = {-1, -1, -1}};
+  hec_policy_decide(&low->run, low->run.iter, micro_batch);
+  bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
+  (void)hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
+  if (low->run.plan.version != low->before.version) {
+    int32_t moved = hec_emit_migration(low);
+    low->moved = moved >= 0 ? moved : low->moved;
+  }
+  emit_before_layers(low, false);
+}
+
+void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
+  low->schedule->to_gate(low, layer);
+}
+
+void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
+  hec_policy_refine(&low->run, layer, load);
+  hec_routing_make(&low->routing, low->run.policy->dispatch, low->problem, &low->run.plan, load, layer);
+  HEC_RESERVE(low->overload, low->overload_capacity, low->n_overload + 1);
+  low->overload[low->n_overload++] = hec_routing_overload(&low->routing);
+  low->schedule->from_gate(low, layer);
+}
+
+void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
+  if (low->problem->train) {
+    for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
+      low->schedule->backward(low, l);
+    emit_before_layers(low, true);
+  }
+  hec_history_push(&low->run.history, load);
+}
+
+/* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */
+static int32_t count_kept(hec_lowering *low) {
+  const hec_plan *plan = &low->run.plan;
+  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, 2 * n_ranks);
+  double *kept = low->program.local_bytes + at, slice = 1.0 / plan->n_slices;
+  size_t n = (size_t)plan->n_layers * (size_t)plan->n_experts * (size_t)plan->n_slices;
+  for (size_t i = 0; i < n; i++) {
+    kept[plan->home[i]] += slice;
+    kept[n_ranks + plan->opt_home[i]] += slice;
+  }
+  for (int32_t l = 0; l < plan->n_layers; l++) {
+    const int32_t *copy_at = plan->copy_at + (size_t)l * (size_t)(plan->n_experts + 1);
+    size_t block = (size_t)l * (size_t)plan->copy_capacity;
+    for (int32_t i = copy_at[0]; i < copy_at[plan->n_experts]; i++)
+      if (plan->copy_kind[block + (size_t)i] == HEC_COPY_RESIDENT) {
+        kept[plan->copy_rank[block + (size_t)i]] += 1;
+        kept[n_ranks + plan->copy_rank[block + (size_t)i]] += 1;
+      }
+  }
+  return at;
+}
+
+static void hold_kept(hec_lowering *low, int32_t kept) {
+  const hec_memory_cost *bytes = &low->problem->bytes;
+  int32_t n_ranks = low->problem->n_ranks;
+  hec_program *program = &low->program;
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, -1, bytes->dense_param});
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, kept, bytes->expert_param});
+  if (!low->problem->train)
+    return;
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_GRAD, -1, -1, -1, -1, bytes->dense_grad});
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_GRAD, -1, -1, -1, kept, bytes->expert_grad});
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_OPTIMIZER, -1, -1, -1, -1, bytes->dense_optimizer});
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_OPTIMIZER, -1, -1, -1, kept + n_ranks, bytes->expert_optimizer});
+  hec_program_hold(program, (hec_hold){HEC_MEMORY_ACTIVATION, -1, -1, -1, -1, bytes->activation_rest});
+}
+
+/* Adam reads gradient and state, writes state and parameters. */
+static void emit_optimizer(hec_lowering *low, int32_t kept) {
+  const hec_memory_cost *bytes = &low->problem->bytes;
+  double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
+  double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
+  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n_ranks);
+  for (int32_t r = 0; r < n_ranks; r++)
+    low->program.local_bytes[at + r] = dense + expert * low->program.local_bytes[kept + n_ranks + r];
+  hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
+  op.bytes_at = at;
+  op.bytes = 1;
+  low->tail = hec_program_add(&low->program, op, HEC_DEPS(low->tail, low->grad_tail, low->moved));
+}
+
+void hec_lower_end(hec_lowering *low) {
+  int32_t kept = count_kept(low);
+  hold_kept(low, kept);
+  if (!low->problem->train)
+    return;
+  const hec_problem *problem = low->problem;
+  int32_t layers = problem->n_layers;
+  double rest = problem->bytes.dense_grad - layers * hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
+  (void)hec_emit_dense_reduce(low, -1, rest, HEC_DEPS(low->tail));
+  emit_optimizer(low, kept);
+}
+
+static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
+  if (!low->run.policy->rewrite)
+    return load;
+  memcpy(low->rewritten.counts, load->counts,
+         (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts * sizeof *load->counts);
+  low->run.policy->rewrite(&low->run, &low->rewritten);
+  return &low->rewritten;
+}
+
+void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches) {
+  HEC_ASSERT(n == 1 || n == n_micro_batches);
+  hec_lower_begin(low, iter, n_micro_batches);
+  for (int32_t mb = 0; mb < n_micro_batches; mb++) {
+    const hec_load *load = rewrite(low, &loads[n == 1 ? 0 : mb]);
+    hec_lower_micro_batch(low, mb);
+    for (int32_t l = 0; l < low->problem->n_layers; l++) {
+      hec_lower_to_gate(low, l);
+      hec_lower_from_gate(low, l, load);
+    }
+    hec_lower_micro_batch_end(low, load);
+  }
+  hec_lower_end(low);
+}

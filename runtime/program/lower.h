@@ -1,0 +1,60 @@
+/* Lowering: an iteration of (problem, policy, loads) becomes a program, segment by segment (a segment ends at a gate).
+ *
+ *   hec_lower_begin
+ *     per micro-batch:  hec_lower_micro_batch        the policy decides; migration when homes or replicas changed
+ *       per MoE layer:  hec_lower_to_gate            ... attention, gate, counts          -- segment ends
+ *                       hec_lower_from_gate(load)    the policy refines; dispatch, experts, combine
+ *                       hec_lower_micro_batch_end    backward (training)
+ *   hec_lower_end                                    dense blocks, optimizer
+ *
+ * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row. */
+#ifndef HEC_PROGRAM_LOWER_H
+#define HEC_PROGRAM_LOWER_H
+#include "runtime/plan/collective.h"
+#include "runtime/plan/policy.h"
+#include "runtime/program/program.h"
+
+typedef struct hec_lowering hec_lowering;
+
+typedef struct {
+  const char *name, *summary, *source;
+  bool plans_beside; /* planning before the gate runs beside the device instead of before it */
+  void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
+  void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
+  void (*backward)(hec_lowering *low, int32_t layer);
+} hec_schedule;
+
+#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(ideal)
+#define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
+HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
+extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
+const hec_schedule *hec_schedule_find(const char *name);
+
+/* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name,
+ * or one that the policy's row forbids: HEC_BAD_INPUT. */
+hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) HEC_MUST_USE;
+
+/* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing
+ * arrays for the program; nothing is allocated once they stopped growing. */
+hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
+                               const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
+void hec_lowering_free(hec_lowering *low);
+
+void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches);
+void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch);
+void hec_lower_to_gate(hec_lowering *low, int32_t layer);
+void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load);
+void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load); /* also pushes the load to the history */
+void hec_lower_end(hec_lowering *low);
+
+/* `loads` [n]: one per micro-batch; with n == 1 the same load is used n_micro_batches times. A policy that rewrites
+ * loads gets a copy. */
+void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches);
+
+const hec_program *hec_lowering_program(const hec_lowering *low);
+const hec_policy_run *hec_lowering_run(const hec_lowering *low);
+/* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
+const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
+bool hec_lowering_migrated(const hec_lowering *low); /* the iteration just lowered has one-off operations */
+
+#endif

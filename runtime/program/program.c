@@ -1,0 +1,235 @@
+/* The program's arrays and the laws on them. Appending is amortised O(1); checks and digests are linear.
+ * Memory: holds are intervals of operation ids; a sweep over 2*n_holds end points in id order gives the running sum per
+ * rank, O(n_holds * (log n_holds + ranks)). */
+#include "runtime/program/program.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LANE_NAME(name, text) [HEC_LANE_##name] = (text),
+const char *const hec_lane_name[HEC_N_LANES] = {HEC_LANE_LIST(LANE_NAME)};
+#define ROLE_NAME(name, text, book, bytes) [HEC_ROLE_##name] = (text),
+const char *const hec_role_name[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_NAME)};
+#define ROLE_BOOK(name, text, book, bytes) [HEC_ROLE_##name] = HEC_BOOK_##book,
+const hec_book hec_role_book[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_BOOK)};
+#define ROLE_TRAFFIC(name, text, book, bytes) [HEC_ROLE_##name] = HEC_TRAFFIC_##bytes,
+const hec_traffic hec_role_traffic[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_TRAFFIC)};
+#define TRAFFIC_NAME(name, text) [HEC_TRAFFIC_##name] = (text),
+const char *const hec_traffic_name[HEC_N_TRAFFIC] = {HEC_TRAFFIC_LIST(TRAFFIC_NAME)};
+#define MEMORY_NAME(name, text) [HEC_MEMORY_##name] = (text),
+const char *const hec_memory_name[HEC_N_MEMORY] = {HEC_MEMORY_LIST(MEMORY_NAME)};
+
+void hec_program_clear(hec_program *program, int32_t n_ranks) {
+  program->n_ranks = n_ranks;
+  program->n_ops = program->n_deps = program->n_shapes = program->n_work_index = program->n_work = 0;
+  program->n_local_bytes = program->n_transfers = program->n_parts = program->n_holds = 0;
+}
+
+void hec_program_free(hec_program *program) {
+  free(program->ops);
+  free(program->deps);
+  free(program->shapes);
+  free(program->work_index);
+  free(program->work);
+  free(program->local_bytes);
+  free(program->transfers);
+  free(program->parts);
+  free(program->holds);
+  *program = (hec_program){0};
+}
+
+/* Who takes part in an exchange, and its bytes. */
+static void mark_parts(hec_program *program, hec_op *op) {
+  size_t at = program->n_parts, n = (size_t)program->n_ranks;
+  HEC_RESERVE(program->parts, program->parts_capacity, at + n);
+  memset(program->parts + at, 0, n);
+  program->n_parts = at + n;
+  int64_t sum = 0;
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *transfer = &program->transfers[op->transfer_at + i];
+    program->parts[at + (size_t)transfer->source] = 1;
+    program->parts[at + (size_t)transfer->destination] = 1;
+    sum += transfer->bytes;
+  }
+  op->part_at = (int32_t)at;
+  op->bytes = (double)sum;
+}
+
+int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, int32_t n_deps) {
+  int32_t id = (int32_t)program->n_ops;
+  HEC_RESERVE(program->deps, program->deps_capacity, program->n_deps + (size_t)n_deps);
+  op.dep_at = (int32_t)program->n_deps;
+  for (int32_t i = 0; i < n_deps; i++) {
+    HEC_ASSERT(deps[i] < id);
+    if (deps[i] >= 0)
+      program->deps[program->n_deps++] = deps[i];
+  }
+  op.n_deps = (int32_t)program->n_deps - op.dep_at;
+  if (op.kind == HEC_OP_EXCHANGE && op.part_at < 0)
+    mark_parts(program, &op);
+  HEC_RESERVE(program->ops, program->ops_capacity, program->n_ops + 1);
+  program->ops[program->n_ops++] = op;
+  return id;
+}
+
+int32_t hec_program_local_bytes(hec_program *program, int32_t n) {
+  size_t at = program->n_local_bytes;
+  HEC_RESERVE(program->local_bytes, program->local_bytes_capacity, at + (size_t)n);
+  memset(program->local_bytes + at, 0, (size_t)n * sizeof *program->local_bytes);
+  program->n_local_bytes = at + (size_t)n;
+  return (int32_t)at;
+}
+
+int32_t hec_program_hold(hec_program *program, hec_hold hold) {
+  HEC_RESERVE(program->holds, program->holds_capacity, program->n_holds + 1);
+  program->holds[program->n_holds] = hold;
+  return (int32_t)program->n_holds++;
+}
+
+static void check_exchange(const hec_program *program, const hec_op *op) {
+  HEC_ASSERT(op->transfer_at >= 0 && op->n_transfers > 0);
+  HEC_ASSERT((size_t)op->transfer_at + (size_t)op->n_transfers <= program->n_transfers);
+  HEC_ASSERT(op->part_at >= 0 && (size_t)op->part_at + (size_t)program->n_ranks <= program->n_parts);
+  HEC_ASSERT(op->n_chunks >= 1);
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    HEC_ASSERT(t->source >= 0 && t->source < program->n_ranks);
+    HEC_ASSERT(t->destination >= 0 && t->destination < program->n_ranks);
+    HEC_ASSERT(t->source != t->destination && t->bytes > 0);
+    HEC_ASSERT(t->after >= -1 && t->after < i);
+    HEC_ASSERT(t->after < 0 || (op->n_chunks > 1 && !op->reverse));
+    HEC_ASSERT(program->parts[op->part_at + t->source] && program->parts[op->part_at + t->destination]);
+  }
+}
+
+static void check_work(const hec_program *program, const hec_op *op) {
+  HEC_ASSERT(op->shape >= 0 && (size_t)op->shape < program->n_shapes);
+  HEC_ASSERT(op->work_at < 0 || (size_t)op->work_at + (size_t)program->n_ranks < program->n_work_index);
+  for (int32_t r = 0; op->work_at >= 0 && r < program->n_ranks; r++) {
+    HEC_ASSERT(program->work_index[op->work_at + r] <= program->work_index[op->work_at + r + 1]);
+    HEC_ASSERT((size_t)program->work_index[op->work_at + r + 1] <= program->n_work);
+  }
+}
+
+void hec_program_check(const hec_program *program) {
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    HEC_ASSERT(op->lane < HEC_N_LANES && op->role < HEC_N_ROLES);
+    for (int32_t d = 0; d < op->n_deps; d++) {
+      int32_t dep = program->deps[op->dep_at + d];
+      HEC_ASSERT(dep >= 0 && (size_t)dep < i);
+    }
+    if (op->kind == HEC_OP_EXCHANGE)
+      check_exchange(program, op);
+    if (op->kind == HEC_OP_COMPUTE)
+      check_work(program, op);
+    if (op->kind == HEC_OP_LOCAL)
+      HEC_ASSERT(op->bytes_at < 0 || (size_t)op->bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
+  }
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    HEC_ASSERT(hold->first >= -1 && hold->first < (int32_t)program->n_ops && hold->last < (int32_t)program->n_ops);
+    HEC_ASSERT(hold->last == -1 || hold->last >= hold->first);
+    HEC_ASSERT(hold->bytes_at < 0 || (size_t)hold->bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
+  }
+}
+
+static uint64_t digest_add(uint64_t digest, const void *data, size_t n) {
+  const unsigned char *bytes = data;
+  for (size_t i = 0; i < n; i++)
+    digest = (digest ^ bytes[i]) * 0x100000001b3u;
+  return digest;
+}
+
+uint64_t hec_program_digest(const hec_program *program) {
+  uint64_t digest = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,
+                        op->reverse,       op->one_off,       op->layer,         op->micro_batch,
+                        op->n_deps,        op->n_transfers,   op->n_chunks};
+    digest = digest_add(digest, fields, sizeof fields);
+    digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
+    digest = digest_add(digest, &op->rows, sizeof op->rows);
+    digest = digest_add(digest, &op->bytes, sizeof op->bytes);
+    digest = digest_add(digest, &op->units, sizeof op->units);
+    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++) {
+      const hec_transfer *x = &program->transfers[op->transfer_at + t];
+      int64_t transfer[] = {x->bytes, x->source, x->destination, x->item, x->after};
+      digest = digest_add(digest, transfer, sizeof transfer);
+    }
+    if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0)
+      for (int32_t w = program->work_index[op->work_at]; w < program->work_index[op->work_at + program->n_ranks]; w++)
+        digest = digest_add(digest, &program->work[w], sizeof program->work[w]);
+    if (op->kind == HEC_OP_LOCAL && op->bytes_at >= 0)
+      digest = digest_add(digest, program->local_bytes + op->bytes_at, (size_t)program->n_ranks * sizeof(double));
+  }
+  return digest;
+}
+
+void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]) {
+  for (int i = 0; i < HEC_N_TRAFFIC; i++)
+    bytes[i] = 0;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    hec_traffic traffic = hec_role_traffic[op->role];
+    if (traffic == HEC_TRAFFIC_NONE)
+      continue;
+    if (op->kind == HEC_OP_ALLREDUCE)
+      bytes[traffic] += 2.0 * (program->n_ranks - 1) * op->bytes;
+    if (op->kind == HEC_OP_EXCHANGE)
+      bytes[traffic] += op->bytes;
+  }
+}
+
+/* One end of a hold: all starts at operation i count before i, all ends after it. */
+typedef struct {
+  int32_t position; /* 2 * op for a start, 2 * op + 1 for an end */
+  int32_t hold;
+} hold_end;
+
+static int by_position(const void *a, const void *b) {
+  const hold_end *x = a, *y = b;
+  if (x->position != y->position)
+    return x->position < y->position ? -1 : 1;
+  return (x->hold > y->hold) - (x->hold < y->hold);
+}
+
+void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]) {
+  int32_t n_ranks = program->n_ranks;
+  size_t n = 2 * program->n_holds;
+  hold_end *ends = hec_malloc(n, sizeof *ends);
+  double *now = hec_malloc((size_t)n_ranks * (HEC_N_MEMORY + 1), sizeof *now); /* sums, then [rank][class] */
+  double *classes = now + n_ranks, fullest = -1;
+  for (int32_t i = 0; i < n_ranks * (HEC_N_MEMORY + 1); i++)
+    now[i] = 0;
+  for (int32_t r = 0; r < n_ranks; r++)
+    peak[r] = 0;
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    ends[2 * i] = (hold_end){hold->first < 0 ? -1 : 2 * hold->first, (int32_t)i};
+    ends[2 * i + 1] = (hold_end){hold->last < 0 ? INT32_MAX : 2 * hold->last + 1, (int32_t)i};
+  }
+  qsort(ends, n, sizeof *ends, by_position);
+  for (size_t i = 0; i < n; i++) {
+    const hec_hold *hold = &program->holds[ends[i].hold];
+    bool start = ends[i].position < 0 || (ends[i].position != INT32_MAX && ends[i].position % 2 == 0);
+    for (int32_t r = 0; r < n_ranks; r++) {
+      double bytes = hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + r];
+      double change = start ? bytes : -bytes;
+      now[r] += change;
+      classes[r * HEC_N_MEMORY + (int32_t)hold->memory] += change;
+      if (now[r] > peak[r])
+        peak[r] = now[r];
+      if (by_class && now[r] > fullest) {
+        fullest = now[r];
+        memcpy(by_class, classes + r * HEC_N_MEMORY, HEC_N_MEMORY * sizeof *by_class);
+      }
+    }
+  }
+  free(now);
+  free(ends);
+}

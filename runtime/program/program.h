@@ -1,0 +1,181 @@
+/* A program: one iteration as operations on in-order lanes (streams) of ranks, with dependencies. The simulator and the
+ * runtime are two interpreters of it; a program depends on neither, nor on any network law or backend.
+ *
+ * An operation is a row over ranks: (operation, rank) is the unit of execution. Compute, local, allreduce, counts and
+ * plan rows run on every rank (a rank without work takes no time); an exchange runs on the ranks that have a transfer
+ * in it. in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r local       (B, r)
+ * waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only inside exchange,
+ * allreduce and counts backwards   dependencies name smaller ids, so executing ids in order on every rank never
+ * deadlocks: the smallest unfinished id has its lane predecessors and dependencies done at every participant Segments:
+ * ids only grow; a finished segment can be handed to an interpreter before the next is appended. */
+#ifndef HEC_PROGRAM_PROGRAM_H
+#define HEC_PROGRAM_PROGRAM_H
+#include "models/compute_cost.h"
+#include "models/link_cost.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+  HEC_OP_COMPUTE,
+  HEC_OP_LOCAL,
+  HEC_OP_EXCHANGE,
+  HEC_OP_ALLREDUCE,
+  HEC_OP_COUNTS,
+  HEC_OP_PLAN
+} hec_op_kind;
+
+#define HEC_LANE_LIST(X)                                                                                               \
+  X(COMPUTE, "compute") X(TOKEN, "token") X(INTRA, "intra-node") X(PARAM, "parameter") X(GRAD, "gradient")
+#define HEC_LANE_ENUM(name, text) HEC_LANE_##name,
+typedef enum { HEC_LANE_LIST(HEC_LANE_ENUM) HEC_N_LANES } hec_lane;
+extern const char *const hec_lane_name[HEC_N_LANES];
+
+/* What time is booked under; exposed communication is reported per kind. */
+typedef enum {
+  HEC_BOOK_COMPUTE,
+  HEC_BOOK_PLAN,
+  HEC_BOOK_TOKEN,
+  HEC_BOOK_PARAM,
+  HEC_BOOK_GRAD,
+  HEC_BOOK_MIGRATION,
+  HEC_N_BOOKS
+} hec_book;
+
+/* What an operation is for: name in timelines, book of its time, book of its bytes. */
+#define HEC_ROLE_LIST(X)                                                                                               \
+  X(EMBEDDING, "embedding", COMPUTE, NONE)                                                                             \
+  X(DENSE_BLOCKS, "dense blocks", COMPUTE, NONE)                                                                       \
+  X(ATTENTION, "attention", COMPUTE, NONE)                                                                             \
+  X(GATE, "gate", COMPUTE, NONE)                                                                                       \
+  X(COUNTS, "counts", TOKEN, NONE)                                                                                     \
+  X(PLAN, "plan", PLAN, NONE)                                                                                          \
+  X(PERMUTE, "permute", COMPUTE, NONE)                                                                                 \
+  X(DISPATCH, "dispatch", TOKEN, DISPATCH)                                                                             \
+  X(SHARED_EXPERTS, "shared experts", COMPUTE, NONE)                                                                   \
+  X(EXPERTS, "experts", COMPUTE, NONE)                                                                                 \
+  X(COMBINE, "combine", TOKEN, COMBINE)                                                                                \
+  X(UNPERMUTE, "unpermute", COMPUTE, NONE)                                                                             \
+  X(GATHER, "SparseAllGather", PARAM, GATHER)                                                                          \
+  X(CALIBRATE, "SparseAllGather (calibration)", PARAM, GATHER)                                                         \
+  X(REGATHER, "SparseAllGather (re-materialisation)", PARAM, GATHER)                                                   \
+  X(SCATTER, "SparseReduceScatter", GRAD, SCATTER)                                                                     \
+  X(REDUCE, "gradient reduction", GRAD, NONE)                                                                          \
+  X(REPLICA_SCATTER, "replica reduce-scatter", GRAD, REPLICA)                                                          \
+  X(REPLICA_GATHER, "replica all-gather", GRAD, REPLICA)                                                               \
+  X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE)                                                                     \
+  X(MIGRATE, "migration", MIGRATION, MIGRATION)                                                                        \
+  X(OPTIMIZER, "optimizer", COMPUTE, NONE)
+#define HEC_ROLE_ENUM(name, text, book, bytes) HEC_ROLE_##name,
+typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
+extern const char *const hec_role_name[HEC_N_ROLES];
+extern const hec_book hec_role_book[HEC_N_ROLES];
+
+/* Traffic classes of the report. */
+#define HEC_TRAFFIC_LIST(X)                                                                                            \
+  X(DISPATCH, "dispatch")                                                                                              \
+  X(COMBINE, "combine")                                                                                                \
+  X(GATHER, "gather") X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration")
+#define HEC_TRAFFIC_ENUM(name, text) HEC_TRAFFIC_##name,
+typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NONE = HEC_N_TRAFFIC } hec_traffic;
+extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
+extern const hec_traffic hec_role_traffic[HEC_N_ROLES];
+
+typedef struct {
+  hec_op_kind kind;
+  hec_lane lane;
+  hec_role role;
+  bool backward;
+  bool reverse;  /* exchange: source and destination of its transfers swapped (combine is dispatch reversed) */
+  bool one_off;  /* paid when a placement changes, not in an ordinary iteration */
+  int32_t layer; /* MoE layer, -1: none */
+  int32_t micro_batch;
+  int32_t dep_at, n_deps; /* into program.deps */
+  int32_t shape;          /* compute: into program.shapes */
+  int32_t
+      work_at; /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
+  int32_t bytes_at; /* local: rank r moves bytes * local_bytes[bytes_at + r]; -1: `bytes` each */
+  int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
+  int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
+  double rows;                                /* compute, uniform; may be fractional (ideal) */
+  double bytes;   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank;
+                               exchange: sum of its transfers, set by hec_program_add with part_at */
+  uint64_t units; /* plan: work units */
+} hec_op;
+
+/* Compute work of one rank: `rows` rows of expert `item`. */
+typedef struct {
+  int32_t item, rows;
+} hec_work;
+
+/* Memory classes of a rank. */
+#define HEC_MEMORY_LIST(X)                                                                                             \
+  X(PARAM, "parameters")                                                                                               \
+  X(GRAD, "gradients")                                                                                                 \
+  X(OPTIMIZER, "optimizer") X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters")                           \
+      X(COPY_GRAD, "copies: gradients") X(BUFFER, "buffers")
+#define HEC_MEMORY_ENUM(name, text) HEC_MEMORY_##name,
+typedef enum { HEC_MEMORY_LIST(HEC_MEMORY_ENUM) HEC_N_MEMORY } hec_memory;
+extern const char *const hec_memory_name[HEC_N_MEMORY];
+
+/* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`) from the start of operation `first`
+ * to the end of `last` (first -1: before the program; last -1: to its end). */
+typedef struct {
+  hec_memory memory;
+  int32_t layer, first, last;
+  int32_t bytes_at;
+  double bytes;
+} hec_hold;
+
+/* Growing arrays, reused from iteration to iteration (hec_program_clear keeps the memory). */
+typedef struct {
+  int32_t n_ranks;
+  hec_op *ops;
+  size_t n_ops, ops_capacity;
+  int32_t *deps;
+  size_t n_deps, deps_capacity;
+  hec_work_shape *shapes;
+  size_t n_shapes, shapes_capacity;
+  int32_t *work_index;
+  size_t n_work_index, work_index_capacity;
+  hec_work *work;
+  size_t n_work, work_capacity;
+  double *local_bytes;
+  size_t n_local_bytes, local_bytes_capacity;
+  hec_transfer *transfers;
+  size_t n_transfers, transfers_capacity;
+  uint8_t *parts;
+  size_t n_parts, parts_capacity;
+  hec_hold *holds;
+  size_t n_holds, holds_capacity;
+} hec_program;
+
+void hec_program_clear(hec_program *program, int32_t n_ranks);
+void hec_program_free(hec_program *program);
+
+/* Appends `op` with its dependencies (ids -1 are left out); returns its id. Exchanges get part_at from their transfers
+ * unless it is set (>= 0, shared with an earlier exchange over the same transfers). */
+int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, int32_t n_deps);
+/* Space for n per-rank byte counts, zeroed: index of the first. */
+int32_t hec_program_local_bytes(hec_program *program, int32_t n);
+int32_t hec_program_hold(hec_program *program, hec_hold hold);
+
+static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {
+  return op->kind != HEC_OP_EXCHANGE || p->parts[op->part_at + rank] != 0;
+}
+
+/* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks
+ * with positive bytes, chains backwards, holds well formed. O(size of the program). */
+void hec_program_check(const hec_program *program);
+uint64_t hec_program_digest(const hec_program *program); /* FNV-1a over everything an interpreter reads */
+
+/* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all). */
+void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]);
+
+/* Memory in the order of the program: rank r's bytes while operation i is the newest posted, all earlier ones finished.
+ * Peak per rank into peak[n_ranks]; with by_class not NULL, the classes at the peak of the fullest rank. This is a
+ * function of the program alone, so both interpreters agree on it; lanes that run ahead can briefly hold more. */
+void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]);
+
+#endif

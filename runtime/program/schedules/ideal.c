@@ -1,0 +1,33 @@
+/* Schedule `ideal`, a lower bound and no system: attention, gate and shared experts as everywhere; experts as one GEMM
+ * of the mean assignments (in proportion to device speed) without tiles, weight streaming or fixed cost; no counts, no
+ * token, parameter or migration traffic, no planning; dense all-reduce and optimizer kept. Every other schedule emits
+ * these same rows, with at least this compute, plus more, so no policy under any schedule is faster (a test). */
+#include "runtime/program/emit.h"
+
+static void to_gate(hec_lowering *low, int32_t l) {
+  int32_t attention = hec_emit_attention(low, l, false, HEC_DEPS(low->tail));
+  low->tail = hec_emit_gate(low, l, false, HEC_DEPS(attention));
+}
+
+static void from_gate(hec_lowering *low, int32_t l) {
+  int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(low->tail));
+  low->tail = hec_emit_mean_experts(low, l, false, HEC_DEPS(low->tail, shared));
+}
+
+static void backward(hec_lowering *low, int32_t l) {
+  int32_t experts = hec_emit_mean_experts(low, l, true, HEC_DEPS(low->tail));
+  int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(experts));
+  int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(experts, shared));
+  low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
+  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                              HEC_DEPS(low->tail));
+}
+
+const hec_schedule hec_schedule_ideal = {
+    .name = "ideal",
+    .summary = "reference: balanced compute, no token, parameter or migration traffic (a bound, not a system)",
+    .source = "this project, DESIGN",
+    .to_gate = to_gate,
+    .from_gate = from_gate,
+    .backward = backward,
+};

@@ -1,0 +1,55 @@
+/* Schedule `serial`: one thing after the other, as plain expert parallelism does (DeepSpeed-MoE, reference
+ * policies.md 3.1). Only the dense all-reduce and the all-reduce of replicas run beside the backward of earlier layers,
+ * as data-parallel training has long done; they are treated alike in `hecate`.
+ *
+ *   forward   attention  gate  counts  [plan]  [spAG]  permute  dispatch  [shared]  experts  combine  unpermute
+ *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */
+#include "runtime/program/emit.h"
+
+static void to_gate(hec_lowering *low, int32_t l) {
+  int32_t attention = hec_emit_attention(low, l, false, HEC_DEPS(low->tail, low->moved));
+  int32_t gate = hec_emit_gate(low, l, false, HEC_DEPS(attention));
+  low->tail = hec_emit_counts(low, l, HEC_DEPS(gate));
+}
+
+static void from_gate(hec_lowering *low, int32_t l) {
+  hec_layer_ops *ops = &low->layer[l];
+  int32_t plan = hec_emit_plan(low, l, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
+  int32_t gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_ALL, HEC_DEPS(ops->counts, plan));
+  int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan, gather));
+  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, true, false, HEC_DEPS(permute));
+  int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute, dispatch));
+  int32_t experts = hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->migrate));
+  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, false, false, HEC_DEPS(experts));
+  low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
+  if (!low->problem->train || low->run.plan.rematerialise)
+    hec_release_guests(low, l, experts);
+}
+
+static void backward(hec_lowering *low, int32_t l) {
+  int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
+  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, true, true, HEC_DEPS(unpermute));
+  int32_t gather = -1;
+  if (low->run.plan.rematerialise)
+    gather = hec_emit_gather(low, l, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
+  int32_t experts = hec_emit_experts(low, l, true, HEC_DEPS(unpermute, combine, gather));
+  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, false, true, HEC_DEPS(experts));
+  hec_release_guests(low, l, experts);
+  int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
+  (void)hec_emit_replicas(low, l, HEC_DEPS(experts, dispatch, scatter));
+  int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch, scatter));
+  int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
+  int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
+  low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
+  (void)hec_emit_dense_reduce(low, l, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                              HEC_DEPS(low->tail));
+}
+
+const hec_schedule hec_schedule_serial = {
+    .name = "serial",
+    .summary = "one operation after the other; dense and replica all-reduce beside the backward",
+    .source = "DeepSpeed-MoE, arXiv:2201.05596",
+    .to_gate = to_gate,
+    .from_gate = from_gate,
+    .backward = backward,
+};

@@ -1,0 +1,196 @@
+/* Summaries: medians and quantiles over iterations, means weighted by the stride between records, ratios of medians. */
+#include "runtime/program/summary.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hec_series_add(hec_series *series, double value) {
+  HEC_RESERVE(series->value, series->capacity, series->n + 1);
+  series->value[series->n++] = value;
+}
+
+void hec_series_free(hec_series *series) {
+  free(series->value);
+  free(series->sorted);
+  *series = (hec_series){0};
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double hec_series_quantile(hec_series *series, double q) {
+  if (series->n == 0)
+    return 0;
+  if (series->n_sorted != series->n) {
+    HEC_RESERVE(series->sorted, series->sorted_capacity, series->n);
+    memcpy(series->sorted, series->value, series->n * sizeof *series->value);
+    qsort(series->sorted, series->n, sizeof *series->sorted, by_value);
+    series->n_sorted = series->n;
+  }
+  double at = q * (double)(series->n - 1);
+  size_t low = (size_t)at, high = low + 1 < series->n ? low + 1 : low;
+  return series->sorted[low] + (at - (double)low) * (series->sorted[high] - series->sorted[low]);
+}
+
+void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
+                     const hec_breakdown *breakdown) {
+  hec_series_add(&row->iteration_s, iteration_s);
+  row->weighted_s += (double)stride * ordinary_s + (iteration_s - ordinary_s);
+  row->stride += (double)stride;
+  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
+    row->book_s[i] += breakdown->book_s[i];
+  row->wait_s += breakdown->wait_s;
+  row->n++;
+}
+
+double hec_summary_median(hec_summary_row *row) {
+  return hec_series_quantile(&row->iteration_s, 0.5);
+}
+
+double hec_summary_mean(const hec_summary_row *row) {
+  return row->stride > 0 ? row->weighted_s / row->stride : 0;
+}
+
+double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].baseline)
+      return hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
+  return NAN;
+}
+
+double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
+  double best = NAN;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].rearrangement && !(hec_summary_median(&summary->rows[i]) >= best))
+      best = hec_summary_median(&summary->rows[i]);
+  return best / hec_summary_median(&summary->rows[row]);
+}
+
+bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
+  double least = summary->job->cluster.devices[0].memory_bytes;
+  for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
+    least =
+        summary->job->cluster.devices[r].memory_bytes < least ? summary->job->cluster.devices[r].memory_bytes : least;
+  return row->peak_bytes <= least;
+}
+
+static double per_iteration(const hec_summary_row *row, double sum) {
+  return row->n > 0 ? sum / (double)row->n : 0;
+}
+
+static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
+  hec_summary_row *row = &summary->rows[i];
+  hec_json_object(json, NULL);
+  hec_json_string(json, "name", row->name);
+  hec_json_string(json, "schedule", row->schedule);
+  hec_json_object(json, "iteration_s");
+  hec_json_double(json, "median", hec_summary_median(row));
+  hec_json_double(json, "p95", hec_series_quantile(&row->iteration_s, 0.95));
+  hec_json_double(json, "mean", hec_summary_mean(row));
+  hec_json_close(json);
+  hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
+  hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
+  hec_json_object(json, "overload_factor");
+  hec_json_double(json, "median", hec_series_quantile(&row->overload, 0.5));
+  hec_json_double(json, "p95", hec_series_quantile(&row->overload, 0.95));
+  hec_json_close(json);
+  hec_json_object(json, "exposed_s");
+  hec_json_double(json, "token", per_iteration(row, row->book_s[HEC_BOOK_TOKEN]));
+  hec_json_double(json, "param", per_iteration(row, row->book_s[HEC_BOOK_PARAM]));
+  hec_json_double(json, "grad", per_iteration(row, row->book_s[HEC_BOOK_GRAD]));
+  hec_json_double(json, "migration", per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]));
+  hec_json_close(json);
+  hec_json_double(json, "compute_s", per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
+  hec_json_double(json, "planning_s", per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
+  hec_json_double(json, "wait_s", per_iteration(row, row->wait_s));
+  hec_json_object(json, "bytes");
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    hec_json_double(json, hec_traffic_name[k], per_iteration(row, row->traffic[k]));
+  hec_json_close(json);
+  hec_json_double(json, "peak_memory_bytes", row->peak_bytes);
+  hec_json_bool(json, "fits", hec_summary_fits(summary, row));
+  if (row->t_most >= 0) {
+    hec_json_array(json, "t");
+    hec_json_int(json, NULL, row->t_least);
+    hec_json_int(json, NULL, row->t_most);
+    hec_json_close(json);
+    hec_json_array(json, "m");
+    hec_json_int(json, NULL, row->m_least);
+    hec_json_int(json, NULL, row->m_most);
+    hec_json_close(json);
+  }
+  hec_json_close(json);
+}
+
+void hec_summary_json(hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "tool", summary->tool);
+  hec_json_string(&json, "trace", job->header.name[0] ? job->header.name : summary->trace);
+  hec_json_bool(&json, "synthetic", job->header.synthetic != NULL);
+  hec_json_string(&json, "cluster", job->cluster.name);
+  hec_json_string(&json, "model", job->moe.name);
+  hec_json_int(&json, "ranks", job->problem.n_ranks);
+  hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
+  hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
+  hec_json_string(&json, "law", summary->law);
+  hec_json_int(&json, "iterations", summary->n_iterations);
+  hec_json_double(&json, "window_s", job->problem.window_s);
+  hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
+  hec_json_array(&json, "defaults_taken");
+  for (int32_t i = 0; i < job->n_defaults; i++)
+    hec_json_string(&json, NULL, job->defaults[i]);
+  hec_json_close(&json);
+  hec_json_array(&json, "policies");
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    json_row(summary, i, &json);
+  hec_json_close(&json);
+  hec_json_close(&json);
+}
+
+void hec_summary_csv(hec_summary *summary, hec_text *out) {
+  hec_text_add(
+      out,
+      "policy,schedule,iteration_median_s,iteration_p95_s,iteration_mean_s,speedup_vs_ep,speedup_vs_best_rearrangement,"
+      "overload_median,overload_p95,compute_s,planning_s,exposed_token_s,exposed_param_s,exposed_grad_s,"
+      "exposed_migration_s,wait_s");
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
+  hec_text_add(out, ",peak_memory_bytes,fits\n");
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    double values[] = {hec_summary_median(row),
+                       hec_series_quantile(&row->iteration_s, 0.95),
+                       hec_summary_mean(row),
+                       hec_summary_vs_baseline(summary, i),
+                       hec_summary_vs_rearrangement(summary, i),
+                       hec_series_quantile(&row->overload, 0.5),
+                       hec_series_quantile(&row->overload, 0.95),
+                       per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]),
+                       per_iteration(row, row->book_s[HEC_BOOK_PLAN]),
+                       per_iteration(row, row->book_s[HEC_BOOK_TOKEN]),
+                       per_iteration(row, row->book_s[HEC_BOOK_PARAM]),
+                       per_iteration(row, row->book_s[HEC_BOOK_GRAD]),
+                       per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]),
+                       per_iteration(row, row->wait_s)};
+    hec_text_printf(out, "%s,%s", row->name, row->schedule);
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+      hec_text_add(out, ",");
+      if (isfinite(values[k]))
+        hec_text_add_double(out, values[k]);
+    }
+    for (int32_t k = 0; k < HEC_N_TRAFFIC; k++) {
+      hec_text_add(out, ",");
+      hec_text_add_double(out, per_iteration(row, row->traffic[k]));
+    }
+    hec_text_add(out, ",");
+    hec_text_add_double(out, row->peak_bytes);
+    hec_text_printf(out, ",%s\n", hec_summary_fits(summary, row) ? "true" : "false");
+  }
+}

@@ -1,0 +1,158 @@
+/* Breakdown: per rank, the operations of a lane are disjoint and ordered, so a sweep with one cursor per lane books
+ * every moment once: O((operation, rank) pairs). */
+#include "runtime/program/timeline.h"
+
+#include "runtime/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void hec_timeline_resize(hec_timeline *timeline, int32_t n_ops, int32_t n_ranks) {
+  size_t n = (size_t)n_ops * (size_t)n_ranks;
+  HEC_RESERVE(timeline->begin_ps, timeline->begin_capacity, n);
+  HEC_RESERVE(timeline->end_ps, timeline->end_capacity, n);
+  memset(timeline->begin_ps, 0xff, n * sizeof *timeline->begin_ps);
+  memset(timeline->end_ps, 0xff, n * sizeof *timeline->end_ps);
+  timeline->n_ops = n_ops;
+  timeline->n_ranks = n_ranks;
+}
+
+void hec_timeline_free(hec_timeline *timeline) {
+  free(timeline->begin_ps);
+  free(timeline->end_ps);
+  *timeline = (hec_timeline){0};
+}
+
+static void check_row(const hec_timeline *timeline, const hec_program *program, int32_t id, int32_t rank,
+                      int64_t *lane_end) {
+  const hec_op *op = &program->ops[id];
+  size_t at = (size_t)id * (size_t)timeline->n_ranks + (size_t)rank;
+  int64_t begin = timeline->begin_ps[at], end = timeline->end_ps[at];
+  if (!hec_program_takes_part(program, op, rank)) {
+    HEC_ASSERT(begin == -1 && end == -1);
+    return;
+  }
+  HEC_ASSERT(begin >= 0 && end >= begin && begin >= lane_end[op->lane]);
+  lane_end[op->lane] = end;
+  for (int32_t d = 0; d < op->n_deps; d++) {
+    size_t before = (size_t)program->deps[op->dep_at + d] * (size_t)timeline->n_ranks + (size_t)rank;
+    HEC_ASSERT(timeline->end_ps[before] <= begin); /* -1 when the rank takes no part in it */
+  }
+}
+
+void hec_timeline_check(const hec_timeline *timeline, const hec_program *program) {
+  HEC_ASSERT(timeline->n_ops == (int32_t)program->n_ops && timeline->n_ranks == program->n_ranks);
+  for (int32_t r = 0; r < timeline->n_ranks; r++) {
+    int64_t lane_end[HEC_N_LANES] = {0};
+    for (int32_t i = 0; i < timeline->n_ops; i++)
+      check_row(timeline, program, i, r, lane_end);
+  }
+}
+
+int64_t hec_timeline_end_ps(const hec_timeline *timeline) {
+  int64_t end = 0;
+  for (size_t i = 0; i < (size_t)timeline->n_ops * (size_t)timeline->n_ranks; i++)
+    end = timeline->end_ps[i] > end ? timeline->end_ps[i] : end;
+  return end;
+}
+
+/* Ids of each lane's operations, ascending: a CSR. */
+typedef struct {
+  int32_t at[HEC_N_LANES + 1];
+  int32_t *id; /* [n_ops] */
+} lane_index;
+
+static lane_index lane_index_new(const hec_program *program) {
+  lane_index index = {.id = hec_malloc(program->n_ops, sizeof *index.id)};
+  for (size_t i = 0; i < program->n_ops; i++)
+    index.at[program->ops[i].lane + 1]++;
+  for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
+    index.at[lane + 1] += index.at[lane];
+  int32_t next[HEC_N_LANES];
+  memcpy(next, index.at, sizeof next);
+  for (size_t i = 0; i < program->n_ops; i++)
+    index.id[next[program->ops[i].lane]++] = (int32_t)i;
+  return index;
+}
+
+/* The operations of one (rank, lane) in order, as intervals that are not empty. */
+typedef struct {
+  const int64_t *begin_ps, *end_ps; /* of the rank: element op * n_ranks */
+  const hec_op *ops;
+  const int32_t *next, *last; /* ids */
+  size_t n_ranks;
+  int64_t begin, end; /* the interval at the cursor; INT64_MAX when there is none left */
+  hec_role role;
+} lane_cursor;
+
+static void cursor_step(lane_cursor *c) {
+  while (c->next != c->last) {
+    int32_t id = *c->next++;
+    size_t at = (size_t)id * c->n_ranks;
+    if (c->end_ps[at] <= c->begin_ps[at])
+      continue;
+    c->begin = c->begin_ps[at];
+    c->end = c->end_ps[at];
+    c->role = c->ops[id].role;
+    return;
+  }
+  c->begin = c->end = INT64_MAX;
+}
+
+/* Which lane a moment is booked under when the device does not compute. */
+static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM,
+                                                HEC_LANE_GRAD};
+
+static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
+                      int64_t total, int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {
+  lane_cursor cursor[HEC_N_LANES];
+  for (int32_t i = 0; i < HEC_N_LANES; i++) {
+    int32_t lane = lane_order[i];
+    cursor[i] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
+                              .end_ps = timeline->end_ps + rank,
+                              .ops = program->ops,
+                              .next = index->id + index->at[lane],
+                              .last = index->id + index->at[lane + 1],
+                              .n_ranks = (size_t)timeline->n_ranks};
+    cursor_step(&cursor[i]);
+  }
+  for (int64_t now = 0; now < total;) {
+    int64_t until = total;
+    int32_t where = HEC_N_BOOKS; /* waiting */
+    for (int32_t i = 0; i < HEC_N_LANES; i++) {
+      while (cursor[i].end <= now) {
+        busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
+        cursor_step(&cursor[i]);
+      }
+      if (where != HEC_N_BOOKS)
+        continue;
+      if (cursor[i].begin <= now) {
+        where = (int32_t)hec_role_book[cursor[i].role];
+        until = cursor[i].end < until ? cursor[i].end : until;
+      } else if (cursor[i].begin < until) {
+        until = cursor[i].begin;
+      }
+    }
+    book[where] += until - now;
+    now = until;
+  }
+  for (int32_t i = 0; i < HEC_N_LANES; i++)
+    for (; cursor[i].end != INT64_MAX; cursor_step(&cursor[i]))
+      busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
+}
+
+hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
+  int64_t total = hec_timeline_end_ps(timeline), book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
+  lane_index index = lane_index_new(program);
+  for (int32_t r = 0; r < timeline->n_ranks; r++)
+    book_rank(timeline, program, &index, r, total, book, busy);
+  free(index.id);
+  hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
+  double scale = 1e-12 / (double)timeline->n_ranks;
+  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
+    breakdown.book_s[i] = (double)book[i] * scale;
+  breakdown.wait_s = (double)book[HEC_N_BOOKS] * scale;
+  for (int32_t i = 0; i < HEC_N_LANES; i++)
+    breakdown.busy_s[i] = (double)busy[i] * scale;
+  return breakdown;
+}

@@ -1,0 +1,42 @@
+/* A timeline: begin and end of every (operation, rank), in picoseconds from the start of the program. Both interpreters
+ * return one; everything that is reported is computed from it. */
+#ifndef HEC_PROGRAM_TIMELINE_H
+#define HEC_PROGRAM_TIMELINE_H
+#include "runtime/base/text.h"
+#include "runtime/program/program.h"
+
+typedef struct {
+  int32_t n_ops, n_ranks;
+  int64_t *begin_ps, *end_ps; /* [n_ops * n_ranks]; -1 where the rank takes no part. An exchange begins on a rank when
+                                 its partners have posted too: the time before that is waiting, not communication. */
+  size_t begin_capacity, end_capacity;
+} hec_timeline;
+
+void hec_timeline_resize(hec_timeline *timeline, int32_t n_ops, int32_t n_ranks); /* contents become -1 */
+void hec_timeline_free(hec_timeline *timeline);
+
+/* Aborts unless: ends not before begins, lanes in order, dependencies respected, presence as in the program. */
+void hec_timeline_check(const hec_timeline *timeline, const hec_program *program);
+
+int64_t hec_timeline_end_ps(const hec_timeline *timeline); /* the iteration time */
+
+/* Where the time went, mean over ranks; the parts add up to total_s. A moment in which the rank computes (or plans) is
+ * booked there; otherwise to the communication in progress, tokens before parameters before gradients before migration;
+ * otherwise it is waiting (for partners or dependencies). */
+typedef struct {
+  double total_s;
+  double book_s[HEC_N_BOOKS]; /* compute, planning, then exposed communication per kind */
+  double wait_s;
+  double busy_s[HEC_N_LANES]; /* busy per lane, overlapped or not */
+} hec_breakdown;
+hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program);
+
+/* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
+ * microseconds, argument names as Kineto's where they exist. Opens nothing, closes nothing: several timelines may
+ * follow each other as processes pid_base + rank. Call between hec_trace_events_begin and _end. */
+void hec_trace_events_begin(hec_text *out);
+void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
+                          const hec_timeline *timeline);
+void hec_trace_events_end(hec_text *out);
+
+#endif

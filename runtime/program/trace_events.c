@@ -1,0 +1,95 @@
+/* Chrome trace-event JSON. Layout: {"displayTimeUnit":"ms","traceEvents":[...]}; a "M" event names each process (rank)
+ * and thread (lane), an "X" event stands for each (operation, rank). Times are printed as decimal microseconds with six
+ * places, so a picosecond is exact. */
+#include "runtime/program/timeline.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void hec_trace_events_begin(hec_text *out) {
+  hec_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+}
+
+static void separate(hec_text *out) {
+  if (out->data[out->length - 2] != '[')
+    hec_text_add(out, ",\n");
+}
+
+static void name_event(hec_text *out, const char *what, int32_t pid, int32_t tid, const char *name) {
+  separate(out);
+  hec_text_printf(out,
+                  "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"args\":{\"name\":\"%s\"}}",
+                  what, pid, tid, name);
+}
+
+/* Names of communication kernels as NCCL's, which analysis tools look for; the rest under their own. */
+static const char *event_prefix(const hec_op *op) {
+  switch (op->kind) {
+  case HEC_OP_EXCHANGE:
+    return "ncclDevKernel_SendRecv: ";
+  case HEC_OP_ALLREDUCE:
+    return "ncclDevKernel_AllReduce: ";
+  case HEC_OP_COUNTS:
+    return "ncclDevKernel_AllGather: ";
+  default:
+    return "";
+  }
+}
+
+static void rank_bytes(const hec_program *program, const hec_op *op, int32_t rank, int64_t *sent, int64_t *received) {
+  *sent = *received = 0;
+  if (op->kind != HEC_OP_EXCHANGE)
+    return;
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
+    *sent += source == rank ? t->bytes : 0;
+    *received += destination == rank ? t->bytes : 0;
+  }
+}
+
+static void add_event(hec_text *out, const hec_program *program, const hec_timeline *timeline, int32_t pid, int32_t id,
+                      int32_t rank) {
+  const hec_op *op = &program->ops[id];
+  size_t at = (size_t)id * (size_t)timeline->n_ranks + (size_t)rank;
+  int64_t begin = timeline->begin_ps[at], length = timeline->end_ps[at] - begin;
+  if (begin < 0 || length == 0)
+    return;
+  separate(out);
+  hec_text_printf(out,
+                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
+                  ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
+                  ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
+                  event_prefix(op), hec_role_name[op->role], op->backward ? " backward" : "", pid, (int)op->lane,
+                  begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer, op->micro_batch,
+                  (int)op->lane);
+  int64_t sent, received;
+  rank_bytes(program, op, rank, &sent, &received);
+  if (op->kind == HEC_OP_EXCHANGE)
+    hec_text_printf(out,
+                    ",\"Collective name\":\"all_to_allv\",\"dtype\":\"Byte\",\"In msg nelems\":%" PRId64
+                    ",\"Out msg nelems\":%" PRId64,
+                    sent, received);
+  if (op->kind == HEC_OP_ALLREDUCE)
+    hec_text_printf(
+        out, ",\"Collective name\":\"allreduce\",\"dtype\":\"Byte\",\"In msg nelems\":%.0f,\"Out msg nelems\":%.0f",
+        op->bytes, op->bytes);
+  hec_text_add(out, "}}");
+}
+
+void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
+                          const hec_timeline *timeline) {
+  for (int32_t r = 0; r < timeline->n_ranks; r++) {
+    char name[160];
+    (void)snprintf(name, sizeof name, "%s: rank %" PRId32, label, r);
+    name_event(out, "process_name", pid_base + r, 0, name);
+    for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
+      name_event(out, "thread_name", pid_base + r, lane, hec_lane_name[lane]);
+    for (int32_t i = 0; i < timeline->n_ops; i++)
+      add_event(out, program, timeline, pid_base + r, i, r);
+  }
+}
+
+void hec_trace_events_end(hec_text *out) {
+  hec_text_add(out, "\n]}\n");
+}

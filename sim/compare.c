@@ -1,0 +1,196 @@
+/* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with
+ * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. */
+#include "sim/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One policy at work. */
+typedef struct {
+  hec_lowering *low;
+  hec_sim *sim;
+  hec_timeline timeline;
+  double *peak; /* [n_ranks] */
+} lane;
+
+static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
+  for (int32_t p = 0; p < options->n_policies; p++) {
+    const hec_schedule *schedule;
+    HEC_TRY(hec_schedule_of(options->policies[p], options->schedule, &schedule));
+    lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
+    lanes[p].sim = hec_sim_new(&job->problem, options->law, arena);
+    lanes[p].peak = HEC_NEW(arena, double, job->problem.n_ranks);
+  }
+  return HEC_OK;
+}
+
+static void close_lanes(lane *lanes, int32_t n) {
+  for (int32_t p = 0; p < n; p++) {
+    hec_lowering_free(lanes[p].low);
+    hec_sim_free(lanes[p].sim);
+    hec_timeline_free(&lanes[p].timeline);
+  }
+}
+
+static void add_memory(lane *one, hec_summary_row *row, const hec_program *program) {
+  double by_class[HEC_N_MEMORY];
+  hec_program_memory_peak(program, one->peak, by_class);
+  double most = 0;
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    most = one->peak[r] > most ? one->peak[r] : most;
+  if (most > row->peak_bytes) {
+    row->peak_bytes = most;
+    memcpy(row->peak_class, by_class, sizeof by_class);
+  }
+}
+
+static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t n) {
+  for (int32_t i = 0; values && i < n; i++) {
+    if (values[i] < 0)
+      continue;
+    *least = *least < 0 || values[i] < *least ? values[i] : *least;
+    *most = values[i] > *most ? values[i] : *most;
+  }
+}
+
+static void simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
+                     hec_summary_row *row) {
+  hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
+  if (!report)
+    return;
+  const hec_program *program = hec_lowering_program(one->low);
+  double ordinary_s = -1;
+  if (hec_lowering_migrated(one->low)) {
+    hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
+    ordinary_s = (double)hec_timeline_end_ps(&one->timeline) * 1e-12;
+    row->n_migrations++;
+  }
+  hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
+  if (options->check) {
+    hec_program_check(program);
+    hec_timeline_check(&one->timeline, program);
+  }
+  hec_breakdown breakdown = hec_timeline_breakdown(&one->timeline, program);
+  hec_summary_add(row, breakdown.total_s, ordinary_s < 0 ? breakdown.total_s : ordinary_s, iteration->stride,
+                  &breakdown);
+  double traffic[HEC_N_TRAFFIC];
+  hec_program_traffic(program, traffic);
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    row->traffic[k] += traffic[k];
+  int32_t n;
+  const double *overload = hec_lowering_overload(one->low, &n);
+  for (int32_t i = 0; i < n; i++)
+    hec_series_add(&row->overload, overload[i]);
+  add_memory(one, row, program);
+  const hec_policy_run *run = hec_lowering_run(one->low);
+  widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
+  widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+}
+
+static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
+                          hec_summary *summary) {
+  hec_feed *feed = hec_feed_new(job, reader);
+  hec_status status = HEC_OK;
+  const hec_iteration *iteration;
+  while ((status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
+    bool report = iteration->index >= job->warmup;
+    for (int32_t p = 0; p < options->n_policies; p++)
+      simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    summary->n_iterations += report;
+    if (options->progress)
+      options->progress(iteration->index + 1, options->progress_context);
+  }
+  hec_feed_free(feed);
+  if (status == HEC_OK && summary->n_iterations == 0)
+    status = hec_fail(HEC_BAD_INPUT, "--warmup: no iteration is left to report");
+  return status;
+}
+
+hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                       hec_arena *arena, hec_summary *summary) {
+  *summary = (hec_summary){.job = job,
+                           .law = hec_law_name(options->law),
+                           .n_rows = options->n_policies,
+                           .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
+  lane *lanes = HEC_NEW(arena, lane, options->n_policies);
+  hec_status status = open_lanes(job, options, arena, lanes);
+  for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++) {
+    const hec_policy *policy = options->policies[p];
+    const hec_schedule *schedule = NULL;
+    status = hec_schedule_of(policy, options->schedule, &schedule);
+    if (status == HEC_OK)
+      summary->rows[p] = (hec_summary_row){.name = policy->name,
+                                           .schedule = schedule->name,
+                                           .reference = policy->reference,
+                                           .baseline = policy->baseline,
+                                           .rearrangement = policy->rearrangement,
+                                           .t_least = -1,
+                                           .t_most = -1,
+                                           .m_least = -1,
+                                           .m_most = -1};
+  }
+  if (status == HEC_OK)
+    status = run_all(job, reader, options, lanes, summary);
+  close_lanes(lanes, options->n_policies);
+  return status;
+}
+
+void hec_compare_free(hec_summary *summary) {
+  for (int32_t p = 0; p < summary->n_rows; p++) {
+    hec_series_free(&summary->rows[p].iteration_s);
+    hec_series_free(&summary->rows[p].overload);
+  }
+}
+
+/* Which reported iteration of the row is nearest its median; the earlier wins ties. */
+static int64_t nearest_median(hec_summary_row *row) {
+  const hec_series *series = &row->iteration_s;
+  double median = hec_summary_median(row);
+  int64_t best = 0;
+  for (size_t i = 1; i < series->n; i++)
+    if (fabs(series->value[i] - median) < fabs(series->value[best] - median))
+      best = (int64_t)i;
+  return best;
+}
+
+/* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
+static int32_t draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
+                    hec_summary *summary, lane *lanes, int64_t iter, hec_text *out) {
+  int32_t drawn = 0;
+  for (int32_t p = 0; p < options->n_policies; p++) {
+    hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
+                        iteration->n_micro_batches);
+    bool wanted =
+        iter >= 0 ? iteration->iter == iter : iteration->index - job->warmup == nearest_median(&summary->rows[p]);
+    if (!wanted)
+      continue;
+    hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low), (hec_sim_options){0}, &lanes[p].timeline);
+    char label[160];
+    (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, summary->rows[p].name, summary->rows[p].schedule,
+                   iteration->iter);
+    hec_trace_events_add(out, label, (p + 1) * 10000, hec_lowering_program(lanes[p].low), &lanes[p].timeline);
+    drawn++;
+  }
+  return drawn;
+}
+
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) {
+  lane *lanes = HEC_NEW(arena, lane, options->n_policies);
+  HEC_TRY(open_lanes(job, options, arena, lanes));
+  hec_feed *feed = hec_feed_new(job, reader);
+  hec_status status = HEC_OK;
+  const hec_iteration *iteration;
+  int32_t drawn = 0;
+  hec_trace_events_begin(out);
+  while (drawn < options->n_policies && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration)
+    drawn += draw(job, iteration, options, summary, lanes, iter, out);
+  hec_trace_events_end(out);
+  hec_feed_free(feed);
+  close_lanes(lanes, options->n_policies);
+  if (status == HEC_OK && drawn == 0)
+    status = hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter);
+  return status;
+}

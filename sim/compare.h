@@ -1,0 +1,30 @@
+/* The comparison: every policy over every iteration of a trace, simulated. */
+#ifndef HEC_SIM_COMPARE_H
+#define HEC_SIM_COMPARE_H
+#include "runtime/program/lower.h"
+#include "runtime/program/summary.h"
+#include "sim/simulate.h"
+
+typedef struct {
+  const hec_policy *const *policies; /* [n_policies] */
+  int32_t n_policies;
+  const char *schedule;             /* "auto" or a row's name */
+  const hec_collective *collective; /* NULL: cheapest */
+  const hec_law *law;
+  bool check;                                          /* verify every program and timeline (slow) */
+  void (*progress)(int64_t iterations, void *context); /* NULL: none */
+  void *progress_context;
+} hec_compare_options;
+
+/* One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per
+ * iteration and policy). Rows are on the arena; free their series with hec_compare_free. */
+hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                       hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
+void hec_compare_free(hec_summary *summary);
+
+/* Trace events of one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
+ * nearest its median. Goes through the trace again. */
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,37 @@
+/* How long an operation takes on a device that does nothing else: the compute law of models/ applied to a program's
+ * rows. */
+#ifndef HEC_SIM_DURATION_H
+#define HEC_SIM_DURATION_H
+#include "runtime/plan/problem.h"
+#include "runtime/program/program.h"
+
+/* Seconds of a compute, local or plan operation on `rank`. */
+static inline double hec_duration_s(const hec_problem *problem, const hec_program *program, const hec_op *op,
+                                    int32_t rank) {
+  const hec_device *device = &problem->cluster->devices[rank];
+  switch (op->kind) {
+  case HEC_OP_COMPUTE: {
+    const hec_work_shape *shape = &program->shapes[op->shape];
+    if (op->work_at < 0)
+      return hec_work_s(device, shape, op->rows);
+    double sum = 0;
+    for (int32_t i = program->work_index[op->work_at + rank]; i < program->work_index[op->work_at + rank + 1]; i++)
+      sum += hec_work_s(device, shape, (double)program->work[i].rows);
+    return sum;
+  }
+  case HEC_OP_LOCAL:
+    return hec_local_s(device, op->bytes_at < 0 ? op->bytes : op->bytes * program->local_bytes[op->bytes_at + rank]);
+  case HEC_OP_PLAN:
+    return problem->cluster->plan_a_s + problem->cluster->plan_b_s * (double)op->units;
+  default:
+    return 0;
+  }
+}
+
+/* Seconds of an all-reduce or counts operation once every rank has posted, closed form. */
+static inline double hec_duration_collective_s(const hec_problem *problem, const hec_op *op) {
+  return op->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(problem->cluster, problem->n_ranks, op->bytes)
+                                      : hec_link_cost_allgather(problem->cluster, problem->n_ranks, op->bytes);
+}
+
+#endif

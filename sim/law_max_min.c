@@ -1,0 +1,107 @@
+/* Law `max_min`: every transfer is a fluid flow over its route, from latency after both ends posted; all flows in
+ * flight, of whichever exchange, share links max-min fairly (sim/fluid). A rank is done when its own transfers are.
+ *
+ * Chunked exchanges: the chunks of a transfer run one after the other; chunk c of a transfer that forwards another
+ * starts when chunk c of that one has arrived. Latency is paid by a transfer's first chunk.
+ *
+ * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local
+ * rank k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after 2(n-1)
+ * latencies. */
+#include "runtime/base/arena.h"
+#include "sim/duration.h"
+#include "sim/law.h"
+
+static void open(hec_engine *engine, hec_exchange *x) {
+  (void)engine;
+  (void)x;
+}
+
+static double chunk_bytes(const hec_exchange *x, const hec_flow *flow) {
+  return flow->bytes / x->n_chunks;
+}
+
+/* Starts the transfer's next chunk if it may. */
+static void advance(hec_engine *engine, hec_exchange *x, int32_t transfer) {
+  hec_flow *flow = &x->flow[transfer];
+  bool arrived = flow->after < 0 || x->flow[flow->after].chunks_done > flow->chunks_started;
+  if (!flow->ready || flow->chunks_started != flow->chunks_done || flow->chunks_started == x->n_chunks || !arrived)
+    return;
+  int64_t latency = flow->chunks_started > 0
+                        ? 0
+                        : hec_cluster_latency_ps(hec_engine_problem(engine)->cluster, flow->source, flow->destination);
+  flow->chunks_started++;
+  hec_engine_start_flow(engine, x, transfer, chunk_bytes(x, flow), hec_engine_now(engine) + latency);
+}
+
+static void ready(hec_engine *engine, hec_exchange *x, int32_t transfer) {
+  hec_engine_begin(engine, x, x->flow[transfer].source);
+  hec_engine_begin(engine, x, x->flow[transfer].destination);
+  advance(engine, x, transfer);
+}
+
+static void one_less(hec_engine *engine, hec_exchange *x, int32_t rank) {
+  if (--x->left[rank] == 0)
+    hec_engine_end(engine, x, rank, hec_engine_now(engine));
+}
+
+static void allreduce_flow_done(hec_engine *engine, hec_exchange *x) {
+  if (--x->left[0] > 0)
+    return;
+  for (int32_t r = 0; r < hec_engine_program(engine)->n_ranks; r++)
+    hec_engine_end(engine, x, r, hec_engine_now(engine));
+}
+
+static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
+  if (x->row->kind == HEC_OP_ALLREDUCE) {
+    allreduce_flow_done(engine, x);
+    return;
+  }
+  hec_flow *flow = &x->flow[transfer];
+  flow->chunks_done++;
+  for (int32_t f = flow->first_follower; f >= 0; f = x->flow[f].next_follower)
+    advance(engine, x, f);
+  if (flow->chunks_done < x->n_chunks) {
+    advance(engine, x, transfer);
+    return;
+  }
+  one_less(engine, x, flow->source);
+  one_less(engine, x, flow->destination);
+}
+
+/* Position p of ring k: nodes in order, each node's ranks rotated. */
+static int32_t ring_rank(const hec_problem *problem, int32_t k, int32_t p) {
+  int32_t per_node = problem->cluster->devices_per_node, node = p / per_node, first = node * per_node;
+  int32_t n = hec_problem_node_end(problem, node) - first;
+  int32_t shift = (int32_t)((int64_t)k * n / problem->cluster->nics);
+  return first + (p - first + shift + 1) % n;
+}
+
+static void allreduce(hec_engine *engine, hec_exchange *x) {
+  const hec_problem *problem = hec_engine_problem(engine);
+  int32_t n = problem->n_ranks, rings = n > problem->cluster->devices_per_node ? problem->cluster->nics : 1;
+  x->n_flows = n * rings;
+  x->flow = hec_engine_alloc(engine, (size_t)x->n_flows, sizeof *x->flow);
+  x->left[0] = x->n_flows;
+  double bytes = 2.0 * (n - 1) / n * x->row->bytes / rings;
+  for (int32_t r = 0; r < n; r++)
+    hec_engine_begin(engine, x, r);
+  for (int32_t i = 0; i < x->n_flows; i++) {
+    int32_t k = i / n, p = i % n;
+    hec_flow *flow = &x->flow[i];
+    *flow =
+        (hec_flow){.source = ring_rank(problem, k, p), .destination = ring_rank(problem, k, (p + 1) % n), .after = -1};
+    int64_t latency = hec_cluster_latency_ps(problem->cluster, flow->source, flow->destination);
+    hec_engine_start_flow(engine, x, i, bytes, hec_engine_now(engine) + 2 * (n - 1) * latency);
+  }
+}
+
+const hec_law hec_law_max_min = {
+    .name = "max_min",
+    .summary = "exact fluid max-min fairness of every transfer in flight",
+    .source = "Bertsekas and Gallager, Data Networks, 6.5.2",
+    .limits = "congestion control, incast loss, adaptive routing and NCCL's bounded number of peers are not modelled",
+    .open = open,
+    .ready = ready,
+    .flow_done = flow_done,
+    .allreduce = allreduce,
+};

@@ -1,0 +1,35 @@
+/* The simulator: executes a program on a cluster under a network law and returns its timeline.
+ *
+ * Two ways that agree to the picosecond (a test): a law in closed form (an exchange's times depend only on when its
+ * ranks post) on devices that communication does not slow down is walked in id order, one visit per (operation, rank);
+ * everything else runs through the event engine. */
+#ifndef HEC_SIM_SIMULATE_H
+#define HEC_SIM_SIMULATE_H
+#include "runtime/plan/problem.h"
+#include "runtime/program/timeline.h"
+
+typedef struct hec_law hec_law;
+#define HEC_LAW_LIST(X) X(alpha_beta) X(max_min)
+#define HEC_LAW_DECLARE(name) extern const hec_law hec_law_##name;
+HEC_LAW_LIST(HEC_LAW_DECLARE)
+extern const hec_law *const hec_laws[]; /* NULL-terminated */
+const hec_law *hec_law_find(const char *name);
+const char *hec_law_name(const hec_law *law);
+const char *hec_law_summary(const hec_law *law);
+const char *hec_law_limits(const hec_law *law); /* what it does not model */
+
+typedef struct hec_sim hec_sim;
+
+/* One simulator per problem; its memory is reused from program to program. */
+hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena);
+void hec_sim_free(hec_sim *sim);
+
+typedef struct {
+  bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs
+                         */
+  bool force_engine;    /* for tests: never the walk */
+} hec_sim_options;
+
+void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline);
+
+#endif

@@ -1,0 +1,226 @@
+/* What must hold for every row of the policy table, on random problems; a new row is tested without touching this file.
+ *   valid plans at every stage; every assignment computed exactly once, on a holder; same input, same plans;
+ *   nothing allocated while deciding; a change that must migrate raises the version, nothing else does */
+#include "runtime/plan/policy.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <string.h>
+#include <time.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+enum { ITERATIONS = 4, ROUNDS = 10 };
+
+static void allocation_while_planning(size_t bytes, void *context) {
+  const char *const *name = context;
+  fprintf(stderr, "policy %s allocates %zu bytes while planning\n", *name, bytes);
+  abort();
+}
+
+/* Decides and refines with every allocation armed to fail. */
+static void plan_once(hec_policy_run *run, int64_t iter, int32_t micro_batch, hec_load *load) {
+  const char *name = run->policy->name;
+  hec_set_no_memory_handler(allocation_while_planning, &name);
+  hec_fail_allocation(1);
+  hec_policy_decide(run, iter, micro_batch);
+  hec_plan_check(&run->plan);
+  if (run->policy->rewrite)
+    run->policy->rewrite(run, load);
+  for (int32_t layer = 0; layer < run->problem->n_layers; layer++)
+    hec_policy_refine(run, layer, load);
+  hec_fail_allocation(0);
+  hec_set_no_memory_handler(NULL, NULL);
+  hec_plan_check(&run->plan);
+}
+
+/* Every part on a holder, every assignment once. */
+static void check_routing(const hec_policy_run *run, hec_routing *routing, const hec_load *load, int32_t *ranks,
+                          uint32_t *tokens) {
+  const hec_problem *p = run->problem;
+  const hec_dispatch *rule = run->policy->dispatch;
+  for (int32_t layer = 0; layer < p->n_layers; layer++) {
+    uint64_t all = 0;
+    for (int32_t s = 0; s < p->n_ranks; s++)
+      for (int32_t e = 0; e < p->n_experts; e++) {
+        uint64_t sum = 0;
+        int32_t parts = hec_routing_split(routing, rule, p, &run->plan, load, layer, s, e, ranks, tokens);
+        for (int32_t k = 0; k < parts; k++) {
+          ck_assert(hec_plan_holds(&run->plan, layer, e, ranks[k]));
+          sum += tokens[k];
+        }
+        ck_assert_msg(sum == hec_load_row(load, layer, s)[e], "%s: an assignment lost", run->policy->name);
+        all += sum;
+      }
+    hec_routing_make(routing, rule, p, &run->plan, load, layer);
+    for (int32_t r = 0; r < p->n_ranks; r++)
+      all -= routing->rank_tokens[r];
+    ck_assert_uint_eq(all, 0);
+    ck_assert(hec_routing_overload(routing) >= 1.0 - 1e-12);
+  }
+}
+
+/* Slots per rank and layer that a row may fill: what expert parallelism needs, times and plus what it reserves. Rows
+ * that are not here have limits of another kind, and tests of their own. */
+static const struct {
+  const char *name;
+  int32_t times, plus;
+} reserved[] = {
+    {"ep", 1, 0},   {"ep-balanced", 1, 0}, {"ideal", 1, 0},   {"smartmoe", 1, 0},
+    {"eplb", 1, 1}, {"eplb-global", 1, 1}, {"flexmoe", 3, 0}, {"eplb-no-replicas", 1, 0},
+};
+
+static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {
+  int32_t base = (p->n_experts + p->ep - 1) / p->ep;
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+    if (strcmp(reserved[i].name, policy->name) == 0)
+      return base * reserved[i].times + reserved[i].plus;
+  return p->n_experts;
+}
+
+static void check_slots(const hec_policy_run *run) {
+  const hec_problem *p = run->problem;
+  int32_t slots = slots_of(run->policy, p);
+  for (int32_t layer = 0; layer < p->n_layers; layer++)
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+      int32_t used = 0;
+      for (int32_t e = 0; e < p->n_experts; e++) {
+        const int32_t *ranks;
+        const uint8_t *kinds;
+        int32_t n = hec_plan_copies(&run->plan, layer, e, &ranks, &kinds);
+        used += run->plan.n_slices == 1 && hec_plan_home(&run->plan, layer, e) == r;
+        for (int32_t i = 0; i < n; i++)
+          used += ranks[i] == r;
+      }
+      ck_assert_msg(used <= (slots < p->n_experts ? slots : p->n_experts), "%s: %d experts on rank %d, %d slots",
+                    run->policy->name, used, r, slots);
+    }
+}
+
+static bool migrates(const hec_plan *from, const hec_plan *to, const hec_problem *p, int64_t *bytes,
+                     hec_transfer_list *list) {
+  list->n = 0;
+  for (int32_t layer = 0; layer < p->n_layers; layer++)
+    hec_plan_migration(from, to, p, layer, bytes, list);
+  return list->n > 0;
+}
+
+/* A policy on a problem for some iterations of two micro-batches; returns a digest of all its plans. */
+static uint64_t drive(const hec_policy *policy, hec_problem *p, uint64_t seed) {
+  hec_policy_run run = hec_policy_start(policy, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_plan before = hec_plan_new(&arena, p, run.plan.n_slices);
+  int32_t *ranks = HEC_NEW(&arena, int32_t, p->n_ranks + run.plan.copy_capacity);
+  uint32_t *tokens = HEC_NEW(&arena, uint32_t, p->n_ranks + run.plan.copy_capacity);
+  int64_t *bytes = HEC_NEW(&arena, int64_t, (size_t)p->n_ranks * (size_t)p->n_ranks);
+  hec_transfer_list list = {0};
+  uint64_t digest = 0;
+  hec_plan_check(&run.plan);
+  for (int64_t iter = 0; iter < ITERATIONS; iter++)
+    for (int32_t micro_batch = 0; micro_batch < 2; micro_batch++) {
+      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_plan_assign(&before, &run.plan);
+      plan_once(&run, iter, micro_batch, &load);
+      check_routing(&run, &routing, &load, ranks, tokens);
+      check_slots(&run);
+      ck_assert_msg(!migrates(&before, &run.plan, p, bytes, &list) || run.plan.version > before.version,
+                    "%s moves state and keeps its version", policy->name);
+      ck_assert(policy->known != HEC_KNOWN_STATIC || (run.plan.version == 0 && run.units == 0));
+      digest = digest * 31 + hec_plan_digest(&run.plan);
+      hec_history_push(&run.history, &load);
+    }
+  free(list.data);
+  hec_policy_stop(&run);
+  return digest;
+}
+
+START_TEST(every_row_on_random_problems) {
+  uint64_t seed = 1000 + (uint64_t)_i;
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t again = seed, loads = hec_test_random(&seed);
+    for (size_t i = 0; hec_policies[i]; i++) {
+      uint64_t shape = again;
+      hec_problem *p = hec_test_random_problem(&arena, &shape);
+      p->period = round % 3 == 0 ? HEC_AUTO : 1 + round % 3;
+      uint64_t first = drive(hec_policies[i], p, loads);
+      ck_assert_msg(first == drive(hec_policies[i], p, loads), "%s is not deterministic", hec_policies[i]->name);
+      hec_arena_free(&arena);
+    }
+    (void)hec_test_random(&seed);
+  }
+}
+END_TEST
+
+/* Names are unique and found; every row says what it must. */
+START_TEST(table) {
+  int n = 0;
+  for (size_t i = 0; hec_policies[i]; i++, n++) {
+    const hec_policy *policy = hec_policies[i];
+    ck_assert(policy->name && policy->summary && policy->source && policy->schedule && policy->dispatch &&
+              policy->init);
+    ck_assert_ptr_eq(hec_policy_find(policy->name), policy);
+    ck_assert_ptr_null(strchr(policy->name, '_'));
+    ck_assert(policy->window >= 1 && (policy->known != HEC_KNOWN_PERIODIC || policy->period > 0));
+    ck_assert_ptr_eq(hec_dispatch_find(policy->dispatch->name), policy->dispatch);
+  }
+  ck_assert_int_ge(n, 10);
+  ck_assert_ptr_null(hec_policy_find("nobody"));
+}
+END_TEST
+
+static double now_ns(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* Says, does not judge: nanoseconds of a decision, a refinement and a routing for 32 ranks, 12 layers, 64 experts. */
+START_TEST(speed) {
+  uint64_t seed = 5;
+  hec_problem *p = hec_test_problem(&arena, "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 32, 12, 64, 2, true);
+  p->period = 1;
+  hec_load load = hec_load_new(&arena, 12, 32, 64);
+  for (size_t i = 0; i < 12 * 32 * 64; i++)
+    load.counts[i] = (uint32_t)(hec_test_below(&seed, 2000) / (1 + i % 64));
+  hec_routing routing = hec_routing_new(&arena, p);
+  for (size_t k = 0; hec_policies[k]; k++) {
+    hec_policy_run run = hec_policy_start(hec_policies[k], p, &arena);
+    hec_history_push(&run.history, &load);
+    enum { TURNS = 20 };
+    double decide = 0, refine = 0, route = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+      double t0 = now_ns();
+      hec_policy_decide(&run, turn, 0);
+      double t1 = now_ns();
+      for (int32_t layer = 0; layer < 12; layer++)
+        hec_policy_refine(&run, layer, &load);
+      double t2 = now_ns();
+      for (int32_t layer = 0; layer < 12; layer++)
+        hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
+      decide += t1 - t0;
+      refine += t2 - t1;
+      route += now_ns() - t2;
+    }
+    printf("%-28s decide %9.0f ns, refine %9.0f ns (12 layers), routing %7.0f ns per layer\n", run.policy->name,
+           decide / TURNS, refine / TURNS, route / TURNS / 12);
+    hec_policy_stop(&run);
+  }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policies");
+  TCase *c = tcase_create("policies");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, every_row_on_random_problems, 0, 2);
+  tcase_add_test(c, table);
+  tcase_add_test(c, speed);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,207 @@
+/* The policies that use no load: ep against recorded received tokens, ep-balanced, ideal, fsdp. */
+#include "models/json.h"
+#include "runtime/plan/policy.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static const char *const box = "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
+
+/* Received tokens under static placement, small enough to check by eye: 10 experts on 4 ranks, homes 0 0 0 1 1 2 2 2
+ * 3 3. */
+START_TEST(ep_received_tokens) {
+  const uint32_t totals[10] = {5, 9, 2, 7, 1, 8, 3, 6, 4, 10};
+  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 10, 1, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
+  const uint64_t wanted[4] = {5 + 9 + 2, 7 + 1, 8 + 3 + 6, 4 + 10};
+  for (int32_t r = 0; r < 4; r++)
+    ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
+  hec_policy_decide(&run, 3, 0);
+  ck_assert(!run.planned && run.units == 0 && run.plan.version == 0);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Counts of one record of a recorded trace, [layer][source][expert]. */
+static void read_counts(const hec_json_value *record, hec_load *load) {
+  int32_t layer = 0;
+  for (const hec_json_value *l = hec_json_first(hec_json_get(record, "layers")); l; l = hec_json_next(l), layer++) {
+    int32_t source = 0;
+    for (const hec_json_value *s = hec_json_first(l); s; s = hec_json_next(s), source++) {
+      uint32_t *count = hec_load_row(load, layer, source);
+      for (const hec_json_value *n = hec_json_first(s); n; n = hec_json_next(n))
+        *count++ = (uint32_t)hec_json_number(n);
+    }
+  }
+}
+
+/* Every rank and layer of one record: what we route equals what the system measured. Returns comparisons. */
+static int check_record(const hec_json_value *record, hec_policy_run *run, hec_routing *routing, hec_load *load) {
+  int compared = 0, layer = 0;
+  read_counts(record, load);
+  for (const hec_json_value *m = hec_json_first(hec_json_get(record, "measured")); m; m = hec_json_next(m), layer++) {
+    hec_routing_make(routing, run->policy->dispatch, run->problem, &run->plan, load, layer);
+    int32_t rank = 0;
+    for (const hec_json_value *n = hec_json_first(hec_json_get(m, "recv_tokens")); n;
+         n = hec_json_next(n), rank++, compared++)
+      ck_assert_double_eq((double)routing->rank_tokens[rank], hec_json_number(n));
+  }
+  return compared;
+}
+
+START_TEST(recorded_received_tokens) {
+  if (!hec_test_shared()) {
+    hec_test_skip("plan.recorded_received_tokens", "no shared folder");
+    return;
+  }
+  FILE *file = fopen(hec_test_shared_path("traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl"), "r");
+  ck_assert_ptr_nonnull(file);
+  hec_problem *p = hec_test_problem(&arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_load load = hec_load_new(&arena, 24, 6, 60);
+  char *line = NULL;
+  size_t capacity = 0;
+  int compared = 0;
+  for (ssize_t n; (n = getline(&line, &capacity, file)) > 0;) {
+    hec_json *json;
+    ck_assert_int_eq(hec_json_parse(line, (size_t)n, "record", &json), HEC_OK);
+    if (hec_json_get(hec_json_root(json), "measured"))
+      compared += check_record(hec_json_root(json), &run, &routing, &load);
+    hec_json_free(json);
+  }
+  ck_assert_int_eq(compared, 2 * 24 * 6);
+  free(line);
+  (void)fclose(file);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Every rank gets exactly tokens * top_k, every expert the mean, every source keeps its total. */
+START_TEST(balanced_exactly) {
+  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 16, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_load load = hec_load_new(&arena, 2, 8, 16);
+  for (int32_t layer = 0; layer < 2; layer++)
+    for (int32_t s = 0; s < 8; s++) {
+      hec_load_row(&load, layer, s)[3] = 300;
+      hec_load_row(&load, layer, s)[(s + layer) % 16] += 212; /* 512 = 256 tokens * 2 */
+    }
+  run.policy->rewrite(&run, &load);
+  for (int32_t layer = 0; layer < 2; layer++) {
+    hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
+    for (int32_t r = 0; r < 8; r++) {
+      ck_assert_uint_eq(routing.rank_tokens[r], 512);
+      for (int32_t e = 0; e < 16; e++)
+        ck_assert_uint_eq(hec_load_row(&load, layer, r)[e], 32);
+    }
+  }
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Awkward numbers: ranks of a group differ by at most one, experts of a rank too, and by at most one overall when the
+ * ranks divide the experts; per source nothing is lost. */
+START_TEST(balanced_with_remainders) {
+  uint64_t seed = 51;
+  for (int round = 0; round < 200; round++) {
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_load before = hec_test_random_load(&arena, p, &seed),
+             after = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
+    hec_routing routing = hec_routing_new(&arena, p);
+    for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
+      after.counts[i] = before.counts[i];
+    run.policy->rewrite(&run, &after);
+    for (int32_t layer = 0; layer < p->n_layers; layer++) {
+      hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &after, layer);
+      for (int32_t g = 0; g < p->dp; g++) {
+        uint64_t least = UINT64_MAX, most = 0;
+        for (int32_t r = g * p->ep; r < (g + 1) * p->ep; r++) {
+          uint64_t n = routing.rank_tokens[r];
+          least = n < least ? n : least;
+          most = n > most ? n : most;
+        }
+        ck_assert(most - least <= 1);
+        uint64_t expert_least = UINT64_MAX, expert_most = 0;
+        for (int32_t e = 0; e < p->n_experts; e++) {
+          uint64_t n = 0;
+          for (int32_t s = g * p->ep; s < (g + 1) * p->ep; s++)
+            n += hec_load_row(&after, layer, s)[e];
+          expert_least = n < expert_least ? n : expert_least;
+          expert_most = n > expert_most ? n : expert_most;
+        }
+        ck_assert(p->n_experts % p->ep != 0 || expert_most - expert_least <= 1);
+      }
+      for (int32_t s = 0; s < p->n_ranks; s++) {
+        uint64_t a = 0, b = 0;
+        for (int32_t e = 0; e < p->n_experts; e++) {
+          a += hec_load_row(&before, layer, s)[e];
+          b += hec_load_row(&after, layer, s)[e];
+        }
+        ck_assert_uint_eq(a, b);
+      }
+    }
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+START_TEST(ideal_is_ep) {
+  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 4, 1, true);
+  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena),
+                 ideal = hec_policy_start(&hec_policy_ideal, p, &arena);
+  ck_assert(hec_plan_digest(&ep.plan) == hec_plan_digest(&ideal.plan));
+  ck_assert_str_eq(hec_policy_ideal.only_schedule, "ideal");
+  hec_policy_stop(&ep);
+  hec_policy_stop(&ideal);
+}
+END_TEST
+
+/* Slice j on rank j, everything everywhere, and no token leaves its rank. */
+START_TEST(fsdp_moves_no_token) {
+  uint64_t seed = 61;
+  hec_problem *p = hec_test_problem(&arena, box, 6, 2, 7, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &arena);
+  ck_assert(run.plan.n_slices == 6 && run.plan.rematerialise);
+  for (size_t i = 0; i < 2 * 7 * 6; i++)
+    ck_assert(run.plan.home[i] == (int32_t)(i % 6) && run.plan.opt_home[i] == (int32_t)(i % 6));
+  hec_load load = hec_test_random_load(&arena, p, &seed);
+  hec_routing routing = hec_routing_new(&arena, p);
+  for (int32_t layer = 0; layer < 2; layer++) {
+    hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
+    for (int32_t s = 0; s < 6; s++)
+      for (int32_t d = 0; d < 6; d++)
+        ck_assert(s == d || routing.pair[s * 6 + d] == 0);
+    for (int32_t e = 0; e < 7; e++)
+      for (int32_t r = 0; r < 6; r++)
+        ck_assert(hec_plan_holds(&run.plan, layer, e, r));
+  }
+  hec_policy_stop(&run);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policy_static");
+  TCase *c = tcase_create("static");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, ep_received_tokens);
+  tcase_add_test(c, recorded_received_tokens);
+  tcase_add_test(c, balanced_exactly);
+  tcase_add_test(c, balanced_with_remainders);
+  tcase_add_test(c, ideal_is_ep);
+  tcase_add_test(c, fsdp_moves_no_token);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

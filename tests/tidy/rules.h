@@ -1,0 +1,26 @@
+/* The rules that tests/tidy holds the tree to; test_tidy.c applies them to the tree and to texts that break them. */
+#ifndef HEC_TESTS_TIDY_RULES_H
+#define HEC_TESTS_TIDY_RULES_H
+#include "runtime/base/text.h"
+
+enum { HEC_TIDY_FUNCTION_LINES = 80, HEC_TIDY_FILE_LINES = 600 }; /* more is too long */
+
+typedef struct {
+  hec_text found;  /* one line per finding: PATH:LINE: what is wrong */
+  hec_text guards; /* "GUARD\n" of every header seen; starts with a newline once there is one */
+  int n_found, n_files;
+  bool on_disk; /* included files must exist below HEC_SOURCE_DIR (not for the texts of the self-tests) */
+} hec_tidy;     /* zero-initialise; free with hec_tidy_free */
+
+void hec_tidy_complain(hec_tidy *f, const char *path, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Every rule that applies to a file with this path (from the top of the tree) and this text. */
+void hec_tidy_file(hec_tidy *f, const char *path, const char *text);
+/* An entry of the top level; `has_sources`: a folder that holds anything written by hand. */
+void hec_tidy_top_entry(hec_tidy *f, const char *name, bool is_folder, bool has_sources);
+void hec_tidy_free(hec_tidy *f);
+
+bool hec_tidy_starts(const char *text, const char *prefix);
+bool hec_tidy_ends(const char *text, const char *suffix);
+
+#endif

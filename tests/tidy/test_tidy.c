@@ -1,0 +1,261 @@
+/* The project checks the project: the tree follows the rules of rules.c. The second half feeds every rule a text that
+ * breaks it, so that a rule which cannot fail would be found out. */
+#include "tests/support/check_main.h"
+#include "tests/tidy/rules.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TEXT_BYTES_MAX = 1 << 20 };
+
+/* ---- The tree ---- */
+
+/* What git ignores at the top, or does not belong to the tree: nothing in there is read. */
+static bool is_output(const char *name) {
+  return strcmp(name, "build") == 0 || hec_tidy_starts(name, "build-") || strcmp(name, "hecate-out") == 0;
+}
+
+/* Files whose lines are checked: everything written by hand but LICENSE; of the data files only the presets. */
+static bool is_checked(const char *path) {
+  static const char *const suffixes[] = {".c", ".h", ".cu", ".sh", ".cmake", ".txt", ".md", ".py"};
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+    if (hec_tidy_ends(path, suffixes[i]))
+      return true;
+  if (hec_tidy_ends(path, ".json"))
+    return hec_tidy_starts(path, "models/") || !strchr(path, '/');
+  bool script = hec_tidy_starts(path, "tools/") || hec_tidy_starts(path, ".ci/");
+  return script && !strchr(strrchr(path, '/'), '.');
+}
+
+static void read_and_check(hec_tidy *f, const char *full, const char *path) {
+  FILE *file = fopen(full, "rb");
+  ck_assert_msg(file != NULL, "cannot read %s", full);
+  char *text = malloc(TEXT_BYTES_MAX + 1);
+  ck_assert_ptr_nonnull(text);
+  size_t length = fread(text, 1, TEXT_BYTES_MAX, file);
+  (void)fclose(file);
+  text[length] = '\0';
+  if (length == TEXT_BYTES_MAX)
+    hec_tidy_complain(f, path, 1, "a text of 1 MiB or more");
+  hec_tidy_file(f, path, text);
+  free(text);
+}
+
+/* Walks HEC_SOURCE_DIR/folder (folder "" or ending in '/'), returns how many files below count as sources. */
+static int walk(hec_tidy *f, const char *folder) {
+  char full[2048], path[1024];
+  struct dirent **entries;
+  (void)snprintf(full, sizeof full, "%s/%s", HEC_SOURCE_DIR, folder);
+  int n = scandir(full, &entries, NULL, alphasort), n_sources = 0;
+  ck_assert_msg(n >= 0, "cannot list %s", full);
+  for (int i = 0; i < n; i++) {
+    const char *name = entries[i]->d_name;
+    struct stat info;
+    (void)snprintf(path, sizeof path, "%s%s", folder, name);
+    (void)snprintf(full, sizeof full, "%s/%s", HEC_SOURCE_DIR, path);
+    bool top = !*folder, hidden = name[0] == '.' && strcmp(name, ".ci") != 0;
+    if (!hidden && !(top && is_output(name)) && lstat(full, &info) == 0) {
+      int below = 0;
+      if (S_ISDIR(info.st_mode)) {
+        (void)snprintf(path, sizeof path, "%s%s/", folder, name);
+        below = walk(f, path);
+      } else if (S_ISREG(info.st_mode) && is_checked(path)) {
+        below = 1;
+        read_and_check(f, full, path);
+      }
+      if (top)
+        hec_tidy_top_entry(f, name, S_ISDIR(info.st_mode), below > 0);
+      n_sources += below;
+    }
+    free(entries[i]);
+  }
+  free(entries);
+  return n_sources;
+}
+
+START_TEST(tree_is_tidy) {
+  hec_tidy f = {.on_disk = true};
+  (void)walk(&f, "");
+  ck_assert_msg(f.n_found == 0, "%d findings:\n%s", f.n_found, f.found.data);
+  ck_assert_int_gt(f.n_files, 20); /* it did read a tree */
+  hec_tidy_free(&f);
+}
+END_TEST
+
+/* ---- Can it fail? Each text breaks one rule; "" as `expected` means it breaks none. ---- */
+
+static const struct {
+  const char *path, *text, *expected;
+} samples[] = {
+    {"sim/a.c", "/* a */\n#include \"sim/b.h\"\n#include \"runtime/program/p.h\"\n#include <math.h>\n", ""},
+    {"models/a.c", "/* a */\n#include \"runtime/base/text.h\"\n#include <sys/stat.h>\n", ""},
+    {"runtime/plan/policies/a.c", "/* a */\n#include \"runtime/plan/plan.h\"\n#include \"models/moe.h\"\n", ""},
+    {"tests/sim/test_a.c", "/* a */\n#include \"tools/common/a.h\"\n#include \"validate/v.h\"\n#include <check.h>\n",
+     ""},
+    {"sim/a.c", "/* a\n#include \"tools/x.h\" */\n// #include <zlib.h>\n", ""},
+    /* up */
+    {"sim/a.c", "/* a */\n#include \"validate/v.h\"\n", "sim/a.c:2: wrong arrow: sim/ (floor 3)"},
+    {"models/a.h", "#ifndef HEC_A_H\n#define HEC_A_H\n # include  \"sim/x.h\"\n#endif\n", "models/a.h:3: wrong arrow"},
+    {"runtime/plan/a.c", "/* a */\n#include \"runtime/program/p.h\"\n", "wrong arrow"},
+    {"runtime/exec/nccl/a.cu", "/* a */\n#include \"tools/t.h\"\n", "wrong arrow"},
+    /* sideways */
+    {"sim/a.c", "/* a */\n#include \"runtime/exec/cpu.h\"\n", "wrong arrow"},
+    {"runtime/exec/a.c", "/* a */\n#include \"sim/engine.h\"\n", "wrong arrow"},
+    {"runtime/plan/a.c", "/* a */\n#include \"traces/trace.h\"\n", "wrong arrow"},
+    {"traces/a.c", "/* a */\n#include \"runtime/plan/plan.h\"\n", "wrong arrow"},
+    {"runtime/base/a.c", "/* a */\n#include \"models/moe.h\"\n", "wrong arrow"},
+    {"tools/hecate-a.c", "/* a */\n#include \"tests/support/check_main.h\"\n", "wrong arrow"},
+    {"sim/a.c", "/* a */\n#include \"b.h\"\n", "path from the top"},
+    {"runtime/a.c", "/* a */\n#include \"models/moe.h\"\n", "belongs to no floor"},
+    {"sim/a.c", "/* a */\n#include WHAT\n", "names neither"},
+    /* doors */
+    {"models/json.c", "/* a */\n#include <cjson/cJSON.h>\n", ""},
+    {"models/moe.c", "/* a */\n#include <cjson/cJSON.h>\n", "wrong door"},
+    {"traces/gzip.c", "/* a */\n#include <zlib.h>\n", ""},
+    {"tests/traces/test_a.c", "/* a */\n#include <zlib.h>\n", "wrong door"},
+    {"traces/synth_drift.c", "/* a */\n#include <gsl/gsl_rng.h>\n", ""},
+    {"validate/fit.c", "/* a */\n#include <gsl/gsl_multifit.h>\n", ""},
+    {"sim/a.c", "/* a */\n#include <gsl/gsl_rng.h>\n", "wrong door"},
+    {"runtime/exec/cpu_math.c", "/* a */\n#include <cblas.h>\n", ""},
+    {"runtime/exec/cpu.c", "/* a */\n#include <cblas.h>\n", "wrong door"},
+    {"runtime/exec/launch_mpi.c", "/* a */\n#include <mpi.h>\n", ""},
+    {"runtime/exec/launch.c", "/* a */\n#include <mpi.h>\n", "wrong door"},
+    {"runtime/exec/nccl/gemm.cu", "/* a */\n#include <cublas_v2.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n",
+     ""},
+    {"runtime/exec/cpu.c", "/* a */\n#include <cuda_runtime.h>\n", "wrong door"},
+    {"sim/a.c", "/* a */\n#include <check.h>\n", "wrong door"},
+    {"sim/a.c", "/* a */\n#include <glib.h>\n", "has no door"},
+    /* form */
+    {"sim/a.c", "int x;\n", "does not begin with a comment"},
+    {"sim/a.c", "/* a */\n\tint x;\n", "sim/a.c:2: a tab"},
+    {"tools/setup.sh", "# a\nls \n", "tools/setup.sh:2: a trailing blank"},
+    {"README.md", "a\r\n", "a trailing blank"},
+    {"sim/a.c", "/* a */", "no newline at the end"},
+    {"sim/a.c",
+     "/* a */\n/* TO"
+     "DO: b */\n",
+     "sim/a.c:2: unfinished"},
+    {"sim/a.c",
+     "/* a */\nint x; // FIX"
+     "ME\n",
+     "unfinished"},
+    {"sim/a.c",
+     "/* a, /tmp/hecate-"
+     "XX"
+     "XX"
+     "XX */\n",
+     ""},
+    {"tools/check",
+     "cd /ho"
+     "me/me/hecate\n",
+     "tools/check:1: a path of one machine"},
+    {"models/presets/a.json",
+     "{\"source\": \"https://x.org/ho"
+     "me/y\"}\n",
+     ""},
+    {"sim/a.h", "int f(void);\n", "no header guard"},
+    {"sim/a.h", "#ifndef HEC_A_H\n#define HEC_B_H\n#endif\n", "no header guard"},
+    {"sim/a.h", "#ifndef A_H\n#define A_H\n#endif\n", "not of the form"},
+};
+
+START_TEST(rules_find_what_is_wrong) {
+  hec_tidy f = {0};
+  hec_tidy_file(&f, samples[_i].path, samples[_i].text);
+  if (!*samples[_i].expected)
+    ck_assert_msg(f.n_found == 0, "sample %d: %s", _i, f.found.data);
+  else
+    ck_assert_msg(f.n_found == 1 && strstr(f.found.data, samples[_i].expected),
+                  "sample %d: expected one finding, %s; found %s", _i, samples[_i].expected,
+                  f.found.data ? f.found.data : "none");
+  hec_tidy_free(&f);
+}
+END_TEST
+
+START_TEST(included_files_exist) {
+  hec_tidy f = {.on_disk = true};
+  hec_tidy_file(&f, "sim/a.c", "/* a */\n#include \"runtime/base/text.h\"\n");
+  ck_assert_int_eq(f.n_found, 0);
+  hec_tidy_file(&f, "sim/a.c", "/* a */\n#include \"runtime/base/absent.h\"\n");
+  ck_assert_int_eq(f.n_found, 1);
+  hec_tidy_free(&f);
+}
+END_TEST
+
+START_TEST(guards_are_unique) {
+  hec_tidy f = {0};
+  const char *header = "#ifndef HEC_A_H\n#define HEC_A_H\n#endif\n";
+  hec_tidy_file(&f, "sim/a.h", header);
+  hec_tidy_file(&f, "models/b.h", "#ifndef HEC_AB_H\n#define HEC_AB_H\n#endif\n");
+  ck_assert_int_eq(f.n_found, 0);
+  hec_tidy_file(&f, "models/a.h", header);
+  ck_assert_int_eq(f.n_found, 1);
+  ck_assert_ptr_nonnull(strstr(f.found.data, "models/a.h:1: the guard HEC_A_H is used twice"));
+  hec_tidy_free(&f);
+}
+END_TEST
+
+/* A function of `lines` lines after a table and a type that are as long and must not count. */
+static void long_file(hec_text *text, int lines) {
+  hec_text_add(text, "/* a */\n");
+  const char *const heads[] = {"static const int table[] = {", "typedef struct {", "int f(int a,\n      int b) {"};
+  const char *const tails[] = {"};", "} type;", "}"};
+  for (int part = 0; part < 3; part++) {
+    int rest = part < 2 ? 100 : lines - 3;
+    hec_text_printf(text, "%s\n", heads[part]);
+    for (int i = 0; i < rest; i++)
+      hec_text_add(text, i == 3 ? "out:\n" : "  /* } */\n");
+    hec_text_printf(text, "%s\n", tails[part]);
+  }
+}
+
+START_TEST(lengths_have_limits) {
+  for (int over = 0; over <= 1; over++) {
+    hec_tidy f = {0};
+    hec_text text = {0};
+    long_file(&text, HEC_TIDY_FUNCTION_LINES + over);
+    hec_tidy_file(&f, "sim/a.c", text.data);
+    ck_assert_int_eq(f.n_found, over);
+    if (over)
+      ck_assert_ptr_nonnull(strstr(f.found.data, "sim/a.c:206: a function of 81 lines"));
+    hec_text_free(&text);
+    for (int i = 0; i < HEC_TIDY_FILE_LINES + over; i++)
+      hec_text_add(&text, "//\n");
+    hec_tidy_free(&f);
+    f = (hec_tidy){0};
+    hec_tidy_file(&f, "sim/a.c", text.data);
+    ck_assert_int_eq(f.n_found, over);
+    hec_text_free(&text);
+    hec_tidy_free(&f);
+  }
+}
+END_TEST
+
+START_TEST(top_level_is_fixed) {
+  hec_tidy f = {0};
+  hec_tidy_top_entry(&f, "sim", true, true);
+  hec_tidy_top_entry(&f, ".github", true, true);
+  hec_tidy_top_entry(&f, "d", true, false);
+  ck_assert_int_eq(f.n_found, 0);
+  hec_tidy_top_entry(&f, "utils", true, true);
+  hec_tidy_top_entry(&f, "notes", false, false);
+  ck_assert_int_eq(f.n_found, 2);
+  ck_assert(is_output("build") && is_output("build-dev") && is_output("hecate-out") && !is_output("builder"));
+  hec_tidy_free(&f);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("tidy.tidy");
+  TCase *cases = tcase_create("tidy");
+  tcase_add_test(cases, tree_is_tidy);
+  tcase_add_loop_test(cases, rules_find_what_is_wrong, 0, sizeof samples / sizeof *samples);
+  tcase_add_test(cases, included_files_exist);
+  tcase_add_test(cases, guards_are_unique);
+  tcase_add_test(cases, lengths_have_limits);
+  tcase_add_test(cases, top_level_is_fixed);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,101 @@
+/* See args.h: one loop over argv, one look-up in the table. */
+#include "tools/common/args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+void hec_args_help(const hec_command *command) {
+  printf("usage: %s\n\n%s\n", command->usage, command->summary);
+  for (const hec_arg *arg = command->args; arg->name; arg++) {
+    if (arg->kind == HEC_ARG_SECTION) {
+      printf("\n%s\n", arg->name);
+      continue;
+    }
+    char left[64];
+    (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
+    printf("  %-26s %s\n", left, arg->help);
+  }
+  printf("\n  --help, --version\n");
+  if (command->examples)
+    printf("\nExamples\n%s\n", command->examples);
+  printf("\nExit codes: 0 done, 1 the run failed, 2 bad input or usage.\n");
+}
+
+static hec_status set_number(const hec_arg *arg, const char *text) {
+  char *end;
+  errno = 0;
+  double value = strtod(text, &end);
+  bool whole = arg->kind != HEC_ARG_INT || value == floor(value);
+  if (end == text || *end != 0 || errno == ERANGE || !whole || !(value >= arg->least && value <= arg->most))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.15g to %.15g, found \"%s\"", arg->name,
+                    arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most, text);
+  if (arg->kind == HEC_ARG_INT)
+    *(int64_t *)arg->to = (int64_t)value;
+  else
+    *(double *)arg->to = value;
+  return HEC_OK;
+}
+
+/* One option at argv[*i]; steps over its value. */
+static hec_status set_option(const hec_command *command, int argc, char **argv, int *i) {
+  const char *word = argv[*i], *equals = strchr(word, '=');
+  size_t length = equals ? (size_t)(equals - word) : strlen(word);
+  for (const hec_arg *arg = command->args; arg->name; arg++) {
+    if (arg->kind == HEC_ARG_SECTION || strlen(arg->name) != length || strncmp(arg->name, word, length) != 0)
+      continue;
+    if (arg->kind == HEC_ARG_FLAG) {
+      if (equals)
+        return hec_fail(HEC_BAD_INPUT, "%s: takes no value, found \"%s\"", arg->name, equals + 1);
+      *(bool *)arg->to = true;
+      return HEC_OK;
+    }
+    if (!equals && *i + 1 >= argc)
+      return hec_fail(HEC_BAD_INPUT, "%s: expected a value, found the end of the command", arg->name);
+    const char *value = equals ? equals + 1 : argv[++*i];
+    if (arg->kind == HEC_ARG_TEXT) {
+      *(const char **)arg->to = value;
+      return HEC_OK;
+    }
+    return set_number(arg, value);
+  }
+  return hec_fail(HEC_BAD_INPUT, "unknown option \"%.*s\"; see %s --help", (int)length, word, command->program);
+}
+
+hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
+                          int32_t *count, bool *done) {
+  *count = 0;
+  *done = false;
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      hec_args_help(command);
+      *done = true;
+      return HEC_OK;
+    }
+    if (strcmp(argv[i], "--version") == 0) {
+      printf("hecate %s\n", HEC_VERSION);
+      *done = true;
+      return HEC_OK;
+    }
+    if (argv[i][0] == '-' && argv[i][1] != 0) {
+      HEC_TRY(set_option(command, argc, argv, &i));
+    } else {
+      if (*count == n)
+        return hec_fail(HEC_BAD_INPUT, "unexpected argument \"%s\"; see %s --help", argv[i], command->program);
+      positional[(*count)++] = argv[i];
+    }
+  }
+  return HEC_OK;
+}
+
+int hec_tool_exit(const char *program, hec_status status) {
+  if (status != HEC_OK)
+    fprintf(stderr, "%s: %s\n", program, hec_last_error());
+  return (int)status;
+}

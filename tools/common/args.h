@@ -1,0 +1,38 @@
+/* Command-line options as a table: the same rows parse, check ranges and print the help. */
+#ifndef HEC_TOOLS_COMMON_ARGS_H
+#define HEC_TOOLS_COMMON_ARGS_H
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { HEC_ARG_FLAG, HEC_ARG_INT, HEC_ARG_DOUBLE, HEC_ARG_TEXT, HEC_ARG_SECTION } hec_arg_kind;
+
+typedef struct {
+  const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
+  hec_arg_kind kind;
+  void *to;           /* bool, int64_t, double or const char *, unchanged when the option is absent */
+  const char *value;  /* name of the value in the help */
+  const char *help;   /* with units and default */
+  double least, most; /* of numbers */
+} hec_arg;
+
+typedef struct {
+  const char *program;  /* "hecate-sim" */
+  const char *usage;    /* lines of the usage, without "usage: " */
+  const char *summary;  /* what it does */
+  const char *examples; /* lines, or NULL */
+  const hec_arg *args;
+} hec_command;
+
+/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere. Fills `positional` (at most n) and
+ * their number. Unknown option, missing or malformed value, too many positionals: HEC_BAD_INPUT naming it. "--help" and
+ * "--version" print to stdout and set *done. */
+hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
+                          int32_t *count, bool *done) HEC_MUST_USE;
+void hec_args_help(const hec_command *command);
+
+/* Prints "PROGRAM: MESSAGE" to stderr for the last failure and returns the exit code. */
+int hec_tool_exit(const char *program, hec_status status);
+
+#endif

@@ -1,0 +1,184 @@
+/* Reads the case, runs the law, prints JSON or a table for people. The table: makespan, the flows that end last, and
+ * the links with the highest utilisation = bytes over the link / (bandwidth * makespan). */
+#include "tools/common/flows_command.h"
+
+#include "sim/flows.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN 5
+
+typedef struct {
+  const char *path, *law;
+  bool json, help;
+} options;
+
+static const char usage[] = "usage: hecate-sim flows CASE.json [--law LAW] [--json]\n";
+
+static void print_help(void) {
+  (void)fputs(usage, stdout);
+  (void)fputs("\nSimulates a bare set of flows over given links and routes and says when each one ends.\n"
+              "  --law LAW   how flows share links:",
+              stdout);
+  for (int32_t i = 0; hec_flows_law_name(i); i++)
+    (void)printf(" %s%s", hec_flows_law_name(i), i == 0 ? " (default)" : "");
+  (void)fputs("\n  --json      one JSON document: "
+              "{\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}\n"
+              "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
+              "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
+              "            \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
+              "Exit codes: 0 done, 1 the run failed, 2 bad input or usage.\n",
+              stdout);
+}
+
+static hec_status read_options(int argc, char **argv, options *o) {
+  *o = (options){.law = hec_flows_law_name(0)};
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+      o->help = true;
+    else if (strcmp(argv[i], "--json") == 0)
+      o->json = true;
+    else if (strncmp(argv[i], "--law=", 6) == 0)
+      o->law = argv[i] + 6;
+    else if (strcmp(argv[i], "--law") == 0) {
+      if (i + 1 == argc)
+        return hec_fail(HEC_BAD_INPUT, "--law: expected the name of a law, found nothing");
+      o->law = argv[++i];
+    } else if (argv[i][0] == '-' && argv[i][1] != '\0')
+      return hec_fail(HEC_BAD_INPUT, "unknown option %s (see --help)", argv[i]);
+    else if (o->path)
+      return hec_fail(HEC_BAD_INPUT, "expected one case file, found also %s", argv[i]);
+    else
+      o->path = argv[i];
+  }
+  if (!o->path && !o->help)
+    return hec_fail(HEC_BAD_INPUT, "expected a case file (see --help)");
+  return HEC_OK;
+}
+
+/* "1.746 ms" */
+static const char *in_units(double seconds, char *out, size_t size) {
+  static const struct {
+    double least, factor;
+    const char *unit;
+  } units[] = {{1, 1, "s"}, {1e-3, 1e3, "ms"}, {1e-6, 1e6, "us"}, {0, 1e9, "ns"}};
+  int u = 0;
+  while (u < 3 && seconds < units[u].least)
+    u++;
+  (void)snprintf(out, size, "%.4g %s", seconds * units[u].factor, seconds == 0 ? "s" : units[u].unit);
+  return out;
+}
+
+/* Indices of the SHOWN greatest values, greatest first, the lower index on ties; returns how many. */
+static int32_t greatest(const double *value, int32_t n, int32_t *index) {
+  int32_t found = 0;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t at = found;
+    while (at > 0 && value[i] > value[index[at - 1]])
+      at--;
+    if (at == SHOWN)
+      continue;
+    found += found < SHOWN;
+    for (int32_t k = found - 1; k > at; k--)
+      index[k] = index[k - 1];
+    index[at] = i;
+  }
+  return found;
+}
+
+static void add_slowest(const hec_flows *flows, const double *finish, hec_text *out) {
+  int32_t last[SHOWN];
+  int32_t n = greatest(finish, flows->n_flows, last);
+  char start[32], end[32];
+  hec_text_printf(out, "\n%-32s %14s %12s %12s\n", "flows that end last", "bytes", "start", "finish");
+  for (int32_t i = 0; i < n; i++) {
+    const hec_flow *flow = &flows->flow[last[i]];
+    char pair[64];
+    (void)snprintf(pair, sizeof pair, "%.28s -> %.28s", flows->host_name[flow->source],
+                   flows->host_name[flow->destination]);
+    hec_text_printf(out, "%-32s %14lld %12s %12s\n", pair, (long long)flow->bytes,
+                    in_units(flow->start, start, sizeof start), in_units(finish[last[i]], end, sizeof end));
+  }
+}
+
+static void add_busiest(const hec_flows *flows, double makespan, hec_arena *arena, hec_text *out) {
+  double *bytes = HEC_NEW(arena, double, flows->n_links), *use = HEC_NEW(arena, double, flows->n_links);
+  for (int32_t f = 0; f < flows->n_flows; f++)
+    for (int32_t i = flows->route_at[flows->flow[f].route]; i < flows->route_at[flows->flow[f].route + 1]; i++)
+      bytes[flows->route_link[i]] += (double)flows->flow[f].bytes;
+  for (int32_t l = 0; l < flows->n_links; l++)
+    use[l] = makespan > 0 ? bytes[l] / (flows->bandwidth[l] * makespan) : 0;
+  int32_t busiest[SHOWN];
+  int32_t n = greatest(use, flows->n_links, busiest);
+  hec_text_printf(out, "\n%-32s %14s %12s %12s\n", "busiest links", "bytes", "GB/s", "utilisation");
+  for (int32_t i = 0; i < n; i++)
+    hec_text_printf(out, "%-32.32s %14.0f %12.4g %10.1f %%\n", flows->link_name[busiest[i]], bytes[busiest[i]],
+                    flows->bandwidth[busiest[i]] / 1e9, 100 * use[busiest[i]]);
+}
+
+/* How far the finishes are from those the case names. */
+static void add_comparison(const hec_flows *flows, const double *finish, hec_text *out) {
+  int32_t named = 0, worst_flow = 0;
+  double worst = -1;
+  for (int32_t f = 0; f < flows->n_flows; f++) {
+    double expected = flows->flow[f].expected_finish;
+    if (expected < 0)
+      continue;
+    named++;
+    double off = finish[f] > expected ? finish[f] - expected : expected - finish[f];
+    double relative = expected > 0 ? off / expected : off;
+    if (relative > worst) {
+      worst = relative;
+      worst_flow = f;
+    }
+  }
+  if (named > 0)
+    hec_text_printf(out, "\nagainst the %d finish times in the file: worst relative difference %.2g (flow %d)\n", named,
+                    worst, worst_flow);
+}
+
+static void add_table(const hec_flows *flows, const options *o, const double *finish, hec_arena *arena, hec_text *out) {
+  double makespan = hec_flows_makespan(flows, finish);
+  char text[32];
+  hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
+                  flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
+  add_slowest(flows, finish, out);
+  add_busiest(flows, makespan, arena, out);
+  add_comparison(flows, finish, out);
+  hec_text_add(out, "\nCongestion control, incast loss and adaptive routing are not modelled.\n");
+}
+
+static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
+  hec_flows flows;
+  HEC_TRY(hec_flows_read(o->path, arena, &flows));
+  double *finish = HEC_NEW(arena, double, flows.n_flows);
+  HEC_TRY(hec_flows_run(&flows, o->law, finish));
+  if (o->json)
+    hec_flows_write(&flows, o->law, finish, out);
+  else
+    add_table(&flows, o, finish, arena, out);
+  if (fwrite(out->data, 1, out->length, stdout) != out->length || fflush(stdout) != 0)
+    return hec_fail(HEC_FAILED, "standard output: cannot write: %s", strerror(errno));
+  return HEC_OK;
+}
+
+int hec_flows_command(int argc, char **argv) {
+  options o;
+  hec_status status = read_options(argc, argv, &o);
+  if (status == HEC_OK && o.help) {
+    print_help();
+    return 0;
+  }
+  hec_arena arena = {0};
+  hec_text out = {0};
+  if (status == HEC_OK)
+    status = run_case(&o, &arena, &out);
+  if (status != HEC_OK)
+    (void)fprintf(stderr, "hecate-sim flows: %s\n", hec_last_error());
+  hec_text_free(&out);
+  hec_arena_free(&arena);
+  return (int)status;
+}

@@ -1,0 +1,124 @@
+/* From words to rows of the tables. */
+#include "tools/common/job_args.h"
+
+#include "models/preset_data.h"
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const hec_job_args hec_job_args_default = {.policies = "all",
+                                           .schedule = "auto",
+                                           .law = "alpha_beta",
+                                           .warmup = -1,
+                                           .m = HEC_AUTO,
+                                           .period = HEC_AUTO,
+                                           .slots = HEC_AUTO};
+
+hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) {
+  *options = (hec_job_options){.cluster = args->cluster,
+                               .model = args->model,
+                               .phase = args->phase,
+                               .ranks = (int32_t)args->ranks,
+                               .tokens = (int32_t)args->tokens,
+                               .micro_batches = (int32_t)args->micro_batches,
+                               .warmup = (int32_t)args->warmup,
+                               .t = HEC_AUTO,
+                               .m = (int32_t)args->m,
+                               .period = (int32_t)args->period,
+                               .slots = (int32_t)args->slots,
+                               .nonmoe_scale = args->nonmoe_scale};
+  if (!args->t)
+    return HEC_OK;
+  char *end;
+  long t = strtol(args->t, &end, 10);
+  if (strcmp(args->t, "paper") == 0)
+    options->t = HEC_T_PAPER;
+  else if (end == args->t || *end != 0 || t < 0 || t > 1000000)
+    return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"",
+                    args->t);
+  else
+    options->t = (int32_t)t;
+  return HEC_OK;
+}
+
+static void add_names(hec_text *text) {
+  for (int32_t i = 0; hec_policies[i]; i++)
+    hec_text_printf(text, "%s%s", i ? ", " : "", hec_policies[i]->name);
+}
+
+static hec_status unknown_policy(const char *name, int length) {
+  hec_text names = {0};
+  add_names(&names);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--policy: expected all or some of %s, found \"%.*s\"", names.data, length, name);
+  hec_text_free(&names);
+  return status;
+}
+
+hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+  *n = 0;
+  if (strcmp(list, "all") == 0) {
+    for (; hec_policies[*n]; (*n)++) {
+      HEC_ASSERT(*n < HEC_POLICIES_MAX);
+      policies[*n] = hec_policies[*n];
+    }
+    return HEC_OK;
+  }
+  for (const char *p = list;;) {
+    size_t length = strcspn(p, ",");
+    char name[64] = "";
+    if (length < sizeof name)
+      memcpy(name, p, length);
+    const hec_policy *policy = hec_policy_find(name);
+    if (!policy)
+      return unknown_policy(p, (int)length);
+    for (int32_t i = 0; i < *n; i++)
+      if (policies[i] == policy)
+        return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", name);
+    policies[(*n)++] = policy;
+    if (p[length] == 0)
+      return HEC_OK;
+    p += length + 1;
+  }
+}
+
+hec_status hec_job_args_collective(const char *name, const hec_collective **collective) {
+  *collective = NULL;
+  if (!name)
+    return HEC_OK;
+  for (int32_t i = 0; hec_collectives[i]; i++)
+    if (strcmp(hec_collectives[i]->name, name) == 0)
+      *collective = hec_collectives[i];
+  return *collective ? HEC_OK
+                     : hec_fail(HEC_BAD_INPUT, "--collective: expected direct, two_level or chain, found \"%s\"", name);
+}
+
+static void list_presets(const char *kind, const char *title) {
+  hec_text names = {0};
+  hec_preset_names(kind, &names);
+  printf("%-12s %s\n", title, names.data ? names.data : "");
+  hec_text_free(&names);
+}
+
+void hec_job_args_list(void) {
+  static const char *const known[] = {"no load", "a window of past loads, periodically",
+                                      "past loads, every micro-batch", "the gate's choice"};
+  printf("policies\n");
+  for (int32_t i = 0; hec_policies[i]; i++)
+    printf("  %-26s %s [knows %s; schedule %s; %s]\n", hec_policies[i]->name, hec_policies[i]->summary,
+           known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
+  printf("schedules\n");
+  for (int32_t i = 0; hec_schedules[i]; i++)
+    printf("  %-26s %s [%s]\n", hec_schedules[i]->name, hec_schedules[i]->summary, hec_schedules[i]->source);
+  printf("collectives\n");
+  for (int32_t i = 0; hec_collectives[i]; i++)
+    printf("  %-26s %s\n", hec_collectives[i]->name, hec_collectives[i]->summary);
+  printf("network laws\n");
+  for (int32_t i = 0; hec_laws[i]; i++)
+    printf("  %-26s %s; %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]), hec_law_limits(hec_laws[i]));
+  list_presets("cluster", "clusters");
+  list_presets("moe", "models");
+}

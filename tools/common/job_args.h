@@ -1,0 +1,93 @@
+/* The options that choose model, cluster, ranks and policies mean the same in every tool. */
+#ifndef HEC_TOOLS_COMMON_JOB_ARGS_H
+#define HEC_TOOLS_COMMON_JOB_ARGS_H
+#include "runtime/plan/collective.h"
+#include "runtime/plan/policy.h"
+#include "runtime/program/job.h"
+#include "tools/common/args.h"
+
+typedef struct {
+  const char *cluster, *model, *phase, *policies, *schedule, *law, *collective, *t;
+  int64_t ranks, tokens, micro_batches, warmup, m, period, slots;
+  double nonmoe_scale;
+} hec_job_args;
+
+extern const hec_job_args hec_job_args_default;
+
+#define HEC_JOB_ARG_ROWS(a)                                                                                            \
+  {.name = "What runs", .kind = HEC_ARG_SECTION},                                                                      \
+      {"--cluster",                                                                                                    \
+       HEC_ARG_TEXT,                                                                                                   \
+       &(a).cluster,                                                                                                   \
+       "C",                                                                                                            \
+       "preset, JSON file or a line such as \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\"",                   \
+       0,                                                                                                              \
+       0},                                                                                                             \
+      {"--model",                                                                                                      \
+       HEC_ARG_TEXT,                                                                                                   \
+       &(a).model,                                                                                                     \
+       "M",                                                                                                            \
+       "preset or JSON file; layers, experts and top-k come from the trace",                                           \
+       0,                                                                                                              \
+       0},                                                                                                             \
+      {"--ranks", HEC_ARG_INT, &(a).ranks, "R", "ranks, one per device (default: the trace's, else all devices)",      \
+       1,         65536},                                                                                              \
+      {"--tokens", HEC_ARG_INT, &(a).tokens, "N", "tokens per rank and micro-batch (default: the trace's own number)", \
+       1,          100000000},                                                                                         \
+      {"--micro-batches",                                                                                              \
+       HEC_ARG_INT,                                                                                                    \
+       &(a).micro_batches,                                                                                             \
+       "N",                                                                                                            \
+       "how often a lone record is repeated (default 1)",                                                              \
+       1,                                                                                                              \
+       4096},                                                                                                          \
+      {"--phase", HEC_ARG_TEXT, &(a).phase, "P", "train or forward (default: from the trace)", 0, 0}, {                \
+    "--warmup", HEC_ARG_INT, &(a).warmup, "N", "iterations run but not reported (default 5; 0 below 12 iterations)",   \
+        0, 1000000000                                                                                                  \
+  }
+
+#define HEC_POLICY_ARG_ROWS(a)                                                                                          \
+  {.name = "Policies", .kind = HEC_ARG_SECTION}, {"--policy",                                                           \
+                                                  HEC_ARG_TEXT,                                                         \
+                                                  &(a).policies,                                                        \
+                                                  "P[,P...]",                                                           \
+                                                  "policies to compare, or all (default); see --list",                  \
+                                                  0,                                                                    \
+                                                  0},                                                                   \
+      {"--schedule",                                                                                                    \
+       HEC_ARG_TEXT,                                                                                                    \
+       &(a).schedule,                                                                                                   \
+       "S",                                                                                                             \
+       "auto (each policy's own), serial or hecate (default auto)",                                                     \
+       0,                                                                                                               \
+       0},                                                                                                              \
+      {"--collective",                                                                                                  \
+       HEC_ARG_TEXT,                                                                                                    \
+       &(a).collective,                                                                                                 \
+       "K",                                                                                                             \
+       "direct, two_level, chain (default: the cheapest by cost)",                                                      \
+       0,                                                                                                               \
+       0},                                                                                                              \
+      {"--t", HEC_ARG_TEXT, &(a).t, "N|paper", "FSSDP overlap degree: hottest experts materialised per layer", 0, 0},   \
+      {"--m", HEC_ARG_INT, &(a).m, "N", "FSSDP memory: copies per rank and layer (default: what memory allows)",        \
+       0,     1000000},                                                                                                 \
+      {"--period", HEC_ARG_INT, &(a).period, "N", "iterations between decisions of periodic policies", 1, 1000000000},  \
+      {"--slots", HEC_ARG_INT, &(a).slots, "N", "expert slots per rank and layer of replicating policies", 1, 1000000}, \
+  {                                                                                                                     \
+    "--nonmoe-scale", HEC_ARG_DOUBLE, &(a).nonmoe_scale, "F",                                                           \
+        "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6                               \
+  }
+
+hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
+
+enum { HEC_POLICIES_MAX = 64 };
+/* "all" or a comma-separated list; unknown or double names are errors that list the rows. */
+hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
+                                 int32_t *n) HEC_MUST_USE;
+hec_status hec_job_args_collective(const char *name,
+                                   const hec_collective **collective) HEC_MUST_USE; /* NULL name: NULL */
+
+/* Prints policies, schedules, collectives, laws and presets. */
+void hec_job_args_list(void);
+
+#endif

@@ -1,0 +1,265 @@
+/* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate. With --reshard the history at that
+ * point is given to a fresh policy whose first decision shards anew. */
+#include "tools/common/plan_command.h"
+
+#include "runtime/program/lower.h"
+#include "tools/common/job_args.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  hec_job_args job;
+  const char *trace, *policy, *stage;
+  int64_t layer, iter;
+  bool json, reshard;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.job = hec_job_args_default, .stage = "refine", .layer = -1, .iter = -1};
+  const hec_arg args[] = {
+      {.name = "Which plan", .kind = HEC_ARG_SECTION},
+      {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
+      {"--layer", HEC_ARG_INT, &s->layer, "L", "MoE layer, from 0", 0, 1e9},
+      {"--iter", HEC_ARG_INT, &s->iter, "I", "the trace's iter value", 0, 1e15},
+      {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
+      {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
+      {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP overlap degree", 0, 0},
+      {"--m", HEC_ARG_INT, &s->job.m, "N", "FSSDP memory: copies per rank and layer", 0, 1000000},
+      {"--period", HEC_ARG_INT, &s->job.period, "N", "iterations between decisions of periodic policies", 1,
+       1000000000},
+      {"--slots", HEC_ARG_INT, &s->job.slots, "N", "expert slots per rank and layer of replicating policies", 1,
+       1000000},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+      HEC_JOB_ARG_ROWS(s->job),
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-sim plan",
+      .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]",
+      .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
+      .examples =
+          "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 120 --t 4 --m 2 --stage decide --json",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
+  if (*done)
+    return HEC_OK;
+  if (n == 0 || !s->policy || s->layer < 0 || s->iter < 0)
+    return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
+  if (strcmp(s->stage, "decide") != 0 && strcmp(s->stage, "refine") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--stage: expected decide or refine, found \"%s\"", s->stage);
+  return HEC_OK;
+}
+
+/* The plan asked for, with what its layer's routing says. */
+typedef struct {
+  const hec_job *job;
+  const hec_policy_run *run;
+  const hec_routing *routing;
+  int32_t layer;
+  int64_t iter;
+  int64_t dispatch_bytes, gather_bytes, migration_bytes;
+} found_plan;
+
+static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *arena) {
+  const hec_problem *problem = &found->job->problem;
+  const hec_plan *plan = &found->run->plan;
+  int32_t n_ranks = problem->n_ranks;
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t d = 0; d < n_ranks; d++)
+      if (s != d)
+        found->dispatch_bytes += (int64_t)found->routing->pair[s * n_ranks + d] * (int64_t)problem->bytes.token;
+  for (int32_t e = 0; e < problem->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
+    for (int32_t i = 0; i < n; i++)
+      if (kinds[i] == HEC_COPY_GUEST && (i == 0 || ranks[i - 1] != ranks[i]))
+        found->gather_bytes += (int64_t)problem->bytes.expert_param;
+  }
+  hec_transfer_list moved = {0};
+  hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks),
+                     &moved);
+  for (size_t i = 0; i < moved.n; i++)
+    found->migration_bytes += moved.data[i].bytes;
+  free(moved.data);
+}
+
+static void print_json(const found_plan *found, hec_text *out) {
+  const hec_problem *problem = &found->job->problem;
+  const hec_plan *plan = &found->run->plan;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "policy", found->run->policy->name);
+  hec_json_int(&json, "layer", found->layer);
+  hec_json_int(&json, "iter", found->iter);
+  hec_json_int(&json, "t", found->run->t ? found->run->t[found->layer] : -1);
+  hec_json_int(&json, "m", found->run->m ? found->run->m[found->layer] : -1);
+  hec_json_array(&json, "owner");
+  for (int32_t e = 0; e < problem->n_experts; e++)
+    hec_json_int(&json, NULL, hec_plan_home(plan, found->layer, e));
+  hec_json_close(&json);
+  hec_json_array(&json, "copies");
+  int32_t *holders = hec_malloc((size_t)problem->n_ranks + (size_t)plan->copy_capacity, sizeof *holders);
+  for (int32_t e = 0; e < problem->n_experts; e++) {
+    int32_t n = hec_plan_holders(plan, found->layer, e, holders);
+    hec_json_array(&json, NULL);
+    for (int32_t i = 0; i < n; i++)
+      hec_json_int(&json, NULL, holders[i]);
+    hec_json_close(&json);
+  }
+  free(holders);
+  hec_json_close(&json);
+  hec_json_array(&json, "tokens_per_rank");
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    hec_json_int(&json, NULL, (int64_t)found->routing->rank_tokens[r]);
+  hec_json_close(&json);
+  hec_json_double(&json, "overload_factor", hec_routing_overload(found->routing));
+  hec_json_object(&json, "bytes");
+  hec_json_int(&json, "dispatch", found->dispatch_bytes);
+  hec_json_int(&json, "gather", found->gather_bytes);
+  hec_json_int(&json, "migration", found->migration_bytes);
+  hec_json_close(&json);
+  hec_json_close(&json);
+}
+
+static void print_table(const found_plan *found, hec_text *out) {
+  const hec_problem *problem = &found->job->problem;
+  const hec_plan *plan = &found->run->plan;
+  hec_text_printf(out, "%s, layer %" PRId32 ", iteration %" PRId64, found->run->policy->name, found->layer,
+                  found->iter);
+  if (found->run->t && found->run->t[found->layer] >= 0)
+    hec_text_printf(out, ", t %" PRId32 ", m %" PRId32, found->run->t[found->layer], found->run->m[found->layer]);
+  hec_text_add(out, "\n\nexpert  owner  copies on ranks (resident r, guest g)\n");
+  for (int32_t e = 0; e < problem->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
+    hec_text_printf(out, "%6" PRId32 "  %5" PRId32 " ", e, hec_plan_home(plan, found->layer, e));
+    for (int32_t i = 0; i < n; i++)
+      hec_text_printf(out, " %" PRId32 "%c", ranks[i], kinds[i] == HEC_COPY_GUEST ? 'g' : 'r');
+    hec_text_add(out, "\n");
+  }
+  hec_text_add(out, "\nrank  assignments computed\n");
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    hec_text_printf(out, "%4" PRId32 "  %" PRIu64 "\n", r, found->routing->rank_tokens[r]);
+  hec_text_printf(
+      out,
+      "\noverload factor %.4f (busiest rank over mean); moved: dispatch %.3f MB, gather %.3f MB, migration %.3f MB\n",
+      hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6, (double)found->gather_bytes * 1e-6,
+      (double)found->migration_bytes * 1e-6);
+}
+
+/* Plans the iteration in full: decide, then (stage refine) refine of the layer. */
+static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run, const hec_iteration *iteration,
+                     hec_load *rewritten, hec_arena *arena, found_plan *found) {
+  hec_plan before = hec_plan_new(arena, &job->problem, run->plan.n_slices);
+  hec_plan_assign(&before, &run->plan);
+  hec_load load = iteration->loads[0];
+  if (run->policy->rewrite) {
+    size_t cells = (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts;
+    memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
+    load = *rewritten;
+    run->policy->rewrite(run, &load);
+  }
+  hec_policy_decide(run, iteration->iter, 0);
+  if (strcmp(s->stage, "refine") == 0)
+    hec_policy_refine(run, (int32_t)s->layer, &load);
+  hec_routing *routing = HEC_NEW(arena, hec_routing, 1);
+  *routing = hec_routing_new(arena, &job->problem);
+  hec_routing_make(routing, run->policy->dispatch, &job->problem, &run->plan, &load, (int32_t)s->layer);
+  *found =
+      (found_plan){.job = job, .run = run, .routing = routing, .layer = (int32_t)s->layer, .iter = iteration->iter};
+  add_bytes(found, &before, arena);
+}
+
+/* Advances the policy over an iteration as the lowering does, without lowering anything. */
+static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_load *rewritten) {
+  for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
+    hec_load load = iteration->loads[iteration->n_loads == 1 ? 0 : mb];
+    if (run->policy->rewrite) {
+      size_t cells = (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts;
+      memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
+      load = *rewritten;
+      run->policy->rewrite(run, &load);
+    }
+    hec_policy_decide(run, iteration->iter, mb);
+    for (int32_t l = 0; l < run->problem->n_layers; l++)
+      hec_policy_refine(run, l, &load);
+    hec_history_push(&run->history, &load);
+  }
+}
+
+static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *reader, const hec_policy *policy,
+                       hec_arena *arena, found_plan *found) {
+  hec_policy_run *run = HEC_NEW(arena, hec_policy_run, 1);
+  *run = hec_policy_start(policy, &job->problem, arena);
+  hec_load rewritten = hec_load_new(arena, job->problem.n_layers, job->problem.n_ranks, job->problem.n_experts);
+  hec_feed *feed = hec_feed_new(job, reader);
+  hec_status status = HEC_OK;
+  const hec_iteration *iteration;
+  bool there = false;
+  while (!there && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
+    there = iteration->iter == s->iter;
+    if (!there) {
+      advance(run, iteration, &rewritten);
+      continue;
+    }
+    if (s->reshard) { /* a policy without past decisions, but with this history */
+      hec_policy_run *fresh = HEC_NEW(arena, hec_policy_run, 1);
+      *fresh = hec_policy_start(policy, &job->problem, arena);
+      fresh->history = run->history;
+      run = fresh;
+    }
+    plan_now(s, job, run, iteration, &rewritten, arena, found);
+  }
+  hec_feed_free(feed);
+  if (status == HEC_OK && !there)
+    status = hec_fail(HEC_BAD_INPUT, "--iter: the trace has no iteration %" PRId64, s->iter);
+  return status;
+}
+
+static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  int32_t n;
+  HEC_TRY(hec_job_args_policies(s->policy, policies, &n));
+  if (n != 1)
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->policy);
+  hec_job_options wanted;
+  hec_job job;
+  HEC_TRY(hec_job_args_options(&s->job, &wanted));
+  HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
+  if (s->layer >= job.problem.n_layers)
+    return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1,
+                    s->layer);
+  found_plan found = {0};
+  HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
+  hec_text text = {0};
+  if (s->json)
+    print_json(&found, &text);
+  else
+    print_table(&found, &text);
+  bool written = fwrite(text.data, 1, text.length, stdout) == text.length && fflush(stdout) == 0;
+  hec_text_free(&text);
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+}
+
+int hec_plan_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-sim plan", status);
+  hec_arena arena = {0};
+  hec_trace_reader *reader = NULL;
+  status = hec_trace_open(s.trace, &reader);
+  if (status == HEC_OK)
+    status = run_command(&s, reader, &arena);
+  hec_trace_close(reader);
+  hec_arena_free(&arena);
+  return hec_tool_exit("hecate-sim plan", status);
+}

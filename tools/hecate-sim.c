@@ -1,0 +1,166 @@
+/* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
+ * plan, flows. */
+#include "sim/compare.h"
+#include "tools/common/flows_command.h"
+#include "tools/common/job_args.h"
+#include "tools/common/plan_command.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+typedef struct {
+  hec_job_args job;
+  const char *trace, *out;
+  bool json, list, check;
+  int64_t timeline_iter;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.job = hec_job_args_default, .timeline_iter = -1};
+  const hec_arg args[] = {
+      HEC_JOB_ARG_ROWS(s->job),
+      HEC_POLICY_ARG_ROWS(s->job),
+      {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
+      {"--law", HEC_ARG_TEXT, &s->job.law, "L", "network law: alpha_beta (default) or max_min", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
+       0, 0},
+      {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
+       "iteration to draw (default: of each policy the one nearest its median)", 0, 1e15},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-sim",
+      .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
+               "  hecate-sim flows CASE.json [options]",
+      .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
+                 "loads under each\n"
+                 "placement policy, and compares iteration time, exposed communication, traffic and memory.",
+      .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
+                  "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
+                  "max_min --json",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
+  if (!*done && !s->list && n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
+  return HEC_OK;
+}
+
+static void show_progress(int64_t iterations, void *context) {
+  (void)context;
+  if (iterations % 16 == 0)
+    fprintf(stderr, "\r%" PRId64 " iterations", iterations);
+}
+
+static hec_status make_folder(const char *path) {
+  if (mkdir(path, 0777) == 0 || errno == EEXIST)
+    return HEC_OK;
+  return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", path, strerror(errno));
+}
+
+static hec_status write_in(const char *folder, const char *name, const hec_text *text) {
+  hec_text path = {0};
+  hec_text_printf(&path, "%s/%s", folder, name);
+  hec_status status = hec_write_file(path.data, text->data, text->length);
+  hec_text_free(&path);
+  return status;
+}
+
+static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
+                            const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
+  HEC_TRY(make_folder(s->out));
+  hec_text json = {0}, csv = {0}, timeline = {0};
+  hec_summary_json(summary, &json);
+  hec_summary_csv(summary, &csv);
+  hec_status status = hec_trace_rewind(reader);
+  if (status == HEC_OK)
+    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &timeline);
+  if (status == HEC_OK)
+    status = write_in(s->out, "timeline.json", &timeline);
+  if (status == HEC_OK)
+    status = write_in(s->out, "summary.csv", &csv);
+  if (status == HEC_OK)
+    status = write_in(s->out, "summary.json", &json);
+  hec_text_free(&json);
+  hec_text_free(&csv);
+  hec_text_free(&timeline);
+  return status;
+}
+
+static hec_status print(const settings *s, hec_summary *summary) {
+  hec_text text = {0};
+  if (s->json)
+    hec_summary_json(summary, &text);
+  else
+    hec_summary_table(summary, &text);
+  if (!s->json && s->out)
+    hec_text_printf(&text, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n",
+                    s->out);
+  bool written = fwrite(text.data, 1, text.length, stdout) == text.length && fflush(stdout) == 0;
+  hec_text_free(&text);
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+}
+
+static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  hec_compare_options options = {
+      .policies = policies, .schedule = s->job.schedule, .law = hec_law_find(s->job.law), .check = s->check};
+  if (!options.law)
+    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->job.law);
+  HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
+  HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
+  hec_job_options wanted;
+  hec_job job;
+  HEC_TRY(hec_job_args_options(&s->job, &wanted));
+  HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
+  bool terminal = isatty(STDERR_FILENO) == 1;
+  options.progress = terminal ? show_progress : NULL;
+  hec_summary summary;
+  hec_status status = hec_compare(&job, reader, &options, arena, &summary);
+  if (terminal)
+    fprintf(stderr, "\r\033[K");
+  summary.tool = "hecate-sim " HEC_VERSION;
+  summary.trace = s->trace;
+  if (status == HEC_OK && s->out)
+    status = write_out(s, &job, reader, &options, &summary, arena);
+  if (status == HEC_OK)
+    status = print(s, &summary);
+  hec_compare_free(&summary);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "flows") == 0)
+    return hec_flows_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "plan") == 0)
+    return hec_plan_command(argc - 1, argv + 1);
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-sim", status);
+  if (s.list) {
+    hec_job_args_list();
+    return 0;
+  }
+  hec_arena arena = {0};
+  hec_trace_reader *reader = NULL;
+  status = hec_trace_open(s.trace, &reader);
+  if (status == HEC_OK)
+    status = run(&s, reader, &arena);
+  hec_trace_close(reader);
+  hec_arena_free(&arena);
+  return hec_tool_exit("hecate-sim", status);
+}

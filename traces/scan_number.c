@@ -1,0 +1,114 @@
+/* Whole numbers. Lists of them are the bulk of a trace: eight bytes are loaded at once, the first byte that is no digit
+ * is found with one subtraction-free test (d = b ^ 0x30 is a digit iff d + 0x76 and d stay below 0x80; a carry only
+ * spoils bytes above the first hit), and up to seven digits become a number by three multiplications (pairs, fours,
+ * eights). No branch depends on the digits. Longer numbers and other compilers' byte orders take the plain loop. */
+#include "traces/scan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint64_t *value) {
+  int byte = 0;
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  HEC_TRY(hec_scan_look_ahead(scan));
+  const char *p = scan->at;
+  uint64_t v = 0;
+  bool fits = *p >= '0' && *p <= '9' && !(*p == '0' && p[1] >= '0' && p[1] <= '9');
+  for (; *p >= '0' && *p <= '9'; p++) {
+    unsigned digit = (unsigned)(*p - '0');
+    fits = fits && v <= (UINT64_MAX - digit) / 10;
+    v = v * 10 + digit;
+  }
+  bool good = fits && hec_scan_ends_token(*p) && v >= least && v <= most;
+  if (!good && least == most)
+    return hec_scan_fail(scan, NULL, "%" PRIu64, least);
+  if (!good)
+    return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64, least, most);
+  scan->at = p;
+  *value = v;
+  return HEC_OK;
+}
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* 1..7 digits at p followed by anything else: their number and how many; 0 when it is not of this form (no digit,
+ * leading zero, longer). Reads 8 bytes. */
+static inline unsigned short_number(const char *p, uint32_t *value) {
+  uint64_t d;
+  memcpy(&d, p, sizeof d);
+  d ^= UINT64_C(0x3030303030303030);
+  uint64_t not_digit = ((d + UINT64_C(0x7676767676767676)) | d) & UINT64_C(0x8080808080808080);
+  if (not_digit == 0)
+    return 0;
+  unsigned n = (unsigned)__builtin_ctzll(not_digit) >> 3;
+  if (n == 0 || (n > 1 && (d & 0xff) == 0))
+    return 0;
+  d <<= 64 - 8 * n; /* leading zeros; the first digit in the lowest byte that is left */
+  d = d * 10 + (d >> 8);
+  d = ((d & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x000F424000000064) +
+       ((d >> 16) & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x0000271000000001)) >>
+      32;
+  *value = (uint32_t)d;
+  return n;
+}
+#else
+static inline unsigned short_number(const char *p, uint32_t *value) {
+  unsigned n = 0;
+  uint32_t v = 0;
+  for (; n < 8 && p[n] >= '0' && p[n] <= '9'; n++)
+    v = v * 10 + (uint32_t)(p[n] - '0');
+  *value = v;
+  return n == 8 || (n > 1 && p[0] == '0') ? 0 : n;
+}
+#endif
+
+/* As many of the list's numbers as have the common form (short, then a comma, perhaps a space) and lie inside the
+ * window; the comma behind the last one is read. */
+static int64_t common_numbers(hec_scan *scan, uint32_t *counts, int64_t n) {
+  const char *p = scan->at, *safe = scan->safe;
+  int64_t i = 0;
+  while (i < n && p < safe) {
+    unsigned n_digits = short_number(p, &counts[i]);
+    if (n_digits == 0 || p[n_digits] != ',')
+      break;
+    p += n_digits + 1;
+    if (__builtin_expect(*p == ' ', 0)) /* a branch: the next address must not wait for this byte */
+      p++;
+    i++;
+  }
+  scan->at = p;
+  return i;
+}
+
+hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const char *what) {
+  int byte = 0;
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  if (byte != '[')
+    return hec_scan_fail(scan, NULL, "an array of %" PRId64 " %s", n, what);
+  scan->at++;
+  int depth = scan->n_indices;
+  char found[32];
+  bool first = true, more = false;
+  int64_t i = 0;
+  for (; i < n; i++) {
+    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
+    if (!more)
+      break;
+    HEC_TRY(hec_scan_peek(scan, &byte)); /* white space before a number */
+    HEC_TRY(hec_scan_look_ahead(scan));
+    i += common_numbers(scan, counts + i, n - 1 - i); /* the last one has no comma behind it */
+    scan->index[depth] = i;
+    scan->n_indices = depth + 1;
+    uint64_t value = 0;
+    HEC_TRY(hec_scan_integer(scan, 0, UINT32_MAX, &value));
+    scan->n_indices = depth;
+    counts[i] = (uint32_t)value;
+  }
+  int64_t n_found = i;
+  if (more || n == 0)
+    HEC_TRY(hec_scan_count_rest(scan, n, &n_found));
+  if (n_found == n)
+    return HEC_OK;
+  (void)snprintf(found, sizeof found, "%" PRId64, n_found);
+  return hec_scan_fail(scan, found, "%" PRId64 " %s", n, what);
+}

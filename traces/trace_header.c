@@ -1,0 +1,292 @@
+/* Header fields are a table: name, kind, where the value goes. Unknown keys are skipped whatever they hold; known ones
+ * may come in any order, once. What depends on two fields is checked when all are there, at the line of the later
+ * culprit. */
+#include "traces/trace_header.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum { AS_TEXT, AS_NUMBER, AS_RAW, AS_PRESENCE } field_kind;
+
+typedef struct {
+  const char *key;
+  field_kind kind;
+  size_t offset; /* in found_header */
+} field;
+
+typedef struct {
+  hec_trace_header header;
+  char *format, *layout, *counted;
+  int32_t version;
+} found_header;
+
+#define IN_HEADER(member) offsetof(found_header, header.member)
+enum { FORMAT, VERSION, LAYERS, EXPERTS, TOP_K, SOURCES, LAYOUT, PHASE, COUNTED, N_CHECKED };
+static const field fields[] = {
+    [FORMAT] = {"format", AS_TEXT, offsetof(found_header, format)},
+    [VERSION] = {"version", AS_NUMBER, offsetof(found_header, version)},
+    [LAYERS] = {"layers", AS_NUMBER, IN_HEADER(n_layers)},
+    [EXPERTS] = {"experts", AS_NUMBER, IN_HEADER(n_experts)},
+    [TOP_K] = {"top_k", AS_NUMBER, IN_HEADER(top_k)},
+    [SOURCES] = {"source_ranks", AS_NUMBER, IN_HEADER(n_sources)},
+    [LAYOUT] = {"layout", AS_TEXT, offsetof(found_header, layout)},
+    [PHASE] = {"phase", AS_TEXT, IN_HEADER(phase_text)},
+    [COUNTED] = {"counted", AS_TEXT, offsetof(found_header, counted)},
+    {"name", AS_TEXT, IN_HEADER(name)},
+    {"source", AS_TEXT, IN_HEADER(source)},
+    {"license", AS_TEXT, IN_HEADER(license)},
+    {"model", AS_TEXT, IN_HEADER(model)},
+    {"notes", AS_TEXT, IN_HEADER(notes)},
+    {"unit", AS_TEXT, IN_HEADER(unit)},
+    {"ranks", AS_NUMBER, IN_HEADER(ranks)},
+    {"devices_per_node", AS_NUMBER, IN_HEADER(devices_per_node)},
+    {"synthetic", AS_RAW, IN_HEADER(synthetic)},
+    {"shape", AS_RAW, IN_HEADER(shape)},
+    {"transitions", AS_PRESENCE, IN_HEADER(has_transitions)},
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+static const char layout_per_source[] = "layer x source_rank x expert", layout_totals[] = "layer x expert";
+
+static const field *find(const char *key) {
+  for (size_t i = 0; i < N_FIELDS; i++)
+    if (strcmp(key, fields[i].key) == 0)
+      return &fields[i];
+  return NULL;
+}
+
+bool hec_trace_header_knows(const char *key) {
+  return find(key) != NULL;
+}
+
+/* ---- reading ---- */
+
+static hec_status scan_value(hec_scan *scan, hec_arena *arena, const field *f, found_header *found) {
+  void *to = (char *)found + f->offset;
+  bool is_null = false;
+  if (f->kind == AS_PRESENCE) {
+    *(bool *)to = true;
+    return hec_scan_skip(scan);
+  }
+  if (f->kind == AS_NUMBER) {
+    uint64_t value = 0;
+    bool version = f == &fields[VERSION];
+    HEC_TRY(hec_scan_integer(scan, 1, version ? 1 : HEC_TRACE_DIMENSION_MAX, &value));
+    *(int32_t *)to = (int32_t)value;
+    return HEC_OK;
+  }
+  HEC_TRY(hec_scan_null(scan, &is_null));
+  if (is_null)
+    return HEC_OK;
+  hec_text text = {0};
+  hec_status status = f->kind == AS_RAW ? hec_scan_raw(scan, &text) : hec_scan_text(scan, &text);
+  if (status == HEC_OK)
+    *(char **)to = hec_arena_text(arena, text.data);
+  hec_text_free(&text);
+  return status;
+}
+
+/* Fails at field `which` (its line, its key). */
+static hec_status wrong(hec_scan *scan, const int64_t *line, int which, const char *found, const char *expected) {
+  if (line[which] != 0)
+    scan->line = line[which];
+  (void)snprintf(scan->key, sizeof scan->key, "%s", fields[which].key);
+  scan->n_indices = 0;
+  return hec_scan_fail(scan, found, "%s", expected);
+}
+
+static hec_status wrong_text(hec_scan *scan, const int64_t *line, int which, const char *found, const char *expected) {
+  char quoted[64];
+  (void)snprintf(quoted, sizeof quoted, "\"%.48s%s\"", found, strlen(found) > 48 ? "..." : "");
+  return wrong(scan, line, which, quoted, expected);
+}
+
+static hec_status check_phase(hec_scan *scan, const int64_t *line, hec_trace_header *header) {
+  static const struct {
+    const char *text;
+    hec_phase phase;
+  } known[] = {{"", HEC_PHASE_TRAIN},
+               {"train", HEC_PHASE_TRAIN},
+               {"training", HEC_PHASE_TRAIN},
+               {"prefill", HEC_PHASE_FORWARD},
+               {"decode", HEC_PHASE_FORWARD},
+               {"prefill+decode", HEC_PHASE_FORWARD},
+               {"decode+prefill", HEC_PHASE_FORWARD},
+               {"both", HEC_PHASE_FORWARD},
+               {"forward", HEC_PHASE_FORWARD}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(header->phase_text, known[i].text) == 0) {
+      header->phase = known[i].phase;
+      return HEC_OK;
+    }
+  return wrong_text(scan, line, PHASE, header->phase_text, "train, prefill, decode, prefill+decode or forward");
+}
+
+static hec_status check_layout(hec_scan *scan, const int64_t *line, found_header *found) {
+  hec_trace_header *header = &found->header;
+  if (!found->layout) {
+    header->per_source = header->n_sources > 1;
+  } else if (strcmp(found->layout, layout_per_source) == 0) {
+    header->per_source = true;
+    if (header->n_sources == 0)
+      return wrong(scan, line, SOURCES, "no such key", "this key in the header (the layout has source ranks)");
+  } else if (strcmp(found->layout, layout_totals) == 0) {
+    if (header->n_sources > 1)
+      return wrong_text(scan, line, LAYOUT, found->layout,
+                        "\"layer x source_rank x expert\" (source_ranks is above 1)");
+  } else {
+    return wrong_text(scan, line, LAYOUT, found->layout, "\"layer x source_rank x expert\" or \"layer x expert\"");
+  }
+  header->n_sources = header->n_sources > 0 ? header->n_sources : 1;
+  return HEC_OK;
+}
+
+static hec_status check_sizes(hec_scan *scan, const int64_t *line, const hec_trace_header *header) {
+  char found[96], expected[96];
+  if (header->top_k > header->n_experts) {
+    (void)snprintf(expected, sizeof expected, "at most %" PRId32 " (the number of experts)", header->n_experts);
+    (void)snprintf(found, sizeof found, "%" PRId32, header->top_k);
+    return wrong(scan, line, TOP_K, found, expected);
+  }
+  int64_t rows = (int64_t)header->n_layers * header->n_sources;
+  if (rows > HEC_TRACE_COUNTS_MAX / header->n_experts) {
+    (void)snprintf(found, sizeof found, "%" PRId32 " x %" PRId32 " x %" PRId32, header->n_layers, header->n_sources,
+                   header->n_experts);
+    (void)snprintf(expected, sizeof expected, "at most %d counts in a record (layers x source_ranks x experts)",
+                   HEC_TRACE_COUNTS_MAX);
+    return wrong(scan, line, LAYERS, found, expected);
+  }
+  return HEC_OK;
+}
+
+static hec_status check(hec_scan *scan, const int64_t *line, found_header *found) {
+  if (!found->format)
+    return wrong(scan, line, FORMAT, "no such key", "\"hecate-trace\"");
+  static const int required[] = {VERSION, LAYERS, EXPERTS, TOP_K};
+  for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+    if (line[required[i]] == 0)
+      return wrong(scan, line, required[i], "no such key", "this key in the header");
+  HEC_TRY(check_layout(scan, line, found));
+  HEC_TRY(check_sizes(scan, line, &found->header));
+  HEC_TRY(check_phase(scan, line, &found->header));
+  if (!found->counted || strcmp(found->counted, "") == 0)
+    found->header.counted = HEC_COUNTED_UNKNOWN;
+  else if (strcmp(found->counted, "before_drop") == 0)
+    found->header.counted = HEC_COUNTED_BEFORE_DROP;
+  else if (strcmp(found->counted, "after_drop") == 0)
+    found->header.counted = HEC_COUNTED_AFTER_DROP;
+  else
+    return wrong_text(scan, line, COUNTED, found->counted, "before_drop or after_drop");
+  return HEC_OK;
+}
+
+/* One member. *iterations becomes true when its key is "iterations", whose opening bracket is then read too. */
+static hec_status scan_member(hec_scan *scan, hec_arena *arena, int64_t line[N_FIELDS], found_header *found,
+                              bool *iterations) {
+  HEC_TRY(hec_scan_key(scan));
+  *iterations = strcmp(scan->key, "iterations") == 0;
+  if (*iterations)
+    return hec_scan_expect(scan, '[');
+  const field *f = find(scan->key);
+  if (!f)
+    return hec_scan_skip(scan);
+  if (line[f - fields] != 0)
+    return hec_scan_fail(scan, "a second one", "this key once");
+  line[f - fields] = scan->line;
+  HEC_TRY(scan_value(scan, arena, f, found));
+  if (f == &fields[FORMAT] && (!found->format || strcmp(found->format, "hecate-trace") != 0))
+    return wrong_text(scan, line, FORMAT, found->format ? found->format : "null", "\"hecate-trace\"");
+  return HEC_OK;
+}
+
+/* Texts that are absent read as "". `false` and `null` are no claim of being synthetic. */
+static void fill_gaps(hec_arena *arena, hec_trace_header *header) {
+  char **texts[] = {&header->name,  &header->source, &header->license,   &header->model,
+                    &header->notes, &header->unit,   &header->phase_text};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (!*texts[i])
+      *texts[i] = hec_arena_text(arena, "");
+  if (header->synthetic && strcmp(header->synthetic, "false") == 0)
+    header->synthetic = NULL;
+}
+
+hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_header *header, bool *in_object) {
+  found_header found = {0};
+  int64_t line[N_FIELDS] = {0};
+  int byte = 0;
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  if (byte != '{')
+    return hec_scan_fail(scan, NULL, "a hecate-trace, which begins with '{'");
+  HEC_TRY(hec_scan_expect(scan, '{'));
+  bool first = true, more = true;
+  *in_object = false;
+  while (!*in_object) {
+    HEC_TRY(hec_scan_more(scan, '}', &first, &more));
+    if (!more)
+      break;
+    HEC_TRY(scan_member(scan, arena, line, &found, in_object));
+  }
+  fill_gaps(arena, &found.header);
+  HEC_TRY(check(scan, line, &found));
+  if (found.header.shape && found.header.shape[0] != '{' && found.header.shape[0] != '"')
+    return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": shape: expected an object or the name of a preset, found %.32s",
+                    scan->source->origin, scan->line, found.header.shape);
+  scan->key[0] = 0;
+  scan->n_indices = 0;
+  *header = found.header;
+  return HEC_OK;
+}
+
+/* ---- writing ---- */
+
+/* A raw member; line feeds can only be white space between tokens there, and the header is one line. */
+static void add_raw(hec_text *text, const char *key, const char *raw) {
+  if (!raw)
+    return;
+  hec_text_printf(text, ",\"%s\":", key);
+  size_t from = text->length;
+  hec_text_add(text, raw);
+  for (size_t i = from; i < text->length; i++)
+    if (text->data[i] == '\n' || text->data[i] == '\r')
+      text->data[i] = ' ';
+}
+
+static void add_optional_text(hec_json_out *json, const char *key, const char *value) {
+  if (value && value[0])
+    hec_json_string(json, key, value);
+}
+
+void hec_trace_header_print(const hec_trace_header *header, hec_text *text) {
+  hec_json_out json = hec_json_begin(text, 0);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "format", "hecate-trace");
+  hec_json_int(&json, "version", 1);
+  add_optional_text(&json, "name", header->name);
+  add_optional_text(&json, "source", header->source);
+  add_optional_text(&json, "license", header->license);
+  add_optional_text(&json, "model", header->model);
+  bool forward = header->phase == HEC_PHASE_FORWARD;
+  bool written = header->phase_text && header->phase_text[0];
+  hec_json_string(&json, "phase", written ? header->phase_text : forward ? "forward" : "train");
+  hec_json_int(&json, "layers", header->n_layers);
+  hec_json_int(&json, "experts", header->n_experts);
+  hec_json_int(&json, "top_k", header->top_k);
+  hec_json_int(&json, "source_ranks", header->n_sources);
+  hec_json_string(&json, "layout", header->per_source ? layout_per_source : layout_totals);
+  bool unit = header->unit && header->unit[0];
+  hec_json_string(&json, "unit", unit ? header->unit : "token-expert assignments");
+  if (header->ranks > 0)
+    hec_json_int(&json, "ranks", header->ranks);
+  if (header->devices_per_node > 0)
+    hec_json_int(&json, "devices_per_node", header->devices_per_node);
+  if (header->counted != HEC_COUNTED_UNKNOWN)
+    hec_json_string(&json, "counted", header->counted == HEC_COUNTED_BEFORE_DROP ? "before_drop" : "after_drop");
+  add_optional_text(&json, "notes", header->notes);
+  hec_json_close(&json);
+  text->length -= 2; /* brace and line feed: two members follow that are JSON already */
+  add_raw(text, "shape", header->shape);
+  add_raw(text, "synthetic", header->synthetic);
+  hec_text_add(text, "}\n");
+}

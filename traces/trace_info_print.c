@@ -1,0 +1,161 @@
+/* What hecate-trace info prints: a table that says what each number means, and the same as JSON. */
+#include "traces/trace_info.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static void add_value(hec_text *text, double value, int decimals) {
+  if (isnan(value))
+    hec_text_printf(text, " %9s", "-");
+  else
+    hec_text_printf(text, " %9.*f", decimals, value);
+}
+
+static void add_spread(hec_text *text, const char *name, const hec_trace_spread *s, const char *meaning) {
+  hec_text_printf(text, "%-22s", name);
+  const double values[] = {s->least, s->p5, s->p50, s->p95, s->most};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+    add_value(text, values[i], 3);
+  hec_text_printf(text, "   %s\n", meaning);
+}
+
+/* Control characters would break the table. */
+static void add_line(hec_text *text, const char *name, const char *value) {
+  if (!value[0])
+    return;
+  hec_text_printf(text, "%-22s ", name);
+  for (const char *p = value; *p; p++)
+    hec_text_printf(text, "%c", (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p);
+  hec_text_add(text, "\n");
+}
+
+static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec_text *text) {
+  hec_text_printf(text,
+                  "%-22s %" PRId32 " MoE layers x %" PRId32 " experts, top-%" PRId32 ", %" PRId32 " source rank%s%s\n",
+                  "shape", h->n_layers, h->n_experts, h->top_k, h->n_sources, h->n_sources == 1 ? "" : "s",
+                  h->per_source ? "" : " (totals only)");
+  hec_text_printf(text, "%-22s %s\n", "phase",
+                  h->phase_text[0]              ? h->phase_text
+                  : h->phase == HEC_PHASE_TRAIN ? "train (not stated)"
+                                                : "forward");
+  hec_text_printf(text, "%-22s %" PRId64 " (%" PRId64 " iterations, iter %" PRId64 " to %" PRId64, "records",
+                  info->n_records, info->n_iterations, info->first_iter, info->last_iter);
+  if (info->stride_most > 0)
+    hec_text_printf(text, ", %" PRId64, info->stride_least);
+  if (info->stride_most > info->stride_least)
+    hec_text_printf(text, " to %" PRId64, info->stride_most);
+  if (info->stride_most > 0)
+    hec_text_add(text, " apart");
+  hec_text_printf(text, ")\n%-22s %.1f token-expert assignments per layer and record, mean\n", "load",
+                  info->assignments_mean);
+  if (info->n_empty_layers > 0)
+    hec_text_printf(text, "%-22s %" PRIu64 " layers of records have no token at all; left out below\n", "empty",
+                    info->n_empty_layers);
+}
+
+static void add_drift(const hec_trace_info *info, hec_text *text) {
+  hec_text_printf(text, "\n%-22s %9s %9s %9s\n", "drift (lag in records)", "min", "p10", "p50");
+  for (int32_t k = 0; k <= info->n_lags; k++) {
+    bool tvd = k == info->n_lags;
+    const hec_trace_spread *s = tvd ? &info->tvd : &info->correlation[k];
+    if (tvd)
+      hec_text_printf(text, "%-22s", "change of share, lag 1");
+    else
+      hec_text_printf(text, "correlation, lag %-5" PRId32, info->lags[k]);
+    add_value(text, s->least, 3);
+    add_value(text, s->p10, 3);
+    add_value(text, s->p50, 3);
+    hec_text_printf(text, "   %s\n",
+                    tvd      ? "total variation distance: share of tokens that went to another expert"
+                    : k == 0 ? "Pearson, of a layer's expert loads with those LAG records earlier"
+                             : "");
+  }
+}
+
+void hec_trace_info_table(const hec_trace_info *info, const hec_trace_header *h, const char *path, hec_text *text) {
+  add_line(text, "trace", h->name[0] ? h->name : path);
+  if (h->synthetic)
+    add_line(text, "synthetic", h->synthetic);
+  else
+    add_line(text, "loads", "recorded");
+  add_line(text, "model", h->model);
+  add_line(text, "source", h->source);
+  add_shape(info, h, text);
+  hec_text_printf(text, "\n%-22s %9s %9s %9s %9s %9s   over %" PRIu64 " (record, layer)%s\n", "imbalance", "min", "p5",
+                  "p50", "p95", "max", info->overload.n, h->synthetic ? ", synthetic" : "");
+  char name[48];
+  (void)snprintf(name, sizeof name, "overload factor EP%" PRId32, info->ranks);
+  add_spread(text, name, &info->overload, "busiest rank / mean, contiguous experts; 1 = balanced");
+  add_spread(text, "hottest expert / mean", &info->expert_peak, "1 = balanced");
+  add_spread(text, "CV of experts", &info->cv, "standard deviation / mean");
+  add_spread(text, "Gini of experts", &info->gini, "0 = equal, 1 = one expert has all");
+  hec_text_printf(text, "%-22s %8.2f%%   of all have no token; worst layer (%" PRId32 ") %.2f%%, at worst %.2f%%\n",
+                  "idle experts", 100 * info->idle_share, info->idle_worst_layer, 100 * info->idle_worst_layer_share,
+                  100 * info->idle_worst);
+  add_drift(info, text);
+}
+
+static void json_spread(hec_json_out *json, const char *key, const hec_trace_spread *s) {
+  hec_json_object(json, key);
+  hec_json_double(json, "min", s->least);
+  hec_json_double(json, "p5", s->p5);
+  hec_json_double(json, "p10", s->p10);
+  hec_json_double(json, "p50", s->p50);
+  hec_json_double(json, "p95", s->p95);
+  hec_json_double(json, "max", s->most);
+  hec_json_int(json, "n", (int64_t)s->n);
+  hec_json_close(json);
+}
+
+static void json_shape(hec_json_out *json, const hec_trace_info *info, const hec_trace_header *h, const char *path) {
+  hec_json_int(json, "version", 1);
+  hec_json_string(json, "trace", path);
+  hec_json_string(json, "name", h->name);
+  hec_json_bool(json, "synthetic", h->synthetic != NULL);
+  hec_json_string(json, "model", h->model);
+  hec_json_string(json, "phase", h->phase == HEC_PHASE_TRAIN ? "train" : "forward");
+  hec_json_int(json, "layers", h->n_layers);
+  hec_json_int(json, "experts", h->n_experts);
+  hec_json_int(json, "top_k", h->top_k);
+  hec_json_int(json, "source_ranks", h->n_sources);
+  hec_json_int(json, "records", info->n_records);
+  hec_json_int(json, "iterations", info->n_iterations);
+  hec_json_int(json, "first_iter", info->first_iter);
+  hec_json_int(json, "last_iter", info->last_iter);
+  hec_json_int(json, "stride_min", info->stride_least);
+  hec_json_int(json, "stride_max", info->stride_most);
+  hec_json_double(json, "assignments_per_layer", info->assignments_mean);
+  hec_json_int(json, "empty_layers", (int64_t)info->n_empty_layers);
+}
+
+void hec_trace_info_json(const hec_trace_info *info, const hec_trace_header *h, const char *path, hec_text *text) {
+  hec_json_out json = hec_json_begin(text, 1);
+  hec_json_object(&json, NULL);
+  json_shape(&json, info, h, path);
+  hec_json_int(&json, "ranks", info->ranks);
+  json_spread(&json, "overload_factor", &info->overload);
+  json_spread(&json, "expert_max_over_mean", &info->expert_peak);
+  json_spread(&json, "cv", &info->cv);
+  json_spread(&json, "gini", &info->gini);
+  hec_json_object(&json, "idle_experts");
+  hec_json_double(&json, "share", info->idle_share);
+  hec_json_int(&json, "worst_layer", info->idle_worst_layer);
+  hec_json_double(&json, "worst_layer_share", info->idle_worst_layer_share);
+  hec_json_double(&json, "worst_record_share", info->idle_worst);
+  hec_json_close(&json);
+  hec_json_array(&json, "correlation");
+  for (int32_t k = 0; k < info->n_lags; k++) {
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "lag", info->lags[k]);
+    hec_json_double(&json, "min", info->correlation[k].least);
+    hec_json_double(&json, "p10", info->correlation[k].p10);
+    hec_json_double(&json, "median", info->correlation[k].p50);
+    hec_json_int(&json, "pairs", (int64_t)info->correlation[k].n);
+    hec_json_close(&json);
+  }
+  hec_json_close(&json);
+  json_spread(&json, "total_variation_lag_1", &info->tvd);
+  hec_json_double(&json, "resolution", HEC_HISTOGRAM_RESOLUTION);
+  hec_json_close(&json);
+}
