@@ -69,6 +69,15 @@ hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_w
   hec_test_case *c = HEC_NEW(arena, hec_test_case, 1);
   random_line(c->line, sizeof c->line, seed, wish);
   c->moe = random_moe(seed);
+  if (wish.heavy_state) {
+    c->moe.d_ffn = 20000;
+    c->moe.tokens_per_rank = 1;
+    size_t n = strlen(c->line);
+    for (char *at = strstr(c->line, "nvlink="); at && *at; at++) /* later words win: none may be given twice */
+      if (*at == 'G' && (at[1] == '@'))
+        *at = 'P';
+    ck_assert_uint_eq(strlen(c->line), n);
+  }
   if (hec_cluster_parse_line(c->line, arena, &c->cluster) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   int32_t most = wish.ranks_most > 0 && wish.ranks_most < c->cluster.n_devices ? wish.ranks_most : c->cluster.n_devices;
