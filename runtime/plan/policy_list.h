@@ -13,9 +13,9 @@
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
-  /* X(hecate) */                                                                                                      \
-  /* X(hecate_rm) */                                                                                                   \
-  /* X(hecate_nosharding) */                                                                                           \
-  /* X(hecate_nomaterialisation) */
+  X(hecate)                                                                                                            \
+  X(hecate_rm)                                                                                                         \
+  X(hecate_nosharding)                                                                                                 \
+  X(hecate_nomaterialisation)
 
 #endif

@@ -193,8 +193,10 @@ int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to
   op.transfer_at = ops->transfer_at;
   op.n_transfers = ops->n_transfers;
   op.part_at = ops->part_at;
+  op.bytes = ops->dispatch_bytes;
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   ops->part_at = low->program.ops[id].part_at;
+  ops->dispatch_bytes = low->program.ops[id].bytes;
   /* Sending and receiving buffers; towards the experts in forward the receiving one is the experts' kept input. */
   hold_rows(low, layer, id, id, ops->assigned_at);
   if (!to_experts || backward || !low->problem->train)

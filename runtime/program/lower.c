@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Up to here patterns of whole experts are kept for pricing collectives: ranks^2 * links * 64 bytes. */
+enum { SPREAD_RANKS_MAX = 256 };
+
 #define SCHEDULE_ROW(name) &hec_schedule_##name,
 const hec_schedule *const hec_schedules[] = {HEC_SCHEDULE_LIST(SCHEDULE_ROW) NULL};
 
@@ -50,6 +53,17 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  if (!collective && ranks <= SPREAD_RANKS_MAX) {
+    hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
+    *links = hec_rank_links_new(arena, problem);
+    for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
+      double bytes = scatter ? problem->bytes.expert_grad : problem->bytes.expert_param;
+      low->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
+      *low->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
+      low->spread_sum[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
+      low->spread_item[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
+    }
+  }
   if (policy->rewrite)
     low->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   return low;

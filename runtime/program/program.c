@@ -41,17 +41,21 @@ void hec_program_free(hec_program *program) {
   *program = (hec_program){0};
 }
 
-static int32_t mark_parts(hec_program *program, const hec_op *op) {
+/* Who takes part in an exchange, and its bytes. */
+static void mark_parts(hec_program *program, hec_op *op) {
   size_t at = program->n_parts, n = (size_t)program->n_ranks;
   HEC_RESERVE(program->parts, program->parts_capacity, at + n);
   memset(program->parts + at, 0, n);
   program->n_parts = at + n;
+  int64_t sum = 0;
   for (int32_t i = 0; i < op->n_transfers; i++) {
     const hec_transfer *transfer = &program->transfers[op->transfer_at + i];
     program->parts[at + (size_t)transfer->source] = 1;
     program->parts[at + (size_t)transfer->destination] = 1;
+    sum += transfer->bytes;
   }
-  return (int32_t)at;
+  op->part_at = (int32_t)at;
+  op->bytes = (double)sum;
 }
 
 int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, int32_t n_deps) {
@@ -65,7 +69,7 @@ int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, in
   }
   op.n_deps = (int32_t)program->n_deps - op.dep_at;
   if (op.kind == HEC_OP_EXCHANGE && op.part_at < 0)
-    op.part_at = mark_parts(program, &op);
+    mark_parts(program, &op);
   HEC_RESERVE(program->ops, program->ops_capacity, program->n_ops + 1);
   program->ops[program->n_ops++] = op;
   return id;
@@ -176,10 +180,8 @@ void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]
       continue;
     if (op->kind == HEC_OP_ALLREDUCE)
       bytes[traffic] += 2.0 * (program->n_ranks - 1) * op->bytes;
-    int64_t sum = 0;
-    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++)
-      sum += program->transfers[op->transfer_at + t].bytes;
-    bytes[traffic] += (double)sum;
+    if (op->kind == HEC_OP_EXCHANGE)
+      bytes[traffic] += op->bytes;
   }
 }
 

@@ -101,6 +101,81 @@ START_TEST(improves_within_slots) {
 }
 END_TEST
 
+/* No memory for a second copy: the slots are those of expert parallelism, and the plan stays. */
+START_TEST(memory_limits_slots) {
+  const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  const char *const clusters[] = {"1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=1M",
+                                  "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=1G"};
+  for (int32_t i = 0; i < 2; i++) {
+    hec_problem *p = hec_test_problem(&arena, clusters[i], 4, 1, 8, 2, true);
+    hec_load load = hec_test_even_load(&arena, p, totals);
+    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 1, 0);
+    ck_assert_int_eq(run.plan.copy_at[8] > 0, i);
+    hec_policy_stop(&run);
+  }
+}
+END_TEST
+
+/* Nodes {0, 1} and {2, 3}; ranks hold 0 1 | 2 | 3 4 | 5, so ranks 1 and 3 have a free slot and 400 10 350 100. The copy
+ * of expert 0 goes to the node without one, though rank 1 has less; another would not help rank 2, which is then
+ * busiest. */
+START_TEST(prefers_the_node_without_a_replica) {
+  const uint32_t totals[6] = {400, 0, 10, 175, 175, 100};
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 6, 2, true);
+  p->slots = 2;
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  const int32_t *ranks;
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 1, 0);
+  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 1);
+  ck_assert_int_eq(ranks[0], 3);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* All slots full: ranks hold 0 3 | 1 3 | 1 2 | 2 3. Expert 1 is the coldest but has one replica per node and keeps
+ * them, since experts 2 and 3 can give: after three rounds expert 0 is everywhere, 2 on rank 3 only, 3 on rank 0 only.
+ */
+START_TEST(keeps_one_replica_per_node) {
+  const uint32_t totals[4] = {400, 2, 20, 60};
+  const int32_t home[4] = {0, 1, 2, 0};
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, true);
+  p->slots = 2;
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  const int32_t *ranks;
+  for (int32_t e = 0; e < 4; e++)
+    hec_plan_set_home(&run.plan, 0, e, home[e]);
+  hec_plan_add_copy(&run.plan, 0, 1, 2, HEC_COPY_RESIDENT);
+  hec_plan_add_copy(&run.plan, 0, 2, 3, HEC_COPY_RESIDENT);
+  hec_plan_add_copy(&run.plan, 0, 3, 1, HEC_COPY_RESIDENT);
+  hec_plan_add_copy(&run.plan, 0, 3, 3, HEC_COPY_RESIDENT);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 1, 0);
+  ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
+  ck_assert(copies_of(&run.plan, 1, &ranks) == 1 && ranks[0] == 2 && hec_plan_home(&run.plan, 0, 1) == 1);
+  ck_assert(copies_of(&run.plan, 2, &ranks) == 0 && hec_plan_home(&run.plan, 0, 2) == 3);
+  ck_assert(copies_of(&run.plan, 3, &ranks) == 0 && hec_plan_home(&run.plan, 0, 3) == 0);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* What does not help is not done. */
+START_TEST(no_load_no_replica) {
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
+  const uint32_t none[8] = {0};
+  hec_load load = hec_test_even_load(&arena, p, none);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 1, 0);
+  ck_assert(run.planned && run.plan.version == 0 && run.plan.copy_at[8] == 0);
+  hec_policy_stop(&run);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("policy_flexmoe");
   TCase *c = tcase_create("flexmoe");
@@ -108,6 +183,10 @@ static Suite *suite(void) {
   tcase_add_test(c, expands_by_hand);
   tcase_add_test(c, shrinks_what_went_cold);
   tcase_add_test(c, improves_within_slots);
+  tcase_add_test(c, memory_limits_slots);
+  tcase_add_test(c, prefers_the_node_without_a_replica);
+  tcase_add_test(c, keeps_one_replica_per_node);
+  tcase_add_test(c, no_load_no_replica);
   suite_add_tcase(s, c);
   return s;
 }

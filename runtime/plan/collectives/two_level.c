@@ -55,6 +55,7 @@ const hec_collective hec_collective_two_level = {
     .name = "two_level",
     .summary = "into each node once, then over the node",
     .source = "hierarchical broadcast, reference hecate.md 3.4",
+    .n_stages = 2,
     .gather = gather,
     .scatter = hec_collective_two_level_scatter,
 };

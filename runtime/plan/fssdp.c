@@ -1,0 +1,249 @@
+/* Algorithm 1 (memory-limited branch), D ranks, hot set H of the t largest loads F, tot = D * m slots:
+ *
+ *   n[e] = min(floor(tot * F[e] / sum over H of F), D - 1)
+ *   while slots are left and some n[e] < D - 1:   n[e*] += 1 for the largest F[e] / (n[e] + 1), tie to the lower id
+ *   for e in H, hottest first, n[e] times:        to the rank d with a free slot and without e that is smallest by
+ *                                                 (its node holds e, -free slots of the node, -free slots of d, d)
+ *
+ * Loads are integer sums over the window and products have 128 bits, so quotas and ties are exact. A slot that no
+ * expert can take stays empty. The choice of d looks at nodes first and only inside nodes that are not worse than the
+ * best. */
+#include "runtime/plan/fssdp.h"
+
+#include <string.h>
+
+__extension__ typedef unsigned __int128 uint128;
+
+hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem) {
+  size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts, nodes = (size_t)problem->n_nodes;
+  hec_fssdp fssdp = {
+      .problem = problem,
+      .ranks = HEC_NEW(arena, int32_t, ranks),
+      .slots = HEC_NEW(arena, int32_t, experts),
+      .copies = HEC_NEW(arena, int32_t, experts * ranks),
+      .n_copies = HEC_NEW(arena, int32_t, experts),
+      .place_of = HEC_NEW(arena, int32_t, experts),
+      .free_slots = HEC_NEW(arena, int32_t, ranks),
+      .free_node = HEC_NEW(arena, int32_t, nodes),
+      .rank_holds = HEC_NEW(arena, bool, ranks),
+      .node_holds = HEC_NEW(arena, bool, nodes),
+      .rank_load = HEC_NEW(arena, uint64_t, ranks),
+      .node_load = HEC_NEW(arena, uint64_t, nodes),
+      .layer_done = HEC_NEW(arena, bool, problem->n_layers),
+  };
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    fssdp.ranks[r] = r;
+  return fssdp;
+}
+
+uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order) {
+  uint64_t moves = 0;
+  for (int32_t i = 1; i < n; i++) {
+    int32_t e = order[i], at = i;
+    while (at > 0 && (load[order[at - 1]] < load[e] || (load[order[at - 1]] == load[e] && order[at - 1] > e))) {
+      order[at] = order[at - 1];
+      at--;
+    }
+    order[at] = e;
+    moves += (uint64_t)(i - at) + 1;
+  }
+  return moves;
+}
+
+int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
+  int32_t most = problem->n_experts;
+  if (problem->m != HEC_AUTO)
+    return problem->m < most ? problem->m : most;
+  double device = problem->cluster->devices[0].memory_bytes;
+  for (int32_t r = 1; r < problem->n_ranks; r++)
+    if (problem->cluster->devices[r].memory_bytes < device)
+      device = problem->cluster->devices[r].memory_bytes;
+  double left = device - hec_problem_bytes_without_copies(problem);
+  double layers = rematerialise ? 1 : (double)problem->n_layers;
+  double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
+  if (left <= 0)
+    return 0;
+  return left >= (double)most * copy ? most : (int32_t)(left / copy);
+}
+
+static int32_t paper_degree(const hec_problem *problem) {
+  double bytes = problem->window_s * hec_cluster_node_bandwidth(problem->cluster, true), most = problem->n_experts;
+  if (bytes >= most * problem->bytes.expert_param)
+    return problem->n_experts;
+  return bytes > 0 ? (int32_t)(bytes / problem->bytes.expert_param) : 0;
+}
+
+int32_t hec_fssdp_overlap_degree(const hec_spread *gather, hec_spread_sum *sum, const int32_t *order,
+                                 const int32_t *home, int32_t start, uint64_t *steps) {
+  const hec_problem *problem = gather->problem;
+  int32_t most = problem->n_experts, t = start < most ? start : most;
+  if (problem->t == HEC_T_PAPER)
+    return paper_degree(problem);
+  if (problem->t != HEC_AUTO)
+    return problem->t < most ? problem->t : most;
+  hec_spread_clear(gather, sum);
+  for (int32_t k = 0; k < t; k++) {
+    hec_spread_sum item = hec_spread_everywhere(gather, home[order[k]]);
+    hec_spread_add(gather, sum, &item);
+  }
+  *steps += (uint64_t)t + 1;
+  if (t > 0 && hec_spread_cost(gather, sum) > problem->window_s) { /* the last answer is too large: from nothing */
+    hec_spread_clear(gather, sum);
+    t = 0;
+  }
+  while (t < most) {
+    hec_spread_sum item = hec_spread_everywhere(gather, home[order[t]]);
+    *steps += 2;
+    if (hec_spread_cost_with(gather, sum, &item) > problem->window_s)
+      break;
+    hec_spread_add(gather, sum, &item);
+    t++;
+  }
+  return t;
+}
+
+/* Fills slots[0..t) for the hot set order[0..t); D * m slots in all. Returns its steps. */
+static uint64_t assign_slots(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t t, int32_t m) {
+  int64_t left = (int64_t)fssdp->problem->n_ranks * m, total = left;
+  int32_t most = fssdp->problem->n_ranks - 1;
+  uint64_t sum = 0, steps = (uint64_t)t;
+  for (int32_t i = 0; i < t; i++)
+    sum += load[order[i]];
+  for (int32_t i = 0; i < t; i++) {
+    uint128 quota = sum > 0 ? (uint128)load[order[i]] * (uint128)total / sum : 0;
+    fssdp->slots[i] = quota < (uint128)most ? (int32_t)quota : most;
+    left -= fssdp->slots[i];
+  }
+  for (; left > 0; left--) {
+    int32_t best = -1;
+    for (int32_t i = 0; i < t; i++) {
+      if (fssdp->slots[i] >= most)
+        continue;
+      if (best < 0) {
+        best = i;
+        continue;
+      }
+      uint128 mine = (uint128)load[order[i]] * (uint128)(fssdp->slots[best] + 1);
+      uint128 other = (uint128)load[order[best]] * (uint128)(fssdp->slots[i] + 1);
+      if (mine > other || (mine == other && order[i] < order[best]))
+        best = i;
+    }
+    steps += (uint64_t)t;
+    if (best < 0)
+      break;
+    fssdp->slots[best]++;
+  }
+  return steps;
+}
+
+/* The rank of `node` with the most free slots that does not hold the expert; -1 if there is none. */
+static int32_t best_of_node(const hec_fssdp *fssdp, int32_t node) {
+  const hec_problem *problem = fssdp->problem;
+  int32_t best = -1, end = hec_problem_node_end(problem, node);
+  for (int32_t d = node * problem->cluster->devices_per_node; d < end; d++)
+    if (fssdp->free_slots[d] > 0 && !fssdp->rank_holds[d] &&
+        (best < 0 || fssdp->free_slots[d] > fssdp->free_slots[best]))
+      best = d;
+  return best;
+}
+
+/* The rank for the next copy, by the rule at the top; -1 if no rank can take it. */
+static int32_t best_rank(const hec_fssdp *fssdp, uint64_t *steps) {
+  int32_t best = -1, best_node = -1;
+  for (int32_t n = 0; n < fssdp->problem->n_nodes; n++) {
+    if (fssdp->free_node[n] == 0)
+      continue;
+    int32_t order = -1; /* before, like (0) or after the best node so far */
+    if (best >= 0)
+      order = fssdp->node_holds[n] != fssdp->node_holds[best_node] ? fssdp->node_holds[n] - fssdp->node_holds[best_node]
+                                                                   : fssdp->free_node[best_node] - fssdp->free_node[n];
+    (*steps)++;
+    if (order > 0)
+      continue;
+    int32_t d = best_of_node(fssdp, n);
+    if (d < 0 || (order == 0 && fssdp->free_slots[d] <= fssdp->free_slots[best]))
+      continue;
+    best = d;
+    best_node = n;
+  }
+  return best;
+}
+
+static void hold(hec_fssdp *fssdp, int32_t rank, bool holds) {
+  fssdp->rank_holds[rank] = holds;
+  fssdp->node_holds[hec_problem_node(fssdp->problem, rank)] = holds;
+}
+
+/* Places slots[i] copies of the i-th hottest expert, whose owner is `home`; its ranks ascending in copies. */
+static uint64_t place_expert(hec_fssdp *fssdp, int32_t i, int32_t home) {
+  int32_t *ranks = fssdp->copies + (size_t)i * (size_t)fssdp->problem->n_ranks, n = 0;
+  uint64_t steps = 0;
+  hold(fssdp, home, true);
+  while (n < fssdp->slots[i]) {
+    int32_t d = best_rank(fssdp, &steps), at = n;
+    if (d < 0)
+      break;
+    hold(fssdp, d, true);
+    fssdp->free_slots[d]--;
+    fssdp->free_node[hec_problem_node(fssdp->problem, d)]--;
+    for (; at > 0 && ranks[at - 1] > d; at--)
+      ranks[at] = ranks[at - 1];
+    ranks[at] = d;
+    n++;
+  }
+  for (int32_t k = 0; k < n; k++)
+    hold(fssdp, ranks[k], false);
+  hold(fssdp, home, false);
+  fssdp->n_copies[i] = n;
+  return steps;
+}
+
+/* The memory-limited branch: fills copies and n_copies of the hot set. */
+static uint64_t share_out(hec_fssdp *fssdp, const hec_plan *plan, int32_t layer, const uint64_t *load,
+                          const int32_t *order, int32_t t, int32_t m) {
+  const hec_problem *problem = fssdp->problem;
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    fssdp->free_slots[r] = m;
+  for (int32_t n = 0; n < problem->n_nodes; n++)
+    fssdp->free_node[n] = m * (hec_problem_node_end(problem, n) - n * problem->cluster->devices_per_node);
+  uint64_t steps = assign_slots(fssdp, load, order, t, m);
+  for (int32_t i = 0; i < t; i++)
+    steps += place_expert(fssdp, i, hec_plan_home(plan, layer, order[i]));
+  return steps;
+}
+
+/* Appends the guests of one expert to the layer's block at `at`; returns the new end. */
+static int32_t write_guests(hec_plan *plan, int32_t layer, int32_t at, const int32_t *ranks, int32_t n) {
+  size_t block = (size_t)layer * (size_t)plan->copy_capacity + (size_t)at;
+  if (n > 0)
+    memcpy(plan->copy_rank + block, ranks, (size_t)n * sizeof *ranks);
+  memset(plan->copy_kind + block, HEC_COPY_GUEST, (size_t)n);
+  return at + n;
+}
+
+uint64_t hec_fssdp_materialise(hec_fssdp *fssdp, hec_plan *plan, int32_t layer, const uint64_t *load,
+                               const int32_t *order, int32_t t, int32_t m) {
+  int32_t n_ranks = plan->n_ranks, n_experts = plan->n_experts;
+  t = t < n_experts ? t : n_experts;
+  m = m < t ? m : t;
+  bool everywhere = t <= m;
+  uint64_t steps = everywhere ? 0 : share_out(fssdp, plan, layer, load, order, t, m);
+  for (int32_t e = 0; e < n_experts; e++)
+    fssdp->place_of[e] = -1;
+  for (int32_t i = 0; i < t; i++)
+    fssdp->place_of[order[i]] = i;
+  int32_t *copy_at = plan->copy_at + (size_t)layer * (size_t)(n_experts + 1), at = 0;
+  copy_at[0] = 0;
+  for (int32_t e = 0; e < n_experts; e++) {
+    int32_t place = fssdp->place_of[e];
+    if (place >= 0 && everywhere) {
+      int32_t home = hec_plan_home(plan, layer, e);
+      at = write_guests(plan, layer, at, fssdp->ranks, home);
+      at = write_guests(plan, layer, at, fssdp->ranks + home + 1, n_ranks - home - 1);
+    } else if (place >= 0) {
+      at = write_guests(plan, layer, at, fssdp->copies + (size_t)place * (size_t)n_ranks, fssdp->n_copies[place]);
+    }
+    copy_at[e + 1] = at;
+  }
+  return steps + (uint64_t)n_experts + (uint64_t)at;
+}

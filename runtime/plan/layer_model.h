@@ -1,0 +1,58 @@
+/* Closed-form time of one MoE layer under local-first dispatch (reference hecate.md 6.2), kept so that "what if this
+ * expert were also there" costs one pass over the links.
+ *
+ *   T_a2a  = max over links l of tokens(l) * token_bytes / bandwidth(l)       (latencies are the same for every plan)
+ *   T_comp = max over ranks r of tokens(r) * (flops / rate(r) + bytes_per_row / hbm(r))      linear part of the expert
+ * law T      = 2 T_a2a + T_comp  forward,  plus 2 T_a2a + 2 T_comp  backward when training
+ *
+ * Links and ranks are cells of one vector. tokens(cell) is the sum of the experts' parts, all whole numbers below 2^53,
+ * so taking a part out and putting another in is exact: an incremental time equals the one computed from nothing. */
+#ifndef HEC_PLAN_LAYER_MODEL_H
+#define HEC_PLAN_LAYER_MODEL_H
+#include "models/load.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/rank_links.h"
+
+typedef struct {
+  const hec_problem *problem;
+  const hec_rank_links *links;
+  int32_t n_cells; /* links, then ranks, each padded to a multiple of 4 */
+  int32_t rank_at; /* cell of rank 0 */
+  double *cell_s;  /* [n_cells] seconds per assignment over that link or on that rank; 0 in the padding */
+  double a2a_weight, compute_weight; /* how often T_a2a and T_comp occur */
+  double *tokens;                    /* [n_cells] of the layer */
+  double *part;                      /* [n_experts * n_cells] what each expert adds to it */
+  double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
+} hec_layer_model;
+
+/* The two maxima. */
+typedef struct {
+  double a2a_s, compute_s;
+} hec_layer_time;
+
+hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links);
+
+/* Takes the loads and the plan of a layer (whole homes). `holders` is scratch [2 * n_ranks].
+ * O(experts * (sources * route + cells)). */
+void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const hec_load *load,
+                         int32_t *holders);
+
+/* What `expert` adds to every cell when the ranks `holders` (ascending, different) hold it: out[n_cells]. */
+void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const int32_t *holders, int32_t n, double *out);
+
+hec_layer_time hec_layer_model_time(const hec_layer_model *model);
+/* No less than 0 and no more than the times of any plan in which `expert` adds something else than now: what the links
+ * and ranks at `link_cell` and `rank_cell` keep without it. */
+hec_layer_time hec_layer_model_least(const hec_layer_model *model, int32_t expert, int32_t link_cell,
+                                     int32_t rank_cell);
+void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell,
+                             int32_t *rank_cell); /* lowest of equals */
+/* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
+hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
+void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */
+
+static inline double hec_layer_model_total(const hec_layer_model *model, hec_layer_time time) {
+  return model->a2a_weight * time.a2a_s + model->compute_weight * time.compute_s;
+}
+
+#endif

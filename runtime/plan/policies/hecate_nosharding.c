@@ -1,0 +1,20 @@
+/* Hecate (FSSDP), without heterogeneous sharding. The algorithms are
+ * in fssdp.c, fssdp_shard.c and calibrate.c, what the rows share in fssdp_policy.c. */
+#include "runtime/plan/fssdp_policy.h"
+
+static void init(hec_policy_run *run) {
+  hec_fssdp_policy_init(run, (hec_fssdp_options){.materialise = true});
+}
+
+const hec_policy hec_policy_hecate_nosharding = {
+    .name = "hecate-nosharding",
+    .summary = "hecate with even contiguous shards for ever",
+    .source = "Hecate, arXiv 2502.02581",
+    .known = HEC_KNOWN_LAST,
+    .schedule = "hecate",
+    .dispatch = &hec_dispatch_local_first,
+    .window = 5,
+    .init = init,
+    .decide = hec_fssdp_policy_decide,
+    .refine = hec_fssdp_policy_refine,
+};

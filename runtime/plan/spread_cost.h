@@ -1,0 +1,57 @@
+/* Price of a sparse collective, built up expert by expert: what hec_collective_choose would pay for a set of experts,
+ * without making a transfer list for each set that a planner tries.
+ *
+ * Every row of the collective table treats experts independently, so the price of a set follows from two vectors per
+ * stage, which add up over its experts:
+ *
+ *     load(l)  = bytes over link l (sum)        delay(l) = latest start, with latency, of a transfer over l (maximum)
+ *     stage    = max over links of load(l) / bandwidth(l) + delay(l),   way = sum of its stages,   price = cheapest way
+ *
+ * which is the makespan of models/link_cost.h to the last bit: it too is a maximum over (transfer, link of its route).
+ */
+#ifndef HEC_PLAN_SPREAD_COST_H
+#define HEC_PLAN_SPREAD_COST_H
+#include "runtime/plan/collective.h"
+#include "runtime/plan/rank_links.h"
+
+enum { HEC_SPREAD_WAYS_MAX = 8 };
+
+/* The two vectors of a set of experts, all stages of all ways. */
+typedef struct {
+  double *load, *delay; /* [n_stages * n_padded] */
+} hec_spread_sum;
+
+typedef struct {
+  const hec_problem *problem;
+  const hec_rank_links *links;
+  int64_t bytes; /* of one expert */
+  bool scatter;
+  int32_t n_ways, n_stages;                /* different lowerings of the table's rows; stages of all of them */
+  int32_t way_at[HEC_SPREAD_WAYS_MAX + 1]; /* stages of way w: way_at[w] .. way_at[w + 1] - 1 */
+  int32_t way_row[HEC_SPREAD_WAYS_MAX];    /* its row of hec_collectives */
+  hec_spread_sum everywhere;               /* [n_ranks] patterns: an expert of that owner goes to all other ranks */
+  double *everywhere_s;                    /* [n_ranks] price of one of them alone */
+  double *delay_of;                        /* scratch [n_ranks] of one expert's chain */
+  hec_collective_plan lowered;             /* scratch for one expert, on the arena, large enough never to grow */
+} hec_spread;
+
+/* `bytes` of one expert's parameters (gather) or gradients (scatter). Patterns of every owner: O(ranks^2 * ways). */
+hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links, double bytes,
+                          bool scatter);
+hec_spread_sum hec_spread_sum_new(hec_arena *arena, const hec_spread *spread);
+
+void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum);
+void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item);
+/* Pattern of an expert of `owner` that goes to all other ranks; belongs to `spread`. */
+hec_spread_sum hec_spread_everywhere(const hec_spread *spread, int32_t owner);
+/* Pattern of an expert of `owner` that goes to `receivers` (ascending, without the owner): overwrites `item`. */
+void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item);
+
+double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum);
+double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item);
+/* The row that hec_collective_choose would take for `sparse` (whole items of spread->bytes), without lowering it with
+ * every row. `sum` and `item` are scratch. */
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
+                                        hec_spread_sum *item);
+
+#endif
