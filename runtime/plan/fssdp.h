@@ -10,13 +10,17 @@
 typedef struct {
   const hec_problem *problem;
   int32_t *ranks;      /* [n_ranks] 0, 1, 2, ... */
+  int32_t *node_of;    /* [n_ranks] */
   int32_t *slots;      /* [n_experts] copies that an expert is to get (n[e]) */
   int32_t *copies;     /* [n_experts * n_ranks] ranks of the copies placed, per member of the hot set */
   int32_t *n_copies;   /* [n_experts] */
   int32_t *place_of;   /* [n_experts] position in the hot set, -1: not in it */
+  int32_t *open;       /* [n_experts] members of the hot set that may get more copies */
+  uint64_t *rank_key;  /* [n_ranks] how good a place for the next copy */
+  uint64_t *node_key;  /* [n_nodes] likewise, of its best rank */
   int32_t *free_slots; /* [n_ranks] */
   int32_t *free_node;  /* [n_nodes] sum of them */
-  bool *rank_holds;    /* [n_ranks] of the expert at hand, false between uses */
+  bool *rank_holds;    /* [n_ranks] of the expert at hand */
   bool *node_holds;    /* [n_nodes] likewise */
   uint64_t *rank_load; /* [n_ranks] */
   uint64_t *node_load; /* [n_nodes] */

@@ -570,8 +570,10 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, test_schedule_of_decisions);
   tcase_add_test(cases, test_rematerialisation_raises_m);
   tcase_add_test(cases, test_no_allocation_after_start);
-  tcase_add_test(cases, test_print_planning_time);
   suite_add_tcase(suite, cases);
+  TCase *timing = tcase_create("timing");
+  tcase_add_test(timing, test_print_planning_time);
+  suite_add_tcase(suite, timing);
   return suite;
 }
 
