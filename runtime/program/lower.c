@@ -242,8 +242,11 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n_ranks);
-  for (int32_t r = 0; r < n_ranks; r++)
-    low->program.local_bytes[at + r] = dense + expert * low->program.local_bytes[kept + n_ranks + r];
+  double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    double own = low->schedule->bound ? share : low->program.local_bytes[kept + n_ranks + r];
+    low->program.local_bytes[at + r] = dense + expert * own;
+  }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
   op.bytes_at = at;
   op.bytes = 1;
