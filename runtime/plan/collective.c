@@ -33,6 +33,7 @@ hec_sparse_run hec_sparse_run_at(const hec_sparse *sparse, int32_t first, int32_
       .first = first,
       .end = first + 1,
       .owner = sparse->owner[first * n_slices + slice],
+      .slice = slice,
       .receiver = sparse->receiver + at[first],
       .n_receivers = at[first + 1] - at[first],
   };
@@ -77,7 +78,7 @@ void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const
   hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
                                              .source = scatter ? destination : source,
                                              .destination = scatter ? source : destination,
-                                             .item = sparse->expert[run->first],
+                                             .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
                                              .after = -1});
 }
 

@@ -56,7 +56,8 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
     take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
   } else if (known >= 0) {
     HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
-    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset, known_models[known].part);
+    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+         known_models[known].part);
   } else {
     HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
     take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
@@ -221,5 +222,13 @@ hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_
     return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
+  for (int32_t l = 0; l < out->n_layers; l++) { /* what is computed of a layer is counted in 32 bits */
+    uint64_t total = hec_load_layer_total(out, l);
+    if (total > UINT32_MAX)
+      return hec_fail(HEC_BAD_INPUT,
+                      "line %" PRId64 ": layers[%" PRId32
+                      "]: expected at most 4294967295 assignments in all, found %" PRIu64 "; scale with --tokens",
+                      record->line, l, total);
+  }
   return HEC_OK;
 }

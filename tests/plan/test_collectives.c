@@ -163,7 +163,7 @@ static void execute_sliced(const hec_problem *p, const hec_sparse *s, const hec_
       for (size_t j = 0; j < plan->stage[k].n; j++) {
         const hec_transfer *t = &plan->stage[k].data[j];
         int32_t from = scatter ? t->destination : t->source, to = scatter ? t->source : t->destination;
-        if (t->item != s->expert[i])
+        if (t->item / s->n_slices != s->expert[i])
           continue;
         in[to] += t->bytes;
         if (hec_problem_node(p, from) != hec_problem_node(p, to))

@@ -13,7 +13,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 typedef struct {
   const hec_test_step *step;
@@ -28,8 +30,8 @@ static size_t cell(const oracle *o, int32_t expert, int32_t slice, int32_t rank)
 }
 
 static int32_t home(const oracle *o, int32_t layer, int32_t expert, int32_t slice) {
-  return o->plan->home[((size_t)layer * (size_t)o->plan->n_experts + (size_t)expert) * (size_t)o->n_slices +
-                       (size_t)slice];
+  return o->plan
+      ->home[((size_t)layer * (size_t)o->plan->n_experts + (size_t)expert) * (size_t)o->n_slices + (size_t)slice];
 }
 
 static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) { /* a resident copy */
@@ -42,14 +44,12 @@ static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) 
   return false;
 }
 
-/* The slice of a transfer between `owner_side` and another rank: the one that lives there (whole experts: 0). */
-static int32_t slice_of(const oracle *o, int32_t layer, int32_t expert, int32_t owner_side) {
-  if (o->n_slices == 1)
-    return 0;
-  for (int32_t j = 0; j < o->n_slices; j++)
-    if (home(o, layer, expert, j) == owner_side)
-      return j;
-  ck_abort_msg("no slice lives on %d", owner_side);
+/* A transfer's item names expert and slice. */
+static int32_t slice_of(const oracle *o, const hec_transfer *t) {
+  return t->item % o->n_slices;
+}
+static int32_t expert_of(const oracle *o, const hec_transfer *t) {
+  return t->item / o->n_slices;
 }
 
 static void check_bytes(const oracle *o, const hec_transfer *t, int32_t slice, double item_bytes) {
@@ -72,18 +72,17 @@ static void run_gather(oracle *o, const hec_op *op) {
   memcpy(before, o->holds, n);
   ck_assert(!op->reverse);
   for (int32_t i = 0; i < op->n_transfers; i++) {
-    int32_t slice = slice_of(o, op->layer, t[i].item, t[i].source);
+    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_param);
     if (t[i].after >= 0) {
       const hec_transfer *forwarded = &t[t[i].after];
       ck_assert(forwarded->item == t[i].item && forwarded->destination == t[i].source);
     } else {
-      ck_assert_msg(before[cell(o, t[i].item, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
-                    t[i].source, t[i].item, hec_test_step_name(o->step));
+      ck_assert_msg(before[cell(o, expert, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
+                    t[i].source, expert, hec_test_step_name(o->step));
     }
-    uint8_t *there = &o->holds[cell(o, t[i].item, slice, t[i].destination)];
-    ck_assert_msg(!*there, "rank %d gets expert %d twice: %s", t[i].destination, t[i].item,
-                  hec_test_step_name(o->step));
+    uint8_t *there = &o->holds[cell(o, expert, slice, t[i].destination)];
+    ck_assert_msg(!*there, "rank %d gets expert %d twice: %s", t[i].destination, expert, hec_test_step_name(o->step));
     *there = 1;
   }
 }
@@ -119,11 +118,11 @@ static void run_scatter(oracle *o, const hec_op *op) {
   memcpy(before, o->gradient, n * sizeof *before);
   for (int32_t i = 0; i < op->n_transfers; i++) {
     ck_assert_int_lt(t[i].after, 0);
-    int32_t slice = slice_of(o, op->layer, t[i].item, t[i].destination);
+    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_grad);
-    int64_t part = before[cell(o, t[i].item, slice, t[i].source)];
-    o->gradient[cell(o, t[i].item, slice, t[i].destination)] += part;
-    o->gradient[cell(o, t[i].item, slice, t[i].source)] -= part;
+    int64_t part = before[cell(o, expert, slice, t[i].source)];
+    o->gradient[cell(o, expert, slice, t[i].destination)] += part;
+    o->gradient[cell(o, expert, slice, t[i].source)] -= part;
   }
 }
 
@@ -270,10 +269,10 @@ static void visit_limits(const hec_test_step *step, void *context) {
                     hec_test_step_name(step));
     uint64_t moved = 0;
     for (size_t i = 0; i < program->n_ops; i++)
-      for (int32_t t = 0; program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
-                          program->ops[i].layer == l && strcmp(step->schedule->name, "serial") != 0 &&
-                          program->ops[i].micro_batch == step->c->n_micro_batches - 1 &&
-                          t < program->ops[i].n_transfers;
+      for (int32_t t = 0;
+           program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
+           program->ops[i].layer == l && strcmp(step->schedule->name, "serial") != 0 &&
+           program->ops[i].micro_batch == step->c->n_micro_batches - 1 && t < program->ops[i].n_transfers;
            t++)
         moved |= UINT64_C(1) << program->transfers[program->ops[i].transfer_at + t].item;
     ck_assert_msg(__builtin_popcountll(moved) <= run->t[l], "%d experts before the gate, t %d: %s",
