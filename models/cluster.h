@@ -2,13 +2,13 @@
  *
  *     device port (NVLink, PCIe)   out and in, one each per device
  *     NIC                          out and in, `nics` per node; device i of a node uses NIC floor(i * nics / per_node)
- *     leaf uplink                  optional: `nodes_per_leaf` nodes share up and down links (oversubscription); with
- * one NIC per device ("rails") a leaf serves NIC k of all its nodes
+ *     leaf uplink                  optional: `nodes_per_leaf` nodes share up and down links (oversubscription); with one
+ *                                  NIC per device ("rails") a leaf serves NIC k of all its nodes
  *
  * Routes:  same node           port_out(s), port_in(d)
  *          other node          port_out(s)?, nic_out, [leaf_up, leaf_down,] nic_in, port_in(d)?
- *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's
- * rail A class's latency counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
+ *          with PXN and rails  port_out(s), port_in(relay), nic_out(relay), nic_in, ... : over the local device on d's rail
+ * The latency given for a class counts once per hop of that class: it is on the outgoing link (port out, NIC out, leaf up).
  * `nic_through_port` says whether traffic between nodes also takes the device ports (default false: reference hecate.md
  * section 14, "NVLink ports count intra-node tokens; bytes between nodes use the NIC").
  */
@@ -29,27 +29,20 @@ typedef struct {
   double hbm_bandwidth;    /* bytes/s, effective */
   double memory_bytes;     /* capacity */
   double gemm_a_s, gemm_c_s;
-  int32_t gemm_tile; /* rows */
-  double launch_s;   /* fixed cost of any other compute or local operation */
-  double comm_share; /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
-  double speed;      /* 1; a slow rank has less: divides every compute rate */
+  int32_t gemm_tile;       /* rows */
+  double launch_s;         /* fixed cost of any other compute or local operation */
+  double comm_share;       /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
+  double speed;            /* 1; a slow rank has less: divides every compute rate */
 } hec_device;
 
-typedef enum {
-  HEC_LINK_PORT_OUT,
-  HEC_LINK_PORT_IN,
-  HEC_LINK_NIC_OUT,
-  HEC_LINK_NIC_IN,
-  HEC_LINK_LEAF_UP,
-  HEC_LINK_LEAF_DOWN
-} hec_link_kind;
+typedef enum { HEC_LINK_PORT_OUT, HEC_LINK_PORT_IN, HEC_LINK_NIC_OUT, HEC_LINK_NIC_IN, HEC_LINK_LEAF_UP, HEC_LINK_LEAF_DOWN } hec_link_kind;
 
 typedef struct {
   hec_link_kind kind;
-  int32_t device;   /* whose port; -1 for NIC and leaf links */
-  int32_t node;     /* whose NIC or port; -1 for leaf links */
-  double nominal;   /* bytes/s, data sheet */
-  double bandwidth; /* bytes/s, nominal * efficiency: what every law uses */
+  int32_t device;     /* whose port; -1 for NIC and leaf links */
+  int32_t node;       /* whose NIC or port; -1 for leaf links */
+  double nominal;     /* bytes/s, data sheet */
+  double bandwidth;   /* bytes/s, nominal * efficiency: what every law uses */
   int64_t latency_ps;
 } hec_link;
 
@@ -61,8 +54,8 @@ typedef struct {
   int32_t nics;                                 /* per node */
   bool pxn, nic_through_port;
   int32_t n_links;
-  hec_link *links;           /* [n_links] */
-  hec_device *devices;       /* [n_devices] */
+  hec_link *links;     /* [n_links] */
+  hec_device *devices; /* [n_devices] */
   double plan_a_s, plan_b_s; /* simulated planning time: a + b * work units */
   int32_t *route_at;   /* [n_devices * n_devices + 1] into route_link; (s, d) at s * n_devices + d; empty for s == d */
   int32_t *route_link; /* link ids, in the order they are crossed */
@@ -77,18 +70,18 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The one-line form; in brackets what is optional, with an example:
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
- *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns sm=0 slow=3:0.5]
+ *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
  * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
  * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
- * through=0 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports
- * then have the NIC's rate and no latency), `nic` with one node. `slow=RANK:SPEED` may be repeated.
+ * through=0 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
+ * have the NIC's rate and no latency), `nic` with one node. `slow=RANK:SPEED` may be repeated.
  *
  * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
  *     {"name": "a4", "nodes": 4, "devices_per_node": 8, "nics": 1, "pxn": false, "nic_through_port": false,
  *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8},
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
- *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's
- * uplink "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
+ *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
+ *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
  *                 "comm_share": 0, "speed": 1},
  *      "plan": {"a_s": 5e-6, "b_s": 1e-9},
@@ -96,12 +89,11 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
  *      "notes": ..., "sources": {"field": "where the number is from"}}
- * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic
- * as above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
+ * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
+ * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
-hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,
-                                  hec_cluster *cluster) HEC_MUST_USE;
+hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_read(const char *path, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE; /* a JSON file */
 
 /* The links from device s to device d (s != d): returns their number, at most HEC_ROUTE_MAX, and where they are. */
@@ -111,15 +103,13 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
   return c->route_at[s * c->n_devices + d + 1] - at;
 }
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
-static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
-  return device / c->devices_per_node;
-}
+static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) { return device / c->devices_per_node; }
 
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);
 
-/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it; of the
- * slowest node. One node: the slowest port's rate. */
+/* Bytes/s in or out of a node, all its NICs; nominal (data sheet) or as the laws use it,
+ * of the slowest node. One node: the slowest port's rate. */
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal);
 
 #endif

@@ -309,7 +309,7 @@ static hec_status missing(const hec_json *j, const hec_json_value *object, const
 static void describe_range(char *out, size_t size, const char *kind, double least, double most) {
   hec_text range = {0};
   hec_text_add(&range, kind);
-  bool is_open = most >= 1e15, any = least <= -1e15;
+  bool is_open = most >= 1e300, any = least <= -1e300;
   if (is_open && least > 0 && least < 1e-9) {
     hec_text_add(&range, " > 0");
   } else if (!(is_open && any)) {
@@ -341,7 +341,8 @@ static hec_status read_int(const hec_json *j, const hec_json_value *v, int64_t l
   bool is_integer = hec_json_is_number(v) && number >= -exact && number <= exact && (double)(int64_t)number == number;
   if (!is_integer || (int64_t)number < least || (int64_t)number > most) {
     char expected[96];
-    describe_range(expected, sizeof expected, "an integer", (double)least, (double)most);
+    describe_range(expected, sizeof expected, "an integer", least == INT64_MIN ? -DBL_MAX : (double)least,
+                   most == INT64_MAX ? DBL_MAX : (double)most);
     return hec_json_error(j, v, expected);
   }
   *out = (int64_t)number;

@@ -8,8 +8,7 @@
 enum { HEC_JSON_DEPTH_MAX = 64, HEC_JSON_VALUES_MAX = 1 << 24 };
 
 typedef struct {
-  size_t
-      *value_at; /* [n_values] byte offset of each value, parents before their members, in file order; malloc family */
+  size_t *value_at; /* [n_values] byte offsets in file order, parents before their members; malloc family */
   size_t n_values, capacity;
   size_t error_at;      /* byte offset of the first error */
   const char *expected; /* what the grammar wants there; NULL: the text is well formed */

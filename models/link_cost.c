@@ -1,9 +1,9 @@
 /* Closed-form exchange times: see the header for the formulas.
  *
  * One exchange is two passes over its transfers. The first adds bytes to the links of each route, the second takes the
- * maximum over each side's links. In between the load of every touched link, and of no other, becomes a time (one
- * division per link); afterwards it becomes zero again. Byte counts are below 2^53, so sums are exact and order does
- * not matter.
+ * maximum over each side's links. In between the load of every touched link becomes a time (one division per link);
+ * afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than links.
+ * Byte counts are below 2^53, so sums are exact and order does not matter.
  *
  * Nearly every route is one link on the source's side and one on the destination's. Such pairs are kept in a table of
  * 16 bytes a pair (up to 256 devices: 1 MiB); other routes are read from the cluster. */
@@ -35,7 +35,7 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
   hec_link_cost cost = {.cluster = cluster,
                         .load = HEC_NEW(arena, double, cluster->n_links),
                         .done_s = HEC_NEW(arena, double, n),
-                        .touched = HEC_NEW(arena, int32_t, cluster->n_links + 1)};
+                        .touched = HEC_NEW(arena, int32_t, cluster->n_links)};
   if (n > PAIRS_DEVICES_MAX)
     return cost;
   cost.pairs = HEC_NEW(arena, struct hec_link_pair, (size_t)n * (size_t)n);
@@ -56,40 +56,71 @@ static inline double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-/* Adds to a link's load; returns the new number of touched links. The store past them is overwritten or ignored. */
-static inline int32_t add_load(hec_link_cost *cost, int32_t link, double bytes, int32_t n_touched) {
-  double before = cost->load[link];
-  cost->touched[n_touched] = link;
-  cost->load[link] = before + bytes;
-  return n_touched + (before == 0 && bytes > 0);
+typedef struct {
+  int32_t source, destination;
+} ends;
+
+static inline ends ends_of(const hec_transfer *t, bool reverse) {
+  return reverse ? (ends){t->destination, t->source} : (ends){t->source, t->destination};
 }
 
-static int32_t add_route(hec_link_cost *cost, int32_t s, int32_t d, double bytes, int32_t n_touched) {
+/* Adds one transfer to the links of its route. */
+static inline void add_transfer(hec_link_cost *cost, int32_t s, int32_t d, double bytes) {
+  if (cost->pairs) {
+    const struct hec_link_pair *pair = cost->pairs + (s * cost->cluster->n_devices + d);
+    if (pair->out >= 0) {
+      cost->load[pair->out] += bytes;
+      cost->load[pair->in] += bytes;
+      return;
+    }
+  }
   const int32_t *route;
   int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
   for (int32_t i = 0; i < n; i++)
-    n_touched = add_load(cost, route[i], bytes, n_touched);
+    cost->load[route[i]] += bytes;
+}
+
+/* The links with load that `transfers` cross, each once: load becomes minus load as it is listed. */
+static int32_t list_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
+  int32_t n_touched = 0;
+  for (int32_t i = 0; i < n; i++) {
+    ends e = ends_of(&transfers[i], reverse);
+    const int32_t *route;
+    int32_t length = hec_cluster_route(cost->cluster, e.source, e.destination, &route);
+    for (int32_t k = 0; k < length; k++) {
+      if (cost->load[route[k]] <= 0)
+        continue;
+      cost->load[route[k]] = -cost->load[route[k]];
+      cost->touched[n_touched++] = route[k];
+    }
+  }
   return n_touched;
 }
 
-/* First pass. Returns the number of touched links; their load is now seconds. */
-static int32_t fill_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
-  int32_t n_touched = 0;
+/* First pass. Afterwards the load of each touched link is seconds; returns how many are listed in `touched`, or -1: any
+ * may be touched (there are more transfers than links, so a list would not pay). */
+static inline int32_t fill_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
+  const hec_link *links = cost->cluster->links;
   for (int32_t i = 0; i < n; i++) {
-    int32_t s = reverse ? transfers[i].destination : transfers[i].source;
-    int32_t d = reverse ? transfers[i].source : transfers[i].destination;
-    double bytes = (double)transfers[i].bytes;
-    const struct hec_link_pair *pair = cost->pairs ? cost->pairs + (s * cost->cluster->n_devices + d) : NULL;
-    if (pair && pair->out >= 0) {
-      n_touched = add_load(cost, pair->out, bytes, n_touched);
-      n_touched = add_load(cost, pair->in, bytes, n_touched);
-    } else {
-      n_touched = add_route(cost, s, d, bytes, n_touched);
-    }
+    ends e = ends_of(&transfers[i], reverse);
+    add_transfer(cost, e.source, e.destination, (double)transfers[i].bytes);
   }
+  if (n >= cost->cluster->n_links) {
+    for (int32_t i = 0; i < cost->cluster->n_links; i++)
+      cost->load[i] /= links[i].bandwidth;
+    return -1;
+  }
+  int32_t n_touched = list_links(cost, transfers, n, reverse);
   for (int32_t i = 0; i < n_touched; i++)
-    cost->load[cost->touched[i]] /= cost->cluster->links[cost->touched[i]].bandwidth;
+    cost->load[cost->touched[i]] /= -links[cost->touched[i]].bandwidth;
   return n_touched;
+}
+
+static void clear_links(hec_link_cost *cost, int32_t n_touched) {
+  for (int32_t i = 0; n_touched < 0 && i < cost->cluster->n_links; i++)
+    cost->load[i] = 0;
+  for (int32_t i = 0; i < n_touched; i++)
+    cost->load[cost->touched[i]] = 0;
 }
 
 /* Latency of the pair and the largest time among the links of each side. */
@@ -153,26 +184,33 @@ static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int
   }
 }
 
-double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
-                              int32_t n_chunks) {
-  int32_t n_touched = fill_links(cost, transfers, n, reverse);
-  bool chained = n_chunks > 1;
-  if (chained)
-    delay_chains(cost, transfers, n, reverse, n_chunks);
-  double *done_s = cost->done_s, makespan = 0;
+/* Second pass. */
+static inline void finish_ranks(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                                bool chained) {
+  double *done_s = cost->done_s;
   for (int32_t r = 0; r < cost->cluster->n_devices; r++)
     done_s[r] = 0;
   for (int32_t i = 0; i < n; i++) {
-    int32_t s = reverse ? transfers[i].destination : transfers[i].source;
-    int32_t d = reverse ? transfers[i].source : transfers[i].destination;
-    sides time = sides_of(cost, s, d);
+    ends e = ends_of(&transfers[i], reverse);
+    sides time = sides_of(cost, e.source, e.destination);
     double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
-    done_s[s] = larger(done_s[s], begin_s + time.source_s);
-    done_s[d] = larger(done_s[d], begin_s + time.destination_s);
+    done_s[e.source] = larger(done_s[e.source], begin_s + time.source_s);
+    done_s[e.destination] = larger(done_s[e.destination], begin_s + time.destination_s);
   }
+}
+
+double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              int32_t n_chunks) {
+  int32_t n_touched = fill_links(cost, transfers, n, reverse);
+  if (n_chunks > 1) {
+    delay_chains(cost, transfers, n, reverse, n_chunks);
+    finish_ranks(cost, transfers, n, reverse, true);
+  } else {
+    finish_ranks(cost, transfers, n, reverse, false);
+  }
+  clear_links(cost, n_touched);
+  double makespan = 0;
   for (int32_t r = 0; r < cost->cluster->n_devices; r++)
-    makespan = larger(makespan, done_s[r]);
-  for (int32_t i = 0; i < n_touched; i++)
-    cost->load[cost->touched[i]] = 0;
+    makespan = larger(makespan, cost->done_s[r]);
   return makespan;
 }

@@ -16,15 +16,16 @@
 typedef struct {
   int64_t bytes;
   int32_t source, destination; /* ranks = devices; never equal */
-  int32_t item;                /* expert whose parameters or gradients travel; -1: all the pair has in this exchange */
-  int32_t after; /* smaller index within the exchange: the transfer whose chunks this one forwards; -1: none */
+  int32_t item;  /* expert * slices + slice whose parameters or gradients travel (whole experts: the expert);
+                    -1: all that the pair has in this exchange */
+  int32_t after; /* smaller index in the exchange: the transfer whose chunks this one forwards; -1: none */
 } hec_transfer;
 
 typedef struct {
   const hec_cluster *cluster;
   double *load;                /* [n_links] bytes; zero between uses */
   double *done_s;              /* [n_devices] result */
-  int32_t *touched;            /* [n_links + 1] links with load, in the order they were met */
+  int32_t *touched;            /* [n_links] scratch: links with load, in the order they were met */
   struct hec_link_pair *pairs; /* [n_devices * n_devices] short routes at hand; NULL for large clusters */
   double *delay_s;             /* chains only: when each transfer may begin; grows */
   size_t delay_capacity;

@@ -120,6 +120,26 @@ static int32_t price(hec_sim *sim, const hec_program *program, const hec_op *op)
   return slot->at;
 }
 
+/* start[r] = the latest of ready over r and its partners. Where every rank exchanges with every other (the usual
+ * dispatch), that is the latest of all. */
+static void meet(const hec_program *program, const hec_op *op, const int64_t *ready, int64_t *start) {
+  int32_t n_ranks = program->n_ranks;
+  if (op->n_transfers == n_ranks * (n_ranks - 1) && op->n_chunks == 1) {
+    int64_t latest = 0;
+    for (int32_t r = 0; r < n_ranks; r++)
+      latest = ready[r] > latest ? ready[r] : latest;
+    for (int32_t r = 0; r < n_ranks; r++)
+      start[r] = latest;
+    return;
+  }
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    int64_t a = ready[t->source], b = ready[t->destination], both = a > b ? a : b;
+    start[t->source] = both > start[t->source] ? both : start[t->source];
+    start[t->destination] = both > start[t->destination] ? both : start[t->destination];
+  }
+}
+
 static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op *op, bool free_of_charge,
                           int64_t *begin, int64_t *end) {
   int32_t n_ranks = program->n_ranks;
@@ -127,12 +147,8 @@ static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op
   const uint8_t *part = program->parts + op->part_at;
   int64_t *start = sim->begin;
   memcpy(start, ready, (size_t)n_ranks * sizeof *start);
-  for (int32_t i = 0; !free_of_charge && i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    int64_t a = ready[t->source], b = ready[t->destination], both = a > b ? a : b;
-    start[t->source] = both > start[t->source] ? both : start[t->source];
-    start[t->destination] = both > start[t->destination] ? both : start[t->destination];
-  }
+  if (!free_of_charge)
+    meet(program, op, ready, start);
   int32_t at = free_of_charge ? 0 : price(sim, program, op); /* may move done_ps */
   const int64_t *done = free_of_charge ? NULL : sim->done_ps + at;
   for (int32_t r = 0; r < n_ranks; r++)

@@ -63,16 +63,21 @@ static inline unsigned short_number(const char *p, uint32_t *value) {
 #endif
 
 /* As many of the list's numbers as have the common form (short, then a comma, perhaps a space) and lie inside the
- * window; the comma behind the last one is read. */
+ * window; what separates the last one from the next is read. All must be separated alike: whether a space follows is
+ * checked, but the next address does not wait for that byte, which would nearly double the time of a number. */
 static int64_t common_numbers(hec_scan *scan, uint32_t *counts, int64_t n) {
   const char *p = scan->at, *safe = scan->safe;
   int64_t i = 0;
+  size_t n_spaces = 0;
   while (i < n && p < safe) {
     unsigned n_digits = short_number(p, &counts[i]);
     if (n_digits == 0 || p[n_digits] != ',')
       break;
-    p += n_digits + 1;
-    p += *p == ' ';
+    if (i == 0)
+      n_spaces = p[n_digits + 1] == ' ';
+    else if (n_spaces > 0 && p[n_digits + 1] != ' ')
+      break; /* not alike: the caller takes this one */
+    p += n_digits + 1 + n_spaces;
     i++;
   }
   scan->at = p;

@@ -1,7 +1,7 @@
 /* Drift with chosen lag correlations.
  *
  * The log-popularity of an expert is a stationary Gaussian process z with autocorrelation g, independent of the others.
- * g runs through knots (0, 1), (lag_k, g_k), (2 * last lag, 0) by Steffen's monotone interpolation. Its periodic
+ * g runs through (0, 1) and (lag_k, g_k) by Steffen's monotone interpolation and ends in a Gaussian tail. Its periodic
  * spectrum P_m = sum_k g_k cos(2 pi k m / N) is made a spectrum by dropping negative values, and z is white noise
  * filtered with the taps h_j = 1/N sum_m sqrt(P_m) cos(2 pi j m / N), whose autocorrelation is that g again (a moving
  * average: a stream, with a ring of N noises). A mixture of AR(1) processes would not do: it decays convexly, measured
@@ -26,23 +26,44 @@ enum { ROUNDS = 16, ATTEMPTS = 6 };
 static const double good_enough = 0.003, too_far = 0.03;
 static const int64_t cells_per_round = 3000000; /* counts drawn per measurement */
 
+/* Correlation of logarithms that gives correlation r of log-normal values. */
+static double latent_guess(const hec_synth_options *o, double r) {
+  double variance = o->sigma * o->sigma;
+  if (hec_synth_find(o->workload) != hec_synth_find("lognormal") || variance < 1e-6)
+    return r;
+  double inside = 1 + r * (exp(variance) - 1);
+  return inside > 0 ? log(inside) / variance : -0.9;
+}
+
+/* Width tau of exp(-(k / tau)^2) through (lag, g); a g without such a curve gets one that is nearly zero behind lag. */
+static double tail_width(double lag, double g) {
+  double clipped = g < 0.05 ? 0.05 : g > 0.995 ? 0.995 : g;
+  return lag / sqrt(-log(clipped));
+}
+
 /* [half + 1] values of g at lags 0..half. */
 static void interpolate(const hec_synth_options *o, const double *knot, int32_t half, double *g) {
-  double x[HEC_SYNTH_KNOTS + 2] = {0}, y[HEC_SYNTH_KNOTS + 2] = {1};
+  double x[HEC_SYNTH_KNOTS + 1] = {0}, y[HEC_SYNTH_KNOTS + 1] = {1};
   size_t n = 1;
   for (int32_t k = 0; k < o->n_knots; k++, n++) {
     x[n] = o->lag[k];
     y[n] = knot[k];
   }
-  x[n] = 2.0 * o->lag[o->n_knots - 1];
-  y[n++] = 0;
-  const gsl_interp_type *type =
-      n >= gsl_interp_type_min_size(gsl_interp_steffen) ? gsl_interp_steffen : gsl_interp_linear;
-  gsl_interp *interpolation = gsl_interp_alloc(type, n);
+  double last = x[n - 1], at_last = y[n - 1], width = tail_width(last, at_last);
+  bool enough = n >= gsl_interp_type_min_size(gsl_interp_steffen);
+  gsl_interp *interpolation = gsl_interp_alloc(enough ? gsl_interp_steffen : gsl_interp_linear, n);
   HEC_ASSERT(interpolation && gsl_interp_init(interpolation, x, y, n) == GSL_SUCCESS);
   for (int32_t k = 0; k <= half; k++)
-    g[k] = k < (int32_t)x[n - 1] ? gsl_interp_eval(interpolation, x, y, k, NULL) : 0;
+    g[k] = k <= last ? gsl_interp_eval(interpolation, x, y, k, NULL)
+                     : at_last * exp((last - k) * (last + k) / (width * width));
   gsl_interp_free(interpolation);
+}
+
+/* Enough for the tail to die out. */
+static int32_t choose_n_taps(const hec_synth_options *o) {
+  double last = o->lag[o->n_knots - 1], n = 4.6 * tail_width(last, latent_guess(o, o->correlation[o->n_knots - 1]));
+  n = n < 6 * last ? 6 * last : n > 16 * last ? 16 * last : n;
+  return n < 48 ? 48 : 2 * (int32_t)(n / 2);
 }
 
 /* One period of cos(2 pi i / n). */
@@ -110,15 +131,6 @@ static hec_synth_options sample_of(const hec_synth_options *o) {
   return sample;
 }
 
-/* Correlation of logarithms that gives correlation r of log-normal values. */
-static double latent_guess(const hec_synth_options *o, double r) {
-  double variance = o->sigma * o->sigma;
-  if (hec_synth_find(o->workload) != hec_synth_find("lognormal") || variance < 1e-6)
-    return r;
-  double inside = 1 + r * (exp(variance) - 1);
-  return inside > 0 ? log(inside) / variance : -0.9;
-}
-
 static double bounded(double g) {
   return g > 0.9999 ? 0.9999 : g < -0.99 ? -0.99 : g;
 }
@@ -134,7 +146,7 @@ typedef struct {
 
 static void correct(search *s) {
   const hec_synth_options *o = s->options;
-  double knot[HEC_SYNTH_KNOTS], median[HEC_SYNTH_KNOTS];
+  double knot[HEC_SYNTH_KNOTS] = {0}, median[HEC_SYNTH_KNOTS] = {0};
   for (int32_t k = 0; k < o->n_knots; k++)
     knot[k] = bounded(latent_guess(o, o->correlation[k]));
   for (int round = 0; round < ROUNDS && s->best_error > good_enough; round++) {
@@ -169,8 +181,7 @@ static hec_status cannot(const search *s) {
 }
 
 hec_status hec_synth_calibrate(const hec_synth_options *options, hec_arena *arena, hec_synth_filter *filter) {
-  int32_t n = 6 * options->lag[options->n_knots - 1];
-  n = n < 48 ? 48 : n;
+  int32_t n = choose_n_taps(options);
   search s = {.options = options, .sample = sample_of(options), .best_error = INFINITY};
   s.g = HEC_NEW(arena, double, n / 2 + 1);
   s.cosine = HEC_NEW(arena, double, n);

@@ -54,15 +54,13 @@ void hec_synth_row(hec_synth *synth, uint32_t tokens, uint32_t *row) {
   memcpy(synth->room, synth->weights, (size_t)n * sizeof *synth->room);
   uint64_t draws = (uint64_t)tokens * (uint64_t)synth->options.top_k;
   hec_synth_multinomial(synth->rng, n, synth->room, draws, row);
-  for (int32_t round = 0; round <= n; round++) { /* every round fills another expert or ends */
-    uint64_t excess = cut_to_cap(synth, tokens, row);
-    if (excess == 0)
-      return;
+  int32_t round = 0;
+  for (uint64_t excess; (excess = cut_to_cap(synth, tokens, row)) > 0;) {
+    HEC_ASSERT(round++ <= n); /* every round fills another expert */
     hec_synth_multinomial(synth->rng, n, synth->room, excess, synth->more);
     for (int32_t e = 0; e < n; e++)
       row[e] += synth->more[e];
   }
-  HEC_ASSERT(!"a row without room");
 }
 
 /* Equal shares over the experts with weight, remainders one each beginning at the turn-th of them. */

@@ -82,6 +82,13 @@ hec_status hec_synth_check(const hec_synth_options *o) {
   return check_drift(o, workload);
 }
 
+static bool uses_heat(const char *w) {
+  return w[0] == 'W' && strchr("12367", w[1]);
+}
+static bool uses_period(const char *w) {
+  return w[0] == 'W' && strchr("67", w[1]);
+}
+
 /* Options as the workload uses them; what it ignores is left out. */
 void hec_synth_command(const hec_synth_options *o, hec_text *text) {
   const hec_synth_workload *workload = hec_synth_find(o->workload);
@@ -94,13 +101,13 @@ void hec_synth_command(const hec_synth_options *o, hec_text *text) {
     hec_text_printf(text, " --sigma %.15g", o->sigma);
   if (strcmp(w, "zipf") == 0)
     hec_text_printf(text, " --exponent %.15g", o->exponent);
-  if (strchr("12367", w[1]) && w[0] == 'W')
+  if (uses_heat(w))
     hec_text_printf(text, " --hot-share %.15g", o->hot_share);
   if (strcmp(w, "W1") == 0 && o->n_hot > 0)
     hec_text_printf(text, " --hot-experts %" PRId32, o->n_hot);
   if (strcmp(w, "W5") == 0)
     hec_text_printf(text, " --idle-share %.15g", o->idle_share);
-  if (strcmp(w, "W6") == 0 || strcmp(w, "W7") == 0)
+  if (uses_period(w))
     hec_text_printf(text, " --period %" PRId32, o->period);
   for (int32_t k = 0; k < o->n_knots; k++)
     hec_text_printf(text, "%s%" PRId32 ":%.15g", k == 0 ? " --drift " : ",", o->lag[k], o->correlation[k]);
@@ -114,23 +121,43 @@ void hec_synth_command(const hec_synth_options *o, hec_text *text) {
     hec_text_printf(text, " --shape %s", o->shape);
 }
 
+/* {"generator","seed","parameters"}: what the header says about its being synthetic. */
 static void describe(const hec_synth_options *o, hec_text *synthetic) {
-  hec_text command = {0};
-  hec_synth_command(o, &command);
+  const char *w = hec_synth_find(o->workload)->name;
   hec_json_out json = hec_json_begin(synthetic, 0);
   hec_json_object(&json, NULL);
   hec_json_string(&json, "generator", "hecate-trace synth");
   hec_json_int(&json, "seed", (int64_t)o->seed);
   hec_json_object(&json, "parameters");
-  hec_json_string(&json, "workload", hec_synth_find(o->workload)->name);
+  hec_json_string(&json, "workload", w);
   hec_json_string(&json, "title", hec_synth_find(o->workload)->alias);
   hec_json_int(&json, "tokens_per_source", o->tokens);
-  hec_json_string(&json, "command", command.data);
+  if (strcmp(w, "lognormal") == 0)
+    hec_json_double(&json, "sigma", o->sigma);
+  if (strcmp(w, "zipf") == 0)
+    hec_json_double(&json, "exponent", o->exponent);
+  if (uses_heat(w))
+    hec_json_double(&json, "hot_share", o->hot_share);
+  if (strcmp(w, "W5") == 0)
+    hec_json_double(&json, "idle_share", o->idle_share);
+  if (uses_period(w))
+    hec_json_int(&json, "period", o->period);
+  if (o->switch_iter > 0)
+    hec_json_int(&json, "switch", o->switch_iter);
+  if (o->n_knots > 0) {
+    hec_json_array(&json, "drift");
+    for (int32_t k = 0; k < o->n_knots; k++) {
+      hec_json_object(&json, NULL);
+      hec_json_int(&json, "lag", o->lag[k]);
+      hec_json_double(&json, "correlation", o->correlation[k]);
+      hec_json_close(&json);
+    }
+    hec_json_close(&json);
+  }
   hec_json_close(&json);
   hec_json_close(&json);
   synthetic->length -= 1; /* line feed */
   synthetic->data[synthetic->length] = 0;
-  hec_text_free(&command);
 }
 
 static hec_status write_records(hec_synth *synth, hec_trace_writer *writer) {
@@ -152,14 +179,14 @@ hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
   HEC_TRY(hec_synth_new(o, &synth));
   hec_text synthetic = {0}, name = {0}, notes = {0}, shape = {0};
   describe(o, &synthetic);
-  hec_text_printf(&name, "synthetic_%s", hec_synth_find(o->workload)->alias);
+  hec_text_printf(&name, "%s%s", o->name ? "" : "synthetic_", o->name ? o->name : hec_synth_find(o->workload)->alias);
   hec_text_add(&notes, "Synthetic loads, not recorded ones. Made by: ");
   hec_synth_command(o, &notes);
   hec_json_out json = hec_json_begin(&shape, 0);
   if (o->shape)
     hec_json_string(&json, NULL, o->shape);
   char license[] = "Apache-2.0";
-  hec_trace_header header = {.name = o->name ? (char *)(uintptr_t)o->name : name.data,
+  hec_trace_header header = {.name = name.data,
                              .license = license,
                              .notes = notes.data,
                              .synthetic = synthetic.data,

@@ -5,7 +5,8 @@
  *   record line   {"iter":1,"layers":[[[0,3,..experts] x source_ranks] x layers]}
  *                 {"iter":1,"layers":[[0,3,..experts] x layers]}            (layout "layer x expert", source_ranks 1)
  * or one JSON object whose header fields precede "iterations":[record,...]; or gzip of either. Recognised by content.
- * Memory in use is one record. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
+ * Numbers are plain digits (1e3 and 5.0 are refused); unknown keys are ignored; a record may be repeated with the same
+ * iter (micro-batches). Memory in use is one record. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
 #ifndef HEC_TRACES_TRACE_H
 #define HEC_TRACES_TRACE_H
 #include "models/load.h"

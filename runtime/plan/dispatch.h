@@ -44,8 +44,8 @@ typedef struct {
   uint32_t *pair;        /* [n_ranks * n_ranks] assignments of source s computed on rank d at s * n_ranks + d */
   uint64_t *rank_tokens; /* [n_ranks] assignments computed on rank d */
   int32_t *expert_at;    /* [n_ranks + 1] CSR: experts with assignments on rank d, ascending */
-  int32_t *expert;       /* [..] */
-  uint32_t *tokens;      /* [..] assignments of that expert on that rank */
+  int32_t *expert;       /* [..], one entry of slack */
+  uint32_t *tokens;      /* [..], likewise: assignments of that expert on that rank */
   uint32_t *cell;        /* scratch [n_ranks * n_experts], zero between uses */
   int32_t *single_at;    /* scratch [n_ranks + 1] CSR: experts held by that rank only */
   int32_t *single;       /* scratch [n_experts]; those with several holders follow the last rank's */

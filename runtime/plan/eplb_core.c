@@ -102,7 +102,7 @@ void hec_eplb_place(hec_eplb *eplb, const uint64_t *load) {
   eplb->units = 0;
   list_by_node(eplb, load);
   for (int32_t node = 0; node < eplb->n_nodes; node++) {
-    replicate(eplb, load, eplb->listed + node * n_experts, n_experts, n_slots);
+    replicate(eplb, load, eplb->listed + (ptrdiff_t)node * n_experts, n_experts, n_slots);
     for (int32_t i = 0; i < n_slots; i++)
       eplb->weight[i] = (double)load[eplb->replica[i]] / eplb->count[eplb->replica[i]];
     pack(eplb, n_slots, eplb->n_ranks / eplb->n_nodes);

@@ -52,10 +52,10 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
 double hec_problem_bytes_without_copies(const hec_problem *problem) {
   const hec_memory_cost *b = &problem->bytes;
   int64_t rows = (int64_t)problem->n_layers * problem->n_experts;
-  double experts = (double)((rows + problem->n_ranks - 1) / problem->n_ranks);
+  int64_t share = (rows + problem->n_ranks - 1) / problem->n_ranks; /* rounded up */
   double assignments = (double)problem->tokens * problem->top_k;
   double dense = b->dense_param + b->dense_grad + b->dense_optimizer;
   double expert = b->expert_param + b->expert_grad + b->expert_optimizer;
   double kept = b->activation_layer + b->expert_row * assignments;
-  return dense + experts * expert + problem->n_layers * kept + b->activation_rest + 2 * assignments * b->token;
+  return dense + (double)share * expert + problem->n_layers * kept + b->activation_rest + 2 * assignments * b->token;
 }

@@ -18,8 +18,8 @@ hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem) {
       .pair = HEC_NEW(arena, uint32_t, ranks * ranks),
       .rank_tokens = HEC_NEW(arena, uint64_t, ranks),
       .expert_at = HEC_NEW(arena, int32_t, ranks + 1),
-      .expert = HEC_NEW(arena, int32_t, ranks * experts),
-      .tokens = HEC_NEW(arena, uint32_t, ranks * experts),
+      .expert = HEC_NEW(arena, int32_t, ranks * experts + 1),
+      .tokens = HEC_NEW(arena, uint32_t, ranks * experts + 1),
       .cell = HEC_NEW(arena, uint32_t, ranks * experts),
       .single_at = HEC_NEW(arena, int32_t, ranks + 1),
       .single = HEC_NEW(arena, int32_t, experts),
@@ -110,22 +110,40 @@ static void route_others(hec_routing *routing, const hec_dispatch *rule, hec_dis
   }
 }
 
-/* Gathers the cells into the CSR of experts per rank, zeroing them again; returns all assignments. */
+static void put(hec_routing *routing, int32_t *filled, int32_t expert, uint32_t tokens) {
+  routing->expert[*filled] = expert;
+  routing->tokens[*filled] = tokens;
+  *filled += tokens > 0; /* one without tokens is written over */
+}
+
+/* The experts of one rank, ascending: its own singles merged with the cells of the others, which are zeroed again. */
+static void collect_rank(hec_routing *routing, int32_t rank, int32_t *filled) {
+  const int32_t *single = routing->single;
+  uint32_t *cell = routing->cell + (size_t)rank * (size_t)routing->n_experts;
+  int32_t own = routing->single_at[rank], end = routing->single_at[rank + 1];
+  for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
+    int32_t e = single[i];
+    if (cell[e] == 0)
+      continue;
+    for (; own < end && single[own] < e; own++)
+      put(routing, filled, single[own], routing->total[single[own]]);
+    put(routing, filled, e, cell[e]);
+    cell[e] = 0;
+  }
+  for (; own < end; own++)
+    put(routing, filled, single[own], routing->total[single[own]]);
+}
+
+/* Fills the CSR of experts per rank; returns all assignments. */
 static uint64_t collect(hec_routing *routing) {
   uint64_t all = 0;
   int32_t filled = 0;
   for (int32_t d = 0; d < routing->n_ranks; d++) {
-    uint32_t *cell = routing->cell + (size_t)d * (size_t)routing->n_experts;
-    uint64_t total = 0;
     routing->expert_at[d] = filled;
-    for (int32_t e = 0; e < routing->n_experts; e++) {
-      if (cell[e] == 0)
-        continue;
-      routing->expert[filled] = e;
-      routing->tokens[filled++] = cell[e];
-      total += cell[e];
-      cell[e] = 0;
-    }
+    collect_rank(routing, d, &filled);
+    uint64_t total = 0;
+    for (int32_t i = routing->expert_at[d]; i < filled; i++)
+      total += routing->tokens[i];
     routing->rank_tokens[d] = total;
     all += total;
   }
@@ -148,10 +166,6 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
     route_others(routing, rule, &row, s, count);
     wanted += sent;
   }
-  for (int32_t d = 0; d < routing->n_ranks; d++)
-    for (int32_t i = routing->single_at[d]; i < routing->single_at[d + 1]; i++)
-      routing->cell[(size_t)d * (size_t)routing->n_experts + (size_t)routing->single[i]] =
-          routing->total[routing->single[i]];
   HEC_ASSERT(collect(routing) == wanted); /* every assignment exactly once; also that no 32 bits ran over */
 }
 

@@ -47,7 +47,7 @@ static void start(hec_shadow *shadow, const uint32_t *load, const int32_t *home)
     shadow->key[e] = 0;
   for (int32_t s = 0; s < shadow->n_ranks; s++) {
     const uint32_t *count = load + (size_t)s * (size_t)shadow->n_experts;
-    uint64_t *received = shadow->received + s / shadow->ep * shadow->ep;
+    uint64_t *received = shadow->received + (ptrdiff_t)(s / shadow->ep) * shadow->ep;
     for (int32_t e = 0; e < shadow->n_experts; e++) {
       received[home[e]] += count[e];
       shadow->key[e] += count[e];

@@ -11,11 +11,6 @@ static lower_function *lower_of(const hec_spread *spread, int32_t row) {
   return spread->scatter ? hec_collectives[row]->scatter : hec_collectives[row]->gather;
 }
 
-/* Stages of a row at most; asserted when one is lowered. */
-static int32_t stages_of(int32_t row) {
-  return hec_collectives[row] == &hec_collective_two_level ? 2 : 1;
-}
-
 /* One way per different lowering: a row that lowers like an earlier one never wins. */
 static void list_ways(hec_spread *spread) {
   for (int32_t row = 0; hec_collectives[row]; row++) {
@@ -26,7 +21,7 @@ static void list_ways(hec_spread *spread) {
       continue;
     HEC_ASSERT(spread->n_ways < HEC_SPREAD_WAYS_MAX);
     spread->way_row[spread->n_ways++] = row;
-    spread->n_stages += stages_of(row);
+    spread->n_stages += hec_collectives[row]->n_stages;
     spread->way_at[spread->n_ways] = spread->n_stages;
   }
 }
@@ -147,35 +142,47 @@ void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spr
   }
 }
 
-/* Four running maxima, so that the compiler need not reorder one. */
-static double largest4(const double m[4]) {
-  return larger(larger(m[0], m[1]), larger(m[2], m[3]));
+/* Links are priced a block at a time into `link_s`, then the largest is taken: of the two loops the first, with its
+ * divisions, becomes vector code (a maximum over all would not, since compilers may not reorder it). */
+enum { BLOCK = 64 };
+
+/* The larger of m and the n values; n is a multiple of 4. */
+static double largest(double m, const double *value, int32_t n) {
+  double run[4] = {m, m, m, m};
+  for (int32_t l = 0; l < n; l += 4)
+    for (int32_t i = 0; i < 4; i++)
+      run[i] = run[i] > value[l + i] ? run[i] : value[l + i];
+  return larger(larger(run[0], run[1]), larger(run[2], run[3]));
 }
 
 static double stage_s(const double *load, const double *delay, const double *bandwidth, int32_t n) {
-  double m[4] = {0, 0, 0, 0};
-  for (int32_t l = 0; l < n; l += 4)
-    for (int32_t i = 0; i < 4; i++) {
-      double link_s = load[l + i] / bandwidth[l + i] + delay[l + i];
-      m[i] = m[i] > link_s ? m[i] : link_s;
-    }
-  return largest4(m);
+  double link_s[BLOCK], seconds = 0;
+  for (int32_t begin = 0; begin < n; begin += BLOCK) {
+    int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
+    for (int32_t l = 0; l < length; l++)
+      link_s[l] = load[begin + l] / bandwidth[begin + l] + delay[begin + l];
+    seconds = largest(seconds, link_s, length);
+  }
+  return seconds;
 }
 
 static double stage_with_s(const double *load, const double *delay, const double *more, const double *later,
                            const double *bandwidth, int32_t n) {
-  double m[4] = {0, 0, 0, 0};
-  for (int32_t l = 0; l < n; l += 4)
-    for (int32_t i = 0; i < 4; i++) {
-      double start_s = delay[l + i] > later[l + i] ? delay[l + i] : later[l + i];
-      double link_s = (load[l + i] + more[l + i]) / bandwidth[l + i] + start_s;
-      m[i] = m[i] > link_s ? m[i] : link_s;
+  double link_s[BLOCK], seconds = 0;
+  for (int32_t begin = 0; begin < n; begin += BLOCK) {
+    int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
+    for (int32_t l = 0; l < length; l++) {
+      double start_s = delay[begin + l] > later[begin + l] ? delay[begin + l] : later[begin + l];
+      link_s[l] = (load[begin + l] + more[begin + l]) / bandwidth[begin + l] + start_s;
     }
-  return largest4(m);
+    seconds = largest(seconds, link_s, length);
+  }
+  return seconds;
 }
 
-static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  int32_t n = spread->links->n_padded;
+/* The cheapest way; its row into *row unless NULL. */
+static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item, int32_t *row) {
+  int32_t n = spread->links->n_padded, best = 0;
   const double *bandwidth = spread->links->bandwidth;
   double best_s = 0;
   for (int32_t w = 0; w < spread->n_ways; w++) {
@@ -185,15 +192,38 @@ static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, cons
       way_s += item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, n)
                     : stage_s(sum->load + at, sum->delay + at, bandwidth, n);
     }
-    best_s = w == 0 || way_s < best_s ? way_s : best_s;
+    if (w > 0 && way_s >= best_s)
+      continue;
+    best = w;
+    best_s = way_s;
   }
+  if (row)
+    *row = spread->way_row[best];
   return best_s;
 }
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
-  return cheapest(spread, sum, NULL);
+  return cheapest(spread, sum, NULL, NULL);
 }
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  return cheapest(spread, sum, item);
+  return cheapest(spread, sum, item, NULL);
+}
+
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
+                                        hec_spread_sum *item) {
+  HEC_ASSERT(sparse->n_slices == 1 && sparse->bytes == spread->bytes);
+  hec_spread_clear(spread, sum);
+  for (int32_t i = 0; i < sparse->n_items; i++) {
+    int32_t n = sparse->receiver_at[i + 1] - sparse->receiver_at[i];
+    hec_spread_sum pattern = *item;
+    if (n == spread->problem->n_ranks - 1)
+      pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+    else
+      hec_spread_item(spread, sparse->owner[i], sparse->receiver + sparse->receiver_at[i], n, item);
+    hec_spread_add(spread, sum, &pattern);
+  }
+  int32_t row;
+  (void)cheapest(spread, sum, NULL, &row);
+  return hec_collectives[row];
 }

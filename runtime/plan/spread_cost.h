@@ -49,5 +49,9 @@ void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum);
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item);
+/* The row that hec_collective_choose would take for `sparse` (whole items of spread->bytes), without lowering it with
+ * every row. `sum` and `item` are scratch. */
+const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
+                                        hec_spread_sum *item);
 
 #endif

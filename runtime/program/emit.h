@@ -3,6 +3,7 @@
  * business. */
 #ifndef HEC_PROGRAM_EMIT_H
 #define HEC_PROGRAM_EMIT_H
+#include "runtime/plan/spread_cost.h"
 #include "runtime/program/lower.h"
 
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
@@ -12,6 +13,7 @@ typedef struct {
   int32_t dispatch, experts, experts_backward, scatter;
   int32_t work_at;                           /* experts' work rows */
   int32_t transfer_at, n_transfers, part_at; /* dispatch */
+  double dispatch_bytes;
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
   int32_t guest_hold[3];            /* open holds of guest parameters */
@@ -37,6 +39,8 @@ struct hec_lowering {
   int32_t *holders;    /* scratch [n_ranks + copies of a row] */
   int64_t *pair_bytes; /* scratch [n_ranks * n_ranks], zero between uses */
   hec_collective_plan chosen, other;
+  hec_spread *spread[2]; /* prices of gathers and scatters of whole experts; NULL: price by lowering */
+  hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;

@@ -84,7 +84,7 @@ static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
           &low->program, (hec_hold){HEC_MEMORY_COPY_PARAM, layer, first, first, at, low->problem->bytes.expert_param});
       return;
     }
-  HEC_ASSERT(!"a layer gathers at most three times");
+  hec_assert_failed("a layer gathers at most three times", __FILE__, __LINE__);
 }
 
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
@@ -96,6 +96,14 @@ void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
   }
 }
 
+/* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
+static void choose(hec_lowering *low, bool scatter) {
+  const hec_collective *row = low->collective;
+  if (!row && low->spread[scatter] && low->sparse.n_slices == 1)
+    row = hec_spread_choose(low->spread[scatter], &low->sparse, &low->spread_sum[scatter], &low->spread_item[scatter]);
+  hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &low->chosen, &low->other);
+}
+
 int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
                         int32_t n_deps) {
   if (which == HEC_GUESTS_BEFORE)
@@ -105,7 +113,7 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   collect(low, layer, which, low->problem->bytes.expert_param);
   if (low->sparse.n_items == 0)
     return -1;
-  hec_collective_choose(&low->run.link, low->problem, &low->sparse, false, low->collective, &low->chosen, &low->other);
+  choose(low, false);
   int32_t wait[HEC_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->program.n_ops;
   HEC_ASSERT(n_deps <= 8);
   for (int32_t i = 0; i < n_deps; i++)
@@ -158,7 +166,7 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
   collect(low, layer, HEC_GUESTS_ALL, low->problem->bytes.expert_grad);
   if (low->sparse.n_items == 0)
     return -1;
-  hec_collective_choose(&low->run.link, low->problem, &low->sparse, true, low->collective, &low->chosen, &low->other);
+  choose(low, true);
   int32_t received = count_received(low), id = -1;
   for (int32_t s = 0; s < low->chosen.n_stages; s++)
     if (low->chosen.stage[s].n > 0)

@@ -27,11 +27,12 @@ static void take(hec_job *job, hec_arena *arena, const char *format, ...) {
   job->defaults[job->n_defaults++] = hec_arena_text(arena, sentence);
 }
 
-static const char *preset_of(const char *model) {
+/* The row whose name the trace's model contains; -1: none. */
+static int32_t known_model(const char *model) {
   for (size_t i = 0; i < sizeof known_models / sizeof *known_models; i++)
     if (strstr(model, known_models[i].part))
-      return known_models[i].preset;
-  return NULL;
+      return (int32_t)i;
+  return -1;
 }
 
 /* The header's shape is the name of a preset in quotes, or an object in the form of a preset. */
@@ -47,15 +48,16 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
 }
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
-  const char *known = preset_of(job->header.model);
+  int32_t known = known_model(job->header.model);
   if (options->model) {
     HEC_TRY(hec_moe_load(options->model, &job->moe));
   } else if (job->header.shape) {
     HEC_TRY(shape_from_header(job, arena));
     take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
-  } else if (known) {
-    HEC_TRY(hec_moe_load(known, &job->moe));
-    take(job, arena, "model shape: preset %s, because the trace names %s", known, job->header.model);
+  } else if (known >= 0) {
+    HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
+    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+         known_models[known].part);
   } else {
     HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
     take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
@@ -220,5 +222,13 @@ hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_
     return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
+  for (int32_t l = 0; l < out->n_layers; l++) { /* what is computed of a layer is counted in 32 bits */
+    uint64_t total = hec_load_layer_total(out, l);
+    if (total > UINT32_MAX)
+      return hec_fail(HEC_BAD_INPUT,
+                      "line %" PRId64 ": layers[%" PRId32
+                      "]: expected at most 4294967295 assignments in all, found %" PRIu64 "; scale with --tokens",
+                      record->line, l, total);
+  }
   return HEC_OK;
 }

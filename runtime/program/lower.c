@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Up to here patterns of whole experts are kept for pricing collectives: ranks^2 * links * 64 bytes. */
+enum { SPREAD_RANKS_MAX = 256 };
+
 #define SCHEDULE_ROW(name) &hec_schedule_##name,
 const hec_schedule *const hec_schedules[] = {HEC_SCHEDULE_LIST(SCHEDULE_ROW) NULL};
 
@@ -50,6 +53,17 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  if (!collective && ranks <= SPREAD_RANKS_MAX) {
+    hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
+    *links = hec_rank_links_new(arena, problem);
+    for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
+      double bytes = scatter ? problem->bytes.expert_grad : problem->bytes.expert_param;
+      low->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
+      *low->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
+      low->spread_sum[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
+      low->spread_item[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
+    }
+  }
   if (policy->rewrite)
     low->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   return low;
@@ -228,8 +242,11 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n_ranks);
-  for (int32_t r = 0; r < n_ranks; r++)
-    low->program.local_bytes[at + r] = dense + expert * low->program.local_bytes[kept + n_ranks + r];
+  double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    double own = low->schedule->bound ? share : low->program.local_bytes[kept + n_ranks + r];
+    low->program.local_bytes[at + r] = dense + expert * own;
+  }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
   op.bytes_at = at;
   op.bytes = 1;

@@ -75,8 +75,8 @@ extern const hec_book hec_role_book[HEC_N_ROLES];
 /* Traffic classes of the report. */
 #define HEC_TRAFFIC_LIST(X)                                                                                            \
   X(DISPATCH, "dispatch")                                                                                              \
-  X(COMBINE, "combine") X(GATHER, "gather") X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense")              \
-      X(MIGRATION, "migration")
+  X(COMBINE, "combine")                                                                                                \
+  X(GATHER, "gather") X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration")
 #define HEC_TRAFFIC_ENUM(name, text) HEC_TRAFFIC_##name,
 typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NONE = HEC_N_TRAFFIC } hec_traffic;
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
@@ -99,7 +99,8 @@ typedef struct {
   int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
   double rows;                                /* compute, uniform; may be fractional (ideal) */
-  double bytes;   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank */
+  double bytes;   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank;
+                               exchange: sum of its transfers, set by hec_program_add with part_at */
   uint64_t units; /* plan: work units */
 } hec_op;
 
@@ -111,8 +112,10 @@ typedef struct {
 /* Memory classes of a rank. */
 #define HEC_MEMORY_LIST(X)                                                                                             \
   X(PARAM, "parameters")                                                                                               \
-  X(GRAD, "gradients") X(OPTIMIZER, "optimizer") X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters")      \
-      X(COPY_GRAD, "copies: gradients") X(BUFFER, "buffers")
+  X(GRAD, "gradients")                                                                                                 \
+  X(OPTIMIZER, "optimizer")                                                                                            \
+  X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters") X(COPY_GRAD, "copies: gradients")                   \
+      X(BUFFER, "buffers")
 #define HEC_MEMORY_ENUM(name, text) HEC_MEMORY_##name,
 typedef enum { HEC_MEMORY_LIST(HEC_MEMORY_ENUM) HEC_N_MEMORY } hec_memory;
 extern const char *const hec_memory_name[HEC_N_MEMORY];

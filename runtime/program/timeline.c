@@ -56,26 +56,44 @@ int64_t hec_timeline_end_ps(const hec_timeline *timeline) {
   return end;
 }
 
+/* Ids of each lane's operations, ascending: a CSR. */
+typedef struct {
+  int32_t at[HEC_N_LANES + 1];
+  int32_t *id; /* [n_ops] */
+} lane_index;
+
+static lane_index lane_index_new(const hec_program *program) {
+  lane_index index = {.id = hec_malloc(program->n_ops, sizeof *index.id)};
+  for (size_t i = 0; i < program->n_ops; i++)
+    index.at[program->ops[i].lane + 1]++;
+  for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
+    index.at[lane + 1] += index.at[lane];
+  int32_t next[HEC_N_LANES];
+  memcpy(next, index.at, sizeof next);
+  for (size_t i = 0; i < program->n_ops; i++)
+    index.id[next[program->ops[i].lane]++] = (int32_t)i;
+  return index;
+}
+
 /* The operations of one (rank, lane) in order, as intervals that are not empty. */
 typedef struct {
-  const hec_timeline *timeline;
-  const hec_program *program;
-  int32_t rank, lane, next; /* next: id from which to look on */
-  int64_t begin, end;       /* the interval at the cursor; INT64_MAX when there is none left */
+  const int64_t *begin_ps, *end_ps; /* of the rank: element op * n_ranks */
+  const hec_op *ops;
+  const int32_t *next, *last; /* ids */
+  size_t n_ranks;
+  int64_t begin, end; /* the interval at the cursor; INT64_MAX when there is none left */
   hec_role role;
 } lane_cursor;
 
 static void cursor_step(lane_cursor *c) {
-  const hec_timeline *t = c->timeline;
-  for (; c->next < t->n_ops; c->next++) {
-    if ((int32_t)c->program->ops[c->next].lane != c->lane)
+  while (c->next != c->last) {
+    int32_t id = *c->next++;
+    size_t at = (size_t)id * c->n_ranks;
+    if (c->end_ps[at] <= c->begin_ps[at])
       continue;
-    size_t at = (size_t)c->next * (size_t)t->n_ranks + (size_t)c->rank;
-    if (t->end_ps[at] <= t->begin_ps[at])
-      continue;
-    c->begin = t->begin_ps[at];
-    c->end = t->end_ps[at];
-    c->role = c->program->ops[c->next++].role;
+    c->begin = c->begin_ps[at];
+    c->end = c->end_ps[at];
+    c->role = c->ops[id].role;
     return;
   }
   c->begin = c->end = INT64_MAX;
@@ -85,11 +103,17 @@ static void cursor_step(lane_cursor *c) {
 static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM,
                                                 HEC_LANE_GRAD};
 
-static void book_rank(const hec_timeline *timeline, const hec_program *program, int32_t rank, int64_t total,
-                      int64_t role[HEC_N_ROLES + 1], int64_t busy[HEC_N_LANES]) {
+static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
+                      int64_t total, int64_t role[HEC_N_ROLES + 1], int64_t busy[HEC_N_LANES]) {
   lane_cursor cursor[HEC_N_LANES];
   for (int32_t i = 0; i < HEC_N_LANES; i++) {
-    cursor[i] = (lane_cursor){.timeline = timeline, .program = program, .rank = rank, .lane = lane_order[i]};
+    int32_t lane = lane_order[i];
+    cursor[i] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
+                              .end_ps = timeline->end_ps + rank,
+                              .ops = program->ops,
+                              .next = index->id + index->at[lane],
+                              .last = index->id + index->at[lane + 1],
+                              .n_ranks = (size_t)timeline->n_ranks};
     cursor_step(&cursor[i]);
   }
   for (int64_t now = 0; now < total;) {
@@ -120,8 +144,10 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
   int64_t total = hec_timeline_end_ps(timeline), role[HEC_N_ROLES + 1] = {0}, book[HEC_N_BOOKS] = {0};
   int64_t busy[HEC_N_LANES] = {0};
+  lane_index index = lane_index_new(program);
   for (int32_t r = 0; r < timeline->n_ranks; r++)
-    book_rank(timeline, program, r, total, role, busy);
+    book_rank(timeline, program, &index, r, total, role, busy);
+  free(index.id);
   for (int32_t i = 0; i < HEC_N_ROLES; i++)
     book[hec_role_book[i]] += role[i];
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};

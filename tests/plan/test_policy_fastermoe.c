@@ -108,6 +108,52 @@ START_TEST(shadows_are_guests) {
 }
 END_TEST
 
+/* The policy shadows what the model says with the cluster's constants, worked out here from the one-line form. */
+START_TEST(constants_of_the_cluster) {
+  static const struct {
+    const char *cluster;
+    int32_t ranks;
+    double share, whole;
+  } cases[] = {
+      {"1x4 nvlink=4G@2us nic=1G@5us flops=1T mem=40G eff=0.5", 4, 4e9, 4e9},
+      {"4x4 nvlink=4G@2us nic=2G@5us flops=1T mem=40G eff=0.5", 4, 4e9, 4e9}, /* one node of four is used */
+      {"4x4 nvlink=4G@2us nic=2G@5us flops=1T mem=40G eff=0.5", 16, 0.5e9, 2e9},
+  };
+  uint64_t seed = 13;
+  int chosen = 0;
+  for (int round = 0; round < 300; round++) {
+    int32_t c = round % 3;
+    double factor = round % 2 ? 3 : 1; /* training or forward only */
+    hec_problem *p = hec_test_problem(&arena, cases[c].cluster, cases[c].ranks, 1, 16, 1, round % 2);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_shadow_cost cost = {.compute_s = factor * 2 * 2 * 64 * 128 / (1e12 * 0.5),
+                            .exchange_s = (round % 2 ? 4 : 2) * 64 * 2 / cases[c].share,
+                            .shadow_s = (round % 2 ? 2 : 1) * 2 * 64 * 128 * 2 / cases[c].whole};
+    hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
+    hec_shadow shadow = hec_shadow_new(&arena, p->n_ranks, 16, p->ep);
+    hec_shadow_choose(&shadow, &cost, hec_load_row(&load, 0, 0), run.plan.home);
+    hec_policy_refine(&run, 0, &load);
+    ck_assert_int_eq(run.plan.copy_at[16], shadow.n_chosen * (p->n_ranks - 1));
+    for (int32_t i = 0; i < shadow.n_chosen; i++, chosen++)
+      for (int32_t r = 0; r < p->n_ranks; r++)
+        ck_assert(hec_plan_holds(&run.plan, 0, shadow.chosen[i], r));
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+  ck_assert_int_gt(chosen, 100);
+}
+END_TEST
+
+/* No gain is no reason. */
+START_TEST(ties_end_it) {
+  const uint32_t load[8] = {0};
+  const hec_shadow_cost cost = {1, 1, 0};
+  hec_shadow shadow = hec_shadow_new(&arena, 2, 4, 2);
+  hec_shadow_choose(&shadow, &cost, load, (const int32_t[]){0, 0, 1, 1});
+  ck_assert(shadow.n_chosen == 0 && shadow.n_predicted == 2);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("policy_fastermoe");
   TCase *c = tcase_create("fastermoe");
@@ -115,6 +161,8 @@ static Suite *suite(void) {
   tcase_add_test(c, small_instance);
   tcase_add_test(c, predictions_match_the_formula);
   tcase_add_test(c, shadows_are_guests);
+  tcase_add_test(c, constants_of_the_cluster);
+  tcase_add_test(c, ties_end_it);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,3 +1,4 @@
+/* The model of a test problem is small and of entropy enough that no two costs coincide by accident. */
 #include "tests/support/problem_case.h"
 
 #include "tests/support/check_main.h"

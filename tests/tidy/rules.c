@@ -83,10 +83,10 @@ static const struct {
   const char *header, *files;
 } doors[] = {
     {"*cJSON*", "models/json.c"},
-    {"zlib.h", "traces/gzip.c"},
+    {"zlib.h", "traces/gzip.c tests/traces/*"},
     {"zconf.h", "traces/gzip.c"},
     {"gsl/gsl_cblas.h", "runtime/exec/cpu_math.c"},
-    {"gsl/*", "traces/synth*.c validate/*"},
+    {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
     {"*cblas*.h", "runtime/exec/cpu_math.c"},
     {"mpi*.h", "runtime/exec/*mpi*.c"},
     {"cuda*", "runtime/exec/nccl/*"},

@@ -79,6 +79,7 @@ const hec_collective hec_collective_chain = {
     .name = "chain",
     .summary = "from node to node and rank to rank, chunk by chunk",
     .source = "pipelined broadcast, reference hecate.md 3.4 and 14",
+    .n_stages = 1,
     .gather = gather,
     .scatter = hec_collective_two_level_scatter,
 };

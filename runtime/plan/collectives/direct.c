@@ -27,6 +27,7 @@ const hec_collective hec_collective_direct = {
     .name = "direct",
     .summary = "owner to each holder and back",
     .source = "grouped point-to-point, Hecate, arXiv 2502.02581, section on implementation",
+    .n_stages = 1,
     .gather = gather,
     .scatter = scatter,
 };

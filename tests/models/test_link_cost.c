@@ -1,0 +1,298 @@
+/* Exchange, all-reduce and all-gather costs: values by hand on 2 x 2 devices, laws over random problems on every route
+ * form, and a slow oracle that evaluates the header's formulas transfer by transfer. */
+#include "models/link_cost.h"
+#include "tests/support/check_main.h"
+
+#include <string.h>
+#include <time.h>
+
+static hec_arena arena;
+static hec_cluster cluster;
+
+static void load_cluster(const char *line) {
+  if (hec_cluster_parse_line(line, &arena, &cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+}
+
+static hec_transfer transfer(int32_t s, int32_t d, int64_t bytes) {
+  return (hec_transfer){.bytes = bytes, .source = s, .destination = d, .item = -1, .after = -1};
+}
+
+static void ck_near(double found, double expected) {
+  double scale = expected > 0 ? expected : 1;
+  if (!(found - expected <= 1e-12 * scale && expected - found <= 1e-12 * scale))
+    ck_abort_msg("expected %.17g, found %.17g", expected, found);
+}
+
+/* Port 100 B/s, NIC of the node 10 B/s, latencies 1 s and 2 s. */
+static const char *const two_by_two = "2x2 nvlink=100@1s nic=10@2s flops=1 mem=1";
+
+START_TEST(by_hand_one_nic) {
+  load_cluster(two_by_two);
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[] = {transfer(0, 1, 300), transfer(0, 2, 40), transfer(1, 3, 20), transfer(3, 2, 50)};
+  double makespan = hec_link_cost_exchange(&cost, list, 4, false, 1);
+  /* node 0 sends 60 bytes at 10 B/s: 6 s, plus 2 s of latency; within nodes 1 + 3 s and 1 + 0.5 s */
+  ck_near(cost.done_s[0], 8);
+  ck_near(cost.done_s[1], 8);
+  ck_near(cost.done_s[2], 8);
+  ck_near(cost.done_s[3], 8);
+  ck_near(makespan, 8);
+  ck_near(hec_link_cost_exchange(&cost, list, 1, false, 1), 4);
+  ck_near(cost.done_s[0], 4);
+  ck_near(cost.done_s[1], 4);
+  ck_near(cost.done_s[2], 0);
+  ck_near(hec_link_cost_exchange(&cost, list + 3, 1, false, 1), 1.5);
+  ck_near(hec_link_cost_exchange(&cost, list, 0, false, 1), 0);
+  hec_transfer nothing = transfer(0, 3, 0);
+  ck_near(hec_link_cost_exchange(&cost, &nothing, 1, false, 1), 2);
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+/* Rank 0 receives 100 bytes and rank 2 sends them; rank 3 sends 30 bytes to rank 2 in the node: only its own ports
+ * count. */
+START_TEST(by_hand_sides) {
+  load_cluster("2x2 nvlink=100@0s nic=10@0s flops=1 mem=1 nics=2");
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[] = {transfer(2, 0, 100), transfer(3, 0, 50), transfer(3, 2, 300)};
+  double makespan = hec_link_cost_exchange(&cost, list, 3, false, 1);
+  ck_near(cost.done_s[0], 15); /* 150 bytes into NIC 0 */
+  ck_near(cost.done_s[2], 10); /* its own NIC out: 100 bytes; the other end's NIC is not on its side */
+  ck_near(cost.done_s[3], 5);
+  ck_near(cost.done_s[1], 0);
+  ck_near(makespan, 15);
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+START_TEST(by_hand_chain) {
+  load_cluster(two_by_two);
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[] = {transfer(0, 2, 100), transfer(2, 3, 100)};
+  list[1].after = 0;
+  /* whole: 2 + 10 and 1 + 1 side by side; in 4 chunks the second waits 2 + 25/10 for its first chunk */
+  ck_near(hec_link_cost_exchange(&cost, list, 2, false, 1), 12);
+  ck_near(hec_link_cost_exchange(&cost, list, 2, false, 4), 12);
+  ck_near(cost.done_s[3], 2 + 2.5 + 1 + 1);
+  ck_near(cost.done_s[2], 12);
+  /* backwards: 3 -> 2 first, then 2 -> 0 waits 1 + 25/100 */
+  ck_near(hec_link_cost_exchange(&cost, list, 2, true, 4), 1.25 + 12);
+  ck_near(cost.done_s[3], 2);
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+START_TEST(by_hand_collectives) {
+  load_cluster(two_by_two);
+  ck_near(hec_link_cost_allreduce(&cluster, 1, 1000), 0);
+  /* 2 ranks on one node: 2 * 1/2 * 100/100 + 2 hops of 1 s */
+  ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 1 + 2);
+  /* 4 ranks, one ring: 2 * 3/4 * (100/10 + latencies 1 + 2 + 1 + 2) */
+  ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (10 + 6));
+  /* all-gather of 20 bytes each: 60/100 into a port, 40/10 into a node, 2 s */
+  ck_near(hec_link_cost_allgather(&cluster, 4, 20), 4 + 2);
+  ck_near(hec_link_cost_allgather(&cluster, 2, 20), 0.2 + 1);
+  ck_near(hec_link_cost_allgather(&cluster, 1, 20), 0);
+  load_cluster("2x2 nvlink=100@1s nic=10@2s flops=1 mem=1 nics=2");
+  ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (5 + 6)); /* two rings of 50 bytes */
+  ck_near(hec_link_cost_allreduce(&cluster, 3, 99),
+          4.0 / 3 * (9.9 + 1 + 2 + 2)); /* rank 2 alone on its node: one ring */
+  ck_near(hec_link_cost_allgather(&cluster, 4, 20), 2 + 2);
+  /* two leaves of two nodes: the uplink carries the ring once; within one leaf it carries nothing */
+  load_cluster("4x1 nic=10@1s leaf=2 uplink=5@3s flops=1 mem=1");
+  ck_near(hec_link_cost_allreduce(&cluster, 4, 100), 1.5 * (20 + 1 + 4 + 1 + 4));
+  ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 10 + 2);
+}
+END_TEST
+
+static const char *const forms[] = {
+    "3x4 nvlink=123.5G@2us nic=7.25G@5us flops=1T mem=1G",
+    "3x4 nvlink=123.5G@2us nic=7.25G@5us flops=1T mem=1G through=1 nvlink_eff=0.75 nic_eff=0.9",
+    "4x4 nvlink=100G@2us nic=7G@5us nics=4 leaf=2 uplink=11G@1us flops=1T mem=1G",
+    "4x4 nvlink=100G@2us nic=7G@5us nics=4 leaf=2 uplink=11G@1us pxn=1 through=1 flops=1T mem=1G",
+    "5x3 nvlink=100G@2us nic=7G@5us nics=2 leaf=2 uplink=11G@1us flops=1T mem=1G",
+    "1x6 nvlink=100G@2us flops=1T mem=1G",
+    "6x1 nic=10G@2us flops=1T mem=1G",
+    "40x8 nvlink=100G@2us nic=7G@5us flops=1T mem=1G", /* no table of pairs: past 256 devices */
+};
+enum { N_FORMS = sizeof forms / sizeof *forms, TRANSFERS = 200 };
+
+static int32_t random_transfers(uint64_t *random, hec_transfer *list) {
+  int32_t n = (int32_t)hec_test_below(random, TRANSFERS) + 1;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t s = (int32_t)hec_test_below(random, (uint64_t)cluster.n_devices);
+    int32_t d = (int32_t)hec_test_below(random, (uint64_t)cluster.n_devices - 1);
+    list[i] = transfer(s, d + (d >= s), (int64_t)hec_test_below(random, 1 << 28));
+    if (hec_test_below(random, 10) == 0)
+      list[i].bytes = 0;
+  }
+  return n;
+}
+
+/* The header's formulas, for one rank: all transfers of all links are summed again for each of its routes. */
+static double oracle_done(const hec_transfer *list, int32_t n, int32_t rank) {
+  double done = 0;
+  for (int32_t i = 0; i < n; i++) {
+    if (list[i].source != rank && list[i].destination != rank)
+      continue;
+    const int32_t *mine, *other;
+    int32_t length = hec_cluster_route(&cluster, list[i].source, list[i].destination, &mine);
+    double busiest = 0;
+    for (int32_t l = 0; l < length; l++) {
+      int side = cluster.route_side[mine - cluster.route_link + l];
+      if (!(side & (list[i].source == rank ? 1 : 2)))
+        continue;
+      int64_t load = 0;
+      for (int32_t j = 0; j < n; j++) {
+        int32_t m = hec_cluster_route(&cluster, list[j].source, list[j].destination, &other);
+        for (int32_t k = 0; k < m; k++)
+          load += other[k] == mine[l] ? list[j].bytes : 0;
+      }
+      double s = (double)load / cluster.links[mine[l]].bandwidth;
+      busiest = s > busiest ? s : busiest;
+    }
+    double t = (double)hec_cluster_latency_ps(&cluster, list[i].source, list[i].destination) * 1e-12 + busiest;
+    done = t > done ? t : done;
+  }
+  return done;
+}
+
+START_TEST(against_oracle) {
+  load_cluster(forms[_i]);
+  uint64_t random = 11 + (uint64_t)_i;
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[TRANSFERS];
+  for (int trial = 0; trial < 12; trial++) {
+    int32_t n = random_transfers(&random, list);
+    double makespan = hec_link_cost_exchange(&cost, list, n, false, 1), largest = 0;
+    for (int32_t r = 0; r < cluster.n_devices; r++) {
+      ck_near(cost.done_s[r], oracle_done(list, n, r));
+      ck_assert(cost.done_s[r] <= makespan);
+      largest = cost.done_s[r] > largest ? cost.done_s[r] : largest;
+    }
+    ck_assert(makespan == largest);
+    for (int32_t l = 0; l < cluster.n_links; l++)
+      ck_assert(cost.load[l] == 0);
+  }
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+/* Reverse is the swapped input; time is linear in bytes beyond latency; no link is faster than its load; more
+ * bandwidth, less or equal time; order of transfers does not matter. */
+START_TEST(laws) {
+  load_cluster(forms[_i]);
+  uint64_t random = 100 + (uint64_t)_i;
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[TRANSFERS], other[TRANSFERS];
+  for (int trial = 0; trial < 200; trial++) {
+    int32_t n = random_transfers(&random, list);
+    double forward = hec_link_cost_exchange(&cost, list, n, false, 1);
+    for (int32_t i = 0; i < n; i++)
+      other[i] = transfer(list[n - 1 - i].destination, list[n - 1 - i].source, list[n - 1 - i].bytes);
+    ck_assert(hec_link_cost_exchange(&cost, other, n, true, 1) == forward);
+    double backward = hec_link_cost_exchange(&cost, other, n, false, 1);
+    ck_assert(hec_link_cost_exchange(&cost, list, n, true, 1) == backward);
+    for (int32_t i = 0; i < n; i++)
+      other[i] = transfer(list[i].source, list[i].destination, 2 * list[i].bytes);
+    double twice = hec_link_cost_exchange(&cost, other, n, false, 1);
+    ck_assert(twice >= forward && twice <= 2 * forward);
+    int32_t link = (int32_t)hec_test_below(&random, (uint64_t)cluster.n_links);
+    double before = cluster.links[link].bandwidth;
+    cluster.links[link].bandwidth *= 1.5;
+    ck_assert(hec_link_cost_exchange(&cost, list, n, false, 1) <= forward);
+    cluster.links[link].bandwidth = before;
+  }
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+/* Without latency, time is exactly proportional to bytes and the makespan is the busiest link's time. */
+START_TEST(homogeneous) {
+  load_cluster("3x4 nvlink=64G nic=4G flops=1T mem=1G");
+  uint64_t random = 5;
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[TRANSFERS], other[TRANSFERS];
+  for (int trial = 0; trial < 200; trial++) {
+    int32_t n = random_transfers(&random, list);
+    double load[64] = {0}, busiest = 0;
+    for (int32_t i = 0; i < n; i++) {
+      const int32_t *route;
+      int32_t m = hec_cluster_route(&cluster, list[i].source, list[i].destination, &route);
+      for (int32_t l = 0; l < m; l++)
+        load[route[l]] += (double)list[i].bytes;
+      other[i] = transfer(list[i].source, list[i].destination, 4 * list[i].bytes);
+    }
+    for (int32_t l = 0; l < cluster.n_links; l++)
+      busiest = load[l] / cluster.links[l].bandwidth > busiest ? load[l] / cluster.links[l].bandwidth : busiest;
+    double makespan = hec_link_cost_exchange(&cost, list, n, false, 1);
+    ck_assert(makespan == busiest);
+    ck_assert(hec_link_cost_exchange(&cost, other, n, false, 1) == 4 * makespan);
+  }
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+/* A line of hops: more chunks never cost more, one chunk adds nothing, and reversing the chain keeps its length. */
+START_TEST(chains) {
+  load_cluster("4x2 nvlink=100G@2us nic=10G@5us flops=1T mem=1G");
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[] = {transfer(0, 2, 1 << 24), transfer(2, 4, 1 << 24), transfer(4, 6, 1 << 24)};
+  list[1].after = 0;
+  list[2].after = 1;
+  double before = 1e9;
+  for (int32_t chunks = 2; chunks <= 64; chunks *= 2) {
+    double time = hec_link_cost_exchange(&cost, list, 3, false, chunks);
+    ck_near(time, 5e-6 + 0x1p24 / 10e9 + 2 * (5e-6 + 0x1p24 / 10e9 / chunks));
+    ck_near(hec_link_cost_exchange(&cost, list, 3, true, chunks), time);
+    ck_assert(time < before);
+    before = time;
+  }
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+/* Prints only: what a call costs on 32 ranks. */
+START_TEST(speed) {
+  load_cluster("4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G");
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[32 * 31];
+  int32_t n = 0, rounds = 2000;
+  for (int32_t s = 0; s < 32; s++)
+    for (int32_t d = 0; d < 32; d++)
+      if (s != d)
+        list[n++] = transfer(s, d, 1000 + s * 31 + d * 7);
+  struct timespec begin, end;
+  double sum = 0;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (int32_t i = 0; i < rounds; i++) {
+    list[i % n].bytes++;
+    sum += hec_link_cost_exchange(&cost, list, n, i % 2 == 1, 1);
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  double ns = (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
+  printf("link cost: %.2f ns per transfer, %.2f us per all-to-all of 32 ranks (sum %g s)\n", ns / rounds / n,
+         ns / rounds / 1e3, sum);
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("link_cost");
+  TCase *test = tcase_create("link_cost");
+  tcase_set_timeout(test, 60);
+  tcase_add_test(test, by_hand_one_nic);
+  tcase_add_test(test, by_hand_sides);
+  tcase_add_test(test, by_hand_chain);
+  tcase_add_test(test, by_hand_collectives);
+  tcase_add_loop_test(test, against_oracle, 0, N_FORMS);
+  tcase_add_loop_test(test, laws, 0, N_FORMS);
+  tcase_add_test(test, homogeneous);
+  tcase_add_test(test, chains);
+  tcase_add_test(test, speed);
+  suite_add_tcase(suite, test);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

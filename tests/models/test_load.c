@@ -1,0 +1,174 @@
+/* Spread and scale of loads: exact totals, the documented places, and a sorting oracle for the largest remainders. */
+#include "models/load.h"
+#include "tests/support/check_main.h"
+
+#include <string.h>
+
+static hec_arena arena;
+
+static hec_load filled(int32_t layers, int32_t sources, int32_t experts, const uint32_t *counts) {
+  hec_load load = hec_load_new(&arena, layers, sources, experts);
+  memcpy(load.counts, counts, sizeof(uint32_t) * (size_t)layers * (size_t)sources * (size_t)experts);
+  return load;
+}
+
+static void ck_counts(const hec_load *load, const uint32_t *expected) {
+  for (int32_t i = 0; i < load->n_layers * load->n_sources * load->n_experts; i++)
+    ck_assert_msg(load->counts[i] == expected[i], "cell %d: expected %u, found %u", i, expected[i], load->counts[i]);
+}
+
+START_TEST(new_is_zero) {
+  hec_load load = hec_load_new(&arena, 2, 3, 4);
+  ck_counts(&load, (uint32_t[24]){0});
+  ck_assert_ptr_eq(hec_load_row(&load, 1, 2), load.counts + 20);
+}
+END_TEST
+
+START_TEST(spread_gathers) {
+  /* 5 sources on 2 ranks: floor(s*2/5) = 0 0 0 1 1 */
+  hec_load from = filled(1, 5, 2, (uint32_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), to = hec_load_new(&arena, 1, 2, 2);
+  to.counts[0] = 99; /* what was there before must not matter */
+  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){9, 12, 16, 18});
+}
+END_TEST
+
+START_TEST(spread_divides_one_source) {
+  /* 1 source on 4 ranks; expert e's remainders start at rank e mod 4 */
+  hec_load from = filled(1, 1, 6, (uint32_t[]){8, 5, 6, 7, 1, 0}), to = hec_load_new(&arena, 1, 4, 6);
+  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){2, 1, 1, 2, 1, 0, /* rank 0 */
+                              2, 2, 1, 2, 0, 0, /* rank 1: the odd one of expert 1 */
+                              2, 1, 2, 1, 0, 0, /* rank 2: expert 2 begins here */
+                              2, 1, 2, 2, 0, 0});
+}
+END_TEST
+
+START_TEST(spread_divides_unevenly) {
+  /* 2 sources on 5 ranks: floor(r*2/5) = 0 0 0 1 1, groups of 3 and 2 */
+  hec_load from = filled(1, 2, 3, (uint32_t[]){4, 4, 4, 3, 3, 3}), to = hec_load_new(&arena, 1, 5, 3);
+  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){2, 1, 1, 1, 2, 1, 1, 1, 2, /* group of source 0 */
+                              2, 1, 2, 1, 2, 1});
+}
+END_TEST
+
+START_TEST(spread_overflows) {
+  hec_load from = filled(1, 2, 2, (uint32_t[]){7, UINT32_MAX, 7, 1}), to = hec_load_new(&arena, 1, 1, 2);
+  ck_assert(hec_load_spread(&from, &to) == HEC_FAILED);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "4294967296"));
+  from.counts[3] = 0;
+  ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){14, UINT32_MAX});
+}
+END_TEST
+
+/* Which source the definition gives rank r (fewer sources) or which rank source s (more), and exact totals. */
+START_TEST(spread_laws) {
+  uint64_t random = 3;
+  for (int trial = 0; trial < 300; trial++) {
+    int32_t S = 1 + (int32_t)hec_test_below(&random, 20), R = 1 + (int32_t)hec_test_below(&random, 20);
+    int32_t E = 1 + (int32_t)hec_test_below(&random, 9), L = 1 + (int32_t)hec_test_below(&random, 3);
+    hec_load from = hec_load_new(&arena, L, S, E), to = hec_load_new(&arena, L, R, E);
+    for (int32_t i = 0; i < L * S * E; i++)
+      from.counts[i] = (uint32_t)hec_test_below(&random, 50);
+    ck_assert(hec_load_spread(&from, &to) == HEC_OK);
+    for (int32_t l = 0; l < L; l++) {
+      for (int32_t e = 0; e < E; e++) {
+        for (int32_t k = 0; k < (S >= R ? R : S); k++) {
+          uint64_t in = 0, out = 0, low = UINT64_MAX, high = 0;
+          for (int32_t s = 0; s < S; s++)
+            in += (S >= R ? s * R / S == k : s == k) ? hec_load_row(&from, l, s)[e] : 0;
+          for (int32_t r = 0; r < R; r++) {
+            if (!(S >= R ? r == k : r * S / R == k))
+              continue;
+            uint64_t count = hec_load_row(&to, l, r)[e];
+            out += count;
+            low = count < low ? count : low;
+            high = count > high ? count : high;
+          }
+          ck_assert(in == out && (S >= R || high - low <= 1));
+        }
+      }
+    }
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+START_TEST(scale_by_hand) {
+  hec_load_remainder order[8];
+  /* 3 4 5 to 10: quotas 2.5 3.33 4.17 -> 2 3 4, one missing: the largest remainder is the first */
+  hec_load load = filled(1, 1, 3, (uint32_t[]){3, 4, 5});
+  hec_load_scale(&load, 10, order);
+  ck_counts(&load, (uint32_t[]){3, 3, 4});
+  /* ties: 1 1 1 1 to 6 gives the lower cells one more */
+  load = filled(1, 2, 2, (uint32_t[]){1, 1, 1, 1});
+  hec_load_scale(&load, 6, order);
+  ck_counts(&load, (uint32_t[]){2, 2, 1, 1});
+  /* an empty layer stays empty; a cell without tokens gets none; a layer of the right total stays */
+  load = filled(3, 1, 3, (uint32_t[]){0, 0, 0, 0, 1, 1, 5, 0, 2});
+  hec_load_scale(&load, 7, order);
+  ck_counts(&load, (uint32_t[]){0, 0, 0, 0, 4, 3, 5, 0, 2});
+  load = filled(1, 1, 2, (uint32_t[]){UINT32_MAX, UINT32_MAX});
+  hec_load_scale(&load, UINT32_MAX, order);
+  ck_counts(&load, (uint32_t[]){2147483648u, 2147483647u});
+  hec_load_scale(&load, 0, order);
+  ck_counts(&load, (uint32_t[]){0, 0});
+}
+END_TEST
+
+static int by_remainder(const void *a, const void *b) {
+  const hec_load_remainder *x = a, *y = b;
+  if (x->remainder != y->remainder)
+    return x->remainder > y->remainder ? -1 : 1;
+  return x->cell < y->cell ? -1 : 1;
+}
+
+/* Against a full sort, with many equal remainders. */
+START_TEST(scale_against_sort) {
+  enum { MOST = 400 };
+  static hec_load_remainder order[MOST], sorted[MOST];
+  uint64_t random = 17;
+  for (int trial = 0; trial < 2000; trial++) {
+    int32_t S = 1 + (int32_t)hec_test_below(&random, 20), E = 1 + (int32_t)hec_test_below(&random, 20);
+    uint64_t range = 1 + hec_test_below(&random, trial % 3 == 0 ? 3 : 100000);
+    uint64_t target = hec_test_below(&random, trial % 2 == 0 ? 1000 : UINT32_MAX), total = 0, given = 0;
+    hec_load load = hec_load_new(&arena, 1, S, E);
+    uint32_t expected[MOST];
+    for (int32_t i = 0; i < S * E; i++)
+      total += load.counts[i] = (uint32_t)hec_test_below(&random, range);
+    for (int32_t i = 0; i < S * E; i++) {
+      uint64_t product = load.counts[i] * target;
+      expected[i] = total ? (uint32_t)(product / total) : 0;
+      given += expected[i];
+      sorted[i] = (hec_load_remainder){total ? product % total : 0, (uint32_t)i};
+    }
+    qsort(sorted, (size_t)(S * E), sizeof *sorted, by_remainder);
+    for (uint64_t i = 0; total > 0 && i < target - given; i++)
+      expected[sorted[i].cell]++;
+    hec_load_scale(&load, target, order);
+    ck_counts(&load, expected);
+    ck_assert(hec_load_layer_total(&load, 0) == (total > 0 ? target : 0));
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("load");
+  TCase *test = tcase_create("load");
+  tcase_set_timeout(test, 60);
+  tcase_add_test(test, new_is_zero);
+  tcase_add_test(test, spread_gathers);
+  tcase_add_test(test, spread_divides_one_source);
+  tcase_add_test(test, spread_divides_unevenly);
+  tcase_add_test(test, spread_overflows);
+  tcase_add_test(test, spread_laws);
+  tcase_add_test(test, scale_by_hand);
+  tcase_add_test(test, scale_against_sort);
+  suite_add_tcase(suite, test);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

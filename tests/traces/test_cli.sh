@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# hecate-trace from outside: exit codes, one message, nothing half written, stdin and gzip.
+set -u
+tool=$1/hecate-trace
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# expect CODE 'words on stderr' arguments... ; usage errors print exactly one line and nothing on stdout
+expect() {
+  local code=$1 words=$2
+  shift 2
+  "$tool" "$@" >"$folder/out" 2>"$folder/err" </dev/null
+  local got=$?
+  [ $got -eq "$code" ] || fail "$*: exit $got, wanted $code: $(cat "$folder/err")"
+  [ -z "$words" ] || grep -qF -- "$words" "$folder/err" || fail "$*: said: $(cat "$folder/err")"
+  if [ "$code" -ne 0 ]; then
+    [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "$*: not one line: $(cat "$folder/err")"
+    [ ! -s "$folder/out" ] || fail "$*: wrote to stdout"
+  fi
+}
+
+says() { # says 'words on stdout' arguments...
+  local words=$1
+  shift
+  "$tool" "$@" >"$folder/out" 2>"$folder/err" </dev/null || fail "$*: exit $?: $(cat "$folder/err")"
+  grep -qF -- "$words" "$folder/out" || fail "$*: did not print: $words"
+}
+
+says "usage: hecate-trace COMMAND" --help
+says "hecate-trace 0." --version
+says "examples:" info --help
+says "examples:" synth --help
+says "rotating-hot-spot" synth -h
+expect 2 "expected a command"
+expect 2 'unknown command "nonsense"' nonsense
+expect 2 "info: expected a trace" info
+expect 2 "info: unknown option --wrong" info --wrong x
+expect 2 "info: --ranks wants a value" info --ranks
+expect 2 'found "b" too' info a b
+expect 2 '--ranks: expected a whole number from 1 to 1048576, found "0"' info --ranks 0 x
+expect 2 '--ranks: expected a whole number from 1 to 1048576, found "2x"' info --ranks 2x x
+expect 2 '--lags: expected a whole number from 1 to 1000, found "0"' info --lags 1,0 x
+expect 2 "cannot be opened" info "$folder/none"
+expect 2 "found a directory" info "$folder"
+expect 2 "begins with '{'" info "$tool"
+expect 2 "--workload: expected one" synth
+expect 2 "found W9" synth --workload W9 --out "$folder/x"
+expect 2 "expected --out FILE" synth --workload W0
+expect 2 "expected LAG:CORRELATION" synth --workload zipf --drift 1=2 --out "$folder/x"
+expect 2 'found "extra"' synth --workload W0 --out "$folder/x" extra
+expect 2 '--sigma: expected a number, found "one"' synth --workload zipf --sigma one --out "$folder/x"
+expect 1 "cannot be written" synth --workload W0 --iterations 1 --out /dev/full
+expect 1 "cannot be written" synth --workload W0 --out "$folder/none/x"
+[ ! -e "$folder/x" ] || fail "a refused command wrote its file"
+
+small=(--layers 2 --experts 8 --source-ranks 4 --tokens 64 --iterations 12)
+echo old >"$folder/kept"
+expect 2 "--drift" synth --workload lognormal "${small[@]}" --drift 1:0.1,2:0.99 --out "$folder/kept"
+[ "$(cat "$folder/kept")" = old ] || fail "a failed run touched its output"
+
+for workload in W0 W1 W2 W3 W4 W5 W6 W7 lognormal zipf; do
+  expect 0 "" synth --workload $workload "${small[@]}" --out "$folder/t.jsonl"
+  expect 0 "" synth --workload $workload "${small[@]}" --out "$folder/t.jsonl.gz"
+  gzip -dc "$folder/t.jsonl.gz" | cmp - "$folder/t.jsonl" || fail "$workload: gzip holds other bytes"
+  "$tool" synth --workload $workload "${small[@]}" --out - | cmp - "$folder/t.jsonl" || fail "$workload: not repeatable"
+  "$tool" info "$folder/t.jsonl" >"$folder/plain" || fail "$workload: info"
+  grep -q '^synthetic ' "$folder/plain" || fail "$workload: does not say synthetic"
+  "$tool" info - <"$folder/t.jsonl.gz" | cmp - "$folder/plain" || fail "$workload: info of a packed stream differs"
+  says '"synthetic": true' info --json "$folder/t.jsonl"
+done
+cat "$folder/t.jsonl.gz" >"$folder/cut.gz"
+truncate -s -5 "$folder/cut.gz"
+expect 2 "truncated" info "$folder/cut.gz"
+[ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
+
+says "synthetic" info traces/sample-synthetic.jsonl
+says '"synthetic": true' info --json traces/sample-synthetic.jsonl
+
+if [ $failures -ne 0 ]; then
+  echo "$failures failures"
+  exit 1
+fi
+echo "all passed"

@@ -1,0 +1,257 @@
+/* hecate-bench: how fast the project itself is. Loads are synthetic and in memory; wall clock of one thread; medians.
+ * The numbers are for comparing two builds on one machine, or parts of one run with each other. */
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+#include "tools/common/job_args.h"
+#include "traces/synth.h"
+#include "traces/trace_bench.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+  int64_t ranks, layers, experts, iterations;
+  const char *policies, *law;
+  bool json, no_trace;
+} settings;
+
+static double now_s(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Log-normal popularity (sigma 1) that drifts as LAER's recorded training run does (reference traces.md 1). */
+static hec_status fill(hec_load *loads, int32_t n, int32_t tokens, int32_t top_k) {
+  hec_synth_options options = hec_synth_defaults();
+  static const int32_t lag[4] = {1, 5, 9, 20};
+  static const double correlation[4] = {0.96, 0.89, 0.76, 0.33};
+  options.workload = "lognormal";
+  options.n_layers = loads[0].n_layers;
+  options.n_experts = loads[0].n_experts;
+  options.n_sources = loads[0].n_sources;
+  options.top_k = top_k;
+  options.tokens = tokens;
+  options.n_iterations = n;
+  options.sigma = 1;
+  options.n_knots = 4;
+  memcpy(options.lag, lag, sizeof lag);
+  memcpy(options.correlation, correlation, sizeof correlation);
+  HEC_TRY(hec_synth_check(&options));
+  hec_synth *synth;
+  HEC_TRY(hec_synth_new(&options, &synth));
+  for (int32_t i = 0; i < n; i++)
+    hec_synth_next(synth, &loads[i]);
+  hec_synth_free(synth);
+  return HEC_OK;
+}
+
+typedef struct {
+  double lower_s, simulate_s, report_s, total_s; /* medians per iteration */
+  double decide_s, refine_s;                     /* medians: all layers; one layer */
+  double transfers;                              /* mean per iteration */
+} timing;
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int32_t n) {
+  qsort(values, (size_t)n, sizeof *values, by_value);
+  return values[n / 2];
+}
+
+/* Lowering with planning and calibration, simulation, and what the report needs; median of n iterations after a
+ * warm-up. */
+static timing time_policy(const hec_problem *problem, const hec_policy *policy, const hec_law *law,
+                          const hec_load *loads, int32_t n_loads, int32_t n) {
+  hec_arena arena = {0};
+  const hec_schedule *schedule = hec_schedule_find(policy->schedule);
+  hec_lowering *low = hec_lowering_new(problem, policy, schedule, NULL, &arena);
+  hec_sim *sim = hec_sim_new(problem, law, &arena);
+  hec_timeline timeline = {0};
+  double *peak = HEC_NEW(&arena, double, problem->n_ranks);
+  double *t[4], sent = 0;
+  for (int32_t k = 0; k < 4; k++)
+    t[k] = HEC_NEW(&arena, double, n);
+  for (int32_t i = -8; i < n; i++) {
+    double a = now_s();
+    hec_lower_iteration(low, i + 8, &loads[(i + 8) % n_loads], 1, 1);
+    double b = now_s();
+    hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
+    double c = now_s();
+    hec_breakdown breakdown = hec_timeline_breakdown(&timeline, hec_lowering_program(low));
+    double traffic[HEC_N_TRAFFIC];
+    hec_program_traffic(hec_lowering_program(low), traffic);
+    hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
+    double d = now_s();
+    HEC_ASSERT(breakdown.total_s > 0);
+    if (i < 0)
+      continue;
+    sent += (double)hec_lowering_program(low)->n_transfers;
+    t[0][i] = b - a;
+    t[1][i] = c - b;
+    t[2][i] = d - c;
+    t[3][i] = d - a;
+  }
+  timing result = {.lower_s = median(t[0], n),
+                   .simulate_s = median(t[1], n),
+                   .report_s = median(t[2], n),
+                   .total_s = median(t[3], n),
+                   .transfers = sent / n};
+  hec_lowering_free(low);
+  hec_sim_free(sim);
+  hec_timeline_free(&timeline);
+  hec_arena_free(&arena);
+  return result;
+}
+
+/* Planning alone, as a trainer would call it. */
+static void time_planning(const hec_problem *problem, const hec_policy *policy, const hec_load *loads, int32_t n_loads,
+                          int32_t n, timing *out) {
+  hec_arena arena = {0};
+  hec_policy_run run = hec_policy_start(policy, problem, &arena);
+  double *decide = HEC_NEW(&arena, double, n), *refine = HEC_NEW(&arena, double, n);
+  for (int32_t i = -8; i < n; i++) {
+    const hec_load *load = &loads[(i + 8) % n_loads];
+    double a = now_s();
+    hec_policy_decide(&run, i + 8, 0);
+    double b = now_s();
+    for (int32_t l = 0; l < problem->n_layers; l++)
+      hec_policy_refine(&run, l, load);
+    double c = now_s();
+    hec_history_push(&run.history, load);
+    if (i >= 0) {
+      decide[i] = b - a;
+      refine[i] = (c - b) / problem->n_layers;
+    }
+  }
+  out->decide_s = median(decide, n);
+  out->refine_s = median(refine, n);
+  hec_policy_stop(&run);
+  hec_arena_free(&arena);
+}
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.ranks = 32, .layers = 12, .experts = 64, .iterations = 200, .policies = "all", .law = "alpha_beta"};
+  const hec_arg args[] = {{"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies to time (default all)", 0, 0},
+                          {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
+                          {"--ranks", HEC_ARG_INT, &s->ranks, "R", "ranks, 8 per node (default 32)", 1, 4096},
+                          {"--layers", HEC_ARG_INT, &s->layers, "L", "MoE layers (default 12)", 1, 1024},
+                          {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 1, 4096},
+                          {"--iterations", HEC_ARG_INT, &s->iterations, "N", "iterations timed (default 200)", 1, 1e6},
+                          {"--no-trace", HEC_ARG_FLAG, &s->no_trace, NULL, "leave the trace reader out", 0, 0},
+                          {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+                          {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-bench",
+      .usage = "hecate-bench [options]",
+      .summary =
+          "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone,\n"
+          "and the trace reader. Synthetic loads in memory, one thread, wall clock, medians.",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+static void print_row(const settings *s, const char *name, const timing *t, hec_json_out *json, hec_text *out) {
+  if (!s->json) {
+    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.2f %10.0f\n", name, 1 / t->total_s,
+                    1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s, 1e6 * t->refine_s,
+                    t->transfers);
+    return;
+  }
+  hec_json_object(json, NULL);
+  hec_json_string(json, "policy", name);
+  hec_json_double(json, "iterations_per_s", 1 / t->total_s);
+  hec_json_double(json, "lower_s", t->lower_s);
+  hec_json_double(json, "simulate_s", t->simulate_s);
+  hec_json_double(json, "report_s", t->report_s);
+  hec_json_double(json, "decide_s", t->decide_s);
+  hec_json_double(json, "refine_layer_s", t->refine_s);
+  hec_json_double(json, "transfers", t->transfers);
+  hec_json_close(json);
+}
+
+static hec_status run(const settings *s, hec_text *out) {
+  hec_arena arena = {0};
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  int32_t n_policies;
+  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  const hec_law *law = hec_law_find(s->law);
+  if (!law)
+    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->law);
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  char line[160];
+  int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
+  (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
+                 ((int32_t)s->ranks + per_node - 1) / per_node, per_node);
+  HEC_TRY(hec_cluster_load(line, &arena, &cluster));
+  HEC_TRY(hec_moe_load("gpt-moe-s", &moe));
+  moe.n_layers = moe.n_moe_layers = (int32_t)s->layers;
+  moe.n_experts = (int32_t)s->experts;
+  HEC_TRY(hec_moe_check(&moe, "the benchmark's model"));
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, 8192, &problem));
+  enum { LOADS = 64 };
+  hec_load loads[LOADS];
+  for (int32_t i = 0; i < LOADS; i++)
+    loads[i] = hec_load_new(&arena, problem.n_layers, problem.n_ranks, problem.n_experts);
+  HEC_TRY(fill(loads, LOADS, problem.tokens, problem.top_k));
+  hec_json_out json = hec_json_begin(out, 1);
+  if (s->json) {
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "version", 1);
+    hec_json_int(&json, "ranks", problem.n_ranks);
+    hec_json_int(&json, "layers", problem.n_layers);
+    hec_json_int(&json, "experts", problem.n_experts);
+    hec_json_string(&json, "law", s->law);
+    hec_json_array(&json, "policies");
+  } else {
+    hec_text_printf(out,
+                    "%d ranks x %d layers x %d experts, %s, one thread, medians of %d iterations (synthetic loads)\n\n",
+                    problem.n_ranks, problem.n_layers, problem.n_experts, s->law, (int)s->iterations);
+    hec_text_printf(out, "%-26s %10s %10s %10s %10s %10s %10s\n%-26s %10s %10s %10s %10s %10s %10s %10s\n", "",
+                    "iterations", "lowering", "simulate", "report", "decide", "refine", "policy", "per s", "us", "us",
+                    "us", "us", "us/layer", "transfers");
+  }
+  for (int32_t p = 0; p < n_policies; p++) {
+    timing t = time_policy(&problem, policies[p], law, loads, LOADS, (int32_t)s->iterations);
+    time_planning(&problem, policies[p], loads, LOADS, (int32_t)s->iterations, &t);
+    print_row(s, policies[p]->name, &t, &json, out);
+  }
+  if (s->json)
+    hec_json_close(&json);
+  if (!s->no_trace) {
+    hec_trace_bench trace;
+    HEC_TRY(hec_trace_bench_read(64 << 20, &trace));
+    if (s->json)
+      hec_json_double(&json, "trace_reader_bytes_per_s", (double)trace.bytes / trace.seconds);
+    else
+      hec_text_printf(out, "\ntrace reader %.0f MB/s (%.0f MB in memory)\n", 1e-6 * (double)trace.bytes / trace.seconds,
+                      1e-6 * (double)trace.bytes);
+  }
+  if (s->json)
+    hec_json_close(&json);
+  hec_arena_free(&arena);
+  return HEC_OK;
+}
+
+int main(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-bench", status);
+  hec_text out = {0};
+  status = run(&s, &out);
+  if (status == HEC_OK)
+    (void)fputs(out.data, stdout);
+  hec_text_free(&out);
+  return hec_tool_exit("hecate-bench", status);
+}

@@ -1,0 +1,79 @@
+/* One record is generated and printed, then repeated as micro-batches of one iteration until the text is long enough:
+ * the time is that of the scanner, the memory that of the text. */
+#include "traces/trace_bench.h"
+
+#include "traces/synth.h"
+#include "traces/trace_header.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static double now_s(void) {
+  struct timespec time;
+  HEC_ASSERT(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static hec_status make_record(const hec_synth_options *o, hec_text *text) {
+  hec_synth *synth = NULL;
+  HEC_TRY(hec_synth_new(o, &synth));
+  hec_arena arena = {0};
+  size_t n_rows = (size_t)o->n_layers * (size_t)o->n_sources;
+  hec_load load = {o->n_layers, o->n_sources, o->n_experts, HEC_NEW(&arena, uint32_t, n_rows * (size_t)o->n_experts)};
+  hec_synth_next(synth, &load);
+  hec_text_add(text, "{\"iter\":1,\"layers\":[");
+  for (int32_t l = 0; l < o->n_layers; l++) {
+    hec_text_add(text, l > 0 ? ",[" : "[");
+    for (int32_t s = 0; s < o->n_sources; s++) {
+      hec_text_add(text, s > 0 ? ",[" : "[");
+      for (int32_t e = 0; e < o->n_experts; e++)
+        hec_text_printf(text, e > 0 ? ",%u" : "%u", hec_load_row(&load, l, s)[e]);
+      hec_text_add(text, "]");
+    }
+    hec_text_add(text, "]");
+  }
+  hec_text_add(text, "]}\n");
+  hec_synth_free(synth);
+  hec_arena_free(&arena);
+  return HEC_OK;
+}
+
+static hec_status read_text(const hec_text *text, hec_trace_bench *result) {
+  hec_trace_reader *reader = NULL;
+  const hec_trace_record *record = NULL;
+  double begin_s = now_s();
+  HEC_TRY(hec_trace_open_memory(text->data, text->length, "benchmark", &reader));
+  hec_status status = HEC_OK;
+  do {
+    status = hec_trace_next(reader, &record);
+    result->records += record != NULL;
+  } while (status == HEC_OK && record);
+  result->seconds = now_s() - begin_s;
+  hec_trace_close(reader);
+  return status;
+}
+
+hec_status hec_trace_bench_read(uint64_t bytes, hec_trace_bench *result) {
+  hec_synth_options o = hec_synth_defaults();
+  o.workload = "lognormal";
+  o.n_layers = 24;
+  o.n_sources = 16;
+  hec_trace_header header = {
+      .n_layers = o.n_layers, .n_experts = o.n_experts, .top_k = o.top_k, .n_sources = o.n_sources, .per_source = true};
+  char synthetic[] = "true";
+  header.synthetic = synthetic;
+  hec_text text = {0}, record = {0};
+  *result = (hec_trace_bench){0};
+  hec_trace_header_print(&header, &text);
+  hec_status status = make_record(&o, &record);
+  if (status == HEC_OK) {
+    do
+      hec_text_add_bytes(&text, record.data, record.length);
+    while (text.length < bytes);
+    result->bytes = text.length;
+    status = read_text(&text, result);
+  }
+  hec_text_free(&text);
+  hec_text_free(&record);
+  return status;
+}
