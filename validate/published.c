@@ -257,14 +257,14 @@ static void set_up(hec_published *p, const hec_published_options *options, hec_l
   bool quick = options->quick;
   p->options = *options;
   p->lab = (hec_lab_options){.cluster = {options->cluster_a, options->cluster_b},
-                             .n_iterations = quick ? 6 : 60,
-                             .warmup = quick ? 2 : 20,
-                             .n_sweep = quick ? 12 : 200,
+                             .n_iterations = quick ? 4 : 60,
+                             .warmup = quick ? 1 : 20,
+                             .n_sweep = quick ? 5 : 200,
                              .sweep_warmup = quick ? 2 : 100,
                              .loads = loads};
   p->short_lab = p->lab;
-  p->short_lab.n_iterations = quick ? 4 : 18;
-  p->short_lab.warmup = quick ? 2 : 12;
+  p->short_lab.n_iterations = quick ? 3 : 18;
+  p->short_lab.warmup = quick ? 1 : 12;
   p->models = (hec_lab_models){HEC_N_PUBLISHED_MODELS, {HEC_GPT_S, HEC_GPT_L, HEC_BERT, HEC_BERT_DEEP}};
   if (quick)
     p->models = (hec_lab_models){2, {HEC_GPT_S, HEC_BERT_DEEP}};
