@@ -69,7 +69,7 @@ static const char *verdict_text(hec_verdict verdict, const hec_published_row *ro
 
 static void add_row(const hec_published *p, const hec_published_table *table, int32_t i, hec_text *out) {
   const hec_published_row *row = &hec_published_rows[i];
-  hec_text_printf(out, "| %s | %s | %s |", row->quantity, row->where, row->paper_text);
+  hec_text_printf(out, "| `%s` | %s | %s | %s |", row->key, row->quantity, row->where, row->paper_text);
   for (int32_t k = 0; k < HEC_N_LOADS; k++) {
     if (k == HEC_LOADS_RECORDED && !p->recorded)
       continue;
@@ -88,10 +88,10 @@ static void add_row(const hec_published *p, const hec_published_table *table, in
 }
 
 static void add_table(const hec_published *p, const hec_published_table *table, hec_text *out) {
-  hec_text_add(out, "| quantity | where | paper | synthetic | / paper | sign agrees |");
+  hec_text_add(out, "| row | quantity | where | paper | synthetic | / paper | sign agrees |");
   if (p->recorded)
     hec_text_add(out, " recorded | / paper | sign agrees |");
-  hec_text_add(out, " unknown inputs | synthetic, one input changed |\n|---|---|---|---|---|---|");
+  hec_text_add(out, " unknown inputs | synthetic, one input changed |\n|---|---|---|---|---|---|---|");
   hec_text_add(out, p->recorded ? "---|---|---|---|---|\n" : "---|---|\n");
   for (int32_t i = 0; i < hec_n_published_rows; i++)
     add_row(p, table, i, out);
@@ -117,7 +117,7 @@ static void add_why(const hec_published *p, const hec_published_table *table, he
     if (first)
       hec_text_add(out, "\nWhere the sign does not agree:\n\n");
     first = false;
-    hec_text_printf(out, "- *%s* (%s): %s.\n", row->quantity, row->where,
+    hec_text_printf(out, "- `%s` (%s): %s.\n", row->key, row->where,
                     row->why ? row->why : "no explanation found; to be looked into");
   }
 }
@@ -176,7 +176,7 @@ static void add_sensitivity(const hec_published_table *table, hec_text *out) {
                "\nOne input changed at a time (synthetic loads, shorter runs; all rows are in the JSON):\n\n| change "
                "| objective | signs that agree |");
   for (int32_t k = 0; k < N_FOLLOWED; k++)
-    hec_text_printf(out, " %s |", followed[k]);
+    hec_text_printf(out, " `%s` |", followed[k]);
   hec_text_add(out, "\n|---|---|---|");
   for (int32_t k = 0; k < N_FOLLOWED; k++)
     hec_text_add(out, "---|");
@@ -249,7 +249,7 @@ static void add_readings(hec_text *out) {
                "\n## What is our reading\n\nThe paper leaves these open; each row takes the reading named here.\n\n");
   for (int32_t i = 0; i < hec_n_published_rows; i++)
     if (hec_published_rows[i].reading)
-      hec_text_printf(out, "- *%s* (%s): %s.\n", hec_published_rows[i].quantity, hec_published_rows[i].where,
+      hec_text_printf(out, "- `%s` (%s): %s.\n", hec_published_rows[i].key, hec_published_rows[i].where,
                       hec_published_rows[i].reading);
 }
 
