@@ -62,6 +62,17 @@ typedef struct {
   double peak_bytes;
 } hec_published_no_fit;
 
+/* One setting and model: what stands behind the ratios. */
+typedef struct {
+  hec_setting setting;
+  int32_t model;
+  double ep_s, balanced_s, best_s, hecate_s; /* iteration times; best rearrangement system */
+  const char *best;                          /* which */
+  double ep_overload, hecate_overload;       /* busiest rank over mean */
+  int32_t t_least, t_most, m;                /* what t and m came out as */
+} hec_published_case;
+enum { HEC_PUBLISHED_CASES_MAX = HEC_N_SETTINGS * HEC_N_PUBLISHED_MODELS };
+
 typedef struct {
   const char *name;
   hec_published_inputs inputs;
@@ -74,6 +85,8 @@ typedef struct {
   int32_t n_changes;
   hec_published_no_fit no_fit[HEC_PUBLISHED_NO_FIT_MAX];
   int32_t n_no_fit;
+  hec_published_case cases[HEC_N_LOADS][HEC_PUBLISHED_CASES_MAX];
+  int32_t n_cases;
 } hec_published_table;
 
 typedef struct {

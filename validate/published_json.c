@@ -96,7 +96,31 @@ static void add_no_fit(hec_json_out *json, const hec_published_no_fit *one) {
   hec_json_string(json, "setting", hec_setting_name[one->key.setting]);
   hec_json_string(json, "model", hec_published_model[one->key.model]);
   hec_json_string(json, "policy", one->key.policy);
+  if (one->key.tokens > 0)
+    hec_json_int(json, "tokens", one->key.tokens);
+  else
+    hec_json_null(json, "tokens");
   hec_json_double(json, "peak_gb", one->peak_bytes * 1e-9);
+  hec_json_close(json);
+}
+
+static void add_case(hec_json_out *json, const hec_published_case *one, int32_t kind) {
+  hec_json_object(json, NULL);
+  hec_json_string(json, "loads", hec_loads_name[kind]);
+  hec_json_string(json, "setting", hec_setting_name[one->setting]);
+  hec_json_string(json, "model", hec_published_model[one->model]);
+  hec_json_double(json, "ep_s", one->ep_s);
+  hec_json_double(json, "ep_balanced_s", one->balanced_s);
+  hec_json_string(json, "best_rearrangement", one->best);
+  hec_json_double(json, "best_rearrangement_s", one->best_s);
+  hec_json_double(json, "hecate_s", one->hecate_s);
+  hec_json_double(json, "ep_overload", one->ep_overload);
+  hec_json_double(json, "hecate_overload", one->hecate_overload);
+  hec_json_array(json, "t");
+  hec_json_int(json, NULL, one->t_least);
+  hec_json_int(json, NULL, one->t_most);
+  hec_json_close(json);
+  hec_json_int(json, "m", one->m);
   hec_json_close(json);
 }
 
@@ -126,6 +150,11 @@ static void add_table(hec_json_out *json, const hec_published *p, const hec_publ
   hec_json_array(json, "no_fit");
   for (int32_t i = 0; i < table->n_no_fit; i++)
     add_no_fit(json, &table->no_fit[i]);
+  hec_json_close(json);
+  hec_json_array(json, "cases");
+  for (int32_t k = 0; k <= (int32_t)p->recorded; k++)
+    for (int32_t i = 0; i < table->n_cases; i++)
+      add_case(json, &table->cases[k][i], k);
   hec_json_close(json);
   hec_json_array(json, "sensitivity");
   for (int32_t i = 0; i < table->n_changes; i++)

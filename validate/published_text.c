@@ -138,6 +138,25 @@ static void add_no_fit(const hec_published_table *table, hec_text *out) {
   }
 }
 
+static void add_cases(const hec_published *p, const hec_published_table *table, hec_text *out) {
+  hec_text_add(
+      out,
+      "\nBehind the ratios, milliseconds an iteration; t and m as they came out:\n\n| loads | where | model | EP | "
+      "EP balanced | best rearrangement | Hecate | overload EP | overload Hecate | t | m |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (int32_t k = 0; k <= (int32_t)p->recorded; k++)
+    for (int32_t i = 0; i < table->n_cases; i++) {
+      const hec_published_case *one = &table->cases[k][i];
+      hec_text_printf(out, "| %s | %s | %s | %.1f | %.1f | %.1f %s | %.1f | %.2f | %.2f | %" PRId32, hec_loads_name[k],
+                      hec_setting_name[one->setting], hec_published_model[one->model], one->ep_s * 1e3,
+                      one->balanced_s * 1e3, one->best_s * 1e3, one->best, one->hecate_s * 1e3, one->ep_overload,
+                      one->hecate_overload, one->t_least);
+      if (one->t_most != one->t_least)
+        hec_text_printf(out, "-%" PRId32, one->t_most);
+      hec_text_printf(out, " | %" PRId32 " |\n", one->m);
+    }
+}
+
 /* ---- sensitivity ---- */
 
 static const char *const followed[] = {"ep_imbalance", "a2a_time",      "layer_geo", "full_vs_sharding",
@@ -245,6 +264,7 @@ void hec_published_markdown(const hec_published *p, hec_text *out) {
     add_table(p, &p->table[i], out);
     add_why(p, &p->table[i], out);
     add_no_fit(&p->table[i], out);
+    add_cases(p, &p->table[i], out);
     add_sensitivity(&p->table[i], out);
   }
   add_grid(p, out);
