@@ -13,7 +13,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 typedef struct {
   const hec_test_step *step;
@@ -28,8 +30,8 @@ static size_t cell(const oracle *o, int32_t expert, int32_t slice, int32_t rank)
 }
 
 static int32_t home(const oracle *o, int32_t layer, int32_t expert, int32_t slice) {
-  return o->plan->home[((size_t)layer * (size_t)o->plan->n_experts + (size_t)expert) * (size_t)o->n_slices +
-                       (size_t)slice];
+  return o->plan
+      ->home[((size_t)layer * (size_t)o->plan->n_experts + (size_t)expert) * (size_t)o->n_slices + (size_t)slice];
 }
 
 static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) { /* a resident copy */
@@ -270,10 +272,10 @@ static void visit_limits(const hec_test_step *step, void *context) {
                     hec_test_step_name(step));
     uint64_t moved = 0;
     for (size_t i = 0; i < program->n_ops; i++)
-      for (int32_t t = 0; program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
-                          program->ops[i].layer == l && strcmp(step->schedule->name, "serial") != 0 &&
-                          program->ops[i].micro_batch == step->c->n_micro_batches - 1 &&
-                          t < program->ops[i].n_transfers;
+      for (int32_t t = 0;
+           program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
+           program->ops[i].layer == l && strcmp(step->schedule->name, "serial") != 0 &&
+           program->ops[i].micro_batch == step->c->n_micro_batches - 1 && t < program->ops[i].n_transfers;
            t++)
         moved |= UINT64_C(1) << program->transfers[program->ops[i].transfer_at + t].item;
     ck_assert_msg(__builtin_popcountll(moved) <= run->t[l], "%d experts before the gate, t %d: %s",

@@ -79,9 +79,19 @@ static double number(const hec_json_value *object, const char *key) {
 }
 
 static void check_row(const hec_json_value *row) {
-  static const char *const keys[] = {"name", "schedule", "iteration_s", "speedup_vs_ep", "speedup_vs_best_rearrangement",
-                                     "overload_factor", "exposed_s", "compute_s", "planning_s", "bytes",
-                                     "peak_memory_bytes", "fits", NULL};
+  static const char *const keys[] = {"name",
+                                     "schedule",
+                                     "iteration_s",
+                                     "speedup_vs_ep",
+                                     "speedup_vs_best_rearrangement",
+                                     "overload_factor",
+                                     "exposed_s",
+                                     "compute_s",
+                                     "planning_s",
+                                     "bytes",
+                                     "peak_memory_bytes",
+                                     "fits",
+                                     NULL};
   static const char *const times[] = {"median", "p95", "mean", NULL}, *const factor[] = {"median", "p95", NULL};
   static const char *const exposed[] = {"token", "param", "grad", "migration", NULL};
   static const char *const bytes[] = {"dispatch", "combine", "gather", "scatter", "dense", "migration", NULL};

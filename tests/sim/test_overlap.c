@@ -9,14 +9,16 @@
  * T <= A:             nothing is exposed, both take the same time
  * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
  *                     (a layer in the middle: 3 (T - A), three times the default) */
-#include "tests/support/check_main.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
+#include "tests/support/check_main.h"
 
 #include <stdio.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 enum { LAYERS = 5 };
 
@@ -56,8 +58,7 @@ static measured run(const char *policy, double ratio) {
   double flops = 1e12, bytes = 4.0 * 64 * 6400; /* of an expert's parameters */
   double window_s = 1000 * (8.0 * 64 * 64 + 4.0 * 64 * 64 + 2.0 * 64 * 2) / flops;
   char line[200];
-  (void)snprintf(line, sizeof line,
-                 "1x2 nvlink=%.17g flops=1T mem=400G eff=1 a=0s c=0s launch=0s plan=0s@0s tile=1",
+  (void)snprintf(line, sizeof line, "1x2 nvlink=%.17g flops=1T mem=400G eff=1 a=0s c=0s launch=0s plan=0s@0s tile=1",
                  bytes / (ratio * window_s));
   if (hec_cluster_parse_line(line, &arena, cluster) != HEC_OK ||
       hec_problem_make(moe, cluster, true, 2, 1000, problem) != HEC_OK)
