@@ -62,10 +62,10 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
     return;
   const hec_program *program = hec_lowering_program(one->low);
   double ordinary_s = -1;
-  if (hec_lowering_migrated(one->low)) {
+  row->n_migrations += hec_lowering_migrated(one->low);
+  if (hec_lowering_one_off(one->low)) {
     hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
     ordinary_s = (double)hec_timeline_end_ps(&one->timeline) * 1e-12;
-    row->n_migrations++;
   }
   hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
   if (options->check) {

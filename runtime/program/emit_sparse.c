@@ -253,7 +253,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
       continue;
     op.layer = l;
     low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
     low->migration.n = 0;
   }
   if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
@@ -264,7 +264,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
     take_pairs(low, &low->migration);
     op.layer = -1;
     id = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
   }
   hec_plan_assign(&low->before, &low->run.plan);
   return id;

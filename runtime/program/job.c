@@ -189,6 +189,51 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   return HEC_OK;
 }
 
+/* Rows of work are 31 bits wide, and so is what one rank may have to compute. */
+static hec_status check_assignments(const char *what, uint64_t assignments) {
+  if (assignments <= INT32_MAX)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d assignments in a layer, found %" PRIu64, what, INT32_MAX,
+                  assignments);
+}
+
+/* More than an iteration should ever take: all assignments of a layer on the slowest device, every byte over the
+ * slowest link and through the slowest memory, one after the other, some of it several times. */
+static double longest_s(const hec_job *job, const hec_device *device) {
+  const hec_problem *p = &job->problem;
+  double assignments = (double)p->tokens * (double)p->n_ranks * (double)p->top_k, slowest = 1e300, latency_s = 0;
+  for (int32_t l = 0; l < job->cluster.n_links; l++) {
+    const hec_link *link = &job->cluster.links[l];
+    slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
+    latency_s += (double)link->latency_ps * 1e-12;
+  }
+  hec_work_shape shapes[] = {p->expert,
+                             hec_work_attention(p->moe),
+                             hec_work_gate(p->moe),
+                             hec_work_shared(p->moe),
+                             hec_work_dense_blocks(p->moe),
+                             hec_work_embedding(p->moe)};
+  double layer_s = hec_work_s(device, &shapes[0], assignments), once_s = 0;
+  for (size_t i = 1; i < sizeof shapes / sizeof *shapes; i++)
+    once_s += hec_work_s(device, &shapes[i], (double)p->tokens);
+  double expert = (double)p->n_experts * (p->bytes.expert_param + p->bytes.expert_grad + p->bytes.expert_optimizer);
+  double dense = p->bytes.dense_param + p->bytes.dense_grad + p->bytes.dense_optimizer;
+  double bytes = (double)p->n_layers * (assignments * p->bytes.token + expert) + dense;
+  return 4 * (double)job->micro_batches *
+         ((double)p->n_layers * (layer_s + once_s + latency_s) + bytes / slowest + bytes / device->hbm_bandwidth);
+}
+
+/* The clock counts picoseconds in 63 bits: 106 days. */
+static hec_status check_clock(const hec_job *job) {
+  for (int32_t r = 0; r < job->problem.n_ranks; r++) {
+    double seconds = longest_s(job, &job->cluster.devices[r]);
+    if (!(seconds < 1e6))
+      return hec_fail(HEC_BAD_INPUT, "cluster %s: too slow for this model: an iteration may take %.3g s",
+                      job->cluster.name, seconds);
+  }
+  return HEC_OK;
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   bool train = true;
@@ -197,6 +242,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_model(job, options, arena));
   HEC_TRY(choose_ranks(job, options, arena, &ranks));
   HEC_TRY(choose_tokens(job, options, reader, ranks, arena, &tokens));
+  HEC_TRY(check_assignments("tokens per rank", job->scale_to));
   HEC_TRY(choose_warmup(job, options, reader, arena));
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
@@ -208,6 +254,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  HEC_TRY(check_clock(job));
   if (job->problem.dp > 1)
     take(job, arena,
          "groups: %" PRId32 " expert-parallel groups of %" PRId32
@@ -222,13 +269,9 @@ hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_
     return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
-  for (int32_t l = 0; l < out->n_layers; l++) { /* what is computed of a layer is counted in 32 bits */
-    uint64_t total = hec_load_layer_total(out, l);
-    if (total > UINT32_MAX)
-      return hec_fail(HEC_BAD_INPUT,
-                      "line %" PRId64 ": layers[%" PRId32
-                      "]: expected at most 4294967295 assignments in all, found %" PRIu64 "; scale with --tokens",
-                      record->line, l, total);
-  }
+  char line[40];
+  (void)snprintf(line, sizeof line, "line %" PRId64, record->line);
+  for (int32_t l = 0; l < out->n_layers; l++)
+    HEC_TRY(check_assignments(line, hec_load_layer_total(out, l)));
   return HEC_OK;
 }

@@ -141,23 +141,28 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
       busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
 }
 
+/* Sums over ranks are double: in int64 they would overflow long before one rank's time does. */
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
-  int64_t total = hec_timeline_end_ps(timeline), role[HEC_N_ROLES + 1] = {0}, book[HEC_N_BOOKS] = {0};
-  int64_t busy[HEC_N_LANES] = {0};
-  lane_index index = lane_index_new(program);
-  for (int32_t r = 0; r < timeline->n_ranks; r++)
-    book_rank(timeline, program, &index, r, total, role, busy);
-  free(index.id);
-  for (int32_t i = 0; i < HEC_N_ROLES; i++)
-    book[hec_role_book[i]] += role[i];
+  int64_t total = hec_timeline_end_ps(timeline);
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
   double scale = 1e-12 / (double)timeline->n_ranks;
-  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-    breakdown.book_s[i] = (double)book[i] * scale;
-  for (int32_t i = 0; i < HEC_N_ROLES; i++)
-    breakdown.role_s[i] = (double)role[i] * scale;
-  breakdown.wait_s = (double)role[HEC_N_ROLES] * scale;
+  lane_index index = lane_index_new(program);
+  for (int32_t r = 0; r < timeline->n_ranks; r++) {
+    int64_t role[HEC_N_ROLES + 1] = {0}, busy[HEC_N_LANES] = {0};
+    book_rank(timeline, program, &index, r, total, role, busy);
+    for (int32_t i = 0; i < HEC_N_ROLES; i++)
+      breakdown.role_s[i] += (double)role[i];
+    breakdown.wait_s += (double)role[HEC_N_ROLES];
+    for (int32_t i = 0; i < HEC_N_LANES; i++)
+      breakdown.busy_s[i] += (double)busy[i];
+  }
+  free(index.id);
+  for (int32_t i = 0; i < HEC_N_ROLES; i++) {
+    breakdown.role_s[i] *= scale;
+    breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
+  }
+  breakdown.wait_s *= scale;
   for (int32_t i = 0; i < HEC_N_LANES; i++)
-    breakdown.busy_s[i] = (double)busy[i] * scale;
+    breakdown.busy_s[i] *= scale;
   return breakdown;
 }

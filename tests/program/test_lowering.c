@@ -7,7 +7,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 enum { CASES = 60 };
 
@@ -24,7 +26,9 @@ static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, 
   return found;
 }
 
-static bool is_ideal(const hec_test_step *step) { return strcmp(step->schedule->name, "ideal") == 0; }
+static bool is_ideal(const hec_test_step *step) {
+  return strcmp(step->schedule->name, "ideal") == 0;
+}
 
 /* Bytes from s to d of an exchange, [n_ranks * n_ranks], as they travel. */
 static int64_t *matrix_of(const hec_program *program, int32_t id) {
@@ -233,7 +237,7 @@ static void expect_before(const order *o, int32_t first, int32_t second) {
 static void check_layer_order(const order *o, int32_t l, int32_t mb) {
   static const hec_role there[] = {HEC_ROLE_ATTENTION, HEC_ROLE_GATE,    HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
                                    HEC_ROLE_DISPATCH,  HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE, HEC_ROLE_UNPERMUTE};
-  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE, HEC_ROLE_EXPERTS, HEC_ROLE_DISPATCH,
+  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE, HEC_ROLE_EXPERTS,  HEC_ROLE_DISPATCH,
                                   HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,    HEC_ROLE_ATTENTION};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     for (size_t j = i + 1; j < sizeof there / sizeof *there; j++)

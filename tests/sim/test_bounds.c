@@ -9,7 +9,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 static int64_t time_of(const hec_problem *problem, const hec_program *program, const hec_law *law,
                        hec_sim_options options) {
@@ -212,9 +214,13 @@ static void more_bandwidth(uint64_t seed, const hec_law *law) {
   hec_test_each(c, false, visit_pair, &p);
 }
 
-START_TEST(bandwidth_helps_alpha_beta) { more_bandwidth(7000 + (uint64_t)_i, &hec_law_alpha_beta); }
+START_TEST(bandwidth_helps_alpha_beta) {
+  more_bandwidth(7000 + (uint64_t)_i, &hec_law_alpha_beta);
+}
 END_TEST
-START_TEST(bandwidth_helps_max_min) { more_bandwidth(8000 + (uint64_t)_i, &hec_law_max_min); }
+START_TEST(bandwidth_helps_max_min) {
+  more_bandwidth(8000 + (uint64_t)_i, &hec_law_max_min);
+}
 END_TEST
 
 static void visit_share(const hec_test_step *step, void *context) {
