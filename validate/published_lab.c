@@ -228,11 +228,11 @@ static void add_iteration(bench *b, int64_t stride, hec_lab_cell *cell) {
   static const hec_role rearrange[] = {HEC_ROLE_MIGRATE, HEC_ROLE_REPLICA_SCATTER, HEC_ROLE_REPLICA_GATHER};
   const hec_program *program = hec_lowering_program(b->low);
   double ordinary_s = -1;
-  if (hec_lowering_migrated(b->low)) {
+  if (hec_lowering_one_off(b->low)) {
     hec_sim_run(b->sim, program, (hec_sim_options){.without_one_off = true}, &b->timeline);
     ordinary_s = (double)hec_timeline_end_ps(&b->timeline) * 1e-12;
-    cell->n_migrations++;
   }
+  cell->n_migrations += hec_lowering_migrated(b->low);
   hec_sim_run(b->sim, program, (hec_sim_options){0}, &b->timeline);
   hec_breakdown breakdown = hec_timeline_breakdown(&b->timeline, program);
   ordinary_s = ordinary_s < 0 ? breakdown.total_s : ordinary_s;
@@ -315,7 +315,7 @@ static void simulate(hec_lab *lab, const hec_lab_key *key, hec_arena *arena, hec
   int32_t warmup = key->sweep ? lab->options.sweep_warmup : lab->options.warmup;
   if (warmup > loads->n / 2) /* a recorded trace may have fewer records than were asked for */
     warmup = loads->n / 3;
-  for (int32_t i = 0; i < loads->n; i++) {
+  for (int32_t i = policy->decide ? 0 : warmup; i < loads->n; i++) { /* without decisions there is nothing to warm up */
     hec_lower_iteration(b.low, loads->iter[i], &loads->load[i], 1, 1);
     if (i >= warmup)
       add_iteration(&b, loads->stride[i], cell);
