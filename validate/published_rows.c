@@ -79,8 +79,9 @@ const hec_published_row hec_published_rows[] = {
      "cluster not stated: B",
      "Algorithm 2 does spread the load: without drift the gain is positive (last column), but only a few per cent of "
      "an iteration, because materialisation and calibration already removed most of the All-to-All that it could "
-     "relieve. With drift, owners chosen from five past loads are out of date long before the next check, experts "
-     "without load are packed onto one rank by the tie to fewer free slots, and the move itself is paid"},
+     "relieve. With drift, owners chosen from five past loads are out of date long before the next check; experts with "
+     "(nearly) no load are packed onto one or two ranks (least load first, ties to fewer free slots) and cost when "
+     "they wake up; and the move itself is paid"},
     {"rm_slow_down",
      "re-materialisation slower than default, least to most over 1-6 sequences",
      "B 32, gpt-moe-s",
@@ -330,7 +331,7 @@ const hec_published_row hec_published_rows[] = {
      hec_measure_slower_than_ep,
      NULL,
      "our SmartMoE takes a placement only if the busiest rank of past loads gets less, and pays for the move at line "
-     "rate every 25 iterations, so it comes within a few per cent of EP from below and rarely above; what the paper's "
+     "rate every 25 iterations, so it stays within a few per cent of EP, mostly below; what the paper's "
      "baselines lose in bookkeeping is not modelled"},
     {"sparse_below",
      "exposed rearrangement of FlexMoE / exposed sparse collectives of Hecate",
