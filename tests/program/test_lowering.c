@@ -347,10 +347,10 @@ static Suite *suite(void) {
   TCase *c = tcase_create("lowering");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, tokens_once, 0, CASES);
-  tcase_add_loop_test(c, traffic_again, 0, CASES);
-  tcase_add_loop_test(c, order_holds, 0, CASES);
-  tcase_add_loop_test(c, same_program_again, 0, 10);
+  tcase_add_loop_test(c, tokens_once, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, traffic_again, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, order_holds, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, same_program_again, 0, HEC_TEST_CASES(10));
   suite_add_tcase(s, c);
   return s;
 }
