@@ -31,7 +31,7 @@ static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
   (void)engine;
   (void)x;
   (void)transfer;
-  HEC_ASSERT(!"alpha_beta starts no flows");
+  hec_assert_failed("alpha_beta starts no flows", __FILE__, __LINE__);
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {

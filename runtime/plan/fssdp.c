@@ -67,7 +67,7 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
     if (problem->cluster->devices[r].memory_bytes < device)
       device = problem->cluster->devices[r].memory_bytes;
   double left = device - hec_problem_bytes_without_copies(problem);
-  double layers = rematerialise ? 1 : (double)problem->n_layers;
+  double layers = rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
   double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
   if (left <= 0)
     return 0;

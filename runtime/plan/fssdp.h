@@ -34,8 +34,8 @@ hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem);
 uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order);
 
 /* Guests per rank and layer that fit in memory: floor((device bytes - bytes without copies) / (parameter bytes * K +
- * gradient bytes)), K = MoE layers, 1 if copies are re-materialised; smallest device; between 0 and n_experts.
- * problem->m overrides. */
+ * gradient bytes)), K = MoE layers, 1 if copies are re-materialised or there is no backward; smallest device; between 0
+ * and n_experts. problem->m overrides. */
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise);
 
 /* Overlap degree: the largest k <= n_experts such that gathering the experts order[0..k) from their homes to all ranks

@@ -84,7 +84,7 @@ static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
           &low->program, (hec_hold){HEC_MEMORY_COPY_PARAM, layer, first, first, at, low->problem->bytes.expert_param});
       return;
     }
-  HEC_ASSERT(!"a layer gathers at most three times");
+  hec_assert_failed("a layer gathers at most three times", __FILE__, __LINE__);
 }
 
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {

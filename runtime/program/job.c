@@ -27,11 +27,12 @@ static void take(hec_job *job, hec_arena *arena, const char *format, ...) {
   job->defaults[job->n_defaults++] = hec_arena_text(arena, sentence);
 }
 
-static const char *preset_of(const char *model) {
+/* The row whose name the trace's model contains; -1: none. */
+static int32_t known_model(const char *model) {
   for (size_t i = 0; i < sizeof known_models / sizeof *known_models; i++)
     if (strstr(model, known_models[i].part))
-      return known_models[i].preset;
-  return NULL;
+      return (int32_t)i;
+  return -1;
 }
 
 /* The header's shape is the name of a preset in quotes, or an object in the form of a preset. */
@@ -47,15 +48,16 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
 }
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
-  const char *known = preset_of(job->header.model);
+  int32_t known = known_model(job->header.model);
   if (options->model) {
     HEC_TRY(hec_moe_load(options->model, &job->moe));
   } else if (job->header.shape) {
     HEC_TRY(shape_from_header(job, arena));
     take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
-  } else if (known) {
-    HEC_TRY(hec_moe_load(known, &job->moe));
-    take(job, arena, "model shape: preset %s, because the trace names %s", known, job->header.model);
+  } else if (known >= 0) {
+    HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
+    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+         known_models[known].part);
   } else {
     HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
     take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");

@@ -104,7 +104,7 @@ static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN
                                                 HEC_LANE_GRAD};
 
 static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
-                      int64_t total, int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {
+                      int64_t total, int64_t role[HEC_N_ROLES + 1], int64_t busy[HEC_N_LANES]) {
   lane_cursor cursor[HEC_N_LANES];
   for (int32_t i = 0; i < HEC_N_LANES; i++) {
     int32_t lane = lane_order[i];
@@ -118,22 +118,22 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
   }
   for (int64_t now = 0; now < total;) {
     int64_t until = total;
-    int32_t where = HEC_N_BOOKS; /* waiting */
+    int32_t where = HEC_N_ROLES; /* waiting */
     for (int32_t i = 0; i < HEC_N_LANES; i++) {
       while (cursor[i].end <= now) {
         busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
         cursor_step(&cursor[i]);
       }
-      if (where != HEC_N_BOOKS)
+      if (where != HEC_N_ROLES)
         continue;
       if (cursor[i].begin <= now) {
-        where = (int32_t)hec_role_book[cursor[i].role];
+        where = (int32_t)cursor[i].role;
         until = cursor[i].end < until ? cursor[i].end : until;
       } else if (cursor[i].begin < until) {
         until = cursor[i].begin;
       }
     }
-    book[where] += until - now;
+    role[where] += until - now;
     now = until;
   }
   for (int32_t i = 0; i < HEC_N_LANES; i++)
@@ -148,17 +148,19 @@ hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_pro
   double scale = 1e-12 / (double)timeline->n_ranks;
   lane_index index = lane_index_new(program);
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
-    int64_t book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
-    book_rank(timeline, program, &index, r, total, book, busy);
-    for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-      breakdown.book_s[i] += (double)book[i];
-    breakdown.wait_s += (double)book[HEC_N_BOOKS];
+    int64_t role[HEC_N_ROLES + 1] = {0}, busy[HEC_N_LANES] = {0};
+    book_rank(timeline, program, &index, r, total, role, busy);
+    for (int32_t i = 0; i < HEC_N_ROLES; i++)
+      breakdown.role_s[i] += (double)role[i];
+    breakdown.wait_s += (double)role[HEC_N_ROLES];
     for (int32_t i = 0; i < HEC_N_LANES; i++)
       breakdown.busy_s[i] += (double)busy[i];
   }
   free(index.id);
-  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-    breakdown.book_s[i] *= scale;
+  for (int32_t i = 0; i < HEC_N_ROLES; i++) {
+    breakdown.role_s[i] *= scale;
+    breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
+  }
   breakdown.wait_s *= scale;
   for (int32_t i = 0; i < HEC_N_LANES; i++)
     breakdown.busy_s[i] *= scale;

@@ -26,6 +26,7 @@ int64_t hec_timeline_end_ps(const hec_timeline *timeline); /* the iteration time
 typedef struct {
   double total_s;
   double book_s[HEC_N_BOOKS]; /* compute, planning, then exposed communication per kind */
+  double role_s[HEC_N_ROLES]; /* the same moments by what the operation is for; the roles of a book add up to it */
   double wait_s;
   double busy_s[HEC_N_LANES]; /* busy per lane, overlapped or not */
 } hec_breakdown;

@@ -44,14 +44,12 @@ static bool keeps(const oracle *o, int32_t layer, int32_t expert, int32_t rank) 
   return false;
 }
 
-/* The slice of a transfer between `owner_side` and another rank: the one that lives there (whole experts: 0). */
-static int32_t slice_of(const oracle *o, int32_t layer, int32_t expert, int32_t owner_side) {
-  if (o->n_slices == 1)
-    return 0;
-  for (int32_t j = 0; j < o->n_slices; j++)
-    if (home(o, layer, expert, j) == owner_side)
-      return j;
-  ck_abort_msg("no slice lives on %d", owner_side);
+/* A transfer's item names expert and slice. */
+static int32_t slice_of(const oracle *o, const hec_transfer *t) {
+  return t->item % o->n_slices;
+}
+static int32_t expert_of(const oracle *o, const hec_transfer *t) {
+  return t->item / o->n_slices;
 }
 
 static void check_bytes(const oracle *o, const hec_transfer *t, int32_t slice, double item_bytes) {
@@ -74,18 +72,17 @@ static void run_gather(oracle *o, const hec_op *op) {
   memcpy(before, o->holds, n);
   ck_assert(!op->reverse);
   for (int32_t i = 0; i < op->n_transfers; i++) {
-    int32_t slice = slice_of(o, op->layer, t[i].item, t[i].source);
+    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_param);
     if (t[i].after >= 0) {
       const hec_transfer *forwarded = &t[t[i].after];
       ck_assert(forwarded->item == t[i].item && forwarded->destination == t[i].source);
     } else {
-      ck_assert_msg(before[cell(o, t[i].item, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
-                    t[i].source, t[i].item, hec_test_step_name(o->step));
+      ck_assert_msg(before[cell(o, expert, slice, t[i].source)], "rank %d sends expert %d without having it: %s",
+                    t[i].source, expert, hec_test_step_name(o->step));
     }
-    uint8_t *there = &o->holds[cell(o, t[i].item, slice, t[i].destination)];
-    ck_assert_msg(!*there, "rank %d gets expert %d twice: %s", t[i].destination, t[i].item,
-                  hec_test_step_name(o->step));
+    uint8_t *there = &o->holds[cell(o, expert, slice, t[i].destination)];
+    ck_assert_msg(!*there, "rank %d gets expert %d twice: %s", t[i].destination, expert, hec_test_step_name(o->step));
     *there = 1;
   }
 }
@@ -121,11 +118,11 @@ static void run_scatter(oracle *o, const hec_op *op) {
   memcpy(before, o->gradient, n * sizeof *before);
   for (int32_t i = 0; i < op->n_transfers; i++) {
     ck_assert_int_lt(t[i].after, 0);
-    int32_t slice = slice_of(o, op->layer, t[i].item, t[i].destination);
+    int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_grad);
-    int64_t part = before[cell(o, t[i].item, slice, t[i].source)];
-    o->gradient[cell(o, t[i].item, slice, t[i].destination)] += part;
-    o->gradient[cell(o, t[i].item, slice, t[i].source)] -= part;
+    int64_t part = before[cell(o, expert, slice, t[i].source)];
+    o->gradient[cell(o, expert, slice, t[i].destination)] += part;
+    o->gradient[cell(o, expert, slice, t[i].source)] -= part;
   }
 }
 

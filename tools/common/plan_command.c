@@ -1,6 +1,6 @@
 /* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
- * layer before (`decide`) or after (`refine`) the calibration that follows its gate. With --reshard the history at that
- * point is given to a fresh policy whose first decision shards anew. */
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate. --reshard makes that decision
+ * choose homes afresh from the history at that point. */
 #include "tools/common/plan_command.h"
 
 #include "runtime/program/lower.h"
@@ -209,12 +209,8 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
       advance(run, iteration, &rewritten);
       continue;
     }
-    if (s->reshard) { /* a policy without past decisions, but with this history */
-      hec_policy_run *fresh = HEC_NEW(arena, hec_policy_run, 1);
-      *fresh = hec_policy_start(policy, &job->problem, arena);
-      fresh->history = run->history;
-      run = fresh;
-    }
+    if (s->reshard && policy->reshard)
+      policy->reshard(run);
     plan_now(s, job, run, iteration, &rewritten, arena, found);
   }
   hec_feed_free(feed);

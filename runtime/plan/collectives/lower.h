@@ -6,7 +6,7 @@
 /* Consecutive items that travel alike: one owner (of slice `slice`), the same receivers. */
 typedef struct {
   int32_t first, end; /* items first .. end-1 */
-  int32_t owner;
+  int32_t owner, slice;
   int64_t bytes; /* of all of them (their slice) */
   const int32_t *receiver;
   int32_t n_receivers;
