@@ -11,7 +11,7 @@ static void teardown(void) {
   hec_arena_free(&arena);
 }
 
-enum { CASES = 60 };
+enum { CASES = 40 };
 
 /* The only operation of that kind, -1 if there is none; two are a failure. */
 static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch) {
