@@ -11,7 +11,7 @@ static void teardown(void) {
   hec_arena_free(&arena);
 }
 
-enum { CASES = 60 };
+enum { CASES = 40 };
 
 /* The only operation of that kind, -1 if there is none; two are a failure. */
 static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch) {
@@ -347,10 +347,10 @@ static Suite *suite(void) {
   TCase *c = tcase_create("lowering");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, tokens_once, 0, CASES);
-  tcase_add_loop_test(c, traffic_again, 0, CASES);
-  tcase_add_loop_test(c, order_holds, 0, CASES);
-  tcase_add_loop_test(c, same_program_again, 0, 10);
+  tcase_add_loop_test(c, tokens_once, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, traffic_again, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, order_holds, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, same_program_again, 0, HEC_TEST_CASES(10));
   suite_add_tcase(s, c);
   return s;
 }
