@@ -228,6 +228,17 @@ static int32_t count_kept(hec_lowering *low) {
   return at;
 }
 
+/* Memory holds reserved slots whether in use or not (FlexMoE, EPLB): as count_kept, but at least the slots of all layers. */
+static int32_t count_reserved(hec_lowering *low, int32_t kept) {
+  int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n);
+  double reserved = (double)low->run.plan.slots * low->problem->n_layers;
+  for (int32_t i = 0; i < n; i++) {
+    double in_use = low->program.local_bytes[kept + i];
+    low->program.local_bytes[at + i] = in_use > reserved ? in_use : reserved;
+  }
+  return at;
+}
+
 static void hold_kept(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
   int32_t n_ranks = low->problem->n_ranks;
@@ -262,7 +273,7 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
 
 void hec_lower_end(hec_lowering *low) {
   int32_t kept = count_kept(low);
-  hold_kept(low, kept);
+  hold_kept(low, count_reserved(low, kept));
   if (!low->problem->train)
     return;
   const hec_problem *problem = low->problem;

@@ -61,15 +61,26 @@ static void check_state(const hec_test_step *step) {
   const hec_memory_cost *bytes = &problem->bytes;
   const hec_plan *plan = &hec_lowering_run(step->low)->plan;
   double residents = 0, all[HEC_N_MEMORY] = {0};
+  double *in_use = HEC_NEW(&arena, double, problem->n_ranks); /* whole experts only */
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
       const int32_t *ranks;
       const uint8_t *kinds;
       int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
+      for (int32_t i = 0; i < n; i++) {
         residents += kinds[i] == HEC_COPY_RESIDENT;
+        in_use[ranks[i]] += kinds[i] == HEC_COPY_RESIDENT;
+      }
+      in_use[hec_plan_home(plan, l, e)]++;
     }
   double experts = residents + (double)problem->n_layers * problem->n_experts;
+  if (plan->slots > 0) { /* reserved slots are held, used or not */
+    experts = 0;
+    for (int32_t r = 0; r < problem->n_ranks; r++) {
+      double reserved = (double)plan->slots * problem->n_layers;
+      experts += in_use[r] > reserved ? in_use[r] : reserved;
+    }
+  }
   for (int k = 0; k < HEC_N_MEMORY; k++)
     for (int32_t r = 0; r < problem->n_ranks; r++) {
       double end = sum_at(program, (int32_t)program->n_ops, r, k, -2);
