@@ -68,7 +68,7 @@ done
 for value in 0 -1 "" x 1e18; do
   refuses 2 --tokens $small --tokens "$value"
 done
-refuses 2 --tokens $small --tokens 
+refuses 2 --tokens $small --tokens
 refuses 2 assignments $small --tokens 100000000 --ranks 32
 refuses 2 --micro-batches $small --micro-batches 0
 refuses 2 --warmup $small --warmup -3
