@@ -62,20 +62,30 @@ double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
   return NAN;
 }
 
-double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
-  double best = NAN;
+int32_t hec_summary_best_rearrangement(hec_summary *summary) {
+  int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].rearrangement && !(hec_summary_median(&summary->rows[i]) >= best))
-      best = hec_summary_median(&summary->rows[i]);
-  return best / hec_summary_median(&summary->rows[row]);
+    if (summary->rows[i].rearrangement &&
+        (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
+      best = i;
+  return best;
+}
+
+double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
+  int32_t best = hec_summary_best_rearrangement(summary);
+  return best < 0 ? NAN : hec_summary_median(&summary->rows[best]) / hec_summary_median(&summary->rows[row]);
+}
+
+double hec_summary_memory(const hec_summary *summary) {
+  const hec_device *devices = summary->job->cluster.devices;
+  double least = devices[0].memory_bytes;
+  for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
+    least = devices[r].memory_bytes < least ? devices[r].memory_bytes : least;
+  return least;
 }
 
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
-  double least = summary->job->cluster.devices[0].memory_bytes;
-  for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
-    least =
-        summary->job->cluster.devices[r].memory_bytes < least ? summary->job->cluster.devices[r].memory_bytes : least;
-  return row->peak_bytes <= least;
+  return row->peak_bytes <= hec_summary_memory(summary);
 }
 
 static double per_iteration(const hec_summary_row *row, double sum) {

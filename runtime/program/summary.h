@@ -49,6 +49,8 @@ double hec_summary_median(hec_summary_row *row);
 double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
+int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
+double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */

@@ -96,6 +96,22 @@ accepts $small --tokens 7 --policy ep,ideal --collective chain
 accepts $small --timeline-iter 2 --out drawn
 gzip -c $small >small.gz && accepts small.gz
 
+# Standard input counts like the file; an option that would do nothing is refused; gathers of slices leave out one's own.
+"$sim" "$sample" --policy ep,hecate --json >file.json && "$sim" - --policy ep,hecate --json <"$sample" >pipe.json
+cmp -s file.json pipe.json || fail "standard input gives other numbers"
+gzip -c "$sample" | "$sim" plan - --policy ep --layer 0 --iter 3 >/dev/null || fail "plan from a pipe"
+refuses 2 "standard input" - </dev/null
+refuses 2 --out $small --timeline-iter 2
+gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's/.*"gather": \([0-9]*\).*/\1/p')" / 6))
+"$sim" plan "$sample" --policy fsdp --layer 0 --iter 3 --phase forward --json | grep -q "\"gather\": $gathered," ||
+  fail "plan and summary differ in what fsdp gathers"
+"$sim" "$sample" | awk 'length > 110 { exit 1 }' || fail "a line of the table is wider than 110 columns"
+
+# The traces in traces/README.md, which users start from.
+awk '/^```/ { inside = !inside && /^```$/; n += inside; next } inside { print > "readme" n ".jsonl" }' \
+  "$source_dir/traces/README.md"
+for i in 1 2; do accepts readme$i.jsonl --policy ep; done
+
 # The committed sample, twice: the same bytes; JSON that parses; the table says that it is synthetic.
 accepts "$sample" --out one && mv out.txt table.txt
 grep -q synthetic table.txt || fail "the table does not say synthetic"
