@@ -55,11 +55,11 @@ static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t 
   }
 }
 
-static void simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
-                     hec_summary_row *row) {
+static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
+                           hec_summary_row *row) {
   hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
   if (!report)
-    return;
+    return HEC_OK;
   const hec_program *program = hec_lowering_program(one->low);
   double ordinary_s = -1;
   row->n_migrations += hec_lowering_migrated(one->low);
@@ -68,6 +68,11 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
     ordinary_s = (double)hec_timeline_end_ps(&one->timeline) * 1e-12;
   }
   hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
+  if (hec_timeline_end_ps(&one->timeline) >= HEC_TIME_END_PS)
+    return hec_fail(HEC_BAD_INPUT,
+                    "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
+                    "check --cluster, --model and --tokens",
+                    row->name, iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
   if (options->check) {
     hec_program_check(program);
     hec_timeline_check(&one->timeline, program);
@@ -87,6 +92,7 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
   const hec_policy_run *run = hec_lowering_run(one->low);
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  return HEC_OK;
 }
 
 static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
@@ -96,8 +102,10 @@ static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const he
   const hec_iteration *iteration;
   while ((status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
     bool report = iteration->index >= job->warmup;
-    for (int32_t p = 0; p < options->n_policies; p++)
-      simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
+      status = simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    if (status != HEC_OK)
+      break;
     summary->n_iterations += report;
     if (options->progress)
       options->progress(iteration->index + 1, options->progress_context);
@@ -191,6 +199,7 @@ hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, co
   hec_feed_free(feed);
   close_lanes(lanes, options->n_policies);
   if (status == HEC_OK && drawn == 0)
-    status = hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter);
+    status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
+                       : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
 }

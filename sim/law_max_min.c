@@ -81,7 +81,7 @@ static int64_t ring_latency_ps(const hec_problem *problem, int32_t k) {
   int32_t n = problem->n_ranks;
   for (int32_t p = 0; p < n; p++)
     sum += hec_cluster_latency_ps(problem->cluster, ring_rank(problem, k, p), ring_rank(problem, k, (p + 1) % n));
-  return 2 * (n - 1) * sum / n;
+  return 2 * (n - 1) * (sum / n) + 2 * (n - 1) * (sum % n) / n; /* = 2 (n - 1) sum / n, which may not fit */
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {

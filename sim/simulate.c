@@ -99,7 +99,7 @@ static void walk_alone(hec_sim *sim, const hec_program *program, const hec_op *o
     if (!free_of_charge && (r == 0 || !same))
       ps = hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
     begin[r] = sim->ready[r];
-    end[r] = begin[r] + ps;
+    end[r] = hec_time_after(begin[r], ps);
   }
 }
 
@@ -154,7 +154,7 @@ static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op
   for (int32_t r = 0; r < n_ranks; r++)
     if (part[r]) {
       begin[r] = start[r];
-      end[r] = start[r] + (done ? done[r] : 0);
+      end[r] = hec_time_after(start[r], done ? done[r] : 0);
     }
 }
 
@@ -165,7 +165,7 @@ static void walk_together(hec_sim *sim, const hec_program *program, const hec_op
     start = sim->ready[r] > start ? sim->ready[r] : start;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     begin[r] = free_of_charge ? sim->ready[r] : start;
-    end[r] = begin[r] + ps;
+    end[r] = hec_time_after(begin[r], ps);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "traces/synth.h"
 #include "traces/trace_bench.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,8 +186,7 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
   hec_json_close(json);
 }
 
-static hec_status run(const settings *s, hec_text *out) {
-  hec_arena arena = {0};
+static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
@@ -200,7 +200,7 @@ static hec_status run(const settings *s, hec_text *out) {
   int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
   (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
                  ((int32_t)s->ranks + per_node - 1) / per_node, per_node);
-  HEC_TRY(hec_cluster_load(line, &arena, &cluster));
+  HEC_TRY(hec_cluster_load(line, arena, &cluster));
   HEC_TRY(hec_moe_load("gpt-moe-s", &moe));
   moe.n_layers = moe.n_moe_layers = (int32_t)s->layers;
   moe.n_experts = (int32_t)s->experts;
@@ -209,7 +209,7 @@ static hec_status run(const settings *s, hec_text *out) {
   enum { LOADS = 64 };
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
-    loads[i] = hec_load_new(&arena, problem.n_layers, problem.n_ranks, problem.n_experts);
+    loads[i] = hec_load_new(arena, problem.n_layers, problem.n_ranks, problem.n_experts);
   HEC_TRY(fill(loads, LOADS, problem.tokens, problem.top_k));
   hec_json_out json = hec_json_begin(out, 1);
   if (s->json) {
@@ -247,7 +247,6 @@ static hec_status run(const settings *s, hec_text *out) {
   }
   if (s->json)
     hec_json_close(&json);
-  hec_arena_free(&arena);
   return HEC_OK;
 }
 
@@ -258,9 +257,11 @@ int main(int argc, char **argv) {
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK)
-    (void)fputs(out.data, stdout);
+  hec_arena arena = {0};
+  status = run(&s, &arena, &out);
+  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
+    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
   hec_text_free(&out);
+  hec_arena_free(&arena);
   return hec_tool_exit("hecate-bench", status);
 }

@@ -39,7 +39,14 @@ void hec_json_double17(hec_json_out *json, const char *key, double value); /* al
 void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
 
-/* Writes `length` bytes to `path` under a temporary name in the same folder, then renames: the file is whole or absent. */
+typedef struct {
+  const char *path, *data; /* [length] bytes of data */
+  size_t length;
+} hec_file_out;
+
+/* Writes at most 8 files under temporary names in their folders, then renames: each file is whole or absent, and when
+ * one cannot be written (a full disk) none is touched. */
+hec_status hec_write_files(const hec_file_out *files, int32_t n) HEC_MUST_USE;
 hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
 
 #endif

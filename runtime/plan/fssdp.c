@@ -14,10 +14,18 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
+/* The rule at the top as one number, the larger the better: a rank's free slots and its id, then in front of them, for
+ * the best rank of a node, the node's free slots and whether it is without the expert. 0: cannot take a copy. */
+enum { ID_BITS = 13, FREE_BITS = 17, NODE_FREE_BITS = 29, FREE_MOST = 1 << 16 };
+_Static_assert(HEC_DEVICES_MAX < (1 << ID_BITS) - 1 && FREE_MOST < 1 << FREE_BITS &&
+                   (int64_t)FREE_MOST * HEC_DEVICES_MAX < (int64_t)1 << NODE_FREE_BITS &&
+                   ID_BITS + FREE_BITS + NODE_FREE_BITS < 64,
+               "a key holds every rank, every number of free slots of a rank and of a node, and one bit more");
+static const uint64_t id_mask = ((uint64_t)1 << ID_BITS) - 1;
+
 hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem) {
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts, nodes = (size_t)problem->n_nodes;
-  HEC_ASSERT(problem->n_ranks < 1 << 19 && problem->n_experts < 1 << 12 && /* what the keys of a place can hold */
-             problem->cluster->devices_per_node < 1 << 11);
+  HEC_ASSERT(problem->n_ranks <= HEC_DEVICES_MAX && problem->n_experts <= FREE_MOST); /* what a key can hold */
   hec_fssdp fssdp = {
       .problem = problem,
       .ranks = HEC_NEW(arena, int32_t, ranks),
@@ -67,7 +75,8 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
     if (problem->cluster->devices[r].memory_bytes < device)
       device = problem->cluster->devices[r].memory_bytes;
   double left = device - hec_problem_bytes_without_copies(problem);
-  double layers = rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
+  double layers =
+      rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
   double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
   if (left <= 0)
     return 0;
@@ -155,11 +164,6 @@ static uint64_t assign_slots(hec_fssdp *fssdp, const uint64_t *load, const int32
   }
   return steps;
 }
-
-/* The rule at the top as one number, the larger the better: a rank's free slots and its id, then in front of them, for
- * the best rank of a node, the node's free slots and whether it is without the expert. 0: cannot take a copy. */
-enum { ID_BITS = 20, FREE_BITS = 20, NODE_FREE_BITS = 23 };
-static const uint64_t id_mask = ((uint64_t)1 << ID_BITS) - 1;
 
 static uint64_t rank_key(const hec_fssdp *fssdp, int32_t rank) {
   return fssdp->free_slots[rank] > 0 ? (uint64_t)fssdp->free_slots[rank] << ID_BITS | (id_mask - (uint64_t)rank) : 0;

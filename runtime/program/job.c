@@ -1,12 +1,15 @@
 /* See job.h. A default is taken only where the user, then the trace's header, say nothing. */
 #include "runtime/program/job.h"
 
+#include "models/preset_data.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
+enum { TOKENS_MOST = 1 << 28 }; /* what a model allows */
 
 /* Names that traces give to models whose shape is a preset. */
 static const struct {
@@ -44,6 +47,9 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
   char *quote = strchr(name, '"');
   if (quote)
     *quote = 0;
+  if (!hec_preset_find("moe", name)) /* a trace names no file of this machine */
+    return hec_fail(HEC_BAD_INPUT, "the trace's \"shape\": expected an object or a preset's name, found \"%.60s\"",
+                    name);
   return hec_moe_load(name, &job->moe);
 }
 
@@ -134,9 +140,9 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
          "); choose with --tokens",
          TOTALS_TOKENS, own);
   } else {
-    if (own > INT32_MAX)
-      return hec_fail(HEC_BAD_INPUT,
-                      "tokens per rank: %" PRIu64 " are more than can be simulated; choose with --tokens", own);
+    if (own > TOKENS_MOST)
+      return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
+                      TOKENS_MOST, own);
     *tokens = own > 0 ? (int32_t)own : 1;
     const char *exact = total % per_token == 0 ? "" : ", of the first record, rounded up";
     if (job->header.n_sources == ranks)
@@ -273,8 +279,11 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
 
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
   hec_status status = hec_load_spread(&record->load, out);
-  if (status != HEC_OK)
-    return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
+  if (status != HEC_OK) { /* the counts are the trace's: bad input */
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", hec_last_error());
+    return hec_fail(HEC_BAD_INPUT, "line %" PRId64 ": %s", record->line, why);
+  }
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
   char line[40];

@@ -25,7 +25,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = "Which plan", .kind = HEC_ARG_SECTION},
       {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
       {"--layer", HEC_ARG_INT, &s->layer, "L", "MoE layer, from 0", 0, 1e9},
-      {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, 1e15},
+      {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
       {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP: hottest experts copied per layer before the gate", 0, 0},
