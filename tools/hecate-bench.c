@@ -86,8 +86,8 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
     hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
     double c = now_s();
     hec_breakdown breakdown = hec_timeline_breakdown(&timeline, hec_lowering_program(low));
-    double traffic[HEC_N_TRAFFIC];
-    hec_program_traffic(hec_lowering_program(low), traffic);
+    double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+    hec_program_traffic(hec_lowering_program(low), traffic, moved);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
     double d = now_s();
     HEC_ASSERT(breakdown.total_s > 0);

@@ -228,7 +228,8 @@ static int32_t count_kept(hec_lowering *low) {
   return at;
 }
 
-/* Memory holds reserved slots whether in use or not (FlexMoE, EPLB): as count_kept, but at least the slots of all layers. */
+/* Memory holds reserved slots whether in use or not (FlexMoE, EPLB): as count_kept, but at least the slots of all
+ * layers. */
 static int32_t count_reserved(hec_lowering *low, int32_t kept) {
   int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n);
   double reserved = (double)low->run.plan.slots * low->problem->n_layers;

@@ -41,9 +41,12 @@ typedef struct {
   int64_t n_iterations; /* reported */
 } hec_summary;
 
-/* Adds one iteration. ordinary_s: without one-off operations. */
-void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
-                     const hec_breakdown *breakdown);
+/* Adds one iteration: all of it, and what it would have been without its one-off operations (the same when there are
+ * none). Everything but the series counts stride * ordinary + one-off, so that the parts of a row add up to its mean.
+ */
+void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_breakdown *ordinary, int64_t stride);
+void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_TRAFFIC],
+                             const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
 double hec_summary_median(hec_summary_row *row);
 double hec_summary_mean(const hec_summary_row *row);

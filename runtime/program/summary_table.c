@@ -79,7 +79,7 @@ static void add_books(hec_summary *summary, int width, int decimals, hec_text *o
                   "grad", "migrate", "plan", "wait");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_row *row = &summary->rows[i];
-    double per_ms = row->n > 0 ? 1e3 / (double)row->n : 0;
+    double per_ms = row->stride > 0 ? 1e3 / row->stride : 0;
     hec_text_printf(out, "%-*s", width, row->name);
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
       hec_text_printf(out, k == 0 ? " %9.*f " : " %8.*f", decimals, per_ms * row->book_s[order[k]]);
@@ -146,7 +146,7 @@ static void add_reason(const hec_summary_row *winner, const hec_summary_row *oth
   for (int32_t i = 0; i <= HEC_N_BOOKS; i++) {
     double a = i < HEC_N_BOOKS ? other->book_s[i] : other->wait_s,
            b = i < HEC_N_BOOKS ? winner->book_s[i] : winner->wait_s;
-    double saved = a / (double)other->n - b / (double)winner->n;
+    double saved = a / other->stride - b / winner->stride;
     if (saved > most_s) {
       most = i;
       most_s = saved;

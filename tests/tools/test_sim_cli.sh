@@ -80,8 +80,8 @@ refuses 2 --timeline-iter $small --timeline-iter 77 --out t77
 [ ! -e t77/timeline.json ] && [ ! -e t77/summary.json ] || fail "something written for an iteration that is not there"
 refuses 2 nonsense $small --json --policy nonsense
 refuses 2 missing --json missing
-refuses 1 nowhere $small --json --out nowhere/deep
-refuses 1 $small $small --out $small
+refuses 2 nowhere $small --json --out nowhere/deep
+refuses 2 $small $small --out $small
 
 # What is right.
 for value in --help --version --list; do
