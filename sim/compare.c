@@ -118,6 +118,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
                        hec_arena *arena, hec_summary *summary) {
   *summary = (hec_summary){.job = job,
                            .law = hec_law_name(options->law),
+                           .not_modelled = hec_law_limits(options->law),
                            .n_rows = options->n_policies,
                            .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);

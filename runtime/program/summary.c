@@ -159,6 +159,7 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
   hec_json_string(&json, "law", summary->law);
+  hec_json_string(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
   hec_json_double(&json, "window_s", job->problem.window_s);
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);

@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
   const hec_job *job;
   const char *tool, *trace, *law; /* trace: its path as given */
+  const char *not_modelled;       /* by the network law */
   hec_summary_row *rows;          /* [n_rows] */
   int32_t n_rows;
   int64_t n_iterations; /* reported */

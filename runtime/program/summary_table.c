@@ -24,7 +24,7 @@ static void add_header(hec_summary *summary, hec_text *out) {
                   problem->train ? "training iteration" : "forward pass", problem->tokens);
   if (job->micro_batches > 1)
     hec_text_printf(out, " and micro-batch, %" PRId32 " micro-batches", job->micro_batches);
-  hec_text_add(out, "\n");
+  hec_text_printf(out, "\nleft out %s\n", summary->not_modelled);
   for (int32_t i = 0; i < job->n_defaults; i++)
     hec_text_printf(out, "%s%s\n", i == 0 ? "assumed  " : "         ", job->defaults[i]);
 }

@@ -131,7 +131,8 @@ void hec_job_args_list(void) {
     printf("  %-26s %s\n", hec_collectives[i]->name, hec_collectives[i]->summary);
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
-    printf("  %-26s %s; %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]), hec_law_limits(hec_laws[i]));
+    printf("  %-26s %s; not modelled: %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]),
+           hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
 }
