@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer) {
-  HEC_RESERVE(list->data, list->capacity, list->n + 1);
-  list->data[list->n++] = transfer;
-}
-
 static size_t n_rows(const hec_plan *plan) {
   return (size_t)plan->n_layers * (size_t)plan->n_experts;
 }

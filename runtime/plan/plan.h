@@ -10,7 +10,10 @@ typedef struct {
   hec_transfer *data;
   size_t n, capacity;
 } hec_transfer_list;
-void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer);
+static inline void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer) {
+  HEC_RESERVE(list->data, list->capacity, list->n + 1);
+  list->data[list->n++] = transfer;
+}
 
 typedef enum {
   HEC_COPY_RESIDENT, /* kept between iterations with gradient and optimizer state; pays gradient all-reduce */
