@@ -54,6 +54,12 @@ struct hec_sim {
   size_t n_done, done_capacity;
 };
 
+static bool same_device(const hec_device *a, const hec_device *b) {
+  return a->flops == b->flops && a->flops_efficiency == b->flops_efficiency && a->hbm_bandwidth == b->hbm_bandwidth &&
+         a->gemm_a_s == b->gemm_a_s && a->gemm_c_s == b->gemm_c_s && a->gemm_tile == b->gemm_tile &&
+         a->launch_s == b->launch_s && a->speed == b->speed;
+}
+
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena) {
   hec_sim *sim = HEC_NEW(arena, hec_sim, 1);
   sim->problem = problem;
@@ -63,7 +69,7 @@ hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *
   sim->walks = law->closed_form;
   const hec_device *devices = problem->cluster->devices;
   for (int32_t r = 0; r < problem->n_ranks; r++) {
-    sim->uniform = sim->uniform && memcmp(&devices[r], &devices[0], sizeof *devices) == 0;
+    sim->uniform = sim->uniform && same_device(&devices[r], &devices[0]);
     sim->walks = sim->walks && devices[r].comm_share == 0;
   }
   sim->lane_end = HEC_NEW(arena, int64_t, HEC_N_LANES * problem->n_ranks);

@@ -261,7 +261,7 @@ void hec_program_memory_peak(const hec_program *program, double *peak, double by
         peak[r] = now[r];
       if (by_class && now[r] > fullest) {
         fullest = now[r];
-        memcpy(by_class, classes + r * HEC_N_MEMORY, HEC_N_MEMORY * sizeof *by_class);
+        memcpy(by_class, classes + (size_t)r * HEC_N_MEMORY, HEC_N_MEMORY * sizeof *by_class);
       }
     }
   }

@@ -270,6 +270,7 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
                     s->layer);
   found_plan found = {0};
   HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
+  HEC_ASSERT(found.run != NULL);
   hec_text text = {0};
   if (s->json)
     print_json(&found, &text);
