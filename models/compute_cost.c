@@ -15,22 +15,22 @@
  * bytes embedding      a row read and written, logits written and read by the loss: 2 d + 2 V */
 #include "models/compute_cost.h"
 
-static double whole_tiles(double rows, int32_t tile) {
-  double tiles = (double)(int64_t)(rows / (double)tile);
-  return (tiles * (double)tile < rows ? tiles + 1 : tiles) * (double)tile;
+hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape) {
+  double n_gemms = (double)shape->n_gemms;
+  return (hec_work_rate){.flops_per_row = shape->flops_per_row,
+                         .flops_s = device->flops * device->flops_efficiency * device->speed,
+                         .bytes_per_row = shape->bytes_per_row,
+                         .hbm_bandwidth = device->hbm_bandwidth,
+                         .start_s = n_gemms * device->gemm_a_s,
+                         .stream_s = n_gemms * device->gemm_c_s + shape->weight_bytes / device->hbm_bandwidth,
+                         .tile = (double)device->gemm_tile,
+                         .tiles_per_row = 1 / (double)device->gemm_tile,
+                         .exact = shape->exact};
 }
 
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows) {
-  if (rows <= 0)
-    return 0;
-  double rate = device->flops * device->flops_efficiency * device->speed;
-  double elementwise_s = rows * shape->bytes_per_row / device->hbm_bandwidth;
-  if (shape->exact)
-    return rows * shape->flops_per_row / rate + elementwise_s;
-  double n_gemms = (double)shape->n_gemms;
-  double math_s = n_gemms * device->gemm_a_s + whole_tiles(rows, device->gemm_tile) * shape->flops_per_row / rate;
-  double stream_s = n_gemms * device->gemm_c_s + shape->weight_bytes / device->hbm_bandwidth;
-  return (math_s > stream_s ? math_s : stream_s) + elementwise_s;
+  hec_work_rate rate = hec_work_rate_of(device, shape);
+  return hec_work_rate_s(&rate, rows);
 }
 
 /* An FFN of inner width f. */

@@ -20,6 +20,29 @@ typedef struct {
  * rows*bytes_per_row/hbm */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
 
+/* The same in two steps, for many operations of one shape on one device. */
+typedef struct {
+  double flops_per_row, flops_s; /* FLOP/s that the device reaches */
+  double bytes_per_row, hbm_bandwidth;
+  double start_s, stream_s; /* of all GEMMs: launch, and streaming the weights */
+  double tile, tiles_per_row;
+  bool exact;
+} hec_work_rate;
+hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape);
+
+static inline double hec_work_rate_s(const hec_work_rate *rate, double rows) {
+  if (rows <= 0)
+    return 0;
+  double elementwise_s = rows * rate->bytes_per_row / rate->hbm_bandwidth;
+  if (rate->exact)
+    return rows * rate->flops_per_row / rate->flops_s + elementwise_s;
+  double tiles = (double)(int64_t)(rows * rate->tiles_per_row); /* rounding: the number needed or up to two less */
+  while (tiles * rate->tile < rows)
+    tiles++;
+  double math_s = rate->start_s + tiles * rate->tile * rate->flops_per_row / rate->flops_s;
+  return (math_s > rate->stream_s ? math_s : rate->stream_s) + elementwise_s;
+}
+
 /* Forward shapes, per token of the rank. A backward operation has twice the flops, bytes and GEMMs. */
 hec_work_shape hec_work_expert(const hec_moe *moe); /* one routed expert, per assignment */
 hec_work_shape hec_work_shared(const hec_moe *moe); /* the shared experts together */

@@ -6,7 +6,8 @@
  * Byte counts are below 2^53, so sums are exact and order does not matter.
  *
  * Nearly every route is one link on the source's side and one on the destination's. Such pairs are kept in a table of
- * 16 bytes a pair (up to 256 devices: 1 MiB); other routes are read from the cluster. */
+ * 24 bytes a pair (up to 256 devices: 1.5 MiB); other routes are read from the cluster. Transfers mostly stand by
+ * source, so the second pass keeps the source's maximum at hand while its transfers last. */
 #include "models/link_cost.h"
 
 #include <stdlib.h>
@@ -14,12 +15,22 @@
 enum { PAIRS_DEVICES_MAX = 256, SIDE_SOURCE = 1, SIDE_DESTINATION = 2 };
 
 struct hec_link_pair {
-  double latency_s;
-  int32_t out, in; /* the only link of each side; out < 0: the route has another form */
+  double latency_s, bandwidth; /* bytes/s of the slowest link */
+  int32_t out, in;             /* the only link of each side; out < 0: the route has another form */
 };
 
 static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) {
   return (double)hec_cluster_latency_ps(cluster, s, d) * 1e-12;
+}
+
+static double slowest_link(const hec_cluster *cluster, int32_t s, int32_t d) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cluster, s, d, &route);
+  double slowest = cluster->links[route[0]].bandwidth;
+  for (int32_t i = 1; i < n; i++)
+    if (cluster->links[route[i]].bandwidth < slowest)
+      slowest = cluster->links[route[i]].bandwidth;
+  return slowest;
 }
 
 static struct hec_link_pair pair_of(const hec_cluster *cluster, int32_t s, int32_t d) {
@@ -27,7 +38,8 @@ static struct hec_link_pair pair_of(const hec_cluster *cluster, int32_t s, int32
   int32_t n = hec_cluster_route(cluster, s, d, &route);
   const uint8_t *side = cluster->route_side + (route - cluster->route_link);
   bool is_short = n == 2 && side[0] == SIDE_SOURCE && side[1] == SIDE_DESTINATION;
-  return (struct hec_link_pair){latency_seconds(cluster, s, d), is_short ? route[0] : -1, is_short ? route[1] : -1};
+  return (struct hec_link_pair){latency_seconds(cluster, s, d), slowest_link(cluster, s, d), is_short ? route[0] : -1,
+                                is_short ? route[1] : -1};
 }
 
 hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
@@ -64,15 +76,18 @@ static inline ends ends_of(const hec_transfer *t, bool reverse) {
   return reverse ? (ends){t->destination, t->source} : (ends){t->source, t->destination};
 }
 
+/* The pair if it is at hand, whatever the form of its route; NULL: read the cluster. */
+static inline const struct hec_link_pair *pair_at(const hec_link_cost *cost, int32_t s, int32_t d) {
+  return cost->pairs ? cost->pairs + (s * cost->cluster->n_devices + d) : NULL;
+}
+
 /* Adds one transfer to the links of its route. */
 static inline void add_transfer(hec_link_cost *cost, int32_t s, int32_t d, double bytes) {
-  if (cost->pairs) {
-    const struct hec_link_pair *pair = cost->pairs + (s * cost->cluster->n_devices + d);
-    if (pair->out >= 0) {
-      cost->load[pair->out] += bytes;
-      cost->load[pair->in] += bytes;
-      return;
-    }
+  const struct hec_link_pair *pair = pair_at(cost, s, d);
+  if (pair && pair->out >= 0) {
+    cost->load[pair->out] += bytes;
+    cost->load[pair->in] += bytes;
+    return;
   }
   const int32_t *route;
   int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
@@ -144,29 +159,25 @@ static sides sides_of_route(const hec_link_cost *cost, int32_t s, int32_t d) {
 }
 
 static inline sides sides_of(const hec_link_cost *cost, int32_t s, int32_t d) {
-  if (cost->pairs) {
-    const struct hec_link_pair *pair = cost->pairs + (s * cost->cluster->n_devices + d);
-    if (pair->out >= 0)
-      return (sides){pair->latency_s, cost->load[pair->out], cost->load[pair->in]};
-  }
+  const struct hec_link_pair *pair = pair_at(cost, s, d);
+  if (pair && pair->out >= 0)
+    return (sides){pair->latency_s, cost->load[pair->out], cost->load[pair->in]};
   return sides_of_route(cost, s, d);
 }
 
 /* Time until the first chunk of a transfer has arrived, counted from its begin. */
-static double first_chunk_s(const hec_link_cost *cost, int32_t s, int32_t d, double chunk_bytes) {
-  const int32_t *route;
-  int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
-  double slowest = cost->cluster->links[route[0]].bandwidth;
-  for (int32_t i = 1; i < n; i++)
-    if (cost->cluster->links[route[i]].bandwidth < slowest)
-      slowest = cost->cluster->links[route[i]].bandwidth;
-  return latency_seconds(cost->cluster, s, d) + chunk_bytes / slowest;
+static inline double first_chunk_s(const hec_link_cost *cost, int32_t s, int32_t d, double chunk_bytes) {
+  const struct hec_link_pair *pair = pair_at(cost, s, d);
+  return pair ? pair->latency_s + chunk_bytes / pair->bandwidth
+              : latency_seconds(cost->cluster, s, d) + chunk_bytes / slowest_link(cost->cluster, s, d);
 }
 
 /* delay_s[i]: when transfer i may begin, because what it forwards has begun to arrive. */
 static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                          int32_t n_chunks) {
   HEC_RESERVE(cost->delay_s, cost->delay_capacity, n);
+  int64_t bytes = 0; /* of the last transfer: most are alike */
+  double chunk_bytes = 0;
   for (int32_t i = 0; i < n; i++)
     cost->delay_s[i] = 0;
   for (int32_t step = 0; step < n; step++) {
@@ -176,11 +187,13 @@ static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int
       continue;
     HEC_ASSERT(link < i);
     int32_t before = reverse ? i : link, later = reverse ? link : i;
-    const hec_transfer *t = &transfers[before];
-    double chunk_bytes = (double)t->bytes / (double)n_chunks;
-    double hop_s = reverse ? first_chunk_s(cost, t->destination, t->source, chunk_bytes)
-                           : first_chunk_s(cost, t->source, t->destination, chunk_bytes);
-    cost->delay_s[later] = larger(cost->delay_s[later], cost->delay_s[before] + hop_s);
+    if (transfers[before].bytes != bytes) {
+      bytes = transfers[before].bytes;
+      chunk_bytes = (double)bytes / (double)n_chunks;
+    }
+    ends e = ends_of(&transfers[before], reverse);
+    double begin_s = cost->delay_s[before] + first_chunk_s(cost, e.source, e.destination, chunk_bytes);
+    cost->delay_s[later] = larger(cost->delay_s[later], begin_s);
   }
 }
 
@@ -190,12 +203,17 @@ static inline void finish_ranks(hec_link_cost *cost, const hec_transfer *transfe
   double *done_s = cost->done_s;
   for (int32_t r = 0; r < cost->cluster->n_devices; r++)
     done_s[r] = 0;
-  for (int32_t i = 0; i < n; i++) {
-    ends e = ends_of(&transfers[i], reverse);
-    sides time = sides_of(cost, e.source, e.destination);
-    double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
-    done_s[e.source] = larger(done_s[e.source], begin_s + time.source_s);
-    done_s[e.destination] = larger(done_s[e.destination], begin_s + time.destination_s);
+  for (int32_t i = 0; i < n;) {
+    int32_t from = transfers[i].source;
+    double from_s = done_s[from];
+    for (; i < n && transfers[i].source == from; i++) {
+      int32_t to = transfers[i].destination;
+      sides time = reverse ? sides_of(cost, to, from) : sides_of(cost, from, to);
+      double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
+      from_s = larger(from_s, begin_s + (reverse ? time.destination_s : time.source_s));
+      done_s[to] = larger(done_s[to], begin_s + (reverse ? time.source_s : time.destination_s));
+    }
+    done_s[from] = from_s;
   }
 }
 

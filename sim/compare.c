@@ -61,11 +61,11 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
   if (!report)
     return HEC_OK;
   const hec_program *program = hec_lowering_program(one->low);
-  double ordinary_s = -1;
-  if (hec_lowering_migrated(one->low)) {
+  hec_breakdown all, ordinary;
+  row->n_migrations += hec_lowering_migrated(one->low);
+  if (hec_lowering_one_off(one->low)) {
     hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
-    ordinary_s = (double)hec_timeline_end_ps(&one->timeline) * 1e-12;
-    row->n_migrations++;
+    ordinary = hec_timeline_breakdown(&one->timeline, program);
   }
   hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
   if (hec_timeline_end_ps(&one->timeline) >= HEC_TIME_END_PS)
@@ -77,13 +77,11 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
     hec_program_check(program);
     hec_timeline_check(&one->timeline, program);
   }
-  hec_breakdown breakdown = hec_timeline_breakdown(&one->timeline, program);
-  hec_summary_add(row, breakdown.total_s, ordinary_s < 0 ? breakdown.total_s : ordinary_s, iteration->stride,
-                  &breakdown);
-  double traffic[HEC_N_TRAFFIC];
-  hec_program_traffic(program, traffic);
-  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    row->traffic[k] += traffic[k];
+  all = hec_timeline_breakdown(&one->timeline, program);
+  hec_summary_add(row, &all, hec_lowering_one_off(one->low) ? &ordinary : &all, iteration->stride);
+  double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+  hec_program_traffic(program, traffic, moved);
+  hec_summary_add_traffic(row, traffic, moved, iteration->stride);
   int32_t n;
   const double *overload = hec_lowering_overload(one->low, &n);
   for (int32_t i = 0; i < n; i++)
@@ -120,6 +118,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
                        hec_arena *arena, hec_summary *summary) {
   *summary = (hec_summary){.job = job,
                            .law = hec_law_name(options->law),
+                           .not_modelled = hec_law_limits(options->law),
                            .n_rows = options->n_policies,
                            .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);

@@ -11,12 +11,12 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
   const hec_device *device = &problem->cluster->devices[rank];
   switch (op->kind) {
   case HEC_OP_COMPUTE: {
-    const hec_work_shape *shape = &program->shapes[op->shape];
+    hec_work_rate rate = hec_work_rate_of(device, &program->shapes[op->shape]);
     if (op->work_at < 0)
-      return hec_work_s(device, shape, op->rows);
+      return hec_work_rate_s(&rate, op->rows);
     double sum = 0;
     for (int32_t i = program->work_index[op->work_at + rank]; i < program->work_index[op->work_at + rank + 1]; i++)
-      sum += hec_work_s(device, shape, (double)program->work[i].rows);
+      sum += hec_work_rate_s(&rate, (double)program->work[i].rows);
     return sum;
   }
   case HEC_OP_LOCAL:

@@ -47,8 +47,7 @@ const hec_law hec_law_alpha_beta = {
     .name = "alpha_beta",
     .summary = "closed form per exchange: latency + busiest port",
     .source = "LogGP-style alpha-beta, DESIGN section 5",
-    .limits = "contention between exchanges in flight at once, congestion control, incast loss and adaptive routing "
-              "are not modelled",
+    .limits = "contention between exchanges in flight at once, congestion control, incast loss, adaptive routing",
     .closed_form = true,
     .open = open,
     .ready = ready,

@@ -120,23 +120,19 @@ static int32_t price(hec_sim *sim, const hec_program *program, const hec_op *op)
   return slot->at;
 }
 
-/* start[r] = the latest of ready over r and its partners. Where every rank exchanges with every other (the usual
- * dispatch), that is the latest of all. */
+/* start[r] = the latest of ready over r and its partners; start is ready so far. Transfers mostly stand by source, so a
+ * source's own maximum stays at hand while its transfers last. */
 static void meet(const hec_program *program, const hec_op *op, const int64_t *ready, int64_t *start) {
-  int32_t n_ranks = program->n_ranks;
-  if (op->n_transfers == n_ranks * (n_ranks - 1) && op->n_chunks == 1) {
-    int64_t latest = 0;
-    for (int32_t r = 0; r < n_ranks; r++)
-      latest = ready[r] > latest ? ready[r] : latest;
-    for (int32_t r = 0; r < n_ranks; r++)
-      start[r] = latest;
-    return;
-  }
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    int64_t a = ready[t->source], b = ready[t->destination], both = a > b ? a : b;
-    start[t->source] = both > start[t->source] ? both : start[t->source];
-    start[t->destination] = both > start[t->destination] ? both : start[t->destination];
+  const hec_transfer *t = program->transfers + op->transfer_at, *end = t + op->n_transfers;
+  while (t != end) {
+    int32_t source = t->source;
+    int64_t own = ready[source], latest = start[source];
+    for (; t != end && t->source == source; t++) {
+      int64_t other = ready[t->destination], *begin = &start[t->destination];
+      latest = other > latest ? other : latest;
+      *begin = own > *begin ? own : *begin;
+    }
+    start[source] = latest;
   }
 }
 

@@ -14,7 +14,7 @@
 #include <time.h>
 
 typedef struct {
-  int64_t ranks, layers, experts, iterations;
+  int64_t ranks, layers, experts, tokens, iterations;
   const char *policies, *law;
   bool json, no_trace;
 } settings;
@@ -86,8 +86,8 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
     hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
     double c = now_s();
     hec_breakdown breakdown = hec_timeline_breakdown(&timeline, hec_lowering_program(low));
-    double traffic[HEC_N_TRAFFIC];
-    hec_program_traffic(hec_lowering_program(low), traffic);
+    double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+    hec_program_traffic(hec_lowering_program(low), traffic, moved);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
     double d = now_s();
     HEC_ASSERT(breakdown.total_s > 0);
@@ -138,12 +138,20 @@ static void time_planning(const hec_problem *problem, const hec_policy *policy, 
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = 32, .layers = 12, .experts = 64, .iterations = 200, .policies = "all", .law = "alpha_beta"};
+  *s = (settings){.ranks = 32,
+                  .layers = 12,
+                  .experts = 64,
+                  .tokens = 4096,
+                  .iterations = 200,
+                  .policies = "all",
+                  .law = "alpha_beta"};
   const hec_arg args[] = {{"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies to time (default all)", 0, 0},
                           {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
                           {"--ranks", HEC_ARG_INT, &s->ranks, "R", "ranks, 8 per node (default 32)", 1, 4096},
                           {"--layers", HEC_ARG_INT, &s->layers, "L", "MoE layers (default 12)", 1, 1024},
                           {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 3, 4096},
+                          {"--tokens", HEC_ARG_INT, &s->tokens, "N",
+                           "tokens per rank (default 4096); more tokens, longer window, more copies", 1, 1e6},
                           {"--iterations", HEC_ARG_INT, &s->iterations, "N", "iterations timed (default 200)", 1, 1e6},
                           {"--no-trace", HEC_ARG_FLAG, &s->no_trace, NULL, "leave the trace reader out", 0, 0},
                           {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
@@ -197,7 +205,7 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   moe.n_layers = moe.n_moe_layers = (int32_t)s->layers;
   moe.n_experts = (int32_t)s->experts;
   HEC_TRY(hec_moe_check(&moe, "the benchmark's model"));
-  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, 8192, &problem));
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, (int32_t)s->tokens, &problem));
   enum { LOADS = 64 };
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
@@ -214,8 +222,9 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
     hec_json_array(&json, "policies");
   } else {
     hec_text_printf(out,
-                    "%d ranks x %d layers x %d experts, %s, one thread, medians of %d iterations (synthetic loads)\n\n",
-                    problem.n_ranks, problem.n_layers, problem.n_experts, s->law, (int)s->iterations);
+                    "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iterations "
+                    "(synthetic loads)\n\n",
+                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations);
     hec_text_printf(out, "%-26s %10s %10s %10s %10s %10s %10s\n%-26s %10s %10s %10s %10s %10s %10s %10s\n", "",
                     "iterations", "lowering", "simulate", "report", "decide", "refine", "policy", "per s", "us", "us",
                     "us", "us", "us/layer", "transfers");

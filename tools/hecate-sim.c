@@ -31,11 +31,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_JOB_ARG_ROWS(s->job),
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
-      {"--law", HEC_ARG_TEXT, &s->job.law, "L", "network law: alpha_beta (default) or max_min", 0, 0},
+      {"--law", HEC_ARG_TEXT, &s->job.law, "L",
+       "network law: alpha_beta (default) or max_min (exact sharing, much slower)", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
        0, 0},
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
-       "iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
+       "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
@@ -50,14 +51,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
-                  "max_min --json",
+                  "max_min --json\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
   if (!*done && !s->list && n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
-  if (s->timeline_iter >= 0 && !s->out)
-    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR too, which the timeline is written to");
+  if (!*done && s->timeline_iter >= 0 && !s->out)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
   return HEC_OK;
 }
 
@@ -183,10 +184,12 @@ int main(int argc, char **argv) {
   }
   hec_arena arena = {0};
   hec_trace_reader *reader = NULL;
-  status = hec_trace_open(s.trace, &reader);
+  hec_text kept = {0};
+  status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK)
     status = run(&s, reader, &arena);
   hec_trace_close(reader);
+  hec_text_free(&kept);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
 }

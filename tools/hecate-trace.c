@@ -25,7 +25,9 @@ static const char help[] = "usage: hecate-trace COMMAND [OPTION]...\n"
                            "\n"
                            "examples:\n"
                            "  hecate-trace info trace.jsonl.gz\n"
-                           "  hecate-trace synth --workload W2 --out hot-rank.jsonl\n";
+                           "  hecate-trace synth --workload W2 --out hot-rank.jsonl\n"
+                           "\n"
+                           "The form of a trace, with the smallest one: traces/README.md.\n";
 
 static const char info_help[] =
     "usage: hecate-trace info TRACE [OPTION]...\n"

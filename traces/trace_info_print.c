@@ -66,9 +66,9 @@ static void add_drift(const hec_trace_info *info, hec_text *text) {
     add_value(text, s->least, 3);
     add_value(text, s->p10, 3);
     add_value(text, s->p50, 3);
-    hec_text_printf(text, "   %s\n",
-                    tvd      ? "total variation distance: share of tokens that went to another expert"
-                    : k == 0 ? "Pearson, of a layer's expert loads with those LAG records earlier"
+    hec_text_printf(text, "%s\n",
+                    tvd      ? "   total variation distance: share of tokens that went to another expert"
+                    : k == 0 ? "   Pearson, of a layer's expert loads with those LAG records earlier"
                              : "");
   }
 }

@@ -47,9 +47,7 @@ static void *resize(void *old, size_t n, size_t bytes) {
 
 void *hec_malloc(size_t n, size_t bytes) { return resize(NULL, n, bytes); }
 
-void *hec_reserve(void *array, size_t *capacity, size_t need, size_t bytes) {
-  if (need <= *capacity)
-    return array;
+void *hec_grow(void *array, size_t *capacity, size_t need, size_t bytes) {
   size_t grown = *capacity < SIZE_MAX / 4 ? *capacity * 2 : *capacity;
   grown = grown < 16 ? 16 : grown;
   grown = grown < need ? need : grown;

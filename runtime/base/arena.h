@@ -31,7 +31,10 @@ void hec_arena_free(hec_arena *arena);                        /* everything; the
 
 /* Grows `array` (malloc family) so that it holds at least `need` elements of `bytes`; *capacity is updated; at least
  * doubles. Returns the array, contents kept, new elements not initialised. */
-void *hec_reserve(void *array, size_t *capacity, size_t need, size_t bytes);
+void *hec_grow(void *array, size_t *capacity, size_t need, size_t bytes);
+static inline void *hec_reserve(void *array, size_t *capacity, size_t need, size_t bytes) {
+  return need <= *capacity ? array : hec_grow(array, capacity, need, bytes);
+}
 #define HEC_RESERVE(array, capacity, need)                                                                           \
   ((array) = hec_reserve((array), &(capacity), (size_t)(need), sizeof *(array)))
 

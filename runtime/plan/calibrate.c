@@ -126,7 +126,10 @@ static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_s
     if (e == skip || c->n_holders[e] == 1)
       continue;
     candidate none = {.expert = e};
-    hec_spread_sum pattern = pattern_of(c, spread, e, guests_with(c, &none), item);
+    int32_t n_guests = c->n_holders[e] - 1;
+    if (n_guests < c->problem->n_ranks - 1) /* else the pattern is ready and needs no list */
+      n_guests = guests_with(c, &none);
+    hec_spread_sum pattern = pattern_of(c, spread, e, n_guests, item);
     hec_spread_add(spread, sum, &pattern);
   }
 }

@@ -71,17 +71,6 @@ void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages) {
     plan->stage[k].n = 0;
 }
 
-void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run, int32_t source,
-                        int32_t destination, bool scatter) {
-  if (source == destination || run->bytes == 0)
-    return;
-  hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
-                                             .source = scatter ? destination : source,
-                                             .destination = scatter ? source : destination,
-                                             .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
-                                             .after = -1});
-}
-
 /* Stable counting sort of from[0..n) into to[0..n) by destination or source; count: [n_ranks + 1], used for .bytes. */
 static void sort_by(const hec_transfer *from, hec_transfer *to, size_t n, hec_transfer *count, int32_t n_ranks,
                     bool by_source) {

@@ -49,6 +49,8 @@ typedef struct {
   uint32_t *cell;        /* scratch [n_ranks * n_experts], zero between uses */
   int32_t *single_at;    /* scratch [n_ranks + 1] CSR: experts held by that rank only */
   int32_t *single;       /* scratch [n_experts]; those with several holders follow the last rank's */
+  int32_t *single_rank;  /* scratch [n_experts] the only holder of single[i] */
+  bool *stays;           /* scratch [n_experts] every rank holds it and keeps its own assignments */
   uint32_t *total;       /* scratch [n_experts] */
   int32_t *holder_at;    /* scratch [n_experts + 1] CSR: holders of each expert of the layer */
   int32_t *holders;      /* scratch [n_experts * (n_ranks + 1)] */

@@ -42,7 +42,8 @@ static int32_t n_groups(const hec_problem *problem) {
 
 void hec_eplb_init(hec_policy_run *run, bool hierarchical, int32_t redundant) {
   const hec_problem *problem = run->problem;
-  int32_t n_slots = slots_per_rank(problem, redundant) * problem->n_ranks;
+  run->plan.slots = slots_per_rank(problem, redundant);
+  int32_t n_slots = run->plan.slots * problem->n_ranks;
   int32_t groups = hierarchical ? n_groups(problem) : 0, nodes = groups > 0 ? problem->n_nodes : 1;
   eplb_state *state = HEC_NEW(run->arena, eplb_state, 1);
   *state = (eplb_state){

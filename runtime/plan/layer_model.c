@@ -51,6 +51,30 @@ static inline void add_part(const hec_layer_model *model, int32_t source, int32_
     out[route[i]] += n;
 }
 
+/* All assignments are computed on `rank`. Sums of what is the same for neighbouring sources, the rank and the last link
+ * before it, are kept at hand. */
+static void all_to_one(const hec_layer_model *model, int32_t rank, const double *arrive, double *out) {
+  int32_t last_link = 0;
+  double last = 0, total = 0;
+  for (int32_t s = 0; s < model->problem->n_ranks; s++) {
+    const int32_t *route;
+    int32_t length = hec_rank_links_route(model->links, s, rank, &route);
+    total += arrive[s];
+    if (length == 0)
+      continue;
+    for (int32_t i = 0; i < length - 1; i++)
+      out[route[i]] += arrive[s];
+    if (route[length - 1] != last_link) {
+      out[last_link] += last;
+      last_link = route[length - 1];
+      last = 0;
+    }
+    last += arrive[s];
+  }
+  out[last_link] += last;
+  out[model->rank_at + rank] += total;
+}
+
 /* Holders begin .. end-1 are on the source's node. */
 static void node_holders(const hec_layer_model *model, int32_t source, const int32_t *holders, int32_t n,
                          int32_t *begin, int32_t *end) {
@@ -87,14 +111,13 @@ void hec_layer_model_part(const hec_layer_model *model, int32_t expert, const in
                           double *out) {
   const double *arrive = arrive_of(model, expert);
   memset(out, 0, (size_t)model->n_cells * sizeof *out);
-  for (int32_t s = 0; s < model->problem->n_ranks; s++) {
-    if (arrive[s] <= 0)
-      continue;
-    if (n == 1)
-      add_part(model, s, holders[0], arrive[s], out);
-    else
-      split_source(model, s, holders, n, (uint32_t)arrive[s], out);
+  if (n == 1) {
+    all_to_one(model, holders[0], arrive, out);
+    return;
   }
+  for (int32_t s = 0; s < model->problem->n_ranks; s++)
+    if (arrive[s] > 0)
+      split_source(model, s, holders, n, (uint32_t)arrive[s], out);
 }
 
 static void set_everywhere(const hec_layer_model *model, int32_t expert, double *out) {
@@ -151,9 +174,12 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
 
 static int32_t busiest_cell(const hec_layer_model *model, int32_t begin, int32_t end) {
   int32_t best = begin;
-  for (int32_t c = begin + 1; c < end; c++)
-    if (model->tokens[c] * model->cell_s[c] > model->tokens[best] * model->cell_s[best])
-      best = c;
+  double best_s = model->tokens[begin] * model->cell_s[begin];
+  for (int32_t c = begin + 1; c < end; c++) {
+    double cell_s = model->tokens[c] * model->cell_s[c];
+    best = cell_s > best_s ? c : best;
+    best_s = cell_s > best_s ? cell_s : best_s;
+  }
   return best;
 }
 

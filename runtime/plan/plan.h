@@ -10,7 +10,10 @@ typedef struct {
   hec_transfer *data;
   size_t n, capacity;
 } hec_transfer_list;
-void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer);
+static inline void hec_transfer_list_add(hec_transfer_list *list, hec_transfer transfer) {
+  HEC_RESERVE(list->data, list->capacity, list->n + 1);
+  list->data[list->n++] = transfer;
+}
 
 typedef enum {
   HEC_COPY_RESIDENT, /* kept between iterations with gradient and optimizer state; pays gradient all-reduce */
@@ -36,6 +39,7 @@ typedef struct {
   int32_t *quota_at;     /* NULL, or [n_layers * (n_experts + 1)] like copy_at */
   int32_t quota_capacity;
   hec_quota *quota;   /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
+  int32_t slots;        /* memory reserved per rank and layer for homes and residents, in experts; 0: what is in use */
   bool rematerialise; /* guests are dropped after forward and gathered again in backward */
   uint64_t version;   /* raised by the policy whenever homes or resident copies change: something must migrate */
 } hec_plan;

@@ -4,8 +4,8 @@
  *   pair[s][d] = sum over e of x,   tokens of (d, e) = sum over s of x
  *
  * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer; an expert with a
- * single holder (most of them) needs no rule; sources run outside so that a row of `pair` stays in cache. O(ranks *
- * experts + parts). */
+ * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first; sources run
+ * outside so that a row of `pair` stays in cache. O(ranks * experts + parts). */
 #include "runtime/plan/dispatch.h"
 
 #include <string.h>
@@ -23,6 +23,8 @@ hec_routing hec_routing_new(hec_arena *arena, const hec_problem *problem) {
       .cell = HEC_NEW(arena, uint32_t, ranks * experts),
       .single_at = HEC_NEW(arena, int32_t, ranks + 1),
       .single = HEC_NEW(arena, int32_t, experts),
+      .single_rank = HEC_NEW(arena, int32_t, experts),
+      .stays = HEC_NEW(arena, bool, experts),
       .total = HEC_NEW(arena, uint32_t, experts),
       .holder_at = HEC_NEW(arena, int32_t, experts + 1),
       .holders = HEC_NEW(arena, int32_t, (ranks + 1) * experts),
@@ -69,19 +71,29 @@ static void sort_singles(hec_routing *routing) {
   int32_t several = n_experts;
   for (int32_t e = n_experts - 1; e >= 0; e--)
     routing->single[has_one_holder(routing, e) ? --at[routing->holders[routing->holder_at[e]]] : --several] = e;
+  for (int32_t i = 0; i < several; i++)
+    routing->single_rank[i] = routing->holders[routing->holder_at[routing->single[i]]];
+}
+
+/* Which of the experts with several holders stay on every source: rank s stands at place s of the holders. */
+static void mark_staying(hec_routing *routing, const hec_dispatch *rule) {
+  for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
+    int32_t e = routing->single[i], at = routing->holder_at[e];
+    bool everywhere = rule->own_first && routing->holder_at[e + 1] - at == routing->n_ranks;
+    for (int32_t r = 0; everywhere && r < routing->n_ranks; r++)
+      everywhere = routing->holders[at + r] == r;
+    routing->stays[e] = everywhere;
+  }
 }
 
 /* Experts with one holder: no rule to ask, and sums that stay in registers. Returns the source's assignments. */
 static uint64_t route_singles(hec_routing *routing, int32_t source, const uint32_t *count) {
   uint32_t *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
-  const int32_t *at = routing->single_at, *single = routing->single;
+  int32_t n_singles = routing->single_at[routing->n_ranks];
   uint64_t sent = 0;
-  for (int32_t d = 0; d < routing->n_ranks; d++) {
-    uint32_t sum = 0;
-    for (int32_t i = at[d]; i < at[d + 1]; i++)
-      sum += count[single[i]];
-    pair[d] = sum;
-  }
+  memset(pair, 0, (size_t)routing->n_ranks * sizeof *pair);
+  for (int32_t i = 0; i < n_singles; i++)
+    pair[routing->single_rank[i]] += count[routing->single[i]];
   for (int32_t e = 0; e < routing->n_experts; e++) {
     routing->total[e] += count[e];
     sent += count[e];
@@ -89,25 +101,23 @@ static uint64_t route_singles(hec_routing *routing, int32_t source, const uint32
   return sent;
 }
 
-/* Experts with several holders. Where all ranks hold one, rank s stands at place s of its holders, so a source sees at
- * once that it is one of them. */
+/* Experts with several holders. */
 static void route_others(hec_routing *routing, const hec_dispatch *rule, hec_dispatch_row *row, int32_t source,
                          const uint32_t *count) {
-  uint32_t *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
+  uint32_t kept = 0;
   for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
     int32_t e = routing->single[i], at = routing->holder_at[e];
+    if (routing->stays[e]) {
+      kept += count[e];
+      continue;
+    }
     row->expert = e;
     row->holders = routing->holders + at;
     row->n_holders = routing->holder_at[e + 1] - at;
-    if (count[e] == 0)
-      continue;
-    if (rule->own_first && source < row->n_holders && row->holders[source] == source) {
-      pair[source] += count[e];
-      routing->cell[(size_t)source * (size_t)routing->n_experts + (size_t)e] += count[e];
-    } else {
+    if (count[e] > 0)
       add_parts(routing, rule, row, source, count[e]);
-    }
   }
+  routing->pair[(size_t)source * (size_t)routing->n_ranks + (size_t)source] += kept;
 }
 
 static void put(hec_routing *routing, int32_t *filled, int32_t expert, uint32_t tokens) {
@@ -116,18 +126,18 @@ static void put(hec_routing *routing, int32_t *filled, int32_t expert, uint32_t 
   *filled += tokens > 0; /* one without tokens is written over */
 }
 
-/* The experts of one rank, ascending: its own singles merged with the cells of the others, which are zeroed again. */
-static void collect_rank(hec_routing *routing, int32_t rank, int32_t *filled) {
+/* The experts of one rank, ascending: its own singles merged with the others, of which a staying one has what the rank
+ * itself sends (`count`), and the cells of the rest are zeroed again. */
+static void collect_rank(hec_routing *routing, int32_t rank, const uint32_t *count, int32_t *filled) {
   const int32_t *single = routing->single;
   uint32_t *cell = routing->cell + (size_t)rank * (size_t)routing->n_experts;
   int32_t own = routing->single_at[rank], end = routing->single_at[rank + 1];
   for (int32_t i = routing->single_at[routing->n_ranks]; i < routing->n_experts; i++) {
     int32_t e = single[i];
-    if (cell[e] == 0)
-      continue;
+    uint32_t tokens = routing->stays[e] ? count[e] : cell[e];
     for (; own < end && single[own] < e; own++)
       put(routing, filled, single[own], routing->total[single[own]]);
-    put(routing, filled, e, cell[e]);
+    put(routing, filled, e, tokens);
     cell[e] = 0;
   }
   for (; own < end; own++)
@@ -135,12 +145,12 @@ static void collect_rank(hec_routing *routing, int32_t rank, int32_t *filled) {
 }
 
 /* Fills the CSR of experts per rank; returns all assignments. */
-static uint64_t collect(hec_routing *routing) {
+static uint64_t collect(hec_routing *routing, const hec_load *load, int32_t layer) {
   uint64_t all = 0;
   int32_t filled = 0;
   for (int32_t d = 0; d < routing->n_ranks; d++) {
     routing->expert_at[d] = filled;
-    collect_rank(routing, d, &filled);
+    collect_rank(routing, d, hec_load_row(load, layer, d), &filled);
     uint64_t total = 0;
     for (int32_t i = routing->expert_at[d]; i < filled; i++)
       total += routing->tokens[i];
@@ -157,6 +167,7 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
   hec_dispatch_row row = {.problem = problem, .plan = plan, .layer = layer};
   list_holders(routing, plan, layer);
   sort_singles(routing);
+  mark_staying(routing, rule);
   memset(routing->total, 0, (size_t)routing->n_experts * sizeof *routing->total);
   uint64_t wanted = 0;
   for (int32_t s = 0; s < routing->n_ranks; s++) {
@@ -166,7 +177,8 @@ void hec_routing_make(hec_routing *routing, const hec_dispatch *rule, const hec_
     route_others(routing, rule, &row, s, count);
     wanted += sent;
   }
-  HEC_ASSERT(collect(routing) == wanted); /* every assignment exactly once; also that no 32 bits ran over */
+  HEC_ASSERT(collect(routing, load, layer) ==
+             wanted); /* every assignment exactly once; also that no 32 bits ran over */
 }
 
 int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const hec_problem *problem,

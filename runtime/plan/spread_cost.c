@@ -1,6 +1,11 @@
 /* Patterns are made by the rows of the collective table themselves: one expert is lowered, its transfers walked, bytes
  * and delays left on the links. A later change of a row changes the price with it. Adding or pricing a pattern costs
- * O(stages * links), branch-free over contiguous vectors. */
+ * O(stages * links), branch-free over contiguous vectors.
+ *
+ * Few ways are priced in full. A stage takes no less than any one link of it, so a way is out as soon as one link of
+ * each of its stages (the busiest when the way last lost) makes it dearer than the cheapest so far; the winner of last
+ * time is tried first. Bounds are added in the order of the values, and rounding is monotonic, so they hold in floating
+ * point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/spread_cost.h"
 
 #include <string.h>
@@ -69,7 +74,9 @@ static int32_t slot_of(const hec_spread *spread, int32_t way, int32_t stage) {
   return spread->way_at[way] + dropped + stage;
 }
 
-void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item) {
+/* The stages of one way of the pattern; they are zero so far. */
+static void fill_way(hec_spread *spread, int32_t way, int32_t owner, const int32_t *receivers, int32_t n,
+                     hec_spread_sum *item) {
   int32_t expert = 0, receiver_at[2] = {0, n};
   hec_sparse sparse = {.n_items = 1,
                        .n_slices = 1,
@@ -78,15 +85,18 @@ void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers
                        .receiver_at = receiver_at,
                        .receiver = (int32_t *)receivers,
                        .bytes = spread->bytes};
-  hec_spread_clear(spread, item);
-  for (int32_t w = 0; w < spread->n_ways; w++) {
-    lower_of(spread, spread->way_row[w])(spread->problem, &sparse, &spread->lowered);
-    HEC_ASSERT(spread->lowered.n_stages <= spread->way_at[w + 1] - spread->way_at[w]);
-    for (int32_t k = 0; k < spread->lowered.n_stages; k++) {
-      size_t at = (size_t)slot_of(spread, w, k) * (size_t)spread->links->n_padded;
-      walk_stage(spread, &spread->lowered.stage[k], spread->lowered.n_chunks, item->load + at, item->delay + at);
-    }
+  lower_of(spread, spread->way_row[way])(spread->problem, &sparse, &spread->lowered);
+  HEC_ASSERT(spread->lowered.n_stages <= spread->way_at[way + 1] - spread->way_at[way]);
+  for (int32_t k = 0; k < spread->lowered.n_stages; k++) {
+    size_t at = (size_t)slot_of(spread, way, k) * (size_t)spread->links->n_padded;
+    walk_stage(spread, &spread->lowered.stage[k], spread->lowered.n_chunks, item->load + at, item->delay + at);
   }
+}
+
+void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers, int32_t n, hec_spread_sum *item) {
+  hec_spread_clear(spread, item);
+  for (int32_t w = 0; w < spread->n_ways; w++)
+    fill_way(spread, w, owner, receivers, n, item);
 }
 
 static size_t sum_length(const hec_spread *spread) {
@@ -107,6 +117,7 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   size_t ranks = (size_t)problem->n_ranks;
   hec_spread spread = {.problem = problem, .links = links, .bytes = (int64_t)bytes, .scatter = scatter};
   list_ways(&spread);
+  spread.hint = HEC_NEW(arena, hec_spread_hint, 1);
   spread.everywhere.load = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
@@ -128,18 +139,26 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   return spread;
 }
 
-void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum) {
-  memset(sum->load, 0, sum_length(spread) * sizeof *sum->load);
-  memset(sum->delay, 0, sum_length(spread) * sizeof *sum->delay);
+/* Entries at .. end-1 of the two vectors. */
+static void clear_part(hec_spread_sum *sum, size_t at, size_t end) {
+  memset(sum->load + at, 0, (end - at) * sizeof *sum->load);
+  memset(sum->delay + at, 0, (end - at) * sizeof *sum->delay);
 }
 
-void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item) {
-  size_t n = sum_length(spread);
+static void add_part(hec_spread_sum *sum, const hec_spread_sum *item, size_t at, size_t end) {
   double *restrict load = sum->load, *restrict delay = sum->delay;
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = at; i < end; i++) {
     load[i] += item->load[i];
     delay[i] = delay[i] > item->delay[i] ? delay[i] : item->delay[i];
   }
+}
+
+void hec_spread_clear(const hec_spread *spread, hec_spread_sum *sum) {
+  clear_part(sum, 0, sum_length(spread));
+}
+
+void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spread_sum *item) {
+  add_part(sum, item, 0, sum_length(spread));
 }
 
 /* Links are priced a block at a time into `link_s`, then the largest is taken: of the two loops the first, with its
@@ -180,50 +199,143 @@ static double stage_with_s(const double *load, const double *delay, const double
   return seconds;
 }
 
-/* The cheapest way; its row into *row unless NULL. */
-static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item, int32_t *row) {
-  int32_t n = spread->links->n_padded, best = 0;
+/* The k-th way to look at: the cheapest of last time, then the others in order. */
+static int32_t way_in_turn(const hec_spread *spread, int32_t k) {
+  int32_t first = spread->hint->way;
+  return k == 0 ? first : k <= first ? k - 1 : k;
+}
+
+/* Cheapest so far; -1: none. An earlier way wins ties. */
+typedef struct {
+  int32_t way;
+  double s;
+} winner;
+
+static bool beats(int32_t way, double way_s, winner best) {
+  return best.way < 0 || way_s < best.s || (way_s == best.s && way < best.way);
+}
+
+static double way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
+  size_t n = (size_t)spread->links->n_padded;
   const double *bandwidth = spread->links->bandwidth;
-  double best_s = 0;
-  for (int32_t w = 0; w < spread->n_ways; w++) {
-    double way_s = 0;
-    for (int32_t k = spread->way_at[w]; k < spread->way_at[w + 1]; k++) {
-      size_t at = (size_t)k * (size_t)n;
-      way_s += item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, n)
-                    : stage_s(sum->load + at, sum->delay + at, bandwidth, n);
-    }
-    if (w > 0 && way_s >= best_s)
-      continue;
-    best = w;
-    best_s = way_s;
+  double seconds = 0;
+  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
+    size_t at = (size_t)k * n;
+    seconds +=
+        item ? stage_with_s(sum->load + at, sum->delay + at, item->load + at, item->delay + at, bandwidth, (int32_t)n)
+             : stage_s(sum->load + at, sum->delay + at, bandwidth, (int32_t)n);
   }
-  if (row)
-    *row = spread->way_row[best];
-  return best_s;
+  return seconds;
+}
+
+/* Seconds of one link, the sum of `sum` and, unless NULL, `item`. */
+static double link_s(const hec_spread *spread, int32_t stage, int32_t link, const hec_spread_sum *sum,
+                     const hec_spread_sum *item) {
+  size_t at = (size_t)stage * (size_t)spread->links->n_padded + (size_t)link;
+  if (!item)
+    return sum->load[at] / spread->links->bandwidth[link] + sum->delay[at];
+  return (sum->load[at] + item->load[at]) / spread->links->bandwidth[link] + larger(sum->delay[at], item->delay[at]);
+}
+
+/* No more than way_s: the hinted link of every stage. */
+static double least_way_s(const hec_spread *spread, int32_t way, const hec_spread_sum *sum,
+                          const hec_spread_sum *item) {
+  double seconds = 0;
+  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++)
+    seconds += link_s(spread, k, spread->hint->link[k], sum, item);
+  return seconds;
+}
+
+static void note_busiest(const hec_spread *spread, int32_t way, const hec_spread_sum *sum, const hec_spread_sum *item) {
+  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
+    int32_t *busiest = &spread->hint->link[k];
+    for (int32_t l = 0; l < spread->links->n_links; l++)
+      if (link_s(spread, k, l, sum, item) > link_s(spread, k, *busiest, sum, item))
+        *busiest = l;
+  }
+}
+
+static double cheapest(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
+  winner best = {.way = -1};
+  for (int32_t i = 0; i < spread->n_ways; i++) {
+    int32_t w = way_in_turn(spread, i);
+    if (i > 0 && !beats(w, least_way_s(spread, w, sum, item), best))
+      continue;
+    double seconds = way_s(spread, w, sum, item);
+    if (beats(w, seconds, best))
+      best = (winner){w, seconds};
+    else
+      note_busiest(spread, w, sum, item);
+  }
+  spread->hint->way = best.way;
+  return best.s;
 }
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum) {
-  return cheapest(spread, sum, NULL, NULL);
+  return cheapest(spread, sum, NULL);
 }
 
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item) {
-  return cheapest(spread, sum, item, NULL);
+  return cheapest(spread, sum, item);
+}
+
+static bool goes_everywhere(const hec_spread *spread, const hec_sparse *sparse, int32_t i) {
+  return sparse->receiver_at[i + 1] - sparse->receiver_at[i] == spread->problem->n_ranks - 1;
+}
+
+/* No more than the way's price: what goes everywhere, over the hinted link of every stage. */
+static double least_request_s(const hec_spread *spread, int32_t way, const hec_sparse *sparse) {
+  double seconds = 0;
+  for (int32_t k = spread->way_at[way]; k < spread->way_at[way + 1]; k++) {
+    int32_t link = spread->hint->link[k];
+    size_t at = (size_t)k * (size_t)spread->links->n_padded + (size_t)link;
+    double load = 0, delay = 0;
+    for (int32_t i = 0; i < sparse->n_items; i++) {
+      if (!goes_everywhere(spread, sparse, i))
+        continue;
+      hec_spread_sum pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+      load += pattern.load[at];
+      delay = larger(delay, pattern.delay[at]);
+    }
+    seconds += load / spread->links->bandwidth[link] + delay;
+  }
+  return seconds;
+}
+
+/* The way's stages of the whole request into `sum`. */
+static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *sparse, hec_spread_sum *sum,
+                        hec_spread_sum *item) {
+  size_t n = (size_t)spread->links->n_padded;
+  size_t at = (size_t)spread->way_at[way] * n, end = (size_t)spread->way_at[way + 1] * n;
+  clear_part(sum, at, end);
+  for (int32_t i = 0; i < sparse->n_items; i++) {
+    hec_spread_sum pattern = *item;
+    if (goes_everywhere(spread, sparse, i)) {
+      pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+    } else {
+      int32_t first = sparse->receiver_at[i];
+      clear_part(item, at, end);
+      fill_way(spread, way, sparse->owner[i], sparse->receiver + first, sparse->receiver_at[i + 1] - first, item);
+    }
+    add_part(sum, &pattern, at, end);
+  }
 }
 
 const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,
                                         hec_spread_sum *item) {
   HEC_ASSERT(sparse->n_slices == 1 && sparse->bytes == spread->bytes);
-  hec_spread_clear(spread, sum);
-  for (int32_t i = 0; i < sparse->n_items; i++) {
-    int32_t n = sparse->receiver_at[i + 1] - sparse->receiver_at[i];
-    hec_spread_sum pattern = *item;
-    if (n == spread->problem->n_ranks - 1)
-      pattern = hec_spread_everywhere(spread, sparse->owner[i]);
+  winner best = {.way = -1};
+  for (int32_t i = 0; i < spread->n_ways; i++) {
+    int32_t w = way_in_turn(spread, i);
+    if (i > 0 && !beats(w, least_request_s(spread, w, sparse), best))
+      continue;
+    sum_request(spread, w, sparse, sum, item);
+    double seconds = way_s(spread, w, sum, NULL);
+    if (beats(w, seconds, best))
+      best = (winner){w, seconds};
     else
-      hec_spread_item(spread, sparse->owner[i], sparse->receiver + sparse->receiver_at[i], n, item);
-    hec_spread_add(spread, sum, &pattern);
+      note_busiest(spread, w, sum, NULL);
   }
-  int32_t row;
-  (void)cheapest(spread, sum, NULL, &row);
-  return hec_collectives[row];
+  spread->hint->way = best.way;
+  return hec_collectives[spread->way_row[best.way]];
 }

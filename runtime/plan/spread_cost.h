@@ -14,7 +14,13 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/rank_links.h"
 
-enum { HEC_SPREAD_WAYS_MAX = 8 };
+enum { HEC_SPREAD_WAYS_MAX = 8, HEC_SPREAD_STAGES_MAX = HEC_SPREAD_WAYS_MAX * HEC_STAGES_MAX };
+
+/* Where pricing looks first. Results do not depend on it, only how soon they are found. */
+typedef struct {
+  int32_t way;                         /* the cheapest last time */
+  int32_t link[HEC_SPREAD_STAGES_MAX]; /* the busiest link of the stage when its way last lost */
+} hec_spread_hint;
 
 /* The two vectors of a set of experts, all stages of all ways. */
 typedef struct {
@@ -29,6 +35,7 @@ typedef struct {
   int32_t n_ways, n_stages;                /* different lowerings of the table's rows; stages of all of them */
   int32_t way_at[HEC_SPREAD_WAYS_MAX + 1]; /* stages of way w: way_at[w] .. way_at[w + 1] - 1 */
   int32_t way_row[HEC_SPREAD_WAYS_MAX];    /* its row of hec_collectives */
+  hec_spread_hint *hint;                   /* written by pricing */
   hec_spread_sum everywhere;               /* [n_ranks] patterns: an expert of that owner goes to all other ranks */
   double *everywhere_s;                    /* [n_ranks] price of one of them alone */
   double *delay_of;                        /* scratch [n_ranks] of one expert's chain */

@@ -124,6 +124,7 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
   op.units = low->run.units;
   op.one_off = layer < 0 && low->run.policy->known == HEC_KNOWN_PERIODIC;
+  low->one_off = low->one_off || op.one_off;
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 

@@ -8,12 +8,15 @@
 
 #include <string.h>
 
-bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
+static bool has_copies(const hec_lowering *low, int32_t layer, hec_copy_kind kind) {
   const hec_plan *plan = &low->run.plan;
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1);
   const uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
-  return at[plan->n_experts] > at[0] &&
-         memchr(kinds + at[0], HEC_COPY_GUEST, (size_t)(at[plan->n_experts] - at[0])) != NULL;
+  return at[plan->n_experts] > at[0] && memchr(kinds + at[0], (int)kind, (size_t)(at[plan->n_experts] - at[0])) != NULL;
+}
+
+bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
+  return has_copies(low, layer, HEC_COPY_GUEST);
 }
 
 /* Which guests of the layer a collective serves, into low->sparse. */
@@ -25,20 +28,21 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   sparse->n_slices = n_slices;
   sparse->bytes = (int64_t)bytes;
   sparse->receiver_at[0] = 0;
+  int32_t *receiver = sparse->receiver;
   for (int32_t e = 0; e < plan->n_experts; e++) {
     const int32_t *ranks;
     const uint8_t *kinds;
     int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds), at = sparse->receiver_at[sparse->n_items], first = at;
+    int32_t home = n_slices == 1 ? hec_plan_home(plan, layer, e) : -1; /* slices: a home needs the others too */
+    uint8_t *mark = low->gathered + (size_t)e * (size_t)n_ranks;
     for (int32_t i = 0; i < n; i++) {
-      uint8_t *mark = &low->gathered[(size_t)e * (size_t)n_ranks + (size_t)ranks[i]];
-      if (kinds[i] != HEC_COPY_GUEST || (n_slices == 1 && ranks[i] == hec_plan_home(plan, layer, e)))
-        continue;
-      if (which == HEC_GUESTS_ADDED && *mark)
+      int32_t rank = ranks[i];
+      if (kinds[i] != HEC_COPY_GUEST || rank == home || (which == HEC_GUESTS_ADDED && mark[rank]))
         continue;
       if (which == HEC_GUESTS_BEFORE)
-        *mark = 1;
-      if (at == first || sparse->receiver[at - 1] != ranks[i])
-        sparse->receiver[at++] = ranks[i];
+        mark[rank] = 1;
+      if (at == first || receiver[at - 1] != rank)
+        receiver[at++] = rank;
     }
     if (at == first)
       continue;
@@ -212,7 +216,7 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
 }
 
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
-  if (!hec_lower_last_micro_batch(low))
+  if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
     return -1;
   int32_t n_ranks = low->problem->n_ranks;
   bool any = false;
@@ -253,7 +257,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
       continue;
     op.layer = l;
     low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
     low->migration.n = 0;
   }
   if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
@@ -264,7 +268,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
     take_pairs(low, &low->migration);
     op.layer = -1;
     id = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
   }
   hec_plan_assign(&low->before, &low->run.plan);
   return id;

@@ -89,7 +89,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   const char *name = options->cluster;
   if (!name) {
     name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
-    take(job, arena, "cluster: preset %s; choose with --cluster", name);
+    take(job, arena, "cluster: preset %s%s; choose with --cluster", name,
+         wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
   return hec_cluster_load(name, arena, &job->cluster);
 }
@@ -143,8 +144,12 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
       return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
                       TOKENS_MOST, own);
     *tokens = own > 0 ? (int32_t)own : 1;
-    take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens,
-         total % per_token == 0 ? "" : ", of the first record, rounded up");
+    const char *exact = total % per_token == 0 ? "" : ", of the first record, rounded up";
+    if (job->header.n_sources == ranks)
+      take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
+    else
+      take(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " ranks%s)", *tokens, ranks,
+           exact);
   }
   return HEC_OK;
 }
@@ -234,8 +239,11 @@ static hec_status check_clock(const hec_job *job) {
   for (int32_t r = 0; r < job->problem.n_ranks; r++) {
     double seconds = longest_s(job, &job->cluster.devices[r]);
     if (!(seconds < 1e6))
-      return hec_fail(HEC_BAD_INPUT, "cluster %s: too slow for this model: an iteration may take %.3g s",
-                      job->cluster.name, seconds);
+      return hec_fail(
+          HEC_BAD_INPUT,
+          "cluster %s: too slow for this model: an iteration may take %.3g s (rates are bytes/s and FLOP/s: "
+          "300G, not 300)",
+          job->cluster.name, seconds);
   }
   return HEC_OK;
 }
@@ -252,7 +260,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_warmup(job, options, reader, arena));
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
-    take(job, arena, "micro-batches: a lone record is repeated %" PRId32 " times", job->micro_batches);
+    take(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times", job->micro_batches);
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));

@@ -207,18 +207,16 @@ uint64_t hec_program_digest(const hec_program *program) {
   return digest;
 }
 
-void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]) {
+void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]) {
   for (int i = 0; i < HEC_N_TRAFFIC; i++)
-    bytes[i] = 0;
+    ordinary[i] = one_off[i] = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     hec_traffic traffic = hec_role_traffic[op->role];
     if (traffic == HEC_TRAFFIC_NONE)
       continue;
-    if (op->kind == HEC_OP_ALLREDUCE)
-      bytes[traffic] += 2.0 * (program->n_ranks - 1) * op->bytes;
-    if (op->kind == HEC_OP_EXCHANGE)
-      bytes[traffic] += op->bytes;
+    double bytes = op->kind == HEC_OP_ALLREDUCE ? 2.0 * (program->n_ranks - 1) * op->bytes : op->bytes;
+    (op->one_off ? one_off : ordinary)[traffic] += bytes;
   }
 }
 

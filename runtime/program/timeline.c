@@ -1,5 +1,6 @@
-/* Breakdown: per rank, the operations of a lane are disjoint and ordered, so a sweep with one cursor per lane books
- * every moment once: O((operation, rank) pairs). */
+/* Breakdown: per rank, the operations of a lane are disjoint and ordered. The first lane books its operations and hands
+ * each gap between them to the next lane, which does the same, so every moment is booked once and each lane is read
+ * once from front to back: O((operation, rank) pairs). */
 #include "runtime/program/timeline.h"
 
 #include "runtime/base/arena.h"
@@ -103,64 +104,72 @@ static void cursor_step(lane_cursor *c) {
 static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN, HEC_LANE_INTRA, HEC_LANE_PARAM,
                                                 HEC_LANE_GRAD};
 
-static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
-                      int64_t total, int64_t book[HEC_N_BOOKS + 1], int64_t busy[HEC_N_LANES]) {
-  lane_cursor cursor[HEC_N_LANES];
-  for (int32_t i = 0; i < HEC_N_LANES; i++) {
-    int32_t lane = lane_order[i];
-    cursor[i] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
-                              .end_ps = timeline->end_ps + rank,
-                              .ops = program->ops,
-                              .next = index->id + index->at[lane],
-                              .last = index->id + index->at[lane + 1],
-                              .n_ranks = (size_t)timeline->n_ranks};
-    cursor_step(&cursor[i]);
+/* Books from .. to-1 to lane cursor[0], its gaps to the n-1 lanes behind it; what nobody takes is waiting. */
+static void book_span(lane_cursor *cursor, int32_t n, int64_t from, int64_t to, int64_t role[HEC_N_ROLES + 1]) {
+  if (n == 0) {
+    role[HEC_N_ROLES] += to - from;
+    return;
   }
-  for (int64_t now = 0; now < total;) {
-    int64_t until = total;
-    int32_t where = HEC_N_BOOKS; /* waiting */
-    for (int32_t i = 0; i < HEC_N_LANES; i++) {
-      while (cursor[i].end <= now) {
-        busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
-        cursor_step(&cursor[i]);
-      }
-      if (where != HEC_N_BOOKS)
-        continue;
-      if (cursor[i].begin <= now) {
-        where = (int32_t)hec_role_book[cursor[i].role];
-        until = cursor[i].end < until ? cursor[i].end : until;
-      } else if (cursor[i].begin < until) {
-        until = cursor[i].begin;
-      }
-    }
-    book[where] += until - now;
-    now = until;
+  while (from < to) {
+    while (cursor->end <= from)
+      cursor_step(cursor);
+    int64_t begin = cursor->begin < to ? cursor->begin : to, end = cursor->end < to ? cursor->end : to;
+    if (begin > from)
+      book_span(cursor + 1, n - 1, from, begin, role);
+    from = begin > from ? begin : from;
+    if (end > from)
+      role[cursor->role] += end - from;
+    from = end;
   }
-  for (int32_t i = 0; i < HEC_N_LANES; i++)
-    for (; cursor[i].end != INT64_MAX; cursor_step(&cursor[i]))
-      busy[lane_order[i]] += cursor[i].end - cursor[i].begin;
 }
 
-/* Sums over ranks are double: in int64 they would overflow long before one rank's time does. */
+static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
+                      int64_t total, int64_t role[HEC_N_ROLES + 1]) {
+  lane_cursor cursor[HEC_N_LANES];
+  int32_t n = 0;
+  for (int32_t i = 0; i < HEC_N_LANES; i++) {
+    int32_t lane = lane_order[i];
+    if (index->at[lane] == index->at[lane + 1])
+      continue;
+    cursor[n++] = (lane_cursor){.begin_ps = timeline->begin_ps + rank,
+                                .end_ps = timeline->end_ps + rank,
+                                .ops = program->ops,
+                                .next = index->id + index->at[lane],
+                                .last = index->id + index->at[lane + 1],
+                                .n_ranks = (size_t)timeline->n_ranks};
+  }
+  book_span(cursor, n, 0, total, role);
+}
+
+/* Sum over the ranks, in double as every sum over ranks here: in int64 it would overflow long before one rank's time
+ * does. An operation without a rank is -1 .. -1 there. */
+static double busy_ps(const hec_timeline *timeline, size_t id) {
+  size_t at = id * (size_t)timeline->n_ranks;
+  double sum = 0;
+  for (int32_t r = 0; r < timeline->n_ranks; r++)
+    sum += (double)(timeline->end_ps[at + (size_t)r] - timeline->begin_ps[at + (size_t)r]);
+  return sum;
+}
+
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
   int64_t total = hec_timeline_end_ps(timeline);
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
   double scale = 1e-12 / (double)timeline->n_ranks;
   lane_index index = lane_index_new(program);
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
-    int64_t book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
-    book_rank(timeline, program, &index, r, total, book, busy);
-    for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-      breakdown.book_s[i] += (double)book[i];
-    breakdown.wait_s += (double)book[HEC_N_BOOKS];
-    for (int32_t i = 0; i < HEC_N_LANES; i++)
-      breakdown.busy_s[i] += (double)busy[i];
+    int64_t role[HEC_N_ROLES + 1] = {0};
+    book_rank(timeline, program, &index, r, total, role);
+    for (int32_t i = 0; i < HEC_N_ROLES; i++)
+      breakdown.role_s[i] += (double)role[i];
+    breakdown.wait_s += (double)role[HEC_N_ROLES];
   }
   free(index.id);
-  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-    breakdown.book_s[i] *= scale;
+  for (int32_t i = 0; i < HEC_N_ROLES; i++) {
+    breakdown.role_s[i] *= scale;
+    breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
+  }
   breakdown.wait_s *= scale;
-  for (int32_t i = 0; i < HEC_N_LANES; i++)
-    breakdown.busy_s[i] *= scale;
+  for (size_t i = 0; i < program->n_ops; i++)
+    breakdown.busy_s[program->ops[i].lane] += busy_ps(timeline, i) * scale;
   return breakdown;
 }

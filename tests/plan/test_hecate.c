@@ -5,7 +5,6 @@
 #include "tests/plan/plan_cases.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { RANKS_MAX = 32 };
 
@@ -238,75 +237,6 @@ START_TEST(test_no_allocation_after_start) {
 }
 END_TEST
 
-static double now_ns(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-/* Not a test of speed (machines differ), only its print-out: 12 layers, 64 experts, 32 ranks, GPT-MoE-S on cluster B.
- */
-START_TEST(test_print_planning_time) {
-  hec_arena arena = {0};
-  hec_cluster cluster;
-  hec_moe moe;
-  hec_problem problem;
-  ck_assert_msg(hec_cluster_load("p4d-4x8", &arena, &cluster) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(hec_moe_load("gpt-moe-s", &moe) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(hec_problem_make(&moe, &cluster, true, 32, 8192, &problem) == HEC_OK, "%s", hec_last_error());
-  for (int32_t m = 0; m < 3; m++) {
-    static const int32_t limit[] = {HEC_AUTO, 4, 30};
-    problem.m = limit[m];
-    hec_policy_run run = hec_policy_start(&hec_policy_hecate, &problem, &arena);
-    hec_load load[16];
-    uint64_t seed = 35, decide_units = 0, refine_units = 0;
-    double decide_ns = 0, refine_ns = 0;
-    int64_t n = 0, added = 0;
-    double heat[12][64];
-    for (int32_t l = 0; l < 12; l++)
-      for (int32_t e = 0; e < 64; e++)
-        heat[l][e] = 1 / (hec_test_uniform(&seed) + 0.02);
-    for (int32_t k = 0; k < 16; k++) { /* drifting heat */
-      load[k] = hec_load_new(&arena, 12, 32, 64);
-      for (int32_t l = 0; l < 12; l++) {
-        double sum = 0;
-        for (int32_t e = 0; e < 64; e++)
-          sum += heat[l][e] *= 0.8 + 0.4 * hec_test_uniform(&seed);
-        for (int32_t s = 0; s < 32; s++)
-          for (int32_t e = 0; e < 64; e++)
-            hec_load_row(&load[k], l, s)[e] =
-                (uint32_t)(16384 * heat[l][e] / sum * (0.7 + 0.6 * hec_test_uniform(&seed)));
-      }
-    }
-    for (int64_t iter = 0; iter < 320; iter++) {
-      int64_t k = iter % 32 < 16 ? iter % 16 : 15 - iter % 16; /* there and back: no jump at the end */
-      double begin = now_ns();
-      hec_policy_decide(&run, iter, 0);
-      double middle = now_ns();
-      decide_units += run.units;
-      int32_t before = run.plan.copy_at[64];
-      for (int32_t l = 0; l < 12; l++) {
-        hec_policy_refine(&run, l, &load[k]);
-        refine_units += run.units;
-      }
-      double end = now_ns();
-      added += run.plan.copy_at[64] - before;
-      decide_ns += middle - begin;
-      refine_ns += end - middle;
-      n++;
-      hec_history_push(&run.history, &load[k]);
-    }
-    printf("hecate, 12 layers x 64 experts x 32 ranks, t %d, m %d: decide %.0f ns (%.0f units), refine %.0f ns a layer "
-           "(%.0f units), "
-           "%.1f copies added in layer 0\n",
-           run.t[0], run.m[0], decide_ns / (double)n, (double)decide_units / (double)n, refine_ns / (double)n / 12,
-           (double)refine_units / (double)n / 12, (double)added / (double)n);
-    hec_policy_stop(&run);
-  }
-  hec_arena_free(&arena);
-}
-END_TEST
-
 static Suite *make_suite(void) {
   Suite *suite = suite_create("plan.hecate");
   TCase *cases = tcase_create("rows");
@@ -316,10 +246,6 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, test_rematerialisation_raises_m);
   tcase_add_test(cases, test_no_allocation_after_start);
   suite_add_tcase(suite, cases);
-  TCase *timing = tcase_create("timing");
-  tcase_set_timeout(timing, 60);
-  tcase_add_test(timing, test_print_planning_time);
-  suite_add_tcase(suite, timing);
   return suite;
 }
 

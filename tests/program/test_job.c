@@ -47,9 +47,12 @@ static bool said(const char *part) {
   return false;
 }
 
-static const hec_test_trace small = {.layers = 2, .experts = 8, .top_k = 2, .sources = 4, .records = 3, .first_iter = 7};
+static const hec_test_trace small = {
+    .layers = 2, .experts = 8, .top_k = 2, .sources = 4, .records = 3, .first_iter = 7};
 
-static hec_job_options options(void) { return HEC_JOB_OPTIONS; }
+static hec_job_options options(void) {
+  return HEC_JOB_OPTIONS;
+}
 
 START_TEST(ranks_from_the_user) {
   hec_test_trace t = small;

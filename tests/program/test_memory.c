@@ -7,7 +7,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 static bool open_at(const hec_hold *hold, int32_t op) {
   return hold->first <= op && (hold->last < 0 || hold->last >= op);
@@ -27,7 +29,9 @@ static double sum_at(const hec_program *program, int32_t op, int32_t rank, int m
   return sum;
 }
 
-static bool near(double a, double b) { return a <= b * (1 + 1e-12) + 1e-6 && b <= a * (1 + 1e-12) + 1e-6; }
+static bool near(double a, double b) {
+  return a <= b * (1 + 1e-12) + 1e-6 && b <= a * (1 + 1e-12) + 1e-6;
+}
 
 static void check_peak(const hec_test_step *step) {
   const hec_program *program = step->program;
@@ -57,15 +61,26 @@ static void check_state(const hec_test_step *step) {
   const hec_memory_cost *bytes = &problem->bytes;
   const hec_plan *plan = &hec_lowering_run(step->low)->plan;
   double residents = 0, all[HEC_N_MEMORY] = {0};
+  double *in_use = HEC_NEW(&arena, double, problem->n_ranks); /* whole experts only */
   for (int32_t l = 0; l < plan->n_layers; l++)
     for (int32_t e = 0; e < plan->n_experts; e++) {
       const int32_t *ranks;
       const uint8_t *kinds;
       int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
-      for (int32_t i = 0; i < n; i++)
+      for (int32_t i = 0; i < n; i++) {
         residents += kinds[i] == HEC_COPY_RESIDENT;
+        in_use[ranks[i]] += kinds[i] == HEC_COPY_RESIDENT;
+      }
+      in_use[hec_plan_home(plan, l, e)]++;
     }
   double experts = residents + (double)problem->n_layers * problem->n_experts;
+  if (plan->slots > 0) { /* reserved slots are held, used or not */
+    experts = 0;
+    for (int32_t r = 0; r < problem->n_ranks; r++) {
+      double reserved = (double)plan->slots * problem->n_layers;
+      experts += in_use[r] > reserved ? in_use[r] : reserved;
+    }
+  }
   for (int k = 0; k < HEC_N_MEMORY; k++)
     for (int32_t r = 0; r < problem->n_ranks; r++) {
       double end = sum_at(program, (int32_t)program->n_ops, r, k, -2);
@@ -109,10 +124,11 @@ static void check_copies(const hec_test_step *step) {
     if (op->role != HEC_ROLE_EXPERTS || op->micro_batch != step->c->n_micro_batches - 1)
       continue;
     for (int32_t r = 0; r < program->n_ranks; r++) {
-      double wanted = guests_of(plan, op->layer, r), here = sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_PARAM, op->layer);
+      double wanted = guests_of(plan, op->layer, r),
+             here = sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_PARAM, op->layer);
       double all = sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_PARAM, -2);
-      ck_assert_msg(near(here, wanted * param), "layer %d, rank %d: %.17g bytes of copies, plan %.17g: %s", op->layer, r,
-                    here, wanted * param, hec_test_step_name(step));
+      ck_assert_msg(near(here, wanted * param), "layer %d, rank %d: %.17g bytes of copies, plan %.17g: %s", op->layer,
+                    r, here, wanted * param, hec_test_step_name(step));
       ck_assert_msg(!plan->rematerialise || near(all, here), "layer %d, rank %d holds %.17g, own %.17g: %s", op->layer,
                     r, all, here, hec_test_step_name(step));
       if (op->backward)
@@ -143,7 +159,8 @@ START_TEST(by_hand) {
   hec_program program = {0};
   hec_program_clear(&program, 2);
   for (int i = 0; i < 4; i++)
-    (void)hec_program_add(&program, (hec_op){.kind = HEC_OP_LOCAL, .work_at = -1, .bytes_at = -1, .part_at = -1}, NULL, 0);
+    (void)hec_program_add(&program, (hec_op){.kind = HEC_OP_LOCAL, .work_at = -1, .bytes_at = -1, .part_at = -1}, NULL,
+                          0);
   int32_t at = hec_program_local_bytes(&program, 2);
   program.local_bytes[at + 1] = 1;
   (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, 0, -1, 5});
@@ -155,7 +172,8 @@ START_TEST(by_hand) {
   hec_program_memory_peak(&program, peak, by_class);
   ck_assert(peak[0] == 8 && peak[1] == 10);
   ck_assert(by_class[HEC_MEMORY_BUFFER] == 7 && by_class[HEC_MEMORY_COPY_GRAD] == 3 && by_class[HEC_MEMORY_GRAD] == 0);
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, 3, 3, -1, 100}); /* more holds, never a lower peak */
+  (void)hec_program_hold(&program,
+                         (hec_hold){HEC_MEMORY_PARAM, -1, 3, 3, -1, 100}); /* more holds, never a lower peak */
   hec_program_memory_peak(&program, peak, NULL);
   ck_assert(peak[0] == 101 && peak[1] == 101);
   hec_program_free(&program);
@@ -168,7 +186,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_test(c, by_hand);
-  tcase_add_loop_test(c, recount, 0, 30);
+  tcase_add_loop_test(c, recount, 0, HEC_TEST_CASES(30));
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,13 +1,17 @@
 /* The program's own laws: what check refuses, what the digest sees. */
-#include "runtime/program/program.h"
 #include "runtime/base/arena.h"
+#include "runtime/program/program.h"
 #include "tests/support/check_main.h"
 
 #include <signal.h>
 
 static hec_program program;
-static void setup(void) { program = (hec_program){0}; }
-static void teardown(void) { hec_program_free(&program); }
+static void setup(void) {
+  program = (hec_program){0};
+}
+static void teardown(void) {
+  hec_program_free(&program);
+}
 
 static hec_op row(hec_op_kind kind) {
   return (hec_op){.kind = kind, .layer = -1, .work_at = -1, .bytes_at = -1, .part_at = -1, .n_chunks = 1};
@@ -54,22 +58,48 @@ START_TEST(parts_and_dependencies) {
 }
 END_TEST
 
-static void spoil_dep(void) { program.deps[0] = 1; }
-static void spoil_self(void) { program.transfers[0].destination = 0; }
-static void spoil_bytes(void) { program.transfers[1].bytes = 0; }
-static void spoil_rank(void) { program.transfers[1].source = 3; }
-static void spoil_after(void) { program.transfers[0].after = 0; }
-static void spoil_chain(void) { program.transfers[1].after = 0; } /* one chunk only */
-static void spoil_parts(void) { program.parts[program.ops[2].part_at] = 0; }
-static void spoil_shape(void) { program.ops[0].shape = 2; }
-static void spoil_work(void) { program.work_index[3] = 3; }
-static void spoil_local(void) { program.ops[1].bytes_at = 1; }
-static void spoil_hold(void) { program.holds[0].last = 3; }
-static void spoil_hold_order(void) { program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8}; }
-static void spoil_lane(void) { program.ops[1].lane = HEC_N_LANES; }
-static void (*const spoils[])(void) = {spoil_dep,   spoil_self,  spoil_bytes, spoil_rank,  spoil_after,      spoil_chain,
-                                       spoil_parts, spoil_shape, spoil_work,  spoil_local, spoil_hold_order, spoil_hold,
-                                       spoil_lane};
+static void spoil_dep(void) {
+  program.deps[0] = 1;
+}
+static void spoil_self(void) {
+  program.transfers[0].destination = 0;
+}
+static void spoil_bytes(void) {
+  program.transfers[1].bytes = 0;
+}
+static void spoil_rank(void) {
+  program.transfers[1].source = 3;
+}
+static void spoil_after(void) {
+  program.transfers[0].after = 0;
+}
+static void spoil_chain(void) {
+  program.transfers[1].after = 0;
+} /* one chunk only */
+static void spoil_parts(void) {
+  program.parts[program.ops[2].part_at] = 0;
+}
+static void spoil_shape(void) {
+  program.ops[0].shape = 2;
+}
+static void spoil_work(void) {
+  program.work_index[3] = 3;
+}
+static void spoil_local(void) {
+  program.ops[1].bytes_at = 1;
+}
+static void spoil_hold(void) {
+  program.holds[0].last = 3;
+}
+static void spoil_hold_order(void) {
+  program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8};
+}
+static void spoil_lane(void) {
+  program.ops[1].lane = HEC_N_LANES;
+}
+static void (*const spoils[])(void) = {spoil_dep,        spoil_self,  spoil_bytes, spoil_rank, spoil_after,
+                                       spoil_chain,      spoil_parts, spoil_shape, spoil_work, spoil_local,
+                                       spoil_hold_order, spoil_hold,  spoil_lane};
 enum { N_SPOILS = sizeof spoils / sizeof *spoils };
 
 START_TEST(check_refuses) {
@@ -79,18 +109,42 @@ START_TEST(check_refuses) {
 }
 END_TEST
 
-static void other_shape(void) { program.ops[0].shape = 1; }
-static void other_flops(void) { program.shapes[0].flops_per_row = 8; }
-static void other_rank(void) { program.work_index[1] = 1; } /* the first entry moves from rank 1 to rank 0 */
-static void other_rows(void) { program.work[1].rows = 8; }
-static void other_item(void) { program.work[1].item = 5; }
-static void other_local(void) { program.local_bytes[program.ops[1].bytes_at + 2] = 1; }
-static void other_bytes(void) { program.transfers[0].bytes = 11; }
-static void other_way(void) { program.ops[2].reverse = true; }
-static void other_lane(void) { program.ops[2].lane = HEC_LANE_PARAM; }
-static void other_dep(void) { program.deps[2] = 0; }
-static void other_hold(void) { program.holds[0].bytes = 9; }
-static void other_span(void) { program.holds[0].first = 1; }
+static void other_shape(void) {
+  program.ops[0].shape = 1;
+}
+static void other_flops(void) {
+  program.shapes[0].flops_per_row = 8;
+}
+static void other_rank(void) {
+  program.work_index[1] = 1;
+} /* the first entry moves from rank 1 to rank 0 */
+static void other_rows(void) {
+  program.work[1].rows = 8;
+}
+static void other_item(void) {
+  program.work[1].item = 5;
+}
+static void other_local(void) {
+  program.local_bytes[program.ops[1].bytes_at + 2] = 1;
+}
+static void other_bytes(void) {
+  program.transfers[0].bytes = 11;
+}
+static void other_way(void) {
+  program.ops[2].reverse = true;
+}
+static void other_lane(void) {
+  program.ops[2].lane = HEC_LANE_PARAM;
+}
+static void other_dep(void) {
+  program.deps[2] = 0;
+}
+static void other_hold(void) {
+  program.holds[0].bytes = 9;
+}
+static void other_span(void) {
+  program.holds[0].first = 1;
+}
 static void (*const others[])(void) = {other_shape, other_flops, other_rank, other_rows, other_item, other_local,
                                        other_bytes, other_way,   other_lane, other_dep,  other_hold, other_span};
 enum { N_OTHERS = sizeof others / sizeof *others };

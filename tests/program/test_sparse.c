@@ -291,9 +291,9 @@ static Suite *suite(void) {
   TCase *c = tcase_create("sparse");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, gather_then_scatter, 0, 40);
-  tcase_add_loop_test(c, merging_keeps_bytes, 0, 10);
-  tcase_add_loop_test(c, within_t_and_m, 0, 40);
+  tcase_add_loop_test(c, gather_then_scatter, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(c, merging_keeps_bytes, 0, HEC_TEST_CASES(10));
+  tcase_add_loop_test(c, within_t_and_m, 0, HEC_TEST_CASES(24));
   suite_add_tcase(s, c);
   return s;
 }

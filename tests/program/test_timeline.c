@@ -1,7 +1,7 @@
 /* Breakdown and trace events of timelines written by hand. */
 #include "models/json.h"
-#include "runtime/program/timeline.h"
 #include "runtime/base/arena.h"
+#include "runtime/program/timeline.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>
@@ -22,7 +22,8 @@ static void teardown(void) {
 static void add(hec_lane lane, hec_role role) {
   (void)hec_program_add(
       &program,
-      (hec_op){.kind = HEC_OP_LOCAL, .lane = lane, .role = role, .layer = 3, .work_at = -1, .bytes_at = -1, .part_at = -1},
+      (hec_op){
+          .kind = HEC_OP_LOCAL, .lane = lane, .role = role, .layer = 3, .work_at = -1, .bytes_at = -1, .part_at = -1},
       NULL, 0);
 }
 
@@ -43,8 +44,8 @@ START_TEST(booked_once) {
   set(0, 1, 0, 100), set(1, 1, 0, 0), set(2, 1, 7, 7), set(3, 1, 9, 9);
   hec_timeline_check(&timeline, &program);
   hec_breakdown b = hec_timeline_breakdown(&timeline, &program);
-  static const double wanted[HEC_N_BOOKS] = {[HEC_BOOK_COMPUTE] = 55, [HEC_BOOK_TOKEN] = 5, [HEC_BOOK_PARAM] = 10,
-                                             [HEC_BOOK_GRAD] = 10};
+  static const double wanted[HEC_N_BOOKS] = {
+      [HEC_BOOK_COMPUTE] = 55, [HEC_BOOK_TOKEN] = 5, [HEC_BOOK_PARAM] = 10, [HEC_BOOK_GRAD] = 10};
   for (int i = 0; i < HEC_N_BOOKS; i++)
     ck_assert_double_lt(fabs(b.book_s[i] - wanted[i] * 1e-12), 1e-24);
   ck_assert_double_lt(fabs(b.wait_s - 20e-12), 1e-24);
@@ -75,10 +76,17 @@ START_TEST(check_refuses) {
   set(0, 0, 0, 10), set(1, 0, 10, 20);
   hec_timeline_check(&timeline, &program);
   switch (_i) {
-  case 0: set(1, 0, 9, 20); break;  /* lanes are in order */
-  case 1: set(1, 0, 20, 19); break; /* ends before it begins */
-  case 2: set(0, 0, -1, -1); break; /* everybody computes */
-  default: timeline.n_ops = 1;
+  case 0:
+    set(1, 0, 9, 20);
+    break; /* lanes are in order */
+  case 1:
+    set(1, 0, 20, 19);
+    break; /* ends before it begins */
+  case 2:
+    set(0, 0, -1, -1);
+    break; /* everybody computes */
+  default:
+    timeline.n_ops = 1;
   }
   hec_timeline_check(&timeline, &program);
 }
@@ -124,7 +132,8 @@ START_TEST(events) {
   for (; e; e = hec_json_next(e)) {
     if (strcmp(hec_json_text(hec_json_get(e, "ph")), "X") != 0)
       continue;
-    int pid = (int)hec_json_number(hec_json_get(e, "pid")), op = (int)hec_json_number(hec_json_get(hec_json_get(e, "args"), "op"));
+    int pid = (int)hec_json_number(hec_json_get(e, "pid")),
+        op = (int)hec_json_number(hec_json_get(hec_json_get(e, "args"), "op"));
     ck_assert(pid / 100 >= 1 && pid / 100 <= 2 && pid % 100 < 2 && op < 3);
     ck_assert_int_eq(seen[pid / 100 - 1][pid % 100][op]++, 0);
     drawn++;

@@ -9,7 +9,9 @@
 #include <string.h>
 
 static hec_arena arena;
-static void teardown(void) { hec_arena_free(&arena); }
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
 
 static int64_t time_of(const hec_problem *problem, const hec_program *program, const hec_law *law,
                        hec_sim_options options) {
@@ -212,9 +214,13 @@ static void more_bandwidth(uint64_t seed, const hec_law *law) {
   hec_test_each(c, false, visit_pair, &p);
 }
 
-START_TEST(bandwidth_helps_alpha_beta) { more_bandwidth(7000 + (uint64_t)_i, &hec_law_alpha_beta); }
+START_TEST(bandwidth_helps_alpha_beta) {
+  more_bandwidth(7000 + (uint64_t)_i, &hec_law_alpha_beta);
+}
 END_TEST
-START_TEST(bandwidth_helps_max_min) { more_bandwidth(8000 + (uint64_t)_i, &hec_law_max_min); }
+START_TEST(bandwidth_helps_max_min) {
+  more_bandwidth(8000 + (uint64_t)_i, &hec_law_max_min);
+}
 END_TEST
 
 static void visit_share(const hec_test_step *step, void *context) {
@@ -246,16 +252,16 @@ static Suite *suite(void) {
   TCase *c = tcase_create("bounds");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, none_below_ideal, 0, 120);
-  tcase_add_loop_test(c, none_below_ideal_without_overhead, 0, 120);
-  tcase_add_loop_test(c, none_below_ideal_with_heavy_state, 0, 60);
-  tcase_add_loop_test(c, none_below_ideal_max_min, 0, 40);
-  tcase_add_loop_test(c, none_below_ideal_with_comm_share, 0, 40);
-  tcase_add_loop_test(c, engine_repeats_the_walk, 0, 60);
-  tcase_add_loop_test(c, breakdown_adds_up, 0, 30);
-  tcase_add_loop_test(c, bandwidth_helps_alpha_beta, 0, 30);
-  tcase_add_loop_test(c, bandwidth_helps_max_min, 0, 30);
-  tcase_add_loop_test(c, share_never_helps, 0, 30);
+  tcase_add_loop_test(c, none_below_ideal, 0, HEC_TEST_CASES(120));
+  tcase_add_loop_test(c, none_below_ideal_without_overhead, 0, HEC_TEST_CASES(120));
+  tcase_add_loop_test(c, none_below_ideal_with_heavy_state, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, none_below_ideal_max_min, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, none_below_ideal_with_comm_share, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, engine_repeats_the_walk, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, breakdown_adds_up, 0, HEC_TEST_CASES(30));
+  tcase_add_loop_test(c, bandwidth_helps_alpha_beta, 0, HEC_TEST_CASES(30));
+  tcase_add_loop_test(c, bandwidth_helps_max_min, 0, HEC_TEST_CASES(30));
+  tcase_add_loop_test(c, share_never_helps, 0, HEC_TEST_CASES(30));
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,14 +1,16 @@
 /* Timelines worked out by hand. Everything runs on machines where one FLOP, one byte of memory and one byte of network
  * take a nanosecond, without fixed costs, so that the numbers can be followed on paper. */
-#include "tests/support/check_main.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
+#include "tests/support/check_main.h"
 
 #include <string.h>
 
 static hec_arena arena;
 static hec_program program;
-static void setup(void) { hec_program_clear(&program, 0); }
+static void setup(void) {
+  hec_program_clear(&program, 0);
+}
 static void teardown(void) {
   hec_program_free(&program);
   hec_arena_free(&arena);
@@ -78,9 +80,9 @@ static void expect_everywhere(const hec_problem *problem, const hec_program *p, 
 }
 
 /* Per row: attention 1200 FLOP + 140 B, gate 40 + 24, an expert 400 + 20; weights of an expert 200 B.
- * Loads: source 0 sends 3 and 7 assignments to experts 0 and 1, source 1 sends 4 and 6; a token is 10 bytes. So 70 bytes
- * go 0 -> 1 and 40 bytes 1 -> 0; rank 0 computes 7 rows (2940 ns), rank 1 13 (5460 ns).
- * Dense: 400 attention + 20 norms + 20 gate = 440 bytes; optimizer 4 * (440 + 200). */
+ * Loads: source 0 sends 3 and 7 assignments to experts 0 and 1, source 1 sends 4 and 6; a token is 10 bytes. So 70
+ * bytes go 0 -> 1 and 40 bytes 1 -> 0; rank 0 computes 7 rows (2940 ns), rank 1 13 (5460 ns). Dense: 400 attention + 20
+ * norms + 20 gate = 440 bytes; optimizer 4 * (440 + 200). */
 START_TEST(whole_iteration) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us" ROUND, 2, true);
   hec_load load = hec_load_new(&arena, 1, 2, 2);
@@ -114,8 +116,14 @@ START_TEST(whole_iteration) {
 END_TEST
 
 static hec_op row(hec_op_kind kind, hec_lane lane, hec_role role) {
-  return (hec_op){
-      .kind = kind, .lane = lane, .role = role, .layer = -1, .work_at = -1, .bytes_at = -1, .part_at = -1, .n_chunks = 1};
+  return (hec_op){.kind = kind,
+                  .lane = lane,
+                  .role = role,
+                  .layer = -1,
+                  .work_at = -1,
+                  .bytes_at = -1,
+                  .part_at = -1,
+                  .n_chunks = 1};
 }
 
 /* Local bytes per rank (nanoseconds, that is). */
@@ -138,7 +146,8 @@ static int32_t exchange(hec_lane lane, const hec_transfer *transfers, int32_t n,
   return hec_program_add(&program, op, &dep, 1);
 }
 
-#define SEND(s, d, b) {.source = (s), .destination = (d), .bytes = (b), .item = -1, .after = -1}
+#define SEND(s, d, b)                                                                                                  \
+  { .source = (s), .destination = (d), .bytes = (b), .item = -1, .after = -1 }
 
 /* Ranks post at 500, 2000 and 0. Both senders go to rank 1, which is last. */
 START_TEST(staggered_incast) {
@@ -147,8 +156,7 @@ START_TEST(staggered_incast) {
   int32_t wait = busy(HEC_LANE_COMPUTE, (double[]){500, 2000, 0});
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100), SEND(2, 1, 100)}, 2, 1, wait);
   hec_program_check(&program);
-  expect_everywhere(problem, &program,
-                    (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3200}, {2000, 3100}},
+  expect_everywhere(problem, &program, (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3200}, {2000, 3100}},
                     (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3200}, {2000, 3200}, {2000, 3200}});
 }
 END_TEST
@@ -159,14 +167,13 @@ START_TEST(staggered_line) {
   hec_program_clear(&program, 3);
   int32_t wait = busy(HEC_LANE_COMPUTE, (double[]){500, 2000, 0});
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100), SEND(2, 0, 100)}, 2, 1, wait);
-  expect_everywhere(problem, &program,
-                    (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3100}, {500, 1600}},
+  expect_everywhere(problem, &program, (span[]){{0, 500}, {0, 2000}, {0, 0}, {2000, 3100}, {2000, 3100}, {500, 1600}},
                     (span[]){{0, 500}, {0, 2000}, {0, 0}, {500, 3100}, {2000, 3100}, {500, 1600}});
 }
 END_TEST
 
-/* 0 -> 1 -> 2, two chunks of 50 bytes. 0 -> 1 runs 1000-1100; its first chunk is there at 1050, so 1 -> 2 runs from 2050
- * (a latency of its own) to 2150. */
+/* 0 -> 1 -> 2, two chunks of 50 bytes. 0 -> 1 runs 1000-1100; its first chunk is there at 1050, so 1 -> 2 runs from
+ * 2050 (a latency of its own) to 2150. */
 START_TEST(chunked_chain) {
   hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
   hec_program_clear(&program, 3);
@@ -202,8 +209,7 @@ START_TEST(two_lanes_share_a_port) {
   hec_program_clear(&program, 3);
   exchange(HEC_LANE_TOKEN, (hec_transfer[]){SEND(0, 1, 100)}, 1, 1, -1);
   exchange(HEC_LANE_PARAM, (hec_transfer[]){SEND(2, 1, 300)}, 1, 1, -1);
-  expect_everywhere(problem, &program,
-                    (span[]){{0, 1100}, {0, 1100}, {-1, -1}, {-1, -1}, {0, 1300}, {0, 1300}},
+  expect_everywhere(problem, &program, (span[]){{0, 1100}, {0, 1100}, {-1, -1}, {-1, -1}, {0, 1300}, {0, 1300}},
                     (span[]){{0, 1200}, {0, 1200}, {-1, -1}, {-1, -1}, {0, 1400}, {0, 1400}});
 }
 END_TEST
@@ -224,7 +230,8 @@ START_TEST(all_reduce_one_node) {
 }
 END_TEST
 
-/* Ring 0 1 2 3 over two nodes: a piece makes six hops, of 1 and 5 us in turn: 18 us; NICs carry 2 * 3/4 * 2000 bytes. */
+/* Ring 0 1 2 3 over two nodes: a piece makes six hops, of 1 and 5 us in turn: 18 us; NICs carry 2 * 3/4 * 2000 bytes.
+ */
 START_TEST(all_reduce_two_nodes) {
   hec_problem *problem = tiny_problem("2x2 nvlink=10G@1us nic=1G@5us" ROUND, 4, true);
   hec_program_clear(&program, 4);
@@ -275,7 +282,8 @@ END_TEST
 /* Planning costs a + b * units; one-off operations can be left out and then wait for no one. */
 START_TEST(planning_and_one_off) {
   hec_problem *problem = tiny_problem("1x2 nvlink=1G@1us flops=1G mem=1G hbm=1G eff=1 a=0s c=0s launch=0s "
-                                      "plan=300ns@2ns tile=1", 2, true);
+                                      "plan=300ns@2ns tile=1",
+                                      2, true);
   hec_program_clear(&program, 2);
   hec_op plan = row(HEC_OP_PLAN, HEC_LANE_COMPUTE, HEC_ROLE_PLAN);
   plan.units = 50;

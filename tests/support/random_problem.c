@@ -1,4 +1,5 @@
-/* Shapes are small (at most 12 ranks, 4 layers, 12 experts) so that hundreds of cases with all policies take seconds. */
+/* Shapes are small (at most 12 ranks, 4 layers, 12 experts) so that hundreds of cases with all policies take seconds.
+ */
 #include "tests/support/random_problem.h"
 
 #include "runtime/program/emit.h"
@@ -8,10 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool chance(uint64_t *seed, uint64_t one_in) { return hec_test_below(seed, one_in) == 0; }
+static bool chance(uint64_t *seed, uint64_t one_in) {
+  return hec_test_below(seed, one_in) == 0;
+}
 
 static void random_line(char *line, size_t size, uint64_t *seed, hec_test_wish wish) {
-  static const int shapes[][2] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {3, 2}, {3, 4}, {4, 2}, {6, 2}, {5, 1}};
+  static const int shapes[][2] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2},
+                                  {2, 4}, {3, 2}, {3, 4}, {4, 2}, {6, 2}, {5, 1}};
   const int *shape = shapes[hec_test_below(seed, sizeof shapes / sizeof *shapes)];
   int nodes = shape[0], per_node = shape[1];
   int n = snprintf(line, size, "%dx%d nvlink=%dG@%dns nic=%dG@%dns flops=%dT mem=40G hbm=%dG", nodes, per_node,
@@ -147,11 +151,11 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
 
 const char *hec_test_step_name(const hec_test_step *step) {
   static char name[512];
-  (void)snprintf(name, sizeof name,
-                 "%s under %s, iteration %d, %s, %s; %d ranks on %s; %d layers, %d experts, %d micro-batches",
-                 step->policy->name, step->schedule->name, step->iteration, step->c->problem.train ? "train" : "forward",
-                 step->c->collective ? step->c->collective->name : "by cost", step->c->problem.n_ranks, step->c->line,
-                 step->c->problem.n_layers, step->c->problem.n_experts, step->c->n_micro_batches);
+  (void)snprintf(
+      name, sizeof name, "%s under %s, iteration %d, %s, %s; %d ranks on %s; %d layers, %d experts, %d micro-batches",
+      step->policy->name, step->schedule->name, step->iteration, step->c->problem.train ? "train" : "forward",
+      step->c->collective ? step->c->collective->name : "by cost", step->c->problem.n_ranks, step->c->line,
+      step->c->problem.n_layers, step->c->problem.n_experts, step->c->n_micro_batches);
   return name;
 }
 

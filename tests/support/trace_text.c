@@ -7,11 +7,12 @@
 
 void hec_test_trace_write(const hec_test_trace *t, uint64_t seed, hec_text *out) {
   bool totals = t->sources == 1;
-  hec_text_printf(out,
-                  "{\"format\":\"hecate-trace\",\"version\":1,\"name\":\"made\",\"layers\":%d,\"experts\":%d,\"top_k\":%d,"
-                  "\"source_ranks\":%d,\"layout\":\"%s\",\"unit\":\"token-expert assignments\"%s}\n",
-                  t->layers, t->experts, t->top_k, t->sources,
-                  totals ? "layer x expert" : "layer x source_rank x expert", t->extra ? t->extra : "");
+  hec_text_printf(
+      out,
+      "{\"format\":\"hecate-trace\",\"version\":1,\"name\":\"made\",\"layers\":%d,\"experts\":%d,\"top_k\":%d,"
+      "\"source_ranks\":%d,\"layout\":\"%s\",\"unit\":\"token-expert assignments\"%s}\n",
+      t->layers, t->experts, t->top_k, t->sources, totals ? "layer x expert" : "layer x source_rank x expert",
+      t->extra ? t->extra : "");
   for (int32_t i = 0; i < t->records; i++) {
     int64_t iter = t->first_iter + (i / (t->per_iter ? t->per_iter : 1)) * (t->stride ? t->stride : 1);
     hec_text_printf(out, "{\"iter\":%" PRId64 ",\"layers\":[", iter);

@@ -19,31 +19,29 @@ static int32_t chunks_of(int64_t bytes) {
   return n < CHUNKS_MIN ? CHUNKS_MIN : n > CHUNKS_MAX ? CHUNKS_MAX : (int32_t)n;
 }
 
-/* Appends source -> destination forwarding transfer `after`; returns its index. */
-static int32_t hop(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run, int32_t source,
-                   int32_t destination, int32_t after) {
-  hec_collective_add(list, sparse, run, source, destination, false);
-  list->data[list->n - 1].after = after;
-  return (int32_t)list->n - 1;
-}
-
-/* Receivers start, start+1, ... (cyclic within the node), the first sent by `source`. Returns the first hop. */
+/* Receivers start, start+1, ... (cyclic within the node), the first sent by `source` out of transfer `after`, each next
+ * one by the one before it. Returns the first hop. */
 static int32_t chain_node(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run,
                           hec_node_run node, int32_t start, int32_t source, int32_t after) {
-  int32_t first = -1, count = node.end - node.first;
-  for (int32_t k = 0; k < count; k++) {
-    int32_t to = run->receiver[node.first + (start - node.first + k) % count];
-    after = hop(list, sparse, run, source, to, after);
-    first = k == 0 ? after : first;
-    source = to;
-  }
+  int32_t first = (int32_t)list->n, at = start;
+  do {
+    hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
+                                               .source = source,
+                                               .destination = run->receiver[at],
+                                               .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
+                                               .after = after});
+    after = (int32_t)list->n - 1;
+    source = run->receiver[at];
+    at = at + 1 < node.end ? at + 1 : node.first;
+  } while (at != start);
   return first;
 }
 
 static void chain_item(const hec_problem *problem, const hec_sparse *sparse, const hec_sparse_run *run,
                        hec_transfer_list *list) {
   int32_t home = hec_problem_node(problem, run->owner), begin = 0;
-  while (begin < run->n_receivers && hec_problem_node(problem, run->receiver[begin]) <= home)
+  int32_t home_end = hec_problem_node_end(problem, home);
+  while (begin < run->n_receivers && run->receiver[begin] < home_end)
     begin++; /* the first receiver on a node after the home node; from there cyclic, the home node last */
   int32_t source = run->owner, after = -1;
   for (int32_t visited = 0; visited < run->n_receivers;) {

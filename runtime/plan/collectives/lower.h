@@ -28,8 +28,16 @@ int32_t hec_collective_entry(const hec_problem *problem, const hec_sparse_run *r
 
 void hec_collective_begin(hec_collective_plan *plan, int32_t n_stages);
 /* Appends (source -> destination), or the reverse for a scatter; nothing if they are equal or there are no bytes. */
-void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run, int32_t source,
-                        int32_t destination, bool scatter);
+static inline void hec_collective_add(hec_transfer_list *list, const hec_sparse *sparse, const hec_sparse_run *run,
+                                      int32_t source, int32_t destination, bool scatter) {
+  if (source == destination || run->bytes == 0)
+    return;
+  hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
+                                             .source = scatter ? destination : source,
+                                             .destination = scatter ? source : destination,
+                                             .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
+                                             .after = -1});
+}
 /* Sorts every stage by (source, destination), merges pairs unless per_item, drops empty stages. O(transfers + ranks).
  */
 void hec_collective_finish(hec_collective_plan *plan, int32_t n_ranks);

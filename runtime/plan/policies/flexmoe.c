@@ -52,7 +52,7 @@ static void init(hec_policy_run *run) {
   flexmoe *state = HEC_NEW(run->arena, flexmoe, 1);
   *state = (flexmoe){
       .last = -1,
-      .slots = slots_per_rank(problem),
+      .slots = run->plan.slots = slots_per_rank(problem),
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
       .held = HEC_NEW(run->arena, uint8_t, (size_t)problem->n_experts * (size_t)problem->n_ranks),
       .replicas = HEC_NEW(run->arena, int32_t, problem->n_experts),
