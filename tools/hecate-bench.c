@@ -149,7 +149,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                           {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
                           {"--ranks", HEC_ARG_INT, &s->ranks, "R", "ranks, 8 per node (default 32)", 1, 4096},
                           {"--layers", HEC_ARG_INT, &s->layers, "L", "MoE layers (default 12)", 1, 1024},
-                          {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 1, 4096},
+                          {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 3, 4096},
                           {"--tokens", HEC_ARG_INT, &s->tokens, "N",
                            "tokens per rank (default 4096); more tokens, longer window, more copies", 1, 1e6},
                           {"--iterations", HEC_ARG_INT, &s->iterations, "N", "iterations timed (default 200)", 1, 1e6},

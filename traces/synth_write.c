@@ -3,6 +3,8 @@
 
 #include "traces/trace_header.h"
 
+#include "models/preset_data.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,8 @@ hec_status hec_synth_check(const hec_synth_options *o) {
   const hec_synth_workload *workload = hec_synth_find(o->workload);
   if (!workload)
     return hec_fail(HEC_BAD_INPUT, "--workload: expected W0 to W7, lognormal or zipf, found %s", o->workload);
+  if (o->shape && !hec_preset_find("moe", o->shape))
+    return hec_fail(HEC_BAD_INPUT, "--shape: expected a model preset (hecate-sim --list), found \"%.60s\"", o->shape);
   HEC_TRY(in_range("--layers", o->n_layers, 1, HEC_TRACE_DIMENSION_MAX));
   HEC_TRY(in_range("--experts", o->n_experts, 1, HEC_TRACE_DIMENSION_MAX));
   HEC_TRY(in_range("--source-ranks", o->n_sources, 1, HEC_TRACE_DIMENSION_MAX));

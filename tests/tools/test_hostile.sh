@@ -80,6 +80,10 @@ refused 2 'assignments' "$sim" $sample --tokens 100000000 --ranks 32
 refused 2 '--policy: expected' "$bench" --policy none --no-trace
 refused 2 '--law: expected' "$bench" --law none --no-trace
 
+refused 2 '--experts: expected' "$bench" --experts 2 --no-trace
+refused 2 '--shape: expected a model preset' $synth --workload W0 --shape none --out "$folder/none"
+works '"policies"' "$bench" --no-trace --json --ranks 7 --layers 2 --experts 5 --iterations 2
+
 # ---- files that are no traces ----
 refused 2 'cannot be opened' "$sim" "$folder/absent"
 refused 2 'found a directory' "$sim" "$folder"
@@ -162,6 +166,24 @@ for text in '' '[]' '{"name":1}' '{"name":"a","name":"b"}' '{"nodes":1e999}'; do
   refused 2 "$folder/json" "$sim" $sample --model "$folder/json"
 done
 refused 2 'at most 67108864 bytes' "$sim" $sample --cluster /dev/zero
+
+# ---- flows ----
+flows='{"hosts":["a","b"],"links":[{"id":"l","bandwidth":1e9,"latency":1e-6}],"routes":[{"src":"a","dst":"b","links":["l"]}],"flows":[{"src":"a","dst":"b","bytes":100,"start":0}]}'
+refuse_flows() { # 'words' 'what' 'by what'
+  printf '%s' "${flows/"$2"/$3}" >"$folder/flows"
+  refused 2 "$1" "$sim" flows "$folder/flows"
+}
+printf '%s' "$flows" >"$folder/flows"
+works '"makespan"' "$sim" flows "$folder/flows" --json
+refused 2 'expected one of' "$sim" flows "$folder/flows" --law ''
+refuse_flows 'bandwidth: expected' 1e9 0
+refuse_flows 'bandwidth: expected' 1e9 1e400
+refuse_flows 'bytes: expected' 100 1e18
+refuse_flows 'bytes: expected' 100 1.5
+refuse_flows 'start: expected' '"start":0' '"start":1e300'
+refuse_flows 'name only once' '"a","b"' '"a","a"'
+refuse_flows 'not valid JSON' '{"hosts"' '{{'
+refused 2 'found a directory' "$sim" flows "$folder"
 
 # ---- output ----
 small=("$sim" "$sample" --policy ep,hecate)
