@@ -1,22 +1,34 @@
-/* Closed-form exchange times: see the header for the formulas.
+/* Closed-form exchange times: see the header for the formulas. Byte counts are below 2^53, so sums are exact and order
+ * does not matter.
  *
- * One exchange is two passes over its transfers. The first adds bytes to the links of each route, the second takes the
- * maximum over each side's links. In between the load of every touched link becomes a time (one division per link);
- * afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than links.
- * Byte counts are below 2^53, so sums are exact and order does not matter.
+ * By routes (any cluster), two passes over the transfers: the first adds bytes to the links of each route, the second
+ * takes the maximum over each side's links. In between the load of every touched link becomes a time (one division per
+ * link); afterwards it becomes zero again: touched links only, found by a third pass, when transfers are fewer than
+ * links.
  *
- * Nearly every route is one link on the source's side and one on the destination's. Such pairs are kept in a table of
- * 24 bytes a pair (up to 256 devices: 1.5 MiB); other routes are read from the cluster. Transfers mostly stand by
- * source, so the second pass keeps the source's maximum at hand while its transfers last. */
+ * By seats (the usual cluster), one pass. Where every route is one link on the source's side and one on the
+ * destination's, a seat is a rank at a link of its side: two or three for each direction. A transfer leaves its bytes
+ * and the time it begins at two seats, and the rest is done on seats:
+ *
+ *   load(l) = sum of bytes over its seats      done(r) = max over r's seats of latest begin + load(l) / bandwidth(l)
+ *
+ * the same to the last bit, since rounding is monotonic. Pairs are kept in a table of 24 bytes each (up to 256 devices:
+ * 1.5 MiB). */
 #include "models/link_cost.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PAIRS_DEVICES_MAX = 256, SIDE_SOURCE = 1, SIDE_DESTINATION = 2 };
 
 struct hec_link_pair {
   double latency_s, bandwidth; /* bytes/s of the slowest link */
-  int32_t out, in;             /* the only link of each side; out < 0: the route has another form */
+  int32_t out, in;             /* seats of source and destination */
+};
+
+struct hec_link_seat {
+  double bytes, begin_s; /* of one exchange; 0 and -1 between uses */
+  int32_t rank, link;
 };
 
 static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) {
@@ -33,13 +45,38 @@ static double slowest_link(const hec_cluster *cluster, int32_t s, int32_t d) {
   return slowest;
 }
 
-static struct hec_link_pair pair_of(const hec_cluster *cluster, int32_t s, int32_t d) {
+static bool is_short(const hec_cluster *cluster, int32_t s, int32_t d) {
   const int32_t *route;
   int32_t n = hec_cluster_route(cluster, s, d, &route);
   const uint8_t *side = cluster->route_side + (route - cluster->route_link);
-  bool is_short = n == 2 && side[0] == SIDE_SOURCE && side[1] == SIDE_DESTINATION;
-  return (struct hec_link_pair){latency_seconds(cluster, s, d), slowest_link(cluster, s, d), is_short ? route[0] : -1,
-                                is_short ? route[1] : -1};
+  return n == 2 && side[0] == SIDE_SOURCE && side[1] == SIDE_DESTINATION;
+}
+
+/* The seat of `rank` at `link`, among those from `first` on; appended if it is new. */
+static int32_t seat_at(hec_link_cost *cost, int32_t first, int32_t rank, int32_t link) {
+  for (int32_t i = first; i < cost->n_seats; i++)
+    if (cost->seats[i].rank == rank && cost->seats[i].link == link)
+      return i;
+  HEC_RESERVE(cost->seats, cost->seats_capacity, (size_t)cost->n_seats + 1);
+  cost->seats[cost->n_seats] = (struct hec_link_seat){0, -1, rank, link};
+  return cost->n_seats++;
+}
+
+/* Seats of one rank follow each other: those to send from, then those to receive at. */
+static void make_seats(hec_link_cost *cost) {
+  int32_t n = cost->cluster->n_devices;
+  for (int32_t r = 0; r < n; r++) {
+    int32_t first = cost->n_seats;
+    for (int32_t other = 0; other < n; other++) {
+      const int32_t *route;
+      if (other == r)
+        continue;
+      (void)hec_cluster_route(cost->cluster, r, other, &route);
+      cost->pairs[r * n + other].out = seat_at(cost, first, r, route[0]);
+      (void)hec_cluster_route(cost->cluster, other, r, &route);
+      cost->pairs[other * n + r].in = seat_at(cost, first, r, route[1]);
+    }
+  }
 }
 
 hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
@@ -47,21 +84,30 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
   hec_link_cost cost = {.cluster = cluster,
                         .load = HEC_NEW(arena, double, cluster->n_links),
                         .done_s = HEC_NEW(arena, double, n),
-                        .touched = HEC_NEW(arena, int32_t, cluster->n_links)};
+                        .touched = HEC_NEW(arena, int32_t, cluster->n_links),
+                        .by_seats = n <= PAIRS_DEVICES_MAX};
   if (n > PAIRS_DEVICES_MAX)
     return cost;
   cost.pairs = HEC_NEW(arena, struct hec_link_pair, (size_t)n * (size_t)n);
   for (int32_t s = 0; s < n; s++)
     for (int32_t d = 0; d < n; d++)
-      if (s != d)
-        cost.pairs[s * n + d] = pair_of(cluster, s, d);
+      if (s != d) {
+        cost.pairs[s * n + d] =
+            (struct hec_link_pair){latency_seconds(cluster, s, d), slowest_link(cluster, s, d), -1, -1};
+        cost.by_seats = cost.by_seats && is_short(cluster, s, d);
+      }
+  if (cost.by_seats)
+    make_seats(&cost);
   return cost;
 }
 
 void hec_link_cost_free(hec_link_cost *cost) {
   free(cost->delay_s);
+  free(cost->seats);
   cost->delay_s = NULL;
-  cost->delay_capacity = 0;
+  cost->seats = NULL;
+  cost->delay_capacity = cost->seats_capacity = 0;
+  cost->n_seats = 0;
 }
 
 static inline double larger(double a, double b) {
@@ -76,19 +122,18 @@ static inline ends ends_of(const hec_transfer *t, bool reverse) {
   return reverse ? (ends){t->destination, t->source} : (ends){t->source, t->destination};
 }
 
-/* The pair if it is at hand, whatever the form of its route; NULL: read the cluster. */
+/* The pair if the table is kept; NULL: read the cluster. */
 static inline const struct hec_link_pair *pair_at(const hec_link_cost *cost, int32_t s, int32_t d) {
   return cost->pairs ? cost->pairs + (s * cost->cluster->n_devices + d) : NULL;
 }
 
+static inline double latency_of(const hec_link_cost *cost, int32_t s, int32_t d) {
+  const struct hec_link_pair *pair = pair_at(cost, s, d);
+  return pair ? pair->latency_s : latency_seconds(cost->cluster, s, d);
+}
+
 /* Adds one transfer to the links of its route. */
 static inline void add_transfer(hec_link_cost *cost, int32_t s, int32_t d, double bytes) {
-  const struct hec_link_pair *pair = pair_at(cost, s, d);
-  if (pair && pair->out >= 0) {
-    cost->load[pair->out] += bytes;
-    cost->load[pair->in] += bytes;
-    return;
-  }
   const int32_t *route;
   int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
   for (int32_t i = 0; i < n; i++)
@@ -112,8 +157,8 @@ static int32_t list_links(hec_link_cost *cost, const hec_transfer *transfers, in
   return n_touched;
 }
 
-/* First pass. Afterwards the load of each touched link is seconds; returns how many are listed in `touched`, or -1: any
- * may be touched (there are more transfers than links, so a list would not pay). */
+/* First pass. Afterwards the load of each touched link is seconds; returns how many are listed in `touched`, or -1:
+ * any may be touched (there are more transfers than links, so a list would not pay). */
 static inline int32_t fill_links(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse) {
   const hec_link *links = cost->cluster->links;
   for (int32_t i = 0; i < n; i++) {
@@ -143,11 +188,11 @@ typedef struct {
   double latency_s, source_s, destination_s;
 } sides;
 
-static sides sides_of_route(const hec_link_cost *cost, int32_t s, int32_t d) {
+static sides sides_of(const hec_link_cost *cost, int32_t s, int32_t d) {
   const int32_t *route;
   int32_t n = hec_cluster_route(cost->cluster, s, d, &route);
   const uint8_t *side = cost->cluster->route_side + (route - cost->cluster->route_link);
-  sides found = {latency_seconds(cost->cluster, s, d), 0, 0};
+  sides found = {latency_of(cost, s, d), 0, 0};
   for (int32_t i = 0; i < n; i++) {
     double link_s = cost->load[route[i]];
     if (side[i] & SIDE_SOURCE)
@@ -156,13 +201,6 @@ static sides sides_of_route(const hec_link_cost *cost, int32_t s, int32_t d) {
       found.destination_s = larger(found.destination_s, link_s);
   }
   return found;
-}
-
-static inline sides sides_of(const hec_link_cost *cost, int32_t s, int32_t d) {
-  const struct hec_link_pair *pair = pair_at(cost, s, d);
-  if (pair && pair->out >= 0)
-    return (sides){pair->latency_s, cost->load[pair->out], cost->load[pair->in]};
-  return sides_of_route(cost, s, d);
 }
 
 /* Time until the first chunk of a transfer has arrived, counted from its begin. */
@@ -197,36 +235,70 @@ static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int
   }
 }
 
-/* Second pass. */
-static inline void finish_ranks(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
-                                bool chained) {
-  double *done_s = cost->done_s;
-  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
-    done_s[r] = 0;
-  for (int32_t i = 0; i < n;) {
-    int32_t from = transfers[i].source;
-    double from_s = done_s[from];
-    for (; i < n && transfers[i].source == from; i++) {
-      int32_t to = transfers[i].destination;
-      sides time = reverse ? sides_of(cost, to, from) : sides_of(cost, from, to);
-      double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
-      from_s = larger(from_s, begin_s + (reverse ? time.destination_s : time.source_s));
-      done_s[to] = larger(done_s[to], begin_s + (reverse ? time.source_s : time.destination_s));
-    }
-    done_s[from] = from_s;
+static void finish_ranks(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse, bool chained) {
+  for (int32_t i = 0; i < n; i++) {
+    ends e = ends_of(&transfers[i], reverse);
+    sides time = sides_of(cost, e.source, e.destination);
+    double begin_s = chained ? cost->delay_s[i] + time.latency_s : time.latency_s;
+    cost->done_s[e.source] = larger(cost->done_s[e.source], begin_s + time.source_s);
+    cost->done_s[e.destination] = larger(cost->done_s[e.destination], begin_s + time.destination_s);
   }
+}
+
+static void exchange_by_routes(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                               bool chained) {
+  int32_t n_touched = fill_links(cost, transfers, n, reverse);
+  finish_ranks(cost, transfers, n, reverse, chained);
+  clear_links(cost, n_touched);
+}
+
+static inline void sit(struct hec_link_seat *seat, double bytes, double begin_s) {
+  seat->bytes += bytes;
+  seat->begin_s = larger(seat->begin_s, begin_s);
+}
+
+static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              bool chained) {
+  for (int32_t i = 0; i < n; i++) {
+    ends e = ends_of(&transfers[i], reverse);
+    const struct hec_link_pair *pair = cost->pairs + (e.source * cost->cluster->n_devices + e.destination);
+    double begin_s = chained ? pair->latency_s + cost->delay_s[i] : pair->latency_s;
+    sit(&cost->seats[pair->out], (double)transfers[i].bytes, begin_s);
+    sit(&cost->seats[pair->in], (double)transfers[i].bytes, begin_s);
+  }
+}
+
+static void exchange_by_seats(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              bool chained) {
+  if (chained)
+    fill_seats(cost, transfers, n, reverse, true);
+  else
+    fill_seats(cost, transfers, n, reverse, false);
+  struct hec_link_seat *end = cost->seats + cost->n_seats;
+  for (struct hec_link_seat *seat = cost->seats; seat != end; seat++)
+    cost->load[seat->link] += seat->bytes;
+  for (struct hec_link_seat *seat = cost->seats; seat != end; seat++) {
+    if (seat->begin_s < 0)
+      continue;
+    double link_s = cost->load[seat->link] / cost->cluster->links[seat->link].bandwidth;
+    cost->done_s[seat->rank] = larger(cost->done_s[seat->rank], seat->begin_s + link_s);
+    seat->bytes = 0;
+    seat->begin_s = -1;
+  }
+  memset(cost->load, 0, (size_t)cost->cluster->n_links * sizeof *cost->load);
 }
 
 double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
                               int32_t n_chunks) {
-  int32_t n_touched = fill_links(cost, transfers, n, reverse);
-  if (n_chunks > 1) {
+  bool chained = n_chunks > 1;
+  for (int32_t r = 0; r < cost->cluster->n_devices; r++)
+    cost->done_s[r] = 0;
+  if (chained)
     delay_chains(cost, transfers, n, reverse, n_chunks);
-    finish_ranks(cost, transfers, n, reverse, true);
-  } else {
-    finish_ranks(cost, transfers, n, reverse, false);
-  }
-  clear_links(cost, n_touched);
+  if (cost->by_seats)
+    exchange_by_seats(cost, transfers, n, reverse, chained);
+  else
+    exchange_by_routes(cost, transfers, n, reverse, chained);
   double makespan = 0;
   for (int32_t r = 0; r < cost->cluster->n_devices; r++)
     makespan = larger(makespan, cost->done_s[r]);

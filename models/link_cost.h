@@ -10,6 +10,7 @@
 #define HEC_MODELS_LINK_COST_H
 #include "models/cluster.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* One message of an exchange. */
@@ -26,7 +27,11 @@ typedef struct {
   double *load;                /* [n_links] bytes; zero between uses */
   double *done_s;              /* [n_devices] result */
   int32_t *touched;            /* [n_links] scratch: links with load, in the order they were met */
-  struct hec_link_pair *pairs; /* [n_devices * n_devices] short routes at hand; NULL for large clusters */
+  struct hec_link_pair *pairs; /* [n_devices * n_devices] what is fixed for a pair; NULL for large clusters */
+  struct hec_link_seat *seats; /* [n_seats] (rank, link of its side); only where by_seats */
+  int32_t n_seats;
+  size_t seats_capacity;
+  bool by_seats; /* every route is one link on each side */
   double *delay_s;             /* chains only: when each transfer may begin; grows */
   size_t delay_capacity;
 } hec_link_cost;
