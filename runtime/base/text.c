@@ -24,6 +24,13 @@ void hec_text_add(hec_text *text, const char *string) {
   hec_text_add_bytes(text, string, strlen(string));
 }
 
+void hec_text_add_plain(hec_text *text, const char *string) {
+  for (; *string; string++) {
+    unsigned char c = (unsigned char)*string;
+    hec_text_add_bytes(text, c < 0x20 || c == 0x7f ? "?" : string, 1);
+  }
+}
+
 void hec_text_printf(hec_text *text, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

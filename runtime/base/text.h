@@ -16,6 +16,8 @@ typedef struct {
 void hec_text_add(hec_text *text, const char *string);
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n);
 void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* For terminals: control characters of a foreign name become '?'. */
+void hec_text_add_plain(hec_text *text, const char *string);
 void hec_text_add_double(hec_text *text, double value); /* not finite: null */
 void hec_text_free(hec_text *text);
 

@@ -9,8 +9,9 @@
 static void add_header(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_problem *problem = &job->problem;
-  hec_text_printf(out, "%s: %s%s, %" PRId64 " iterations\n", summary->tool,
-                  job->header.name[0] ? job->header.name : summary->trace, job->header.synthetic ? " (synthetic)" : "",
+  hec_text_printf(out, "%s: ", summary->tool);
+  hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
+  hec_text_printf(out, "%s, %" PRId64 " iterations\n", job->header.synthetic ? " (synthetic)" : "",
                   summary->n_iterations);
   hec_text_printf(out,
                   "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32

@@ -32,6 +32,14 @@ START_TEST(doubles_read_back) {
 }
 END_TEST
 
+START_TEST(foreign_names_are_plain) {
+  hec_text text = {0};
+  hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
+  ck_assert_str_eq(text.data, "a?[31mb??\xc3\xa9");
+  hec_text_free(&text);
+}
+END_TEST
+
 START_TEST(json_forms) {
   for (int indent = 0; indent <= 1; indent++) {
     hec_text text = {0};
@@ -173,6 +181,7 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("text");
   tcase_add_test(cases, doubles_read_back);
   tcase_add_test(cases, json_forms);
+  tcase_add_test(cases, foreign_names_are_plain);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
   tcase_add_test(cases, files_are_whole_or_absent);
