@@ -161,7 +161,8 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_string(&json, "law", summary->law);
   hec_json_string(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
-  hec_json_double(&json, "window_s", job->problem.window_s);
+  hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
+  hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
   hec_json_array(&json, "defaults_taken");
   for (int32_t i = 0; i < job->n_defaults; i++)

@@ -110,7 +110,12 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
       continue;
     }
     if (!before)
-      hec_text_add(out, "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer");
+      hec_text_printf(out,
+                      "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer\n"
+                      "  T %.3f ms hide a gather (forward before an MoE layer), bw %.4g GB/s (a node), expert %.4g MB",
+                      1e3 * summary->job->problem.window_s,
+                      1e-9 * hec_cluster_node_bandwidth(&summary->job->cluster, false),
+                      1e-6 * summary->job->problem.bytes.expert_param);
     add_range("\n  t", row->t_least, row->t_most, out);
     add_range(", m", row->m_least, row->m_most, out);
     hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no memory for copies: nothing is balanced)" : "", row->name);
