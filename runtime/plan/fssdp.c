@@ -90,32 +90,24 @@ static int32_t paper_degree(const hec_problem *problem) {
   return bytes > 0 ? (int32_t)(bytes / problem->bytes.expert_param) : 0;
 }
 
-int32_t hec_fssdp_overlap_degree(const hec_spread *gather, hec_spread_sum *sum, const int32_t *order,
-                                 const int32_t *home, int32_t start, uint64_t *steps) {
+int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const int32_t *order, const int32_t *home,
+                                 int32_t start, uint64_t *steps) {
   const hec_problem *problem = gather->problem;
   int32_t most = problem->n_experts, t = start < most ? start : most;
+  double window_s = problem->window_s;
   if (problem->t == HEC_T_PAPER)
     return paper_degree(problem);
   if (problem->t != HEC_AUTO)
     return problem->t < most ? problem->t : most;
-  hec_spread_clear(gather, sum);
-  for (int32_t k = 0; k < t; k++) {
-    hec_spread_sum item = hec_spread_everywhere(gather, home[order[k]]);
-    hec_spread_add(gather, sum, &item);
-  }
   *steps += (uint64_t)t + 1;
-  if (t > 0 && hec_spread_cost(gather, sum) > problem->window_s) { /* the last answer is too large: from nothing */
-    hec_spread_clear(gather, sum);
-    t = 0;
+  int32_t first = t, from = t; /* from: where a search that only goes up would begin */
+  while (t > 0 && !hec_spread_fits(gather, order, home, t, window_s, sum)) {
+    from = 0;
+    t--;
   }
-  while (t < most) {
-    hec_spread_sum item = hec_spread_everywhere(gather, home[order[t]]);
-    *steps += 2;
-    if (hec_spread_cost_with(gather, sum, &item) > problem->window_s)
-      break;
-    hec_spread_add(gather, sum, &item);
+  while (from == first && t < most && hec_spread_fits(gather, order, home, t + 1, window_s, sum))
     t++;
-  }
+  *steps += 2 * (uint64_t)(t - from + (t < most));
   return t;
 }
 

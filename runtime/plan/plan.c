@@ -119,16 +119,17 @@ bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t
 int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
   const int32_t *ranks;
   const uint8_t *kinds;
-  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), i = 0, filled = 0;
-  if (plan->n_slices == 1) {
-    int32_t home = hec_plan_home(plan, layer, expert);
-    while (i < n && ranks[i] < home)
-      out[filled++] = ranks[i++];
-    out[filled++] = home;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  if (plan->n_slices > 1) {
+    memcpy(out, ranks, (size_t)n * sizeof *out);
+    return n;
   }
-  while (i < n)
-    out[filled++] = ranks[i++];
-  return filled;
+  int32_t home = hec_plan_home(plan, layer, expert), place = n;
+  memcpy(out, ranks, (size_t)n * sizeof *out);
+  for (; place > 0 && out[place - 1] >= home; place--)
+    out[place] = out[place - 1];
+  out[place] = home;
+  return n + 1;
 }
 
 static void check_row(const hec_plan *plan, int32_t layer, int32_t expert) {

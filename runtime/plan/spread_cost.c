@@ -122,6 +122,10 @@ hec_spread hec_spread_new(hec_arena *arena, const hec_problem *problem, const he
   spread.everywhere.delay = HEC_NEW(arena, double, ranks *sum_length(&spread));
   spread.everywhere_s = HEC_NEW(arena, double, ranks);
   spread.delay_of = HEC_NEW(arena, double, ranks);
+  spread.owner = HEC_NEW(arena, int32_t, problem->n_experts);
+  spread.everywhere_at = HEC_NEW(arena, int32_t, (size_t)problem->n_experts + 1);
+  for (int32_t i = 0; i <= problem->n_experts; i++)
+    spread.everywhere_at[i] = i * (problem->n_ranks - 1);
   for (int32_t k = 0; k < HEC_STAGES_MAX; k++) { /* one expert: ranks - 1 transfers, twice that and counters to sort */
     spread.lowered.stage[k].capacity = 4 * ranks + 16;
     spread.lowered.stage[k].data = HEC_NEW(arena, hec_transfer, spread.lowered.stage[k].capacity);
@@ -319,6 +323,25 @@ static void sum_request(hec_spread *spread, int32_t way, const hec_sparse *spars
     }
     add_part(sum, &pattern, at, end);
   }
+}
+
+bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *home, int32_t n, double limit_s,
+                     hec_spread_sum *sum) {
+  hec_sparse sparse = {.n_items = n, .n_slices = 1, .owner = spread->owner, .receiver_at = spread->everywhere_at};
+  for (int32_t i = 0; i < n; i++)
+    spread->owner[i] = home[expert[i]];
+  for (int32_t i = 0; i < spread->n_ways; i++) {
+    int32_t w = way_in_turn(spread, i);
+    if (i > 0 && least_request_s(spread, w, &sparse) > limit_s)
+      continue;
+    sum_request(spread, w, &sparse, sum, sum);
+    if (way_s(spread, w, sum, NULL) <= limit_s) {
+      spread->hint->way = w;
+      return true;
+    }
+    note_busiest(spread, w, sum, NULL);
+  }
+  return false;
 }
 
 const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,

@@ -38,6 +38,8 @@ typedef struct {
   hec_spread_hint *hint;                   /* written by pricing */
   hec_spread_sum everywhere;               /* [n_ranks] patterns: an expert of that owner goes to all other ranks */
   double *everywhere_s;                    /* [n_ranks] price of one of them alone */
+  int32_t *everywhere_at;                  /* [n_experts + 1] offsets of receivers of experts that go everywhere */
+  int32_t *owner;                          /* scratch [n_experts] */
   double *delay_of;                        /* scratch [n_ranks] of one expert's chain */
   hec_collective_plan lowered;             /* scratch for one expert, on the arena, large enough never to grow */
 } hec_spread;
@@ -56,6 +58,10 @@ void hec_spread_item(hec_spread *spread, int32_t owner, const int32_t *receivers
 
 double hec_spread_cost(const hec_spread *spread, const hec_spread_sum *sum);
 double hec_spread_cost_with(const hec_spread *spread, const hec_spread_sum *sum, const hec_spread_sum *item);
+/* Whether the experts expert[0..n) with owners home[expert], all to all other ranks, cost at most `limit_s`: a
+ * comparison needs fewer prices than a price does. `sum` is scratch. */
+bool hec_spread_fits(hec_spread *spread, const int32_t *expert, const int32_t *home, int32_t n, double limit_s,
+                     hec_spread_sum *sum);
 /* The row that hec_collective_choose would take for `sparse` (whole items of spread->bytes), without lowering it with
  * every row. `sum` and `item` are scratch. */
 const hec_collective *hec_spread_choose(hec_spread *spread, const hec_sparse *sparse, hec_spread_sum *sum,

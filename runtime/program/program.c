@@ -48,11 +48,12 @@ static void mark_parts(hec_program *program, hec_op *op) {
   memset(program->parts + at, 0, n);
   program->n_parts = at + n;
   int64_t sum = 0;
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *transfer = &program->transfers[op->transfer_at + i];
-    program->parts[at + (size_t)transfer->source] = 1;
-    program->parts[at + (size_t)transfer->destination] = 1;
-    sum += transfer->bytes;
+  uint8_t *part = program->parts + at;
+  const hec_transfer *t = program->transfers + op->transfer_at, *end = t + op->n_transfers;
+  for (; t != end; t++) {
+    part[t->source] = 1;
+    part[t->destination] = 1;
+    sum += t->bytes;
   }
   op->part_at = (int32_t)at;
   op->bytes = (double)sum;
@@ -256,7 +257,8 @@ void hec_program_memory_peak(const hec_program *program, double *peak, double by
       double bytes = hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + r];
       double change = start ? bytes : -bytes;
       now[r] += change;
-      classes[r * HEC_N_MEMORY + (int32_t)hold->memory] += change;
+      if (by_class)
+        classes[r * HEC_N_MEMORY + (int32_t)hold->memory] += change;
       if (now[r] > peak[r])
         peak[r] = now[r];
       if (by_class && now[r] > fullest) {

@@ -250,6 +250,7 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
     plan_now(s, job, run, iteration, &rewritten, arena, found);
   }
   hec_feed_free(feed);
+  hec_policy_stop(run); /* its plan stays, on the arena */
   if (status == HEC_OK && !there)
     status = hec_fail(HEC_BAD_INPUT, "--iter: the trace has no iteration %" PRId64, s->iter);
   return status;
