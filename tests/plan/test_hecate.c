@@ -61,7 +61,7 @@ static void check_even_memory(const hec_plan *plan) {
 }
 
 /* t as found from nothing, whatever the run remembers. */
-static void check_overlap(const hec_policy_run *run, const hec_spread *gather, hec_spread_sum *sum) {
+static void check_overlap(const hec_policy_run *run, hec_spread *gather, hec_spread_sum *sum) {
   int32_t n_experts = run->plan.n_experts, order[64];
   uint64_t load[64], steps = 0;
   for (int32_t l = 0; l < run->plan.n_layers; l++) {
