@@ -60,8 +60,17 @@ double hec_local_s(const hec_device *device, double bytes);
 /* Forward time of the non-MoE part of one MoE block on the slowest device: attention and gate. The window of FSSDP. */
 double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens);
 
+/* Simulated time ends here (26 days): a longer duration counts as this much, so that sums of two fit in 64 bits. */
+#define HEC_TIME_END_PS (INT64_C(1) << 61)
+
 static inline int64_t hec_seconds_to_ps(double seconds) {
-  return (int64_t)(seconds * 1e12 + 0.5);
+  double ps = seconds * 1e12 + 0.5;
+  return ps < (double)HEC_TIME_END_PS ? (int64_t)ps : HEC_TIME_END_PS;
+}
+
+static inline int64_t hec_time_after(int64_t begin_ps, int64_t duration_ps) {
+  int64_t end = begin_ps + duration_ps;
+  return end < HEC_TIME_END_PS ? end : HEC_TIME_END_PS;
 }
 
 #endif

@@ -17,8 +17,9 @@
 typedef struct {
   int64_t bytes;
   int32_t source, destination; /* ranks = devices; never equal */
-  int32_t item;                /* expert whose parameters or gradients travel; -1: all the pair has in this exchange */
-  int32_t after;               /* smaller index in the exchange: the transfer whose chunks this one forwards; -1: none */
+  int32_t item;  /* expert * slices + slice whose parameters or gradients travel (whole experts: the expert);
+                    -1: all that the pair has in this exchange */
+  int32_t after; /* smaller index in the exchange: the transfer whose chunks this one forwards; -1: none */
 } hec_transfer;
 
 typedef struct {
@@ -42,7 +43,8 @@ void hec_link_cost_free(hec_link_cost *cost);
  * makespan. `n_chunks` > 1: a transfer that forwards another waits for its first chunk: adds latency and
  * bytes / n_chunks / bottleneck of the forwarded transfer, per hop of its chain. Reversed, a chain runs backwards too:
  * transfer `after` then waits for the transfers that name it. */
-double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse, int32_t n_chunks);
+double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers, int32_t n, bool reverse,
+                              int32_t n_chunks);
 
 /* Ring all-reduce of `bytes` over ranks 0..n-1 (in that order, one ring per NIC of a node, bytes split evenly):
  * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies (mean over the hops of the ring). n == 1: 0.

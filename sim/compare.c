@@ -55,30 +55,33 @@ static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t 
   }
 }
 
-static void simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
-                     hec_summary_row *row) {
+static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
+                           hec_summary_row *row) {
   hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
   if (!report)
-    return;
+    return HEC_OK;
   const hec_program *program = hec_lowering_program(one->low);
-  double ordinary_s = -1;
-  if (hec_lowering_migrated(one->low)) {
+  hec_breakdown all, ordinary;
+  row->n_migrations += hec_lowering_migrated(one->low);
+  if (hec_lowering_one_off(one->low)) {
     hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
-    ordinary_s = (double)hec_timeline_end_ps(&one->timeline) * 1e-12;
-    row->n_migrations++;
+    ordinary = hec_timeline_breakdown(&one->timeline, program);
   }
   hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
+  if (hec_timeline_end_ps(&one->timeline) >= HEC_TIME_END_PS)
+    return hec_fail(HEC_BAD_INPUT,
+                    "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
+                    "check --cluster, --model and --tokens",
+                    row->name, iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
   if (options->check) {
     hec_program_check(program);
     hec_timeline_check(&one->timeline, program);
   }
-  hec_breakdown breakdown = hec_timeline_breakdown(&one->timeline, program);
-  hec_summary_add(row, breakdown.total_s, ordinary_s < 0 ? breakdown.total_s : ordinary_s, iteration->stride,
-                  &breakdown);
-  double traffic[HEC_N_TRAFFIC];
-  hec_program_traffic(program, traffic);
-  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    row->traffic[k] += traffic[k];
+  all = hec_timeline_breakdown(&one->timeline, program);
+  hec_summary_add(row, &all, hec_lowering_one_off(one->low) ? &ordinary : &all, iteration->stride);
+  double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+  hec_program_traffic(program, traffic, moved);
+  hec_summary_add_traffic(row, traffic, moved, iteration->stride);
   int32_t n;
   const double *overload = hec_lowering_overload(one->low, &n);
   for (int32_t i = 0; i < n; i++)
@@ -87,6 +90,7 @@ static void simulate(lane *one, const hec_iteration *iteration, const hec_compar
   const hec_policy_run *run = hec_lowering_run(one->low);
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  return HEC_OK;
 }
 
 static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
@@ -96,8 +100,10 @@ static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const he
   const hec_iteration *iteration;
   while ((status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
     bool report = iteration->index >= job->warmup;
-    for (int32_t p = 0; p < options->n_policies; p++)
-      simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
+      status = simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    if (status != HEC_OK)
+      break;
     summary->n_iterations += report;
     if (options->progress)
       options->progress(iteration->index + 1, options->progress_context);
@@ -112,6 +118,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
                        hec_arena *arena, hec_summary *summary) {
   *summary = (hec_summary){.job = job,
                            .law = hec_law_name(options->law),
+                           .not_modelled = hec_law_limits(options->law),
                            .n_rows = options->n_policies,
                            .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);
@@ -191,6 +198,7 @@ hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, co
   hec_feed_free(feed);
   close_lanes(lanes, options->n_policies);
   if (status == HEC_OK && drawn == 0)
-    status = hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter);
+    status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
+                       : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
 }

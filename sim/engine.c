@@ -338,14 +338,31 @@ static void end_flows(hec_engine *engine) {
     engine->law->flow_done(engine, engine->running[done[i].tag >> 32], (int32_t)(done[i].tag & 0xffffffff));
 }
 
-static void run(hec_engine *engine) {
+/* What has not ended when time does, ends with it. */
+static void end_of_time(hec_engine *engine) {
+  const hec_program *program = engine->program;
+  for (int32_t op = 0; op < (int32_t)program->n_ops; op++)
+    for (int32_t r = 0; r < program->n_ranks; r++) {
+      int64_t *begin = &engine->timeline->begin_ps[cell(engine, op, r)];
+      int64_t *end = &engine->timeline->end_ps[cell(engine, op, r)];
+      if (*end >= 0 || !hec_program_takes_part(program, &program->ops[op], r))
+        continue;
+      *begin = *begin < 0 ? HEC_TIME_END_PS : *begin;
+      *end = HEC_TIME_END_PS;
+    }
+}
+
+/* True when everything has run, false when time ended before. */
+static bool run(hec_engine *engine) {
   for (int32_t r = 0; r < engine->program->n_ranks; r++)
     wake(engine, r);
   for (;;) {
     int64_t flow = next_flow_ps(engine), other = engine->n_heap > 0 ? engine->heap[0].time_ps : INT64_MAX;
     if (flow == INT64_MAX && other == INT64_MAX)
-      return;
+      return true;
     int64_t time = flow <= other ? flow : other;
+    if (time >= HEC_TIME_END_PS)
+      return false;
     engine->now_ps = time > engine->now_ps ? time : engine->now_ps;
     if (flow <= other) {
       end_flows(engine);
@@ -386,8 +403,10 @@ void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cos
     capacity[l] = problem->cluster->links[l].bandwidth;
   engine.fluid = hec_fluid_new(problem->cluster->n_links, capacity);
   index_lanes(&engine);
-  run(&engine);
-  for (size_t i = 0; i < n_ranks * HEC_N_LANES; i++) /* every queue ran empty: nothing waited for ever */
+  bool complete = run(&engine);
+  if (!complete)
+    end_of_time(&engine);
+  for (size_t i = 0; complete && i < n_ranks * HEC_N_LANES; i++) /* every queue ran empty: nothing waited for ever */
     HEC_ASSERT(engine.head[i] == engine.lane_at[i % HEC_N_LANES + 1] - engine.lane_at[i % HEC_N_LANES]);
   hec_fluid_free(engine.fluid);
   free(engine.heap);

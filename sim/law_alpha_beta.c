@@ -31,7 +31,7 @@ static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
   (void)engine;
   (void)x;
   (void)transfer;
-  HEC_ASSERT(false && "alpha_beta starts no flows");
+  hec_assert_failed("alpha_beta starts no flows", __FILE__, __LINE__);
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {
@@ -47,8 +47,7 @@ const hec_law hec_law_alpha_beta = {
     .name = "alpha_beta",
     .summary = "closed form per exchange: latency + busiest port",
     .source = "LogGP-style alpha-beta, DESIGN section 5",
-    .limits = "contention between exchanges in flight at once, congestion control, incast loss and adaptive routing "
-              "are not modelled",
+    .limits = "contention between exchanges in flight at once, congestion control, incast loss, adaptive routing",
     .closed_form = true,
     .open = open,
     .ready = ready,

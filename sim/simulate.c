@@ -54,6 +54,12 @@ struct hec_sim {
   size_t n_done, done_capacity;
 };
 
+static bool same_device(const hec_device *a, const hec_device *b) {
+  return a->flops == b->flops && a->flops_efficiency == b->flops_efficiency && a->hbm_bandwidth == b->hbm_bandwidth &&
+         a->gemm_a_s == b->gemm_a_s && a->gemm_c_s == b->gemm_c_s && a->gemm_tile == b->gemm_tile &&
+         a->launch_s == b->launch_s && a->speed == b->speed;
+}
+
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena) {
   hec_sim *sim = HEC_NEW(arena, hec_sim, 1);
   sim->problem = problem;
@@ -63,7 +69,7 @@ hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *
   sim->walks = law->closed_form;
   const hec_device *devices = problem->cluster->devices;
   for (int32_t r = 0; r < problem->n_ranks; r++) {
-    sim->uniform = sim->uniform && memcmp(&devices[r], &devices[0], sizeof *devices) == 0;
+    sim->uniform = sim->uniform && same_device(&devices[r], &devices[0]);
     sim->walks = sim->walks && devices[r].comm_share == 0;
   }
   sim->lane_end = HEC_NEW(arena, int64_t, HEC_N_LANES * problem->n_ranks);
@@ -99,7 +105,7 @@ static void walk_alone(hec_sim *sim, const hec_program *program, const hec_op *o
     if (!free_of_charge && (r == 0 || !same))
       ps = hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
     begin[r] = sim->ready[r];
-    end[r] = begin[r] + ps;
+    end[r] = hec_time_after(begin[r], ps);
   }
 }
 
@@ -150,7 +156,7 @@ static void walk_exchange(hec_sim *sim, const hec_program *program, const hec_op
   for (int32_t r = 0; r < n_ranks; r++)
     if (part[r]) {
       begin[r] = start[r];
-      end[r] = start[r] + (done ? done[r] : 0);
+      end[r] = hec_time_after(start[r], done ? done[r] : 0);
     }
 }
 
@@ -161,7 +167,7 @@ static void walk_together(hec_sim *sim, const hec_program *program, const hec_op
     start = sim->ready[r] > start ? sim->ready[r] : start;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     begin[r] = free_of_charge ? sim->ready[r] : start;
-    end[r] = begin[r] + ps;
+    end[r] = hec_time_after(begin[r], ps);
   }
 }
 

@@ -30,6 +30,7 @@ typedef struct {
   bool force_engine;    /* for tests: never the walk */
 } hec_sim_options;
 
+/* A program longer than HEC_TIME_END_PS ends there: its times then mean nothing but "too long". */
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline);
 
 #endif

@@ -6,6 +6,7 @@
 #include "traces/synth.h"
 #include "traces/trace_bench.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 
 typedef struct {
-  int64_t ranks, layers, experts, iterations;
+  int64_t ranks, layers, experts, tokens, iterations;
   const char *policies, *law;
   bool json, no_trace;
 } settings;
@@ -85,8 +86,8 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
     hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
     double c = now_s();
     hec_breakdown breakdown = hec_timeline_breakdown(&timeline, hec_lowering_program(low));
-    double traffic[HEC_N_TRAFFIC];
-    hec_program_traffic(hec_lowering_program(low), traffic);
+    double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+    hec_program_traffic(hec_lowering_program(low), traffic, moved);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
     double d = now_s();
     HEC_ASSERT(breakdown.total_s > 0);
@@ -137,12 +138,20 @@ static void time_planning(const hec_problem *problem, const hec_policy *policy, 
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.ranks = 32, .layers = 12, .experts = 64, .iterations = 200, .policies = "all", .law = "alpha_beta"};
+  *s = (settings){.ranks = 32,
+                  .layers = 12,
+                  .experts = 64,
+                  .tokens = 4096,
+                  .iterations = 200,
+                  .policies = "all",
+                  .law = "alpha_beta"};
   const hec_arg args[] = {{"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies to time (default all)", 0, 0},
                           {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
                           {"--ranks", HEC_ARG_INT, &s->ranks, "R", "ranks, 8 per node (default 32)", 1, 4096},
                           {"--layers", HEC_ARG_INT, &s->layers, "L", "MoE layers (default 12)", 1, 1024},
-                          {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 1, 4096},
+                          {"--experts", HEC_ARG_INT, &s->experts, "E", "experts per layer (default 64)", 3, 4096},
+                          {"--tokens", HEC_ARG_INT, &s->tokens, "N",
+                           "tokens per rank (default 4096); more tokens, longer window, more copies", 1, 1e6},
                           {"--iterations", HEC_ARG_INT, &s->iterations, "N", "iterations timed (default 200)", 1, 1e6},
                           {"--no-trace", HEC_ARG_FLAG, &s->no_trace, NULL, "leave the trace reader out", 0, 0},
                           {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
@@ -177,8 +186,7 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
   hec_json_close(json);
 }
 
-static hec_status run(const settings *s, hec_text *out) {
-  hec_arena arena = {0};
+static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
@@ -192,16 +200,16 @@ static hec_status run(const settings *s, hec_text *out) {
   int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
   (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G",
                  ((int32_t)s->ranks + per_node - 1) / per_node, per_node);
-  HEC_TRY(hec_cluster_load(line, &arena, &cluster));
+  HEC_TRY(hec_cluster_load(line, arena, &cluster));
   HEC_TRY(hec_moe_load("gpt-moe-s", &moe));
   moe.n_layers = moe.n_moe_layers = (int32_t)s->layers;
   moe.n_experts = (int32_t)s->experts;
   HEC_TRY(hec_moe_check(&moe, "the benchmark's model"));
-  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, 8192, &problem));
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, (int32_t)s->ranks, (int32_t)s->tokens, &problem));
   enum { LOADS = 64 };
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
-    loads[i] = hec_load_new(&arena, problem.n_layers, problem.n_ranks, problem.n_experts);
+    loads[i] = hec_load_new(arena, problem.n_layers, problem.n_ranks, problem.n_experts);
   HEC_TRY(fill(loads, LOADS, problem.tokens, problem.top_k));
   hec_json_out json = hec_json_begin(out, 1);
   if (s->json) {
@@ -214,8 +222,9 @@ static hec_status run(const settings *s, hec_text *out) {
     hec_json_array(&json, "policies");
   } else {
     hec_text_printf(out,
-                    "%d ranks x %d layers x %d experts, %s, one thread, medians of %d iterations (synthetic loads)\n\n",
-                    problem.n_ranks, problem.n_layers, problem.n_experts, s->law, (int)s->iterations);
+                    "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iterations "
+                    "(synthetic loads)\n\n",
+                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations);
     hec_text_printf(out, "%-26s %10s %10s %10s %10s %10s %10s\n%-26s %10s %10s %10s %10s %10s %10s %10s\n", "",
                     "iterations", "lowering", "simulate", "report", "decide", "refine", "policy", "per s", "us", "us",
                     "us", "us", "us/layer", "transfers");
@@ -238,7 +247,6 @@ static hec_status run(const settings *s, hec_text *out) {
   }
   if (s->json)
     hec_json_close(&json);
-  hec_arena_free(&arena);
   return HEC_OK;
 }
 
@@ -249,9 +257,11 @@ int main(int argc, char **argv) {
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK)
-    (void)fputs(out.data, stdout);
+  hec_arena arena = {0};
+  status = run(&s, &arena, &out);
+  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
+    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
   hec_text_free(&out);
+  hec_arena_free(&arena);
   return hec_tool_exit("hecate-bench", status);
 }

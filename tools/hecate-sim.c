@@ -1,5 +1,6 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
  * plan, flows. */
+#include "runtime/base/temporary.h"
 #include "sim/compare.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
@@ -30,11 +31,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_JOB_ARG_ROWS(s->job),
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
-      {"--law", HEC_ARG_TEXT, &s->job.law, "L", "network law: alpha_beta (default) or max_min", 0, 0},
+      {"--law", HEC_ARG_TEXT, &s->job.law, "L",
+       "network law: alpha_beta (default) or max_min (exact sharing, much slower)", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
        0, 0},
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
-       "iteration to draw (default: of each policy the one nearest its median)", 0, 1e15},
+       "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
@@ -49,12 +51,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
-                  "max_min --json",
+                  "max_min --json\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
   if (!*done && !s->list && n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
+  if (!*done && s->timeline_iter >= 0 && !s->out)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
   return HEC_OK;
 }
 
@@ -64,38 +68,58 @@ static void show_progress(int64_t iterations, void *context) {
     fprintf(stderr, "\r%" PRId64 " iterations", iterations);
 }
 
-static hec_status make_folder(const char *path) {
-  if (mkdir(path, 0777) == 0 || errno == EEXIST)
+/* Before anything is simulated: --out is a folder, or can become one. It is made when there is something to write. */
+static hec_status check_folder(const char *path) {
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", path);
+  if (access(path, W_OK | X_OK) == 0)
     return HEC_OK;
-  return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", path, strerror(errno));
+  if (errno != ENOENT || path[0] == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", path, strerror(errno));
+  hec_text parent = {0};
+  hec_text_add(&parent, path);
+  size_t n = parent.length;
+  while (n > 0 && parent.data[n - 1] == '/')
+    n--;
+  while (n > 0 && parent.data[n - 1] != '/')
+    n--;
+  parent.data[n] = 0;
+  hec_status status = HEC_OK;
+  if (access(n > 0 ? parent.data : ".", W_OK | X_OK) != 0)
+    status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", path, strerror(errno));
+  hec_text_free(&parent);
+  return status;
 }
 
-static hec_status write_in(const char *folder, const char *name, const hec_text *text) {
-  hec_text path = {0};
-  hec_text_printf(&path, "%s/%s", folder, name);
-  hec_status status = hec_write_file(path.data, text->data, text->length);
-  hec_text_free(&path);
+static hec_status write_texts(const char *folder, const char *const names[3], const hec_text texts[3]) {
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
+  hec_text paths[3] = {{0}};
+  hec_file_out files[3];
+  for (int i = 0; i < 3; i++) {
+    hec_text_printf(&paths[i], "%s/%s", folder, names[i]);
+    files[i] = (hec_file_out){paths[i].data, texts[i].data, texts[i].length};
+  }
+  hec_status status = hec_write_files(files, 3);
+  for (int i = 0; i < 3; i++)
+    hec_text_free(&paths[i]);
   return status;
 }
 
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
                             const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
-  HEC_TRY(make_folder(s->out));
-  hec_text json = {0}, csv = {0}, timeline = {0};
-  hec_summary_json(summary, &json);
-  hec_summary_csv(summary, &csv);
+  static const char *const names[3] = {"timeline.json", "summary.csv", "summary.json"};
+  hec_text texts[3] = {{0}};
+  hec_summary_csv(summary, &texts[1]);
+  hec_summary_json(summary, &texts[2]);
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
-    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &timeline);
+    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &texts[0]);
   if (status == HEC_OK)
-    status = write_in(s->out, "timeline.json", &timeline);
-  if (status == HEC_OK)
-    status = write_in(s->out, "summary.csv", &csv);
-  if (status == HEC_OK)
-    status = write_in(s->out, "summary.json", &json);
-  hec_text_free(&json);
-  hec_text_free(&csv);
-  hec_text_free(&timeline);
+    status = write_texts(s->out, names, texts);
+  for (int i = 0; i < 3; i++)
+    hec_text_free(&texts[i]);
   return status;
 }
 
@@ -121,6 +145,8 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->job.law);
   HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
   HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
+  if (s->out)
+    HEC_TRY(check_folder(s->out));
   hec_job_options wanted;
   hec_job job;
   HEC_TRY(hec_job_args_options(&s->job, &wanted));
@@ -142,6 +168,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
 }
 
 int main(int argc, char **argv) {
+  hec_temporary_watch_signals();
   if (argc > 1 && strcmp(argv[1], "flows") == 0)
     return hec_flows_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "plan") == 0)
@@ -153,14 +180,16 @@ int main(int argc, char **argv) {
     return hec_tool_exit("hecate-sim", status);
   if (s.list) {
     hec_job_args_list();
-    return 0;
+    return hec_tool_exit("hecate-sim", HEC_OK);
   }
   hec_arena arena = {0};
   hec_trace_reader *reader = NULL;
-  status = hec_trace_open(s.trace, &reader);
+  hec_text kept = {0};
+  status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK)
     status = run(&s, reader, &arena);
   hec_trace_close(reader);
+  hec_text_free(&kept);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
 }

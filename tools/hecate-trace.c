@@ -1,5 +1,6 @@
 /* hecate-trace: make and inspect recorded expert loads. Sub-commands are rows of a table; exit codes 0 done, 1 the run
  * failed, 2 bad input or usage. */
+#include "runtime/base/temporary.h"
 #include "traces/synth.h"
 #include "traces/trace_info.h"
 
@@ -24,7 +25,9 @@ static const char help[] = "usage: hecate-trace COMMAND [OPTION]...\n"
                            "\n"
                            "examples:\n"
                            "  hecate-trace info trace.jsonl.gz\n"
-                           "  hecate-trace synth --workload W2 --out hot-rank.jsonl\n";
+                           "  hecate-trace synth --workload W2 --out hot-rank.jsonl\n"
+                           "\n"
+                           "The form of a trace, with the smallest one: traces/README.md.\n";
 
 static const char info_help[] =
     "usage: hecate-trace info TRACE [OPTION]...\n"
@@ -326,6 +329,7 @@ static hec_status run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  hec_temporary_watch_signals();
   hec_status status = run_command(argc, argv);
   if (status != HEC_OK)
     fprintf(stderr, "hecate-trace: %s\n", hec_last_error());

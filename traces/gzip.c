@@ -1,6 +1,7 @@
 /* The one door to zlib: gzip (RFC 1952) between the scanner and a source, and between the writer and a sink. Members
  * may follow one another (as `cat a.gz b.gz` makes them) and be followed by zero bytes (tape padding); anything else
  * behind a member, a damaged or an unfinished one is an error: a cut file never looks like a short trace. */
+#define ZLIB_CONST /* zlib then promises not to write to its input */
 #include "traces/sink.h"
 #include "traces/source.h"
 
@@ -138,7 +139,7 @@ static hec_status gzip_write(hec_sink *sink, const char *bytes, size_t n) {
   gzip_sink *s = (gzip_sink *)sink;
   while (n > 0) {
     size_t m = n < (1u << 30) ? n : 1u << 30;
-    s->zlib.next_in = (unsigned char *)(uintptr_t)bytes; /* zlib does not write to it */
+    s->zlib.next_in = (const unsigned char *)bytes;
     s->zlib.avail_in = (uInt)m;
     HEC_TRY(deflate_to_plain(s, Z_NO_FLUSH));
     bytes += m;

@@ -3,6 +3,7 @@
 #include "traces/sink.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ static hec_status file_close(hec_sink *sink, int keep) {
       status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", s->path.data, strerror(errno));
     if (!keep || status != HEC_OK)
       (void)remove(s->temporary.data);
+    hec_temporary_drop(s->temporary.data);
   }
   hec_text_free(&s->path);
   hec_text_free(&s->temporary);
@@ -68,9 +70,13 @@ hec_status hec_sink_open(const char *path, hec_sink **sink) {
   }
   if (!standard && (!exists || S_ISREG(info.st_mode)))
     hec_text_printf(&s->temporary, "%s.%ld.part", path, (long)getpid());
+  if (s->temporary.data)
+    hec_temporary_add(s->temporary.data);
   s->file = standard ? stdout : fopen(s->temporary.data ? s->temporary.data : path, "wb");
   if (!s->file) {
     hec_status status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+    if (s->temporary.data)
+      hec_temporary_drop(s->temporary.data);
     hec_text_free(&s->path);
     hec_text_free(&s->temporary);
     free(s);

@@ -146,7 +146,7 @@ typedef struct {
 
 static void correct(search *s) {
   const hec_synth_options *o = s->options;
-  double knot[HEC_SYNTH_KNOTS], median[HEC_SYNTH_KNOTS];
+  double knot[HEC_SYNTH_KNOTS] = {0}, median[HEC_SYNTH_KNOTS] = {0};
   for (int32_t k = 0; k < o->n_knots; k++)
     knot[k] = bounded(latent_guess(o, o->correlation[k]));
   for (int round = 0; round < ROUNDS && s->best_error > good_enough; round++) {

@@ -3,6 +3,8 @@
 
 #include "traces/trace_header.h"
 
+#include "models/preset_data.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,8 @@ hec_status hec_synth_check(const hec_synth_options *o) {
   const hec_synth_workload *workload = hec_synth_find(o->workload);
   if (!workload)
     return hec_fail(HEC_BAD_INPUT, "--workload: expected W0 to W7, lognormal or zipf, found %s", o->workload);
+  if (o->shape && !hec_preset_find("moe", o->shape))
+    return hec_fail(HEC_BAD_INPUT, "--shape: expected a model preset (hecate-sim --list), found \"%.60s\"", o->shape);
   HEC_TRY(in_range("--layers", o->n_layers, 1, HEC_TRACE_DIMENSION_MAX));
   HEC_TRY(in_range("--experts", o->n_experts, 1, HEC_TRACE_DIMENSION_MAX));
   HEC_TRY(in_range("--source-ranks", o->n_sources, 1, HEC_TRACE_DIMENSION_MAX));
@@ -179,14 +183,14 @@ hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
   HEC_TRY(hec_synth_new(o, &synth));
   hec_text synthetic = {0}, name = {0}, notes = {0}, shape = {0};
   describe(o, &synthetic);
-  hec_text_printf(&name, "synthetic_%s", hec_synth_find(o->workload)->alias);
+  hec_text_printf(&name, "%s%s", o->name ? "" : "synthetic_", o->name ? o->name : hec_synth_find(o->workload)->alias);
   hec_text_add(&notes, "Synthetic loads, not recorded ones. Made by: ");
   hec_synth_command(o, &notes);
   hec_json_out json = hec_json_begin(&shape, 0);
   if (o->shape)
     hec_json_string(&json, NULL, o->shape);
   char license[] = "Apache-2.0";
-  hec_trace_header header = {.name = o->name ? (char *)(uintptr_t)o->name : name.data,
+  hec_trace_header header = {.name = name.data,
                              .license = license,
                              .notes = notes.data,
                              .synthetic = synthetic.data,

@@ -197,7 +197,7 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
   g.rank_load = HEC_NEW(&arena, uint64_t, info->ranks);
   g.n_idle = HEC_NEW(&arena, uint64_t, h->n_layers);
   hec_histogram *relative[] = {&g.overload, &g.expert_peak, &g.cv};
-  for (size_t i = 0; i < sizeof relative / sizeof *relative; i++)
+  for (size_t i = 0; i < 3; i++)
     *relative[i] = hec_histogram_new(&arena, true);
   g.gini = hec_histogram_new(&arena, false);
   g.drift = hec_drift_new(&arena, h->n_layers, h->n_experts, options->lags, options->n_lags);

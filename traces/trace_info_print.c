@@ -20,13 +20,11 @@ static void add_spread(hec_text *text, const char *name, const hec_trace_spread 
   hec_text_printf(text, "   %s\n", meaning);
 }
 
-/* Control characters would break the table. */
 static void add_line(hec_text *text, const char *name, const char *value) {
   if (!value[0])
     return;
   hec_text_printf(text, "%-22s ", name);
-  for (const char *p = value; *p; p++)
-    hec_text_printf(text, "%c", (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p);
+  hec_text_add_plain(text, value);
   hec_text_add(text, "\n");
 }
 
@@ -66,9 +64,9 @@ static void add_drift(const hec_trace_info *info, hec_text *text) {
     add_value(text, s->least, 3);
     add_value(text, s->p10, 3);
     add_value(text, s->p50, 3);
-    hec_text_printf(text, "   %s\n",
-                    tvd      ? "total variation distance: share of tokens that went to another expert"
-                    : k == 0 ? "Pearson, of a layer's expert loads with those LAG records earlier"
+    hec_text_printf(text, "%s\n",
+                    tvd      ? "   total variation distance: share of tokens that went to another expert"
+                    : k == 0 ? "   Pearson, of a layer's expert loads with those LAG records earlier"
                              : "");
   }
 }

@@ -2,6 +2,7 @@
 #include "runtime/base/text.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/temporary.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,7 +20,16 @@ void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
   text->data[text->length] = 0;
 }
 
-void hec_text_add(hec_text *text, const char *string) { hec_text_add_bytes(text, string, strlen(string)); }
+void hec_text_add(hec_text *text, const char *string) {
+  hec_text_add_bytes(text, string, strlen(string));
+}
+
+void hec_text_add_plain(hec_text *text, const char *string) {
+  for (; *string; string++) {
+    unsigned char c = (unsigned char)*string;
+    hec_text_add_bytes(text, c < 0x20 || c == 0x7f ? "?" : string, 1);
+  }
+}
 
 void hec_text_printf(hec_text *text, const char *format, ...) {
   va_list arguments, again;
@@ -63,10 +73,31 @@ static void new_line(hec_json_out *json) {
     hec_text_add(json->out, " ");
 }
 
+/* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
+static size_t utf8_length(const char *p) {
+  const unsigned char *u = (const unsigned char *)p;
+  size_t n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : u[0] >= 0xe0 && u[0] < 0xf0 ? 3 : 4;
+  if (u[0] > 0xf4 || (n == 4 && u[0] < 0xf0))
+    return 0;
+  for (size_t i = 1; i < n; i++) /* stops at the terminating zero too */
+    if ((u[i] & 0xc0) != 0x80)
+      return 0;
+  bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) || (u[0] == 0xf0 && u[1] < 0x90) ||
+             (u[0] == 0xf4 && u[1] > 0x8f);
+  return bad ? 0 : n;
+}
+
+/* Paths may hold any bytes; JSON may not: what is no UTF-8 becomes U+FFFD. */
 static void add_quoted(hec_text *out, const char *value) {
   hec_text_add(out, "\"");
   for (const char *p = value; *p; p++) {
     unsigned char c = (unsigned char)*p;
+    size_t n = utf8_length(p);
+    if (n != 1) {
+      hec_text_add_bytes(out, n == 0 ? "\xef\xbf\xbd" : p, n == 0 ? 3 : n);
+      p += n == 0 ? 0 : n - 1;
+      continue;
+    }
     if (c == '"' || c == '\\')
       hec_text_printf(out, "\\%c", c);
     else if (c < 0x20 || c == 0x7f)
@@ -107,8 +138,12 @@ static void open_member(hec_json_out *json, const char *key, char opening, char 
   json->closing[json->depth] = closing;
 }
 
-void hec_json_object(hec_json_out *json, const char *key) { open_member(json, key, '{', '}'); }
-void hec_json_array(hec_json_out *json, const char *key) { open_member(json, key, '[', ']'); }
+void hec_json_object(hec_json_out *json, const char *key) {
+  open_member(json, key, '{', '}');
+}
+void hec_json_array(hec_json_out *json, const char *key) {
+  open_member(json, key, '[', ']');
+}
 
 void hec_json_close(hec_json_out *json) {
   HEC_ASSERT(json->depth > 0);
@@ -155,29 +190,51 @@ void hec_json_null(hec_json_out *json, const char *key) {
   hec_text_add(json->out, "null");
 }
 
-hec_status hec_write_file(const char *path, const char *data, size_t length) {
-  /* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
+/* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
+static bool is_in_place(const char *path) {
   struct stat info;
-  bool in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-  hec_text temporary = {0};
-  hec_text_add(&temporary, path);
-  if (!in_place)
-    hec_text_printf(&temporary, ".%ld.part", (long)getpid());
-  hec_status status = HEC_OK;
-  FILE *file = fopen(temporary.data, "wb");
-  if (!file) {
-    status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
-  } else {
-    bool written = fwrite(data, 1, length, file) == length && fflush(file) == 0;
-    int cause = errno;
-    written = fclose(file) == 0 && written;
-    if (!written)
-      status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(cause));
-    else if (!in_place && rename(temporary.data, path) != 0)
-      status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", path, strerror(errno));
-    if (status != HEC_OK && !in_place)
-      (void)remove(temporary.data);
+  return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+static hec_status write_bytes(const hec_file_out *out, const char *name) {
+  FILE *file = fopen(name, "wb");
+  if (!file)
+    return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
+  bool written = fwrite(out->data, 1, out->length, file) == out->length && fflush(file) == 0;
+  int cause = errno;
+  if (fclose(file) != 0 && written) {
+    written = false;
+    cause = errno;
   }
-  hec_text_free(&temporary);
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(cause));
+}
+
+hec_status hec_write_files(const hec_file_out *files, int32_t n) {
+  enum { MOST = 8 };
+  hec_text temporary[MOST] = {{0}};
+  hec_status status = HEC_OK;
+  HEC_ASSERT(n >= 0 && n <= MOST);
+  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
+    bool in_place = is_in_place(files[i].path);
+    if (!in_place) {
+      hec_text_printf(&temporary[i], "%s.%ld.part", files[i].path, (long)getpid());
+      hec_temporary_add(temporary[i].data);
+    }
+    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data);
+  }
+  for (int32_t i = 0; i < n; i++) {
+    if (!temporary[i].data)
+      continue;
+    if (status == HEC_OK && rename(temporary[i].data, files[i].path) != 0)
+      status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", files[i].path, strerror(errno));
+    if (status != HEC_OK)
+      (void)remove(temporary[i].data);
+    hec_temporary_drop(temporary[i].data);
+    hec_text_free(&temporary[i]);
+  }
   return status;
+}
+
+hec_status hec_write_file(const char *path, const char *data, size_t length) {
+  return hec_write_files(&(hec_file_out){path, data, length}, 1);
 }

@@ -16,6 +16,8 @@ typedef struct {
 void hec_text_add(hec_text *text, const char *string);
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n);
 void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* For terminals: control characters of a foreign name become '?'. */
+void hec_text_add_plain(hec_text *text, const char *string);
 void hec_text_add_double(hec_text *text, double value); /* not finite: null */
 void hec_text_free(hec_text *text);
 
@@ -39,7 +41,14 @@ void hec_json_double17(hec_json_out *json, const char *key, double value); /* al
 void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
 
-/* Writes `length` bytes to `path` under a temporary name in the same folder, then renames: the file is whole or absent. */
+typedef struct {
+  const char *path, *data; /* [length] bytes of data */
+  size_t length;
+} hec_file_out;
+
+/* Writes at most 8 files under temporary names in their folders, then renames: each file is whole or absent, and when
+ * one cannot be written (a full disk) none is touched. */
+hec_status hec_write_files(const hec_file_out *files, int32_t n) HEC_MUST_USE;
 hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
 
 #endif

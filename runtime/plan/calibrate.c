@@ -36,6 +36,7 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .n_guests = HEC_NEW(arena, int32_t, ranks),
       .receivers = HEC_NEW(arena, int32_t, ranks),
       .guests = HEC_NEW(arena, int32_t, ranks),
+      .bound = HEC_NEW(arena, double, experts),
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
       .added_item = hec_spread_sum_new(arena, gather),
@@ -217,40 +218,75 @@ static double score_of(const hec_calibrate *c, const search *s, double time_s, i
   return (s->now.time_s - time_s) / bytes;
 }
 
-/* Judges one expert; keeps it if it is the best so far. */
+/* True when an expert of this score, or bound, would replace the best so far: ties go to the lower id. */
+static bool beats(const search *s, int32_t expert, double score) {
+  return score > s->score || (score == s->score && expert < s->best);
+}
+
+/* At least this is added to the layer's time: the gather so far, or this expert's alone. */
+static objective least_added(hec_calibrate *c, const search *s, const candidate *cand) {
+  objective least = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s};
+  if (cand->fresh)
+    least.gather_s = larger(least.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
+  if (c->scatter &&
+      c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
+    make_base(c);
+    least.growth_s = -c->base_s;
+  }
+  return least;
+}
+
+/* An upper bound of the expert's score; at most 0 if it cannot be added. */
+static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_t m) {
+  candidate cand = candidate_of(c, expert, m);
+  if (cand.n_receivers == 0)
+    return 0;
+  objective least = least_added(c, s, &cand);
+  hec_layer_time layer = hec_layer_model_least(&c->model, expert, s->link_cell, s->rank_cell);
+  double time_s = hec_layer_model_total(&c->model, layer) + (least.gather_s + least.growth_s);
+  return score_of(c, s, time_s, cand.n_receivers);
+}
+
+/* Computes the expert's score, dearest terms last; keeps it if it is the best so far. */
 static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
   candidate cand = candidate_of(c, expert, m);
-  ++*units;
-  if (cand.n_receivers == 0)
-    return;
-  double gather_s = cand.fresh ? larger(s->now.gather_s, c->gather->everywhere_s[c->home[expert]]) : s->now.gather_s;
-  double growth_s = s->now.growth_s;
-  if (c->scatter && c->n_holders[expert] > 1) { /* more holders may return over another entry: no bound but zero */
-    make_base(c);
-    growth_s = -c->base_s;
-  }
-  hec_layer_time least = hec_layer_model_least(&c->model, expert, s->link_cell, s->rank_cell);
-  double time_s = hec_layer_model_total(&c->model, least) + (gather_s + growth_s);
-  if (score_of(c, s, time_s, cand.n_receivers) <= s->score)
-    return;
+  objective least = least_added(c, s, &cand);
   double layer_s = hec_layer_model_total(&c->model, hec_layer_model_time_with(&c->model, expert, part_with(c, &cand)));
   *units += (uint64_t)c->model.n_cells / 2;
-  if (score_of(c, s, layer_s + (gather_s + growth_s), cand.n_receivers) <= s->score)
+  if (!beats(s, expert, score_of(c, s, layer_s + (least.gather_s + least.growth_s), cand.n_receivers)))
     return;
   hec_spread_sum pattern = added_pattern(c, &cand);
-  gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
+  double gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
   *units += (uint64_t)(c->gather->n_stages * c->gather->links->n_padded);
-  if (score_of(c, s, layer_s + (gather_s + growth_s), cand.n_receivers) <= s->score)
+  if (!beats(s, expert, score_of(c, s, layer_s + (gather_s + least.growth_s), cand.n_receivers)))
     return;
-  growth_s = growth_with(c, &cand);
+  double growth_s = growth_with(c, &cand);
   *units += c->scatter ? (uint64_t)(c->scatter->n_stages * c->scatter->links->n_padded) : 0;
-  time_s = layer_s + (gather_s + growth_s);
-  double score = score_of(c, s, time_s, cand.n_receivers);
-  if (score <= s->score)
+  double time_s = layer_s + (gather_s + growth_s), score = score_of(c, s, time_s, cand.n_receivers);
+  if (score <= 0 || !beats(s, expert, score))
     return;
   s->score = score;
   s->best = expert;
   s->after = (objective){time_s, gather_s, growth_s};
+}
+
+/* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
+ * that most others need not be. */
+static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
+  int32_t n_experts = c->problem->n_experts, first = 0;
+  s->best = -1;
+  s->score = 0;
+  hec_layer_model_busiest(&c->model, &s->link_cell, &s->rank_cell);
+  for (int32_t e = 0; e < n_experts; e++) {
+    c->bound[e] = bound_of(c, s, e, m);
+    first = c->bound[e] > c->bound[first] ? e : first;
+  }
+  *units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  if (c->bound[first] > 0)
+    judge(c, s, first, m, units);
+  for (int32_t e = 0; e < n_experts; e++)
+    if (e != first && c->bound[e] > 0 && beats(s, e, c->bound[e]))
+      judge(c, s, e, m, units);
 }
 
 /* Adds the best expert to everything that is kept. */
@@ -315,12 +351,7 @@ int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, con
   c->has_base = false;
   search s = {.now = {.time_s = hec_layer_model_total(&c->model, hec_layer_model_time(&c->model))}};
   for (; added < n_experts; added++) {
-    s.best = -1;
-    s.score = 0;
-    hec_layer_model_busiest(&c->model, &s.link_cell, &s.rank_cell);
-    *units += (uint64_t)c->model.n_cells;
-    for (int32_t e = 0; e < n_experts; e++)
-      judge(c, &s, e, m, units);
+    find_best(c, &s, m, units);
     if (s.best < 0)
       break;
     accept(c, &s, m);

@@ -32,6 +32,7 @@ typedef struct {
   int32_t *guests;                             /* [n_ranks] scratch */
   int32_t *holders;                            /* [2 * n_ranks] scratch */
   double *part;                                /* [n_cells] of a candidate */
+  double *bound;                               /* [n_experts] no score of this step is larger */
   hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
   hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
   hec_spread_sum returned, returned_item;      /* scatter of all guests */

@@ -33,6 +33,7 @@ hec_sparse_run hec_sparse_run_at(const hec_sparse *sparse, int32_t first, int32_
       .first = first,
       .end = first + 1,
       .owner = sparse->owner[first * n_slices + slice],
+      .slice = slice,
       .receiver = sparse->receiver + at[first],
       .n_receivers = at[first + 1] - at[first],
   };
@@ -146,8 +147,8 @@ const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_probl
                                             bool scatter, const hec_collective *forced, hec_collective_plan *out,
                                             hec_collective_plan *scratch) {
   scratch->per_item = out->per_item;
-  if (!forced && (sparse->n_slices > 1 || sparse->n_items == 0))
-    forced = hec_collectives[0]; /* slices go directly in every row */
+  if (!forced && sparse->n_items == 0)
+    forced = hec_collectives[0];
   if (forced) {
     lower_of(forced, scatter)(problem, sparse, out);
     return forced;

@@ -23,8 +23,8 @@ enum { HEC_STAGES_MAX = 4 };
  * pair merged (item -1), but in a chunked chain by item, each behind the one it forwards (after < own index).
  * Zero-initialise; free with hec_collective_plan_free. */
 typedef struct {
-  bool per_item;                           /* set by the caller: never merge; item = the expert (executors, tests) */
-  int32_t n_stages, n_chunks;              /* n_chunks > 1: pipelined chains (hec_transfer.after) */
+  bool per_item;              /* set by the caller: never merge; item = expert * n_slices + slice (executors) */
+  int32_t n_stages, n_chunks; /* n_chunks > 1: pipelined chains (hec_transfer.after) */
   hec_transfer_list stage[HEC_STAGES_MAX]; /* owned by the caller, reused */
 } hec_collective_plan;
 

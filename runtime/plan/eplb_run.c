@@ -23,16 +23,32 @@ static int32_t slots_per_rank(const hec_problem *problem, int32_t redundant) {
   return slots < problem->n_experts ? slots : problem->n_experts;
 }
 
+/* Groups of experts that stay together on a node: about as many as DeepSeek-V3's router has, 8, so that step 1 has
+ * something to pack (with one group per node it would freeze every expert on its node); 0 if nodes do not allow any. */
+static int32_t n_groups(const hec_problem *problem) {
+  int32_t nodes = problem->n_nodes;
+  if (nodes == 1)
+    return 1; /* one node: both forms are the same */
+  if (problem->n_ranks != nodes * problem->cluster->devices_per_node || problem->n_experts % nodes != 0)
+    return 0;
+  int32_t groups = nodes;
+  while (groups < 8 || problem->n_experts % groups != 0) {
+    if (groups >= problem->n_experts)
+      return nodes;
+    groups += nodes;
+  }
+  return groups;
+}
+
 void hec_eplb_init(hec_policy_run *run, bool hierarchical, int32_t redundant) {
   const hec_problem *problem = run->problem;
-  int32_t n_slots = slots_per_rank(problem, redundant) * problem->n_ranks, nodes = problem->n_nodes;
-  bool even = problem->n_ranks == nodes * problem->cluster->devices_per_node || nodes == 1;
-  if (!hierarchical || !even || problem->n_experts % nodes != 0)
-    nodes = 1;
+  run->plan.slots = slots_per_rank(problem, redundant);
+  int32_t n_slots = run->plan.slots * problem->n_ranks;
+  int32_t groups = hierarchical ? n_groups(problem) : 0, nodes = groups > 0 ? problem->n_nodes : 1;
   eplb_state *state = HEC_NEW(run->arena, eplb_state, 1);
   *state = (eplb_state){
       .last = -1,
-      .core = hec_eplb_new(run->arena, problem->n_experts, n_slots, nodes, nodes, problem->n_ranks),
+      .core = hec_eplb_new(run->arena, problem->n_experts, n_slots, groups > 0 ? groups : 1, nodes, problem->n_ranks),
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
       .at = HEC_NEW(run->arena, int32_t, problem->n_experts + 1),
       .filled = HEC_NEW(run->arena, int32_t, problem->n_experts),

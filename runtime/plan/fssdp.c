@@ -14,15 +14,29 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
+/* The rule at the top as one number, the larger the better: a rank's free slots and its id, then in front of them, for
+ * the best rank of a node, the node's free slots and whether it is without the expert. 0: cannot take a copy. */
+enum { ID_BITS = 13, FREE_BITS = 17, NODE_FREE_BITS = 29, FREE_MOST = 1 << 16 };
+_Static_assert(HEC_DEVICES_MAX < (1 << ID_BITS) - 1 && FREE_MOST < 1 << FREE_BITS &&
+                   (int64_t)FREE_MOST * HEC_DEVICES_MAX < (int64_t)1 << NODE_FREE_BITS &&
+                   ID_BITS + FREE_BITS + NODE_FREE_BITS < 64,
+               "a key holds every rank, every number of free slots of a rank and of a node, and one bit more");
+static const uint64_t id_mask = ((uint64_t)1 << ID_BITS) - 1;
+
 hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem) {
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts, nodes = (size_t)problem->n_nodes;
+  HEC_ASSERT(problem->n_ranks <= HEC_DEVICES_MAX && problem->n_experts <= FREE_MOST); /* what a key can hold */
   hec_fssdp fssdp = {
       .problem = problem,
       .ranks = HEC_NEW(arena, int32_t, ranks),
+      .node_of = HEC_NEW(arena, int32_t, ranks),
       .slots = HEC_NEW(arena, int32_t, experts),
-      .copies = HEC_NEW(arena, int32_t, experts * ranks),
+      .copies = HEC_NEW(arena, int32_t, experts * ranks + 1),
       .n_copies = HEC_NEW(arena, int32_t, experts),
       .place_of = HEC_NEW(arena, int32_t, experts),
+      .open = HEC_NEW(arena, int32_t, experts),
+      .rank_key = HEC_NEW(arena, uint64_t, ranks),
+      .node_key = HEC_NEW(arena, uint64_t, nodes),
       .free_slots = HEC_NEW(arena, int32_t, ranks),
       .free_node = HEC_NEW(arena, int32_t, nodes),
       .rank_holds = HEC_NEW(arena, bool, ranks),
@@ -31,8 +45,10 @@ hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem) {
       .node_load = HEC_NEW(arena, uint64_t, nodes),
       .layer_done = HEC_NEW(arena, bool, problem->n_layers),
   };
-  for (int32_t r = 0; r < problem->n_ranks; r++)
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
     fssdp.ranks[r] = r;
+    fssdp.node_of[r] = hec_problem_node(problem, r);
+  }
   return fssdp;
 }
 
@@ -59,7 +75,8 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
     if (problem->cluster->devices[r].memory_bytes < device)
       device = problem->cluster->devices[r].memory_bytes;
   double left = device - hec_problem_bytes_without_copies(problem);
-  double layers = rematerialise ? 1 : (double)problem->n_layers;
+  double layers =
+      rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
   double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
   if (left <= 0)
     return 0;
@@ -94,98 +111,118 @@ int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const 
   return t;
 }
 
+/* True when a has more load per copy (its next one counted) than b; ties to the lower expert. */
+static bool more_per_copy(const hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t a, int32_t b) {
+  uint128 mine = (uint128)load[order[a]] * (uint128)(fssdp->slots[b] + 1);
+  uint128 other = (uint128)load[order[b]] * (uint128)(fssdp->slots[a] + 1);
+  return mine > other || (mine == other && order[a] < order[b]);
+}
+
+/* Moves open[at] down the heap whose root has the most load per copy. */
+static void sift_down(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t at, int32_t n) {
+  int32_t *heap = fssdp->open, moving = heap[at];
+  for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+    if (child + 1 < n && more_per_copy(fssdp, load, order, heap[child + 1], heap[child]))
+      child++;
+    if (!more_per_copy(fssdp, load, order, heap[child], moving))
+      break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = moving;
+}
+
 /* Fills slots[0..t) for the hot set order[0..t); D * m slots in all. Returns its steps. */
 static uint64_t assign_slots(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t t, int32_t m) {
   int64_t left = (int64_t)fssdp->problem->n_ranks * m, total = left;
-  int32_t most = fssdp->problem->n_ranks - 1;
-  uint64_t sum = 0, steps = (uint64_t)t;
+  int32_t most = fssdp->problem->n_ranks - 1, n_open = 0;
+  uint64_t sum = 0, steps = 2 * (uint64_t)t;
   for (int32_t i = 0; i < t; i++)
     sum += load[order[i]];
   for (int32_t i = 0; i < t; i++) {
     uint128 quota = sum > 0 ? (uint128)load[order[i]] * (uint128)total / sum : 0;
     fssdp->slots[i] = quota < (uint128)most ? (int32_t)quota : most;
     left -= fssdp->slots[i];
+    if (fssdp->slots[i] < most)
+      fssdp->open[n_open++] = i;
   }
-  for (; left > 0; left--) {
-    int32_t best = -1;
-    for (int32_t i = 0; i < t; i++) {
-      if (fssdp->slots[i] >= most)
-        continue;
-      if (best < 0) {
-        best = i;
-        continue;
-      }
-      uint128 mine = (uint128)load[order[i]] * (uint128)(fssdp->slots[best] + 1);
-      uint128 other = (uint128)load[order[best]] * (uint128)(fssdp->slots[i] + 1);
-      if (mine > other || (mine == other && order[i] < order[best]))
-        best = i;
-    }
-    steps += (uint64_t)t;
-    if (best < 0)
-      break;
-    fssdp->slots[best]++;
+  for (int32_t k = n_open / 2 - 1; k >= 0; k--)
+    sift_down(fssdp, load, order, k, n_open);
+  for (; left > 0 && n_open > 0; left--) {
+    if (++fssdp->slots[fssdp->open[0]] == most)
+      fssdp->open[0] = fssdp->open[--n_open];
+    sift_down(fssdp, load, order, 0, n_open);
+    steps += 8;
   }
   return steps;
 }
 
-/* The rank of `node` with the most free slots that does not hold the expert; -1 if there is none. */
-static int32_t best_of_node(const hec_fssdp *fssdp, int32_t node) {
-  const hec_problem *problem = fssdp->problem;
-  int32_t best = -1, end = hec_problem_node_end(problem, node);
-  for (int32_t d = node * problem->cluster->devices_per_node; d < end; d++)
-    if (fssdp->free_slots[d] > 0 && !fssdp->rank_holds[d] &&
-        (best < 0 || fssdp->free_slots[d] > fssdp->free_slots[best]))
-      best = d;
-  return best;
+static uint64_t rank_key(const hec_fssdp *fssdp, int32_t rank) {
+  return fssdp->free_slots[rank] > 0 ? (uint64_t)fssdp->free_slots[rank] << ID_BITS | (id_mask - (uint64_t)rank) : 0;
 }
 
-/* The rank for the next copy, by the rule at the top; -1 if no rank can take it. */
-static int32_t best_rank(const hec_fssdp *fssdp, uint64_t *steps) {
-  int32_t best = -1, best_node = -1;
-  for (int32_t n = 0; n < fssdp->problem->n_nodes; n++) {
-    if (fssdp->free_node[n] == 0)
-      continue;
-    int32_t order = -1; /* before, like (0) or after the best node so far */
-    if (best >= 0)
-      order = fssdp->node_holds[n] != fssdp->node_holds[best_node] ? fssdp->node_holds[n] - fssdp->node_holds[best_node]
-                                                                   : fssdp->free_node[best_node] - fssdp->free_node[n];
-    (*steps)++;
-    if (order > 0)
-      continue;
-    int32_t d = best_of_node(fssdp, n);
-    if (d < 0 || (order == 0 && fssdp->free_slots[d] <= fssdp->free_slots[best]))
-      continue;
-    best = d;
-    best_node = n;
+static void set_node_key(hec_fssdp *fssdp, int32_t node) {
+  int32_t end = hec_problem_node_end(fssdp->problem, node);
+  uint64_t best = 0;
+  for (int32_t d = node * fssdp->problem->cluster->devices_per_node; d < end; d++)
+    best = fssdp->rank_key[d] > best ? fssdp->rank_key[d] : best;
+  uint64_t without = fssdp->node_holds[node] ? 0 : 1;
+  best |= without << (ID_BITS + FREE_BITS + NODE_FREE_BITS) | (uint64_t)fssdp->free_node[node] << (ID_BITS + FREE_BITS);
+  fssdp->node_key[node] = (best & id_mask) != 0 ? best : 0; /* ids are below the mask, so a rank's low bits are not 0 */
+}
+
+/* The rank for the next copy; -1 if none can take it. */
+static int32_t best_rank(const hec_fssdp *fssdp) {
+  uint64_t best = 0;
+  for (int32_t n = 0; n < fssdp->problem->n_nodes; n++)
+    best = fssdp->node_key[n] > best ? fssdp->node_key[n] : best;
+  return best > 0 ? (int32_t)(id_mask - (best & id_mask)) : -1;
+}
+
+static void give_copy(hec_fssdp *fssdp, int32_t rank) {
+  int32_t node = fssdp->node_of[rank];
+  fssdp->rank_holds[rank] = fssdp->node_holds[node] = true;
+  fssdp->rank_key[rank] = 0;
+  fssdp->free_slots[rank]--;
+  fssdp->free_node[node]--;
+}
+
+/* Gives `slots` copies of the expert of rank `home`. When no more ranks than that can take one, order does not matter.
+ */
+static uint64_t give_copies(hec_fssdp *fssdp, int32_t slots, int32_t home) {
+  int32_t n_ranks = fssdp->problem->n_ranks, n_nodes = fssdp->problem->n_nodes, can_take = 0;
+  for (int32_t d = 0; d < n_ranks; d++) {
+    fssdp->rank_key[d] = d == home ? 0 : rank_key(fssdp, d);
+    can_take += fssdp->rank_key[d] > 0;
   }
-  return best;
-}
-
-static void hold(hec_fssdp *fssdp, int32_t rank, bool holds) {
-  fssdp->rank_holds[rank] = holds;
-  fssdp->node_holds[hec_problem_node(fssdp->problem, rank)] = holds;
+  if (can_take <= slots) {
+    for (int32_t d = 0; d < n_ranks; d++)
+      if (fssdp->rank_key[d] > 0)
+        give_copy(fssdp, d);
+    return (uint64_t)n_ranks;
+  }
+  for (int32_t n = 0; n < n_nodes; n++)
+    set_node_key(fssdp, n);
+  for (int32_t k = 0; k < slots; k++) {
+    int32_t rank = best_rank(fssdp);
+    give_copy(fssdp, rank);
+    set_node_key(fssdp, fssdp->node_of[rank]);
+  }
+  return (uint64_t)n_ranks + (uint64_t)slots * (uint64_t)(n_nodes + fssdp->problem->cluster->devices_per_node);
 }
 
 /* Places slots[i] copies of the i-th hottest expert, whose owner is `home`; its ranks ascending in copies. */
 static uint64_t place_expert(hec_fssdp *fssdp, int32_t i, int32_t home) {
-  int32_t *ranks = fssdp->copies + (size_t)i * (size_t)fssdp->problem->n_ranks, n = 0;
-  uint64_t steps = 0;
-  hold(fssdp, home, true);
-  while (n < fssdp->slots[i]) {
-    int32_t d = best_rank(fssdp, &steps), at = n;
-    if (d < 0)
-      break;
-    hold(fssdp, d, true);
-    fssdp->free_slots[d]--;
-    fssdp->free_node[hec_problem_node(fssdp->problem, d)]--;
-    for (; at > 0 && ranks[at - 1] > d; at--)
-      ranks[at] = ranks[at - 1];
-    ranks[at] = d;
-    n++;
+  int32_t n_ranks = fssdp->problem->n_ranks, n_nodes = fssdp->problem->n_nodes, n = 0;
+  int32_t *ranks = fssdp->copies + (size_t)i * (size_t)n_ranks;
+  memset(fssdp->rank_holds, 0, (size_t)n_ranks * sizeof *fssdp->rank_holds);
+  memset(fssdp->node_holds, 0, (size_t)n_nodes * sizeof *fssdp->node_holds);
+  fssdp->node_holds[fssdp->node_of[home]] = true;
+  uint64_t steps = give_copies(fssdp, fssdp->slots[i], home);
+  for (int32_t d = 0; d < n_ranks; d++) {
+    ranks[n] = d;
+    n += fssdp->rank_holds[d];
   }
-  for (int32_t k = 0; k < n; k++)
-    hold(fssdp, ranks[k], false);
-  hold(fssdp, home, false);
   fssdp->n_copies[i] = n;
   return steps;
 }

@@ -10,13 +10,17 @@
 typedef struct {
   const hec_problem *problem;
   int32_t *ranks;      /* [n_ranks] 0, 1, 2, ... */
+  int32_t *node_of;    /* [n_ranks] */
   int32_t *slots;      /* [n_experts] copies that an expert is to get (n[e]) */
   int32_t *copies;     /* [n_experts * n_ranks] ranks of the copies placed, per member of the hot set */
   int32_t *n_copies;   /* [n_experts] */
   int32_t *place_of;   /* [n_experts] position in the hot set, -1: not in it */
+  int32_t *open;       /* [n_experts] members of the hot set that may get more copies */
+  uint64_t *rank_key;  /* [n_ranks] how good a place for the next copy */
+  uint64_t *node_key;  /* [n_nodes] likewise, of its best rank */
   int32_t *free_slots; /* [n_ranks] */
   int32_t *free_node;  /* [n_nodes] sum of them */
-  bool *rank_holds;    /* [n_ranks] of the expert at hand, false between uses */
+  bool *rank_holds;    /* [n_ranks] of the expert at hand */
   bool *node_holds;    /* [n_nodes] likewise */
   uint64_t *rank_load; /* [n_ranks] */
   uint64_t *node_load; /* [n_nodes] */
@@ -30,8 +34,8 @@ hec_fssdp hec_fssdp_new(hec_arena *arena, const hec_problem *problem);
 uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order);
 
 /* Guests per rank and layer that fit in memory: floor((device bytes - bytes without copies) / (parameter bytes * K +
- * gradient bytes)), K = MoE layers, 1 if copies are re-materialised; smallest device; between 0 and n_experts.
- * problem->m overrides. */
+ * gradient bytes)), K = MoE layers, 1 if copies are re-materialised or there is no backward; smallest device; between 0
+ * and n_experts. problem->m overrides. */
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise);
 
 /* Overlap degree: the largest k <= n_experts such that gathering the experts order[0..k) from their homes to all ranks

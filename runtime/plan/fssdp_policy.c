@@ -6,7 +6,8 @@
  * then Algorithm 1
  *
  * and one after the gate of each layer: calibration. Before any record all loads are zero, so the hot set is the lowest
- * ids. t is searched anew only when the homes or the t + 1 hottest experts changed. */
+ * ids. t is searched anew only when the
+ * homes, the t hottest experts or the next one changed. */
 #include "runtime/plan/fssdp_policy.h"
 
 #include "runtime/plan/calibrate.h"
@@ -23,7 +24,7 @@ typedef struct {
   hec_calibrate calibrate;
   uint64_t *load;      /* [n_layers * n_experts] window sums */
   int32_t *order;      /* [n_layers * n_experts] experts by descending load */
-  int32_t *last_order; /* [n_layers * n_experts] for which t was searched */
+  int32_t *last_place; /* [n_layers * n_experts] places of the experts in the order for which t was searched */
   bool *t_known;       /* [n_layers] */
   int32_t *owner;      /* [n_layers * n_experts] scratch */
   int64_t last;        /* iteration of the last check of the shards; -1: not started */
@@ -54,7 +55,7 @@ void hec_fssdp_policy_init(hec_policy_run *run, hec_fssdp_options options) {
   }
   state->load = HEC_NEW(arena, uint64_t, rows);
   state->order = HEC_NEW(arena, int32_t, rows);
-  state->last_order = HEC_NEW(arena, int32_t, rows);
+  state->last_place = HEC_NEW(arena, int32_t, rows);
   state->owner = HEC_NEW(arena, int32_t, rows);
   state->t_known = HEC_NEW(arena, bool, problem->n_layers);
   state->last = -1;
@@ -83,22 +84,31 @@ static void read_history(hec_policy_run *run, fssdp_state *state) {
   }
 }
 
+/* True when the t hottest experts (in any order) and the next one are those for which t was found. */
+static bool overlap_is_known(const fssdp_state *state, size_t row, int32_t t, int32_t n_experts) {
+  const int32_t *order = state->order + row, *place = state->last_place + row;
+  for (int32_t i = 0; i < t; i++)
+    if (place[order[i]] >= t)
+      return false;
+  return t == n_experts || place[order[t]] == t;
+}
+
 /* run->t of every layer. */
 static void find_overlap(hec_policy_run *run, fssdp_state *state) {
   int32_t n_experts = run->plan.n_experts;
   uint64_t steps = 0;
   for (int32_t l = 0; l < run->plan.n_layers; l++) {
     size_t row = (size_t)l * (size_t)n_experts;
-    int32_t looked = run->t[l] < n_experts ? run->t[l] + 1 : n_experts;
-    if (state->t_known[l] &&
-        memcmp(state->order + row, state->last_order + row, (size_t)looked * sizeof *state->order) == 0)
+    run->units += (uint64_t)run->t[l];
+    if (state->t_known[l] && overlap_is_known(state, row, run->t[l], n_experts))
       continue;
     run->t[l] = hec_fssdp_overlap_degree(&state->gather, &state->sum, state->order + row, run->plan.home + row,
                                          run->t[l], &steps);
-    memcpy(state->last_order + row, state->order + row, (size_t)n_experts * sizeof *state->order);
+    for (int32_t i = 0; i < n_experts; i++)
+      state->last_place[row + (size_t)state->order[row + (size_t)i]] = i;
     state->t_known[l] = true;
   }
-  run->units += steps * (uint64_t)(state->gather.n_stages * state->gather.links->n_padded);
+  run->units += steps * (uint64_t)(state->gather.n_stages * state->gather.links->n_padded) / 2;
 }
 
 static bool shards_are_due(hec_policy_run *run, fssdp_state *state) {

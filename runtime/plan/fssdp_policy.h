@@ -14,7 +14,7 @@ void hec_fssdp_policy_decide(hec_policy_run *run);
 void hec_fssdp_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
 
 /* The next decision shards afresh from the history as it then is, due or not (`hecate-sim plan --reshard`). Only for
- * runs of the rows that share this file; does nothing where sharding is off. */
+ * rows that share this file; does nothing where sharding is off. */
 void hec_fssdp_policy_reshard(hec_policy_run *run);
 
 #endif

@@ -58,6 +58,7 @@ void hec_plan_assign(hec_plan *to, const hec_plan *from) {
       memcpy(to->quota + start, from->quota + start, quotas * sizeof *to->quota);
     }
   }
+  to->slots = from->slots;
   to->rematerialise = from->rematerialise;
   to->version = from->version;
 }
@@ -187,7 +188,8 @@ static uint64_t fnv_all(uint64_t hash, const int32_t *values, size_t n) {
 
 /* `version` stays out: it counts changes, it is no part of what the plan says. */
 uint64_t hec_plan_digest(const hec_plan *plan) {
-  const int32_t shape[] = {plan->n_layers, plan->n_experts, plan->n_ranks, plan->n_slices, plan->rematerialise};
+  const int32_t shape[] = {plan->n_layers, plan->n_experts, plan->n_ranks,
+                           plan->n_slices, plan->slots,     plan->rematerialise};
   uint64_t hash = fnv_all(0xcbf29ce484222325u, shape, sizeof shape / sizeof *shape);
   hash = fnv_all(hash, plan->home, n_homes(plan));
   hash = fnv_all(hash, plan->opt_home, n_homes(plan));

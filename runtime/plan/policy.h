@@ -49,6 +49,9 @@ struct hec_policy {
   /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep.
    */
   void (*decide)(hec_policy_run *run);
+  /* The next decide chooses homes afresh from the history as it then is, due or not (`hecate-sim plan --reshard`).
+   * NULL: the policy's decide always does, or its homes never move. */
+  void (*reshard)(hec_policy_run *run);
   /* After the gate of one layer: may change that layer of run->plan. `load` holds this micro-batch, its row `layer` is
    * valid. NULL: the policy does not look. */
   void (*refine)(hec_policy_run *run, int32_t layer, const hec_load *load);

@@ -4,6 +4,8 @@
 #define HEC_PLAN_RANK_LINKS_H
 #include "runtime/plan/problem.h"
 
+#include <stddef.h>
+
 typedef struct {
   int32_t n_ranks;
   int32_t n_links;     /* used by some pair of ranks */
@@ -17,7 +19,7 @@ hec_rank_links hec_rank_links_new(hec_arena *arena, const hec_problem *problem);
 
 /* The links from rank s to rank d: returns their number (0 for s == d) and where they are. */
 static inline int32_t hec_rank_links_route(const hec_rank_links *links, int32_t s, int32_t d, const int32_t **route) {
-  const int32_t *at = links->route_at + s * links->n_ranks + d;
+  const int32_t *at = links->route_at + (size_t)s * (size_t)links->n_ranks + (size_t)d;
   *route = links->route_link + at[0];
   return at[1] - at[0];
 }

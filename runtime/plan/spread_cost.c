@@ -181,31 +181,42 @@ void hec_spread_add(const hec_spread *spread, hec_spread_sum *sum, const hec_spr
   add_part(sum, item, 0, sum_length(spread));
 }
 
-/* Four running maxima, so that the compiler need not reorder one. */
-static double largest4(const double m[4]) {
-  return larger(larger(m[0], m[1]), larger(m[2], m[3]));
+/* Links are priced a block at a time into `link_s`, then the largest is taken: of the two loops the first, with its
+ * divisions, becomes vector code (a maximum over all would not, since compilers may not reorder it). */
+enum { BLOCK = 64 };
+
+/* The larger of m and the n values; n is a multiple of 4. */
+static double largest(double m, const double *value, int32_t n) {
+  double run[4] = {m, m, m, m};
+  for (int32_t l = 0; l < n; l += 4)
+    for (int32_t i = 0; i < 4; i++)
+      run[i] = run[i] > value[l + i] ? run[i] : value[l + i];
+  return larger(larger(run[0], run[1]), larger(run[2], run[3]));
 }
 
 static double stage_s(const double *load, const double *delay, const double *bandwidth, int32_t n) {
-  double m[4] = {0, 0, 0, 0};
-  for (int32_t l = 0; l < n; l += 4)
-    for (int32_t i = 0; i < 4; i++) {
-      double link_s = load[l + i] / bandwidth[l + i] + delay[l + i];
-      m[i] = m[i] > link_s ? m[i] : link_s;
-    }
-  return largest4(m);
+  double link_s[BLOCK], seconds = 0;
+  for (int32_t begin = 0; begin < n; begin += BLOCK) {
+    int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
+    for (int32_t l = 0; l < length; l++)
+      link_s[l] = load[begin + l] / bandwidth[begin + l] + delay[begin + l];
+    seconds = largest(seconds, link_s, length);
+  }
+  return seconds;
 }
 
 static double stage_with_s(const double *load, const double *delay, const double *more, const double *later,
                            const double *bandwidth, int32_t n) {
-  double m[4] = {0, 0, 0, 0};
-  for (int32_t l = 0; l < n; l += 4)
-    for (int32_t i = 0; i < 4; i++) {
-      double start_s = delay[l + i] > later[l + i] ? delay[l + i] : later[l + i];
-      double link_s = (load[l + i] + more[l + i]) / bandwidth[l + i] + start_s;
-      m[i] = m[i] > link_s ? m[i] : link_s;
+  double link_s[BLOCK], seconds = 0;
+  for (int32_t begin = 0; begin < n; begin += BLOCK) {
+    int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
+    for (int32_t l = 0; l < length; l++) {
+      double start_s = delay[begin + l] > later[begin + l] ? delay[begin + l] : later[begin + l];
+      link_s[l] = (load[begin + l] + more[begin + l]) / bandwidth[begin + l] + start_s;
     }
-  return largest4(m);
+    seconds = largest(seconds, link_s, length);
+  }
+  return seconds;
 }
 
 /* The k-th way to look at: the cheapest of last time, then the others in order. */

@@ -79,24 +79,20 @@ int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const 
   return id;
 }
 
-int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+/* Rows in proportion to speed take equally long everywhere; whole numbers, rounded down: still a bound. */
+static void add_mean_work(hec_lowering *low, hec_layer_ops *ops) {
   const hec_problem *problem = low->problem;
-  double speed = 0;
-  for (int32_t r = 0; r < problem->n_ranks; r++)
-    speed += problem->cluster->devices[r].speed * problem->cluster->devices[r].flops *
-             problem->cluster->devices[r].flops_efficiency;
-  uint64_t total = 0;
-  for (int32_t r = 0; r < problem->n_ranks; r++)
-    total += low->routing.rank_tokens[r];
-  /* Rows in proportion to speed take equally long everywhere: give each rank the rows of a rank of mean speed, and
-   * leave the difference to work entries only where devices differ (rows are then whole numbers, rounded down: still a
-   * bound). */
-  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
   hec_program *program = &low->program;
+  double speed = 0;
+  uint64_t total = 0;
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
+    const hec_device *device = &problem->cluster->devices[r];
+    speed += device->speed * device->flops * device->flops_efficiency;
+    total += low->routing.rank_tokens[r];
+  }
   HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)problem->n_ranks);
   HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)problem->n_ranks + 1);
-  op.work_at = (int32_t)program->n_work_index;
+  ops->work_at = (int32_t)program->n_work_index;
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     const hec_device *device = &problem->cluster->devices[r];
     double share = device->speed * device->flops * device->flops_efficiency / speed;
@@ -104,7 +100,16 @@ int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, c
     program->work[program->n_work++] = (hec_work){-1, (int32_t)((double)total * share)};
   }
   program->work_index[program->n_work_index++] = (int32_t)program->n_work;
-  return hec_program_add(program, op, deps, n_deps);
+}
+
+int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
+  if (!backward) /* by the time of the backward, low->routing is another layer's */
+    add_mean_work(low, ops);
+  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
+  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
+  op.work_at = ops->work_at;
+  return hec_program_add(&low->program, op, deps, n_deps);
 }
 
 int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
@@ -119,6 +124,7 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
   op.units = low->run.units;
   op.one_off = layer < 0 && low->run.policy->known == HEC_KNOWN_PERIODIC;
+  low->one_off = low->one_off || op.one_off;
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 

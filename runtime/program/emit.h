@@ -45,7 +45,7 @@ struct hec_lowering {
   double *overload; /* [n_overload_capacity] */
   size_t n_overload, overload_capacity;
   hec_load rewritten; /* copy for policies that rewrite */
-  bool migrated;
+  bool migrated, one_off;
 };
 
 typedef enum { HEC_GUESTS_BEFORE, HEC_GUESTS_ADDED, HEC_GUESTS_ALL } hec_guests;

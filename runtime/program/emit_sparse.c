@@ -88,7 +88,7 @@ static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
           &low->program, (hec_hold){HEC_MEMORY_COPY_PARAM, layer, first, first, at, low->problem->bytes.expert_param});
       return;
     }
-  HEC_ASSERT(false && "a layer gathers at most three times");
+  hec_assert_failed("a layer gathers at most three times", __FILE__, __LINE__);
 }
 
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
@@ -257,7 +257,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
       continue;
     op.layer = l;
     low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
     low->migration.n = 0;
   }
   if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
@@ -268,7 +268,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
     take_pairs(low, &low->migration);
     op.layer = -1;
     id = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = true;
+    low->migrated = low->one_off = true;
   }
   hec_plan_assign(&low->before, &low->run.plan);
   return id;

@@ -1,12 +1,15 @@
 /* See job.h. A default is taken only where the user, then the trace's header, say nothing. */
 #include "runtime/program/job.h"
 
+#include "models/preset_data.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
+enum { TOKENS_MOST = 1 << 28 }; /* what a model allows */
 
 /* Names that traces give to models whose shape is a preset. */
 static const struct {
@@ -27,11 +30,12 @@ static void take(hec_job *job, hec_arena *arena, const char *format, ...) {
   job->defaults[job->n_defaults++] = hec_arena_text(arena, sentence);
 }
 
-static const char *preset_of(const char *model) {
+/* The row whose name the trace's model contains; -1: none. */
+static int32_t known_model(const char *model) {
   for (size_t i = 0; i < sizeof known_models / sizeof *known_models; i++)
     if (strstr(model, known_models[i].part))
-      return known_models[i].preset;
-  return NULL;
+      return (int32_t)i;
+  return -1;
 }
 
 /* The header's shape is the name of a preset in quotes, or an object in the form of a preset. */
@@ -43,19 +47,23 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
   char *quote = strchr(name, '"');
   if (quote)
     *quote = 0;
+  if (!hec_preset_find("moe", name)) /* a trace names no file of this machine */
+    return hec_fail(HEC_BAD_INPUT, "the trace's \"shape\": expected an object or a preset's name, found \"%.60s\"",
+                    name);
   return hec_moe_load(name, &job->moe);
 }
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
-  const char *known = preset_of(job->header.model);
+  int32_t known = known_model(job->header.model);
   if (options->model) {
     HEC_TRY(hec_moe_load(options->model, &job->moe));
   } else if (job->header.shape) {
     HEC_TRY(shape_from_header(job, arena));
     take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
-  } else if (known) {
-    HEC_TRY(hec_moe_load(known, &job->moe));
-    take(job, arena, "model shape: preset %s, because the trace names %s", known, job->header.model);
+  } else if (known >= 0) {
+    HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
+    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+         known_models[known].part);
   } else {
     HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
     take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
@@ -81,7 +89,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   const char *name = options->cluster;
   if (!name) {
     name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
-    take(job, arena, "cluster: preset %s; choose with --cluster", name);
+    take(job, arena, "cluster: preset %s%s; choose with --cluster", name,
+         wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
   return hec_cluster_load(name, arena, &job->cluster);
 }
@@ -131,12 +140,16 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
          "); choose with --tokens",
          TOTALS_TOKENS, own);
   } else {
-    if (own > INT32_MAX)
-      return hec_fail(HEC_BAD_INPUT,
-                      "tokens per rank: %" PRIu64 " are more than can be simulated; choose with --tokens", own);
+    if (own > TOKENS_MOST)
+      return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
+                      TOKENS_MOST, own);
     *tokens = own > 0 ? (int32_t)own : 1;
-    take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens,
-         total % per_token == 0 ? "" : ", of the first record, rounded up");
+    const char *exact = total % per_token == 0 ? "" : ", of the first record, rounded up";
+    if (job->header.n_sources == ranks)
+      take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
+    else
+      take(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " ranks%s)", *tokens, ranks,
+           exact);
   }
   return HEC_OK;
 }
@@ -187,6 +200,54 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   return HEC_OK;
 }
 
+/* Rows of work are 31 bits wide, and so is what one rank may have to compute. */
+static hec_status check_assignments(const char *what, uint64_t assignments) {
+  if (assignments <= INT32_MAX)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d assignments in a layer, found %" PRIu64, what, INT32_MAX,
+                  assignments);
+}
+
+/* More than an iteration should ever take: all assignments of a layer on the slowest device, every byte over the
+ * slowest link and through the slowest memory, one after the other, some of it several times. */
+static double longest_s(const hec_job *job, const hec_device *device) {
+  const hec_problem *p = &job->problem;
+  double assignments = (double)p->tokens * (double)p->n_ranks * (double)p->top_k, slowest = 1e300, latency_s = 0;
+  for (int32_t l = 0; l < job->cluster.n_links; l++) {
+    const hec_link *link = &job->cluster.links[l];
+    slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
+    latency_s += (double)link->latency_ps * 1e-12;
+  }
+  hec_work_shape shapes[] = {p->expert,
+                             hec_work_attention(p->moe),
+                             hec_work_gate(p->moe),
+                             hec_work_shared(p->moe),
+                             hec_work_dense_blocks(p->moe),
+                             hec_work_embedding(p->moe)};
+  double layer_s = hec_work_s(device, &shapes[0], assignments), once_s = 0;
+  for (size_t i = 1; i < sizeof shapes / sizeof *shapes; i++)
+    once_s += hec_work_s(device, &shapes[i], (double)p->tokens);
+  double expert = (double)p->n_experts * (p->bytes.expert_param + p->bytes.expert_grad + p->bytes.expert_optimizer);
+  double dense = p->bytes.dense_param + p->bytes.dense_grad + p->bytes.dense_optimizer;
+  double bytes = (double)p->n_layers * (assignments * p->bytes.token + expert) + dense;
+  return 4 * (double)job->micro_batches *
+         ((double)p->n_layers * (layer_s + once_s + latency_s) + bytes / slowest + bytes / device->hbm_bandwidth);
+}
+
+/* The clock counts picoseconds in 63 bits: 106 days. */
+static hec_status check_clock(const hec_job *job) {
+  for (int32_t r = 0; r < job->problem.n_ranks; r++) {
+    double seconds = longest_s(job, &job->cluster.devices[r]);
+    if (!(seconds < 1e6))
+      return hec_fail(
+          HEC_BAD_INPUT,
+          "cluster %s: too slow for this model: an iteration may take %.3g s (rates are bytes/s and FLOP/s: "
+          "300G, not 300)",
+          job->cluster.name, seconds);
+  }
+  return HEC_OK;
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   bool train = true;
@@ -195,10 +256,11 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_model(job, options, arena));
   HEC_TRY(choose_ranks(job, options, arena, &ranks));
   HEC_TRY(choose_tokens(job, options, reader, ranks, arena, &tokens));
+  HEC_TRY(check_assignments("tokens per rank", job->scale_to));
   HEC_TRY(choose_warmup(job, options, reader, arena));
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
-    take(job, arena, "micro-batches: a lone record is repeated %" PRId32 " times", job->micro_batches);
+    take(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times", job->micro_batches);
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
@@ -206,6 +268,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  HEC_TRY(check_clock(job));
   if (job->problem.dp > 1)
     take(job, arena,
          "groups: %" PRId32 " expert-parallel groups of %" PRId32
@@ -216,9 +279,16 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
 
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
   hec_status status = hec_load_spread(&record->load, out);
-  if (status != HEC_OK)
-    return hec_fail(status, "line %" PRId64 ": %s", record->line, hec_last_error());
+  if (status != HEC_OK) { /* the counts are the trace's: bad input */
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", hec_last_error());
+    return hec_fail(HEC_BAD_INPUT, "line %" PRId64 ": %s", record->line, why);
+  }
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
+  char line[40];
+  (void)snprintf(line, sizeof line, "line %" PRId64, record->line);
+  for (int32_t l = 0; l < out->n_layers; l++)
+    HEC_TRY(check_assignments(line, hec_load_layer_total(out, l)));
   return HEC_OK;
 }

@@ -6,6 +6,8 @@
 #include "runtime/plan/problem.h"
 #include "traces/trace.h"
 
+enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
+
 typedef struct {
   const char *cluster, *model; /* NULL: chosen from the header, else by default */
   const char *phase;           /* "train", "forward" or NULL: from the header */

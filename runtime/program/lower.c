@@ -22,10 +22,14 @@ const hec_schedule *hec_schedule_find(const char *name) {
 }
 
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
-  bool published = strcmp(name, "auto") == 0 || policy->only_schedule;
+  bool published = strcmp(name, "auto") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
   if (!published && !*schedule)
     return hec_fail(HEC_BAD_INPUT, "unknown schedule \"%s\" (there are: auto, serial, hecate)", name);
+  if (policy->only_schedule) { /* whatever is asked for: such a row stands beside the others in every comparison */
+    *schedule = hec_schedule_find(policy->only_schedule);
+    published = true;
+  }
   HEC_ASSERT(*schedule != NULL);
   if (!published && strcmp(name, "ideal") == 0)
     return hec_fail(HEC_BAD_INPUT, "schedule \"ideal\" belongs to the policy ideal alone");
@@ -95,6 +99,9 @@ const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
 bool hec_lowering_migrated(const hec_lowering *low) {
   return low->migrated;
 }
+bool hec_lowering_one_off(const hec_lowering *low) {
+  return low->one_off;
+}
 
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n) {
   *n = (int32_t)low->n_overload;
@@ -133,7 +140,7 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->run.iter = iter;
   low->n_micro_batches = n_micro_batches;
   low->n_overload = 0;
-  low->migrated = false;
+  low->migrated = low->one_off = false;
   low->tail = low->grad_tail = low->moved = -1;
 }
 
@@ -221,6 +228,18 @@ static int32_t count_kept(hec_lowering *low) {
   return at;
 }
 
+/* Memory holds reserved slots whether in use or not (FlexMoE, EPLB): as count_kept, but at least the slots of all
+ * layers. */
+static int32_t count_reserved(hec_lowering *low, int32_t kept) {
+  int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n);
+  double reserved = (double)low->run.plan.slots * low->problem->n_layers;
+  for (int32_t i = 0; i < n; i++) {
+    double in_use = low->program.local_bytes[kept + i];
+    low->program.local_bytes[at + i] = in_use > reserved ? in_use : reserved;
+  }
+  return at;
+}
+
 static void hold_kept(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
   int32_t n_ranks = low->problem->n_ranks;
@@ -242,8 +261,11 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
   int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n_ranks);
-  for (int32_t r = 0; r < n_ranks; r++)
-    low->program.local_bytes[at + r] = dense + expert * low->program.local_bytes[kept + n_ranks + r];
+  double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    double own = low->schedule->bound ? share : low->program.local_bytes[kept + n_ranks + r];
+    low->program.local_bytes[at + r] = dense + expert * own;
+  }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
   op.bytes_at = at;
   op.bytes = 1;
@@ -252,7 +274,7 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
 
 void hec_lower_end(hec_lowering *low) {
   int32_t kept = count_kept(low);
-  hold_kept(low, kept);
+  hold_kept(low, count_reserved(low, kept));
   if (!low->problem->train)
     return;
   const hec_problem *problem = low->problem;

@@ -19,6 +19,7 @@ typedef struct hec_lowering hec_lowering;
 typedef struct {
   const char *name, *summary, *source;
   bool plans_beside; /* planning before the gate runs beside the device instead of before it */
+  bool bound;        /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
@@ -31,7 +32,8 @@ extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
 const hec_schedule *hec_schedule_find(const char *name);
 
 /* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name,
- * or one that the policy's row forbids: HEC_BAD_INPUT. */
+ * or `ideal` for any policy but its own: HEC_BAD_INPUT. A policy with only_schedule runs under that one whatever known
+ * name is asked for, so that reference rows stand in every comparison. */
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) HEC_MUST_USE;
 
 /* One policy at work: its run, its lowering, its program. Memory: arena for what is sized by the problem, growing
@@ -55,6 +57,7 @@ const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
-bool hec_lowering_migrated(const hec_lowering *low); /* the iteration just lowered has one-off operations */
+bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */
+bool hec_lowering_one_off(const hec_lowering *low);  /* it has one-off operations: migration or periodic planning */
 
 #endif

@@ -145,44 +145,79 @@ static uint64_t digest_add(uint64_t digest, const void *data, size_t n) {
   return digest;
 }
 
-uint64_t hec_program_digest(const hec_program *program) {
-  uint64_t digest = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < program->n_ops; i++) {
-    const hec_op *op = &program->ops[i];
-    int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,
-                        op->reverse,       op->one_off,       op->layer,         op->micro_batch,
-                        op->n_deps,        op->n_transfers,   op->n_chunks};
-    digest = digest_add(digest, fields, sizeof fields);
-    digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
-    digest = digest_add(digest, &op->rows, sizeof op->rows);
-    digest = digest_add(digest, &op->bytes, sizeof op->bytes);
-    digest = digest_add(digest, &op->units, sizeof op->units);
-    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++) {
-      const hec_transfer *x = &program->transfers[op->transfer_at + t];
-      int64_t transfer[] = {x->bytes, x->source, x->destination, x->item, x->after};
-      digest = digest_add(digest, transfer, sizeof transfer);
-    }
-    if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0)
-      for (int32_t w = program->work_index[op->work_at]; w < program->work_index[op->work_at + program->n_ranks]; w++)
-        digest = digest_add(digest, &program->work[w], sizeof program->work[w]);
-    if (op->kind == HEC_OP_LOCAL && op->bytes_at >= 0)
-      digest = digest_add(digest, program->local_bytes + op->bytes_at, (size_t)program->n_ranks * sizeof(double));
+static uint64_t digest_shape(uint64_t digest, const hec_work_shape *shape) {
+  double costs[] = {shape->flops_per_row, shape->weight_bytes, shape->bytes_per_row};
+  int32_t counts[] = {shape->n_gemms, shape->exact};
+  return digest_add(digest_add(digest, costs, sizeof costs), counts, sizeof counts);
+}
+
+/* Per rank: how many entries, then the entries. */
+static uint64_t digest_work(uint64_t digest, const hec_program *program, const hec_op *op) {
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    const int32_t *at = program->work_index + op->work_at + r;
+    int32_t n = at[1] - at[0];
+    digest = digest_add(digest, &n, sizeof n);
+    digest = digest_add(digest, program->work + at[0], (size_t)n * sizeof *program->work);
   }
   return digest;
 }
 
-void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]) {
+static uint64_t digest_transfers(uint64_t digest, const hec_program *program, const hec_op *op) {
+  for (int32_t t = 0; t < op->n_transfers; t++) {
+    const hec_transfer *x = &program->transfers[op->transfer_at + t];
+    int64_t transfer[] = {x->bytes, x->source, x->destination, x->item, x->after};
+    digest = digest_add(digest, transfer, sizeof transfer);
+  }
+  return digest;
+}
+
+static uint64_t digest_rank_bytes(uint64_t digest, const hec_program *program, int32_t bytes_at) {
+  return bytes_at < 0 ? digest
+                      : digest_add(digest, program->local_bytes + bytes_at, (size_t)program->n_ranks * sizeof(double));
+}
+
+static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec_op *op) {
+  int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,
+                      op->reverse,       op->one_off,       op->layer,         op->micro_batch,
+                      op->n_deps,        op->n_transfers,   op->n_chunks};
+  digest = digest_add(digest, fields, sizeof fields);
+  digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
+  digest = digest_add(digest, &op->rows, sizeof op->rows);
+  digest = digest_add(digest, &op->bytes, sizeof op->bytes);
+  digest = digest_add(digest, &op->units, sizeof op->units);
+  if (op->kind == HEC_OP_EXCHANGE)
+    digest = digest_transfers(digest, program, op);
+  if (op->kind == HEC_OP_COMPUTE)
+    digest = digest_shape(digest, &program->shapes[op->shape]);
+  if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0)
+    digest = digest_work(digest, program, op);
+  return op->kind == HEC_OP_LOCAL ? digest_rank_bytes(digest, program, op->bytes_at) : digest;
+}
+
+uint64_t hec_program_digest(const hec_program *program) {
+  uint64_t digest = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < program->n_ops; i++)
+    digest = digest_op(digest, program, &program->ops[i]);
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    int32_t fields[] = {(int32_t)hold->memory, hold->layer, hold->first, hold->last};
+    digest = digest_add(digest, fields, sizeof fields);
+    digest = digest_add(digest, &hold->bytes, sizeof hold->bytes);
+    digest = digest_rank_bytes(digest, program, hold->bytes_at);
+  }
+  return digest;
+}
+
+void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]) {
   for (int i = 0; i < HEC_N_TRAFFIC; i++)
-    bytes[i] = 0;
+    ordinary[i] = one_off[i] = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     hec_traffic traffic = hec_role_traffic[op->role];
     if (traffic == HEC_TRAFFIC_NONE)
       continue;
-    if (op->kind == HEC_OP_ALLREDUCE)
-      bytes[traffic] += 2.0 * (program->n_ranks - 1) * op->bytes;
-    if (op->kind == HEC_OP_EXCHANGE)
-      bytes[traffic] += op->bytes;
+    double bytes = op->kind == HEC_OP_ALLREDUCE ? 2.0 * (program->n_ranks - 1) * op->bytes : op->bytes;
+    (op->one_off ? one_off : ordinary)[traffic] += bytes;
   }
 }
 
@@ -228,7 +263,7 @@ void hec_program_memory_peak(const hec_program *program, double *peak, double by
         peak[r] = now[r];
       if (by_class && now[r] > fullest) {
         fullest = now[r];
-        memcpy(by_class, classes + r * HEC_N_MEMORY, HEC_N_MEMORY * sizeof *by_class);
+        memcpy(by_class, classes + (size_t)r * HEC_N_MEMORY, HEC_N_MEMORY * sizeof *by_class);
       }
     }
   }

@@ -114,8 +114,8 @@ typedef struct {
   X(PARAM, "parameters")                                                                                               \
   X(GRAD, "gradients")                                                                                                 \
   X(OPTIMIZER, "optimizer")                                                                                            \
-  X(ACTIVATION, "activations") X(COPY_PARAM, "copies: parameters") X(COPY_GRAD, "copies: gradients")                   \
-      X(BUFFER, "buffers")
+  X(ACTIVATION, "activations")                                                                                         \
+  X(COPY_PARAM, "copies: parameters") X(COPY_GRAD, "copies: gradients") X(BUFFER, "buffers")
 #define HEC_MEMORY_ENUM(name, text) HEC_MEMORY_##name,
 typedef enum { HEC_MEMORY_LIST(HEC_MEMORY_ENUM) HEC_N_MEMORY } hec_memory;
 extern const char *const hec_memory_name[HEC_N_MEMORY];
@@ -171,8 +171,8 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 void hec_program_check(const hec_program *program);
 uint64_t hec_program_digest(const hec_program *program); /* FNV-1a over everything an interpreter reads */
 
-/* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all). */
-void hec_program_traffic(const hec_program *program, double bytes[HEC_N_TRAFFIC]);
+/* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */
+void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]);
 
 /* Memory in the order of the program: rank r's bytes while operation i is the newest posted, all earlier ones finished.
  * Peak per rank into peak[n_ranks]; with by_class not NULL, the classes at the peak of the fullest rank. This is a

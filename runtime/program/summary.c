@@ -36,15 +36,24 @@ double hec_series_quantile(hec_series *series, double q) {
   return series->sorted[low] + (at - (double)low) * (series->sorted[high] - series->sorted[low]);
 }
 
-void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
-                     const hec_breakdown *breakdown) {
-  hec_series_add(&row->iteration_s, iteration_s);
-  row->weighted_s += (double)stride * ordinary_s + (iteration_s - ordinary_s);
+static double weigh(double all, double ordinary, int64_t stride) {
+  return (double)stride * ordinary + (all - ordinary);
+}
+
+void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_breakdown *ordinary, int64_t stride) {
+  hec_series_add(&row->iteration_s, all->total_s);
   row->stride += (double)stride;
+  row->weighted_s += weigh(all->total_s, ordinary->total_s, stride);
   for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-    row->book_s[i] += breakdown->book_s[i];
-  row->wait_s += breakdown->wait_s;
+    row->book_s[i] += weigh(all->book_s[i], ordinary->book_s[i], stride);
+  row->wait_s += weigh(all->wait_s, ordinary->wait_s, stride);
   row->n++;
+}
+
+void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_TRAFFIC],
+                             const double one_off[HEC_N_TRAFFIC], int64_t stride) {
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    row->traffic[k] += (double)stride * ordinary[k] + one_off[k];
 }
 
 double hec_summary_median(hec_summary_row *row) {
@@ -62,24 +71,34 @@ double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
   return NAN;
 }
 
-double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
-  double best = NAN;
+int32_t hec_summary_best_rearrangement(hec_summary *summary) {
+  int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].rearrangement && !(hec_summary_median(&summary->rows[i]) >= best))
-      best = hec_summary_median(&summary->rows[i]);
-  return best / hec_summary_median(&summary->rows[row]);
+    if (summary->rows[i].rearrangement &&
+        (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
+      best = i;
+  return best;
+}
+
+double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
+  int32_t best = hec_summary_best_rearrangement(summary);
+  return best < 0 ? NAN : hec_summary_median(&summary->rows[best]) / hec_summary_median(&summary->rows[row]);
+}
+
+double hec_summary_memory(const hec_summary *summary) {
+  const hec_device *devices = summary->job->cluster.devices;
+  double least = devices[0].memory_bytes;
+  for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
+    least = devices[r].memory_bytes < least ? devices[r].memory_bytes : least;
+  return least;
 }
 
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
-  double least = summary->job->cluster.devices[0].memory_bytes;
-  for (int32_t r = 1; r < summary->job->problem.n_ranks; r++)
-    least =
-        summary->job->cluster.devices[r].memory_bytes < least ? summary->job->cluster.devices[r].memory_bytes : least;
-  return row->peak_bytes <= least;
+  return row->peak_bytes <= hec_summary_memory(summary);
 }
 
 static double per_iteration(const hec_summary_row *row, double sum) {
-  return row->n > 0 ? sum / (double)row->n : 0;
+  return row->stride > 0 ? sum / row->stride : 0;
 }
 
 static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
@@ -140,8 +159,10 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
   hec_json_string(&json, "law", summary->law);
+  hec_json_string(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
-  hec_json_double(&json, "window_s", job->problem.window_s);
+  hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
+  hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
   hec_json_array(&json, "defaults_taken");
   for (int32_t i = 0; i < job->n_defaults; i++)

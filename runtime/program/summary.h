@@ -36,19 +36,25 @@ typedef struct {
 typedef struct {
   const hec_job *job;
   const char *tool, *trace, *law; /* trace: its path as given */
+  const char *not_modelled;       /* by the network law */
   hec_summary_row *rows;          /* [n_rows] */
   int32_t n_rows;
   int64_t n_iterations; /* reported */
 } hec_summary;
 
-/* Adds one iteration. ordinary_s: without one-off operations. */
-void hec_summary_add(hec_summary_row *row, double iteration_s, double ordinary_s, int64_t stride,
-                     const hec_breakdown *breakdown);
+/* Adds one iteration: all of it, and what it would have been without its one-off operations (the same when there are
+ * none). Everything but the series counts stride * ordinary + one-off, so that the parts of a row add up to its mean.
+ */
+void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_breakdown *ordinary, int64_t stride);
+void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_TRAFFIC],
+                             const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
 double hec_summary_median(hec_summary_row *row);
 double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
+int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
+double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */

@@ -1,4 +1,5 @@
-/* The table for people: one row per policy, milliseconds, and the verdict in words. */
+/* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 100 columns
+ * wide, and the verdict in words. */
 #include "runtime/program/summary.h"
 
 #include <inttypes.h>
@@ -8,18 +9,23 @@
 static void add_header(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_problem *problem = &job->problem;
-  hec_text_printf(out, "%s: %s%s, %" PRId64 " iterations\n", summary->tool,
-                  job->header.name[0] ? job->header.name : summary->trace, job->header.synthetic ? " (synthetic)" : "",
+  hec_text_printf(out, "%s: ", summary->tool);
+  hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
+  hec_text_printf(out, "%s, %" PRId64 " iterations\n", job->header.synthetic ? " (synthetic)" : "",
                   summary->n_iterations);
   hec_text_printf(out,
                   "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
                   ", d_ffn %" PRId32 "\n",
                   job->moe.name, problem->n_layers, problem->n_experts, problem->top_k, job->moe.d_model,
                   job->moe.d_ffn);
-  hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %" PRId32 " tokens per rank, %s\n",
+  hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s\n",
                   job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
-                  problem->tokens, problem->train ? "training iteration" : "forward pass");
-  hec_text_printf(out, "network  %s\n", summary->law);
+                  hec_summary_memory(summary) * 1e-9, summary->law);
+  hec_text_printf(out, "work     %s, %" PRId32 " tokens per rank",
+                  problem->train ? "training iteration" : "forward pass", problem->tokens);
+  if (job->micro_batches > 1)
+    hec_text_printf(out, " and micro-batch, %" PRId32 " micro-batches", job->micro_batches);
+  hec_text_printf(out, "\nleft out %s\n", summary->not_modelled);
   for (int32_t i = 0; i < job->n_defaults; i++)
     hec_text_printf(out, "%s%s\n", i == 0 ? "assumed  " : "         ", job->defaults[i]);
 }
@@ -32,27 +38,91 @@ static void add_ratio(hec_text *out, int width, double ratio) {
 }
 
 static int name_width(const hec_summary *summary) {
-  int width = 6;
+  int width = 17;
   for (int32_t i = 0; i < summary->n_rows; i++)
     if ((int)strlen(summary->rows[i].name) > width)
       width = (int)strlen(summary->rows[i].name);
   return width;
 }
 
-static void add_row(hec_summary *summary, int32_t i, int width, hec_text *out) {
-  hec_summary_row *row = &summary->rows[i];
-  double per_ms = row->n > 0 ? 1e3 / (double)row->n : 0;
-  hec_text_printf(out, "%-*s  %-8s %9.3f %9.3f %9.3f", width, row->name, row->schedule, 1e3 * hec_summary_median(row),
-                  1e3 * hec_series_quantile(&row->iteration_s, 0.95), 1e3 * hec_summary_mean(row));
-  add_ratio(out, 6, hec_summary_vs_baseline(summary, i));
-  hec_text_printf(out, " %5.2f %5.2f", hec_series_quantile(&row->overload, 0.5),
-                  hec_series_quantile(&row->overload, 0.95));
+/* Digits after the point, so that the slowest row keeps four or five figures. */
+static int decimals_of(hec_summary *summary) {
+  double most_ms = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    double ms = 1e3 * hec_series_quantile(&summary->rows[i].iteration_s, 1);
+    most_ms = ms > most_ms ? ms : most_ms;
+  }
+  return most_ms < 100 ? 3 : most_ms < 1000 ? 2 : most_ms < 1e5 ? 1 : 0;
+}
+
+static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
+  hec_text_printf(out, "\n%-*s  %8s  %28s %7s  %12s  %7s\n", width, "", "", "iteration, ms", "speed", "overload",
+                  "peak");
+  hec_text_printf(out, "%-*s  %-8s  %9s %9s %8s %7s  %6s %5s  %7s %s\n", width, "policy", "schedule", "median", "p95",
+                  "mean", "vs ep", "p50", "p95", "GB", "fits");
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %8.*f", width, row->name, row->schedule, decimals,
+                    1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
+                    decimals, 1e3 * hec_summary_mean(row));
+    add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
+    hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
+                    hec_series_quantile(&row->overload, 0.95), row->peak_bytes * 1e-9,
+                    hec_summary_fits(summary, row) ? "yes" : "NO");
+  }
+}
+
+static void add_books(hec_summary *summary, int width, int decimals, hec_text *out) {
   static const hec_book order[] = {HEC_BOOK_COMPUTE, HEC_BOOK_TOKEN,     HEC_BOOK_PARAM,
                                    HEC_BOOK_GRAD,    HEC_BOOK_MIGRATION, HEC_BOOK_PLAN};
-  for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-    hec_text_printf(out, " %8.3f", per_ms * row->book_s[order[k]]);
-  hec_text_printf(out, " %8.3f %8.2f %s\n", per_ms * row->wait_s, row->peak_bytes * 1e-9,
-                  hec_summary_fits(summary, row) ? "yes" : "NO");
+  hec_text_printf(out, "\n%-*s %9s  %8s\n", width, "where it goes, ms", "", "exposed:");
+  hec_text_printf(out, "%-*s %9s  %8s %8s %8s %8s %8s %8s\n", width, "(mean over ranks)", "compute", "token", "param",
+                  "grad", "migrate", "plan", "wait");
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    double per_ms = row->stride > 0 ? 1e3 / row->stride : 0;
+    hec_text_printf(out, "%-*s", width, row->name);
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+      hec_text_printf(out, k == 0 ? " %9.*f " : " %8.*f", decimals, per_ms * row->book_s[order[k]]);
+    hec_text_printf(out, " %8.*f\n", decimals, per_ms * row->wait_s);
+  }
+}
+
+static void add_range(const char *name, int32_t least, int32_t most, hec_text *out) {
+  hec_text_printf(out, "%s %" PRId32, name, least);
+  if (most > least)
+    hec_text_printf(out, " to %" PRId32, most);
+}
+
+static bool same_degrees(const hec_summary_row *a, const hec_summary_row *b) {
+  return a->t_least == b->t_least && a->t_most == b->t_most && a->m_least == b->m_least && a->m_most == b->m_most;
+}
+
+/* What FSSDP chose, rows that chose alike on one line. Rows that copy nothing by design are left out. */
+static void add_degrees(const hec_summary *summary, hec_text *out) {
+  const hec_summary_row *before = NULL;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    if (row->t_most < 0 || (row->t_most == 0 && row->m_most == 0))
+      continue;
+    if (before && same_degrees(before, row)) {
+      hec_text_printf(out, ", %s", row->name);
+      continue;
+    }
+    if (!before)
+      hec_text_printf(out,
+                      "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer\n"
+                      "  T %.3f ms hide a gather (forward before an MoE layer), bw %.4g GB/s (a node), expert %.4g MB",
+                      1e3 * summary->job->problem.window_s,
+                      1e-9 * hec_cluster_node_bandwidth(&summary->job->cluster, false),
+                      1e-6 * summary->job->problem.bytes.expert_param);
+    add_range("\n  t", row->t_least, row->t_most, out);
+    add_range(", m", row->m_least, row->m_most, out);
+    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no memory for copies: nothing is balanced)" : "", row->name);
+    before = row;
+  }
+  if (before)
+    hec_text_add(out, "\n");
 }
 
 /* The fastest row that is a system and fits; -1 when there is none. */
@@ -70,53 +140,55 @@ static int32_t winner_of(hec_summary *summary) {
 
 /* Where the winner saves most against `other`, in words. */
 static void add_reason(const hec_summary_row *winner, const hec_summary_row *other, hec_text *out) {
-  static const char *const what[HEC_N_BOOKS + 1] = {
-      "less compute per rank", "less planning",  "less exposed token traffic",       "less parameter traffic",
-      "less gradient traffic", "less migration", "less waiting for the busiest rank"};
+  static const char *const what[HEC_N_BOOKS + 1] = {"less compute",
+                                                    "less planning",
+                                                    "less exposed token traffic",
+                                                    "less exposed parameter traffic",
+                                                    "less exposed gradient traffic",
+                                                    "less exposed migration",
+                                                    "less waiting for others"};
   int32_t most = -1;
   double most_s = 0;
   for (int32_t i = 0; i <= HEC_N_BOOKS; i++) {
     double a = i < HEC_N_BOOKS ? other->book_s[i] : other->wait_s,
            b = i < HEC_N_BOOKS ? winner->book_s[i] : winner->wait_s;
-    double saved = a / (double)other->n - b / (double)winner->n;
+    double saved = a / other->stride - b / winner->stride;
     if (saved > most_s) {
       most = i;
       most_s = saved;
     }
   }
   if (most >= 0)
-    hec_text_printf(out, ", mostly by %s (%.3f ms a rank and iteration)", what[most], 1e3 * most_s);
+    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[most], 1e3 * most_s);
 }
 
 static void add_verdict(hec_summary *summary, hec_text *out) {
   int32_t best = winner_of(summary);
   if (best < 0) {
-    hec_text_add(out, "\nNo policy fits into the memory of this cluster.\n");
+    hec_text_add(out, "\nNo policy fits into the memory of a device of this cluster (references do not count).\n");
     return;
   }
   hec_summary_row *winner = &summary->rows[best];
-  hec_text_printf(out, "\nFastest that fits: %s under %s, %.3f ms", winner->name, winner->schedule,
+  hec_text_printf(out, "\nFastest that fits: %s (schedule %s), median %.3f ms.\n", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].baseline && i != best) {
-      hec_text_printf(out, "; %.2fx %s", hec_summary_vs_baseline(summary, best), summary->rows[i].name);
+      hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best), summary->rows[i].name);
       add_reason(winner, &summary->rows[i], out);
+      hec_text_add(out, ".\n");
     }
-  double rearrangement = hec_summary_vs_rearrangement(summary, best);
-  if (isfinite(rearrangement) && !winner->rearrangement)
-    hec_text_printf(out, "; %.2fx the best rearrangement system", rearrangement);
-  hec_text_add(out, ".\n");
+  int32_t rearrangement = hec_summary_best_rearrangement(summary);
+  if (rearrangement >= 0 && !winner->rearrangement)
+    hec_text_printf(
+        out, "  %.2fx as fast as %s, the fastest that rearranges experts (fastermoe, smartmoe, flexmoe, eplb).\n",
+        hec_summary_vs_rearrangement(summary, best), summary->rows[rearrangement].name);
 }
 
 void hec_summary_table(hec_summary *summary, hec_text *out) {
   add_header(summary, out);
-  int width = name_width(summary);
-  hec_text_printf(out, "\n%-*s  %-8s %29s %6s %11s %62s %8s\n", width, "", "", "iteration, ms", "", "overload",
-                  "where the time goes, mean over ranks, ms (exposed)", "peak");
-  hec_text_printf(out, "%-*s  %-8s %9s %9s %9s %6s %5s %5s %8s %8s %8s %8s %8s %8s %8s %8s %s\n", width, "policy",
-                  "schedule", "median", "p95", "mean", "vs EP", "p50", "p95", "compute", "token", "param", "grad",
-                  "migrate", "plan", "wait", "GB", "fits");
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    add_row(summary, i, width, out);
+  int width = name_width(summary), decimals = decimals_of(summary);
+  add_times(summary, width, decimals, out);
+  add_books(summary, width, decimals, out);
+  add_degrees(summary, out);
   add_verdict(summary, out);
 }

@@ -105,9 +105,9 @@ static const int32_t lane_order[HEC_N_LANES] = {HEC_LANE_COMPUTE, HEC_LANE_TOKEN
                                                 HEC_LANE_GRAD};
 
 /* Books from .. to-1 to lane cursor[0], its gaps to the n-1 lanes behind it; what nobody takes is waiting. */
-static void book_span(lane_cursor *cursor, int32_t n, int64_t from, int64_t to, int64_t book[HEC_N_BOOKS + 1]) {
+static void book_span(lane_cursor *cursor, int32_t n, int64_t from, int64_t to, int64_t role[HEC_N_ROLES + 1]) {
   if (n == 0) {
-    book[HEC_N_BOOKS] += to - from;
+    role[HEC_N_ROLES] += to - from;
     return;
   }
   while (from < to) {
@@ -115,16 +115,16 @@ static void book_span(lane_cursor *cursor, int32_t n, int64_t from, int64_t to, 
       cursor_step(cursor);
     int64_t begin = cursor->begin < to ? cursor->begin : to, end = cursor->end < to ? cursor->end : to;
     if (begin > from)
-      book_span(cursor + 1, n - 1, from, begin, book);
+      book_span(cursor + 1, n - 1, from, begin, role);
     from = begin > from ? begin : from;
     if (end > from)
-      book[hec_role_book[cursor->role]] += end - from;
+      role[cursor->role] += end - from;
     from = end;
   }
 }
 
 static void book_rank(const hec_timeline *timeline, const hec_program *program, const lane_index *index, int32_t rank,
-                      int64_t total, int64_t book[HEC_N_BOOKS + 1]) {
+                      int64_t total, int64_t role[HEC_N_ROLES + 1]) {
   lane_cursor cursor[HEC_N_LANES];
   int32_t n = 0;
   for (int32_t i = 0; i < HEC_N_LANES; i++) {
@@ -138,32 +138,38 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
                                 .last = index->id + index->at[lane + 1],
                                 .n_ranks = (size_t)timeline->n_ranks};
   }
-  book_span(cursor, n, 0, total, book);
+  book_span(cursor, n, 0, total, role);
 }
 
-/* Sum over the ranks; an operation without a rank is -1 .. -1 there. */
-static int64_t busy_ps(const hec_timeline *timeline, size_t id) {
+/* Sum over the ranks, in double as every sum over ranks here: in int64 it would overflow long before one rank's time
+ * does. An operation without a rank is -1 .. -1 there. */
+static double busy_ps(const hec_timeline *timeline, size_t id) {
   size_t at = id * (size_t)timeline->n_ranks;
-  int64_t sum = 0;
+  double sum = 0;
   for (int32_t r = 0; r < timeline->n_ranks; r++)
-    sum += timeline->end_ps[at + (size_t)r] - timeline->begin_ps[at + (size_t)r];
+    sum += (double)(timeline->end_ps[at + (size_t)r] - timeline->begin_ps[at + (size_t)r]);
   return sum;
 }
 
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program) {
-  int64_t total = hec_timeline_end_ps(timeline), book[HEC_N_BOOKS + 1] = {0}, busy[HEC_N_LANES] = {0};
-  lane_index index = lane_index_new(program);
-  for (int32_t r = 0; r < timeline->n_ranks; r++)
-    book_rank(timeline, program, &index, r, total, book);
-  for (size_t i = 0; i < program->n_ops; i++)
-    busy[program->ops[i].lane] += busy_ps(timeline, i);
-  free(index.id);
+  int64_t total = hec_timeline_end_ps(timeline);
   hec_breakdown breakdown = {.total_s = (double)total * 1e-12};
   double scale = 1e-12 / (double)timeline->n_ranks;
-  for (int32_t i = 0; i < HEC_N_BOOKS; i++)
-    breakdown.book_s[i] = (double)book[i] * scale;
-  breakdown.wait_s = (double)book[HEC_N_BOOKS] * scale;
-  for (int32_t i = 0; i < HEC_N_LANES; i++)
-    breakdown.busy_s[i] = (double)busy[i] * scale;
+  lane_index index = lane_index_new(program);
+  for (int32_t r = 0; r < timeline->n_ranks; r++) {
+    int64_t role[HEC_N_ROLES + 1] = {0};
+    book_rank(timeline, program, &index, r, total, role);
+    for (int32_t i = 0; i < HEC_N_ROLES; i++)
+      breakdown.role_s[i] += (double)role[i];
+    breakdown.wait_s += (double)role[HEC_N_ROLES];
+  }
+  free(index.id);
+  for (int32_t i = 0; i < HEC_N_ROLES; i++) {
+    breakdown.role_s[i] *= scale;
+    breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
+  }
+  breakdown.wait_s *= scale;
+  for (size_t i = 0; i < program->n_ops; i++)
+    breakdown.busy_s[program->ops[i].lane] += busy_ps(timeline, i) * scale;
   return breakdown;
 }

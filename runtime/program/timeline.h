@@ -20,12 +20,13 @@ void hec_timeline_check(const hec_timeline *timeline, const hec_program *program
 
 int64_t hec_timeline_end_ps(const hec_timeline *timeline); /* the iteration time */
 
-/* Where the time went, mean over ranks; the parts add up to total_s. A moment in which the rank computes (or plans) is
- * booked there; otherwise to the communication in progress, tokens before parameters before gradients before migration;
- * otherwise it is waiting (for partners or dependencies). */
+/* Where the time went, mean over ranks; the parts add up to total_s. A moment in which the compute lane is busy is
+ * booked under what it does; otherwise under the operation in progress on the first busy lane of token, intra-node,
+ * parameter, gradient; otherwise it is waiting (for partners or dependencies). */
 typedef struct {
   double total_s;
   double book_s[HEC_N_BOOKS]; /* compute, planning, then exposed communication per kind */
+  double role_s[HEC_N_ROLES]; /* the same moments by what the operation is for; the roles of a book add up to it */
   double wait_s;
   double busy_s[HEC_N_LANES]; /* busy per lane, overlapped or not */
 } hec_breakdown;

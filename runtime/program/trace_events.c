@@ -17,9 +17,11 @@ static void separate(hec_text *out) {
 
 static void name_event(hec_text *out, const char *what, int32_t pid, int32_t tid, const char *name) {
   separate(out);
-  hec_text_printf(out,
-                  "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"args\":{\"name\":\"%s\"}}",
-                  what, pid, tid, name);
+  hec_text_printf(out, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%" PRId32 ",\"args\":{\"name\":\"",
+                  what, pid, tid);
+  for (const char *c = name; *c; c++)
+    hec_text_printf(out, (unsigned char)*c < 32 ? "\\u%04x" : *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+  hec_text_add(out, "\"}}");
 }
 
 /* Names of communication kernels as NCCL's, which analysis tools look for; the rest under their own. */

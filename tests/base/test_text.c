@@ -32,6 +32,14 @@ START_TEST(doubles_read_back) {
 }
 END_TEST
 
+START_TEST(foreign_names_are_plain) {
+  hec_text text = {0};
+  hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
+  ck_assert_str_eq(text.data, "a?[31mb??\xc3\xa9");
+  hec_text_free(&text);
+}
+END_TEST
+
 START_TEST(json_forms) {
   for (int indent = 0; indent <= 1; indent++) {
     hec_text text = {0};
@@ -49,9 +57,11 @@ START_TEST(json_forms) {
     hec_json_null(&json, "z");
     hec_json_close(&json);
     hec_json_close(&json);
-    ck_assert_str_eq(text.data, indent == 0 ? "{\"a\\\"\\u000a\":\"x\\\\y\",\"n\":[-3,0.5],\"empty\":[],\"o\":{\"t\":true,\"z\":null}}\n"
-                                            : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": [],\n \"o\": {\n"
-                                              "  \"t\": true,\n  \"z\": null\n }\n}\n");
+    ck_assert_str_eq(text.data,
+                     indent == 0
+                         ? "{\"a\\\"\\u000a\":\"x\\\\y\",\"n\":[-3,0.5],\"empty\":[],\"o\":{\"t\":true,\"z\":null}}\n"
+                         : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": [],\n \"o\": {\n"
+                           "  \"t\": true,\n  \"z\": null\n }\n}\n");
     hec_text_free(&text);
   }
 }
@@ -121,14 +131,62 @@ START_TEST(files_are_whole_or_absent) {
 }
 END_TEST
 
+START_TEST(several_files_are_written_together_or_not_at_all) {
+  char folder[] = "/tmp/hecate-text-XXXXXX";
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  char path[64], back[8] = {0};
+  (void)snprintf(path, sizeof path, "%s/out", folder);
+  ck_assert_int_eq(hec_write_file(path, "old", 3), HEC_OK);
+  const hec_file_out files[] = {{path, "new", 3}, {"/nonexistent/x", "abc", 3}};
+  ck_assert_int_eq(hec_write_files(files, 2), HEC_FAILED);
+  FILE *file = fopen(path, "rb");
+  ck_assert_uint_eq(fread(back, 1, 8, file), 3);
+  (void)fclose(file);
+  ck_assert_str_eq(back, "old");
+  ck_assert_int_eq(hec_write_files(files, 1), HEC_OK);
+  ck_assert_int_eq(remove(path), 0);
+  ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+/* What is UTF-8 stays; every other byte becomes U+FFFD (RFC 3629 section 4 and Unicode table 3-7). */
+START_TEST(json_is_utf8_whatever_the_text) {
+#define REPLACED "\xef\xbf\xbd"
+  static const struct {
+    const char *text, *json;
+  } cases[] = {{"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""},
+               {"\xff", "\"" REPLACED "\""},
+               {"\xc0\x80", "\"" REPLACED REPLACED "\""},              /* not the shortest form */
+               {"\xe0\x9f\xbf", "\"" REPLACED REPLACED REPLACED "\""}, /* likewise */
+               {"\xed\xa0\x80", "\"" REPLACED REPLACED REPLACED "\""}, /* a surrogate */
+               {"\xf4\x90\x80\x80", "\"" REPLACED REPLACED REPLACED REPLACED "\""},
+               {"\xe2\x82", "\"" REPLACED REPLACED "\""}, /* cut */
+               {"\xe2\"", "\"" REPLACED "\\\"\""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_text text = {0};
+    hec_json_out json = hec_json_begin(&text, 0);
+    hec_json_array(&json, NULL);
+    hec_json_string(&json, NULL, cases[i].text);
+    hec_json_close(&json);
+    char expected[64];
+    (void)snprintf(expected, sizeof expected, "[%s]\n", cases[i].json);
+    ck_assert_str_eq(text.data, expected);
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("base.text");
   TCase *cases = tcase_create("text");
   tcase_add_test(cases, doubles_read_back);
   tcase_add_test(cases, json_forms);
+  tcase_add_test(cases, foreign_names_are_plain);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
   tcase_add_test(cases, files_are_whole_or_absent);
+  tcase_add_test(cases, several_files_are_written_together_or_not_at_all);
+  tcase_add_test(cases, json_is_utf8_whatever_the_text);
   suite_add_tcase(suite, cases);
   return suite;
 }

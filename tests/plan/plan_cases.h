@@ -2,6 +2,7 @@
  * in by hand, so that these tests depend on no preset. */
 #ifndef HEC_TESTS_PLAN_CASES_H
 #define HEC_TESTS_PLAN_CASES_H
+#include "models/load.h"
 #include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 
@@ -66,6 +67,18 @@ static inline const char *hec_case_random_line(uint64_t *seed, int32_t *n_device
                  5 + (int)hec_test_below(seed, 80), 1 + (int)hec_test_below(seed, 9),
                  50 + (int)hec_test_below(seed, 900), nics, (int)hec_test_below(seed, 2));
   return line;
+}
+
+/* At most 64 experts. Skewed counts: a few hot experts, different by source now and then; sometimes none at all. */
+static inline void hec_case_random_counts(uint64_t *seed, hec_load *load) {
+  for (int32_t l = 0; l < load->n_layers; l++) {
+    uint64_t heat[64], scale = hec_test_below(seed, 10) == 0 ? 0 : 1 + hec_test_below(seed, 400);
+    for (int32_t e = 0; e < load->n_experts; e++)
+      heat[e] = hec_test_below(seed, 5) == 0 ? 40 : hec_test_below(seed, 4);
+    for (int32_t s = 0; s < load->n_sources; s++)
+      for (int32_t e = 0; e < load->n_experts; e++)
+        hec_load_row(load, l, s)[e] = (uint32_t)(heat[e] * scale + hec_test_below(seed, 1 + scale));
+  }
 }
 
 #endif

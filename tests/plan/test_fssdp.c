@@ -375,10 +375,10 @@ START_TEST(test_memory_capacity) {
   p->bytes.expert_grad = 20;                                /* 900 without copies */
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 1); /* 100 / 70 */
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, true), 3);  /* 100 / 30 */
-  p->train = false;                                         /* a copy has no gradient */
-  ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 2);
-  c->cluster.devices[2].memory_bytes = 950; /* the smallest device decides */
-  ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 1);
+  p->train = false; /* no gradient, and no backward to keep copies for: 100 / 10, but there are 8 experts */
+  ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 8);
+  c->cluster.devices[2].memory_bytes = 950; /* the smallest device decides: 50 / 10 */
+  ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 5);
   c->cluster.devices[2].memory_bytes = 900;
   ck_assert_int_eq(hec_fssdp_memory_capacity(p, false), 0);
   p->m = 6;

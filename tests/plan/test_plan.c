@@ -174,8 +174,8 @@ END_TEST
 START_TEST(digest_is_fnv) {
   hec_problem *p = hec_test_problem(&arena, box, 1, 1, 1, 1, true);
   hec_plan plan = hec_plan_new(&arena, p, 1);
-  const unsigned char bytes[36] = {1, 0, 0, 0, 1, 0, 0,
-                                   0, 1, 0, 0, 0, 1}; /* shape 1 1 1 1 0; home, opt_home, copy_at 0 0 */
+  const unsigned char bytes[40] = {1, 0, 0, 0, 1, 0, 0,
+                                   0, 1, 0, 0, 0, 1}; /* shape 1 1 1 1 0 0; home, opt_home, copy_at 0 0 */
   uint64_t hash = 14695981039346656037u;
   for (size_t i = 0; i < sizeof bytes; i++)
     hash = (hash ^ bytes[i]) * 1099511628211u;

@@ -13,7 +13,7 @@ static void teardown(void) {
   hec_arena_free(&arena);
 }
 
-enum { ITERATIONS = 4, ROUNDS = 10 };
+enum { ITERATIONS = 4, ROUNDS = 7 };
 
 static void allocation_while_planning(size_t bytes, void *context) {
   const char *const *name = context;

@@ -169,6 +169,27 @@ START_TEST(policy_hierarchical) {
 }
 END_TEST
 
+/* Both hot experts start on node 0; with 8 groups (of two) on two nodes one of them moves to the other, and the holders
+ * are those of the core with 8 groups. */
+START_TEST(policy_packs_groups_onto_nodes) {
+  const uint32_t totals[16] = {800, 8, 8, 8, 800, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+  hec_problem *problem =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
+  hec_load load = hec_test_even_load(&arena, problem, totals);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 1, 0);
+  ck_assert(hec_plan_home(&run.plan, 0, 0) / 4 != hec_plan_home(&run.plan, 0, 4) / 4);
+  uint64_t wide[16];
+  for (int32_t e = 0; e < 16; e++)
+    wide[e] = totals[e];
+  hec_eplb eplb = place(wide, 16, 24, 8, 2, 8);
+  for (int32_t i = 0; i < 24; i++)
+    ck_assert(hec_plan_holds(&run.plan, 0, eplb.slot[i], i / 3));
+  hec_policy_stop(&run);
+}
+END_TEST
+
 /* Slots [0 1][1 1] for loads 10 and 30: the first slot of expert 1 is on rank 0, but its home, rank 1, has one too. */
 START_TEST(present_home_is_kept) {
   const uint32_t totals[2] = {10, 30};
@@ -203,6 +224,7 @@ static Suite *suite(void) {
   tcase_add_test(c, policy_without_replicas);
   tcase_add_test(c, policy_hierarchical);
   tcase_add_test(c, present_home_is_kept);
+  tcase_add_test(c, policy_packs_groups_onto_nodes);
   suite_add_tcase(s, c);
   return s;
 }

@@ -113,7 +113,8 @@ static const struct {
     {"models/json.c", "/* a */\n#include <cjson/cJSON.h>\n", ""},
     {"models/moe.c", "/* a */\n#include <cjson/cJSON.h>\n", "wrong door"},
     {"traces/gzip.c", "/* a */\n#include <zlib.h>\n", ""},
-    {"tests/traces/test_a.c", "/* a */\n#include <zlib.h>\n", "wrong door"},
+    {"tests/traces/test_a.c", "/* a */\n#include <zlib.h>\n", ""}, /* makes damaged files */
+    {"tests/sim/test_a.c", "/* a */\n#include <zlib.h>\n", "wrong door"},
     {"traces/synth_drift.c", "/* a */\n#include <gsl/gsl_rng.h>\n", ""},
     {"validate/fit.c", "/* a */\n#include <gsl/gsl_multifit.h>\n", ""},
     {"sim/a.c", "/* a */\n#include <gsl/gsl_rng.h>\n", "wrong door"},

@@ -101,7 +101,6 @@ START_TEST(rows_sum_exactly) {
 END_TEST
 
 START_TEST(workloads_keep_their_promise) {
-  int hot = 0, last = -1, n_moves = 0, n_bursts = 0;
   hec_synth_options o = small("balanced");
   hec_synth *synth = open_synth(&o);
   hec_synth_next(synth, &load);
@@ -120,8 +119,13 @@ START_TEST(workloads_keep_their_promise) {
     n_hot += expert_sum(0, e) > 4 * TOKENS * 2 * SOURCES / EXPERTS;
   ck_assert_int_eq(n_hot, 3);
   hec_synth_free(synth);
+}
+END_TEST
 
-  o = small("hot-rank");
+START_TEST(moving_workloads_keep_their_promise) {
+  int hot = 0, last = -1, n_moves = 0, n_bursts = 0, n_hot;
+  hec_synth_options o = small("hot-rank");
+  hec_synth *synth;
   synth = open_synth(&o);
   hec_synth_next(synth, &load);
   ck_assert(fabs(overload(0, &hot) - 0.5 * SOURCES) < 0.2);
@@ -413,17 +417,17 @@ START_TEST(committed_sample) {
   ck_assert_msg(hec_trace_open(HEC_SOURCE_DIR "/traces/sample-synthetic.jsonl", &reader) == HEC_OK, "%s",
                 hec_last_error());
   const hec_trace_header *h = hec_trace_header_of(reader);
-  ck_assert(h->synthetic && h->n_layers == 8 && h->n_experts == 16 && h->n_sources == 8);
+  ck_assert(h->synthetic && h->n_layers == 6 && h->n_experts == 32 && h->n_sources == 16);
   hec_synth_options o = hec_synth_defaults();
   o.workload = "lognormal";
-  o.n_layers = 8;
-  o.n_experts = 16;
-  o.n_sources = 8;
+  o.n_layers = 6;
+  o.n_experts = 32;
+  o.n_sources = 16;
   o.tokens = 4096;
-  o.n_iterations = 40;
+  o.n_iterations = 20;
   o.name = "sample-synthetic";
   o.shape = "gpt-moe-s";
-  set_drift(&o, 4, (int32_t[]){1, 5, 9, 20}, (double[]){0.96, 0.89, 0.76, 0.33});
+  set_drift(&o, 3, (int32_t[]){1, 5, 9}, (double[]){0.96, 0.89, 0.76});
   hec_text command = {0};
   hec_synth_command(&o, &command);
   ck_assert_ptr_nonnull(strstr(h->notes, command.data));
@@ -434,7 +438,7 @@ START_TEST(committed_sample) {
     ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());
     n += record != NULL;
   } while (record);
-  ck_assert_int_eq(n, 40);
+  ck_assert_int_eq(n, 20);
   hec_trace_close(reader);
 }
 END_TEST
@@ -445,6 +449,7 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, rows_sum_exactly);
   tcase_add_test(cases, workloads_keep_their_promise);
+  tcase_add_test(cases, moving_workloads_keep_their_promise);
   tcase_add_test(cases, laws_of_popularity);
   tcase_add_test(cases, drift_as_wanted);
   tcase_add_test(cases, switch_draws_anew);

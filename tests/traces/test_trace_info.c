@@ -105,7 +105,7 @@ static void random_case(uint64_t seed) {
   int sources = 1 + (int)hec_test_below(&seed, 3), ranks = 1 + (int)hec_test_below(&seed, 12);
   static double x[40][LAYERS][64];
   sample *all[] = {&overload, &peak, &cv, &gini, &correlation[0], &correlation[1], &tvd};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+  for (size_t i = 0; i < 7; i++)
     all[i]->n = 0;
   hec_text text = {0};
   hec_text_printf(

@@ -1,4 +1,5 @@
 /* The trace reader: every form that must be read, every error with its exact words, cuts at every byte. */
+#define ZLIB_CONST
 #include "tests/support/check_main.h"
 #include "traces/trace.h"
 
@@ -307,7 +308,7 @@ END_TEST
 static size_t pack(const char *bytes, size_t length, unsigned char *packed, size_t capacity) {
   z_stream zlib = {0};
   ck_assert_int_eq(deflateInit2(&zlib, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  zlib.next_in = (unsigned char *)(uintptr_t)bytes;
+  zlib.next_in = (const unsigned char *)bytes;
   zlib.avail_in = (uInt)length;
   zlib.next_out = packed;
   zlib.avail_out = (uInt)capacity;

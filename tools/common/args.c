@@ -2,7 +2,6 @@
 #include "tools/common/args.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +31,9 @@ static hec_status set_number(const hec_arg *arg, const char *text) {
   char *end;
   errno = 0;
   double value = strtod(text, &end);
-  bool whole = arg->kind != HEC_ARG_INT || value == floor(value);
-  if (end == text || *end != 0 || errno == ERANGE || !whole || !(value >= arg->least && value <= arg->most))
+  /* Plain decimals: no hexadecimal, no blanks, and "16" is the only way to write the whole number 16. */
+  bool plain = text[strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE")] == 0;
+  if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.15g to %.15g, found \"%s\"", arg->name,
                     arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most, text);
   if (arg->kind == HEC_ARG_INT)
@@ -95,6 +95,8 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
 }
 
 int hec_tool_exit(const char *program, hec_status status) {
+  if (status == HEC_OK && (fflush(stdout) != 0 || ferror(stdout)))
+    status = hec_fail(HEC_FAILED, "standard output: cannot be written");
   if (status != HEC_OK)
     fprintf(stderr, "%s: %s\n", program, hec_last_error());
   return (int)status;

@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The largest `iter` of a trace: exact as a double. */
+#define HEC_ITER_MAX 9007199254740991.0
+
 typedef enum { HEC_ARG_FLAG, HEC_ARG_INT, HEC_ARG_DOUBLE, HEC_ARG_TEXT, HEC_ARG_SECTION } hec_arg_kind;
 
 typedef struct {

@@ -30,6 +30,10 @@ static void print_help(void) {
               "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
               "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
               "            \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
+              "A link has one direction; every pair of hosts with a flow needs its route.\n"
+              "Example: {\"hosts\":[\"a\",\"b\"], \"links\":[{\"id\":\"l\",\"bandwidth\":1e9,\"latency\":1e-6}],\n"
+              "          \"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"l\"]}], "
+              "\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1000,\"start\":0}]}\n"
               "Exit codes: 0 done, 1 the run failed, 2 bad input or usage.\n",
               stdout);
 }
@@ -113,7 +117,7 @@ static void add_busiest(const hec_flows *flows, double makespan, hec_arena *aren
     use[l] = makespan > 0 ? bytes[l] / (flows->bandwidth[l] * makespan) : 0;
   int32_t busiest[SHOWN];
   int32_t n = greatest(use, flows->n_links, busiest);
-  hec_text_printf(out, "\n%-32s %14s %12s %12s\n", "busiest links", "bytes", "GB/s", "utilisation");
+  hec_text_printf(out, "\n%-32s %14s %12s %12s\n", "busiest links", "bytes", "rate, GB/s", "utilisation");
   for (int32_t i = 0; i < n; i++)
     hec_text_printf(out, "%-32.32s %14.0f %12.4g %10.1f %%\n", flows->link_name[busiest[i]], bytes[busiest[i]],
                     flows->bandwidth[busiest[i]] / 1e9, 100 * use[busiest[i]]);

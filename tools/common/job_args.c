@@ -5,6 +5,7 @@
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,18 @@ hec_status hec_job_args_collective(const char *name, const hec_collective **coll
                      : hec_fail(HEC_BAD_INPUT, "--collective: expected direct, two_level or chain, found \"%s\"", name);
 }
 
+hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) {
+  if (strcmp(path, "-") != 0)
+    return hec_trace_open(path, reader);
+  char bytes[1 << 16];
+  size_t n;
+  while ((n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
+    hec_text_add_bytes(kept, bytes, n);
+  if (ferror(stdin))
+    return hec_fail(HEC_FAILED, "standard input: cannot be read: %s", strerror(errno));
+  return hec_trace_open_memory(kept->data ? kept->data : "", kept->length, "standard input", reader);
+}
+
 static void list_presets(const char *kind, const char *title) {
   hec_text names = {0};
   hec_preset_names(kind, &names);
@@ -118,7 +131,8 @@ void hec_job_args_list(void) {
     printf("  %-26s %s\n", hec_collectives[i]->name, hec_collectives[i]->summary);
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
-    printf("  %-26s %s; %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]), hec_law_limits(hec_laws[i]));
+    printf("  %-26s %s; not modelled: %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]),
+           hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
 }

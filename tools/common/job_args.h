@@ -20,25 +20,30 @@ extern const hec_job_args hec_job_args_default;
        HEC_ARG_TEXT,                                                                                                   \
        &(a).cluster,                                                                                                   \
        "C",                                                                                                            \
-       "preset, JSON file or a line such as \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\"",                   \
+       "preset (--list), JSON file or line, see Cluster below (default p4d-4x8, above 32 ranks h800)",                 \
        0,                                                                                                              \
        0},                                                                                                             \
       {"--model",                                                                                                      \
        HEC_ARG_TEXT,                                                                                                   \
        &(a).model,                                                                                                     \
        "M",                                                                                                            \
-       "preset or JSON file; layers, experts and top-k come from the trace",                                           \
+       "preset (--list) or JSON file; layers, experts and top-k come from the trace",                                  \
        0,                                                                                                              \
        0},                                                                                                             \
       {"--ranks", HEC_ARG_INT, &(a).ranks, "R", "ranks, one per device (default: the trace's, else all devices)",      \
        1,         65536},                                                                                              \
-      {"--tokens", HEC_ARG_INT, &(a).tokens, "N", "tokens per rank and micro-batch (default: the trace's own number)", \
-       1,          100000000},                                                                                         \
+      {"--tokens",                                                                                                     \
+       HEC_ARG_INT,                                                                                                    \
+       &(a).tokens,                                                                                                    \
+       "N",                                                                                                            \
+       "tokens per rank and micro-batch; loads are scaled to it (default: the trace's)",                               \
+       1,                                                                                                              \
+       100000000},                                                                                                     \
       {"--micro-batches",                                                                                              \
        HEC_ARG_INT,                                                                                                    \
        &(a).micro_batches,                                                                                             \
        "N",                                                                                                            \
-       "how often a lone record is repeated (default 1)",                                                              \
+       "micro-batches of an iteration that has one record: it is repeated (default 1)",                                \
        1,                                                                                                              \
        4096},                                                                                                          \
       {"--phase", HEC_ARG_TEXT, &(a).phase, "P", "train or forward (default: from the trace)", 0, 0}, {                \
@@ -46,39 +51,73 @@ extern const hec_job_args hec_job_args_default;
         0, 1000000000                                                                                                  \
   }
 
-#define HEC_POLICY_ARG_ROWS(a)                                                                                          \
-  {.name = "Policies", .kind = HEC_ARG_SECTION}, {"--policy",                                                           \
-                                                  HEC_ARG_TEXT,                                                         \
-                                                  &(a).policies,                                                        \
-                                                  "P[,P...]",                                                           \
-                                                  "policies to compare, or all (default); see --list",                  \
-                                                  0,                                                                    \
-                                                  0},                                                                   \
-      {"--schedule",                                                                                                    \
-       HEC_ARG_TEXT,                                                                                                    \
-       &(a).schedule,                                                                                                   \
-       "S",                                                                                                             \
-       "auto (each policy's own), serial or hecate (default auto)",                                                     \
-       0,                                                                                                               \
-       0},                                                                                                              \
-      {"--collective",                                                                                                  \
-       HEC_ARG_TEXT,                                                                                                    \
-       &(a).collective,                                                                                                 \
-       "K",                                                                                                             \
-       "direct, two_level, chain (default: the cheapest by cost)",                                                      \
-       0,                                                                                                               \
-       0},                                                                                                              \
-      {"--t", HEC_ARG_TEXT, &(a).t, "N|paper", "FSSDP overlap degree: hottest experts materialised per layer", 0, 0},   \
-      {"--m", HEC_ARG_INT, &(a).m, "N", "FSSDP memory: copies per rank and layer (default: what memory allows)",        \
-       0,     1000000},                                                                                                 \
-      {"--period", HEC_ARG_INT, &(a).period, "N", "iterations between decisions of periodic policies", 1, 1000000000},  \
-      {"--slots", HEC_ARG_INT, &(a).slots, "N", "expert slots per rank and layer of replicating policies", 1, 1000000}, \
-  {                                                                                                                     \
-    "--nonmoe-scale", HEC_ARG_DOUBLE, &(a).nonmoe_scale, "F",                                                           \
-        "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6                               \
+#define HEC_POLICY_ARG_ROWS(a)                                                                                         \
+  {.name = "Policies", .kind = HEC_ARG_SECTION}, {"--policy",                                                          \
+                                                  HEC_ARG_TEXT,                                                        \
+                                                  &(a).policies,                                                       \
+                                                  "P[,P...]",                                                          \
+                                                  "policies to compare, or all (default); see --list",                 \
+                                                  0,                                                                   \
+                                                  0},                                                                  \
+      {"--schedule",                                                                                                   \
+       HEC_ARG_TEXT,                                                                                                   \
+       &(a).schedule,                                                                                                  \
+       "S",                                                                                                            \
+       "auto (each policy's own), serial or hecate (default auto)",                                                    \
+       0,                                                                                                              \
+       0},                                                                                                             \
+      {"--collective",                                                                                                 \
+       HEC_ARG_TEXT,                                                                                                   \
+       &(a).collective,                                                                                                \
+       "K",                                                                                                            \
+       "direct, two_level, chain (default: the cheapest by cost)",                                                     \
+       0,                                                                                                              \
+       0},                                                                                                             \
+      {"--t",                                                                                                          \
+       HEC_ARG_TEXT,                                                                                                   \
+       &(a).t,                                                                                                         \
+       "N|paper",                                                                                                      \
+       "FSSDP: hottest experts copied per layer before the gate (default: what attention hides)",                      \
+       0,                                                                                                              \
+       0},                                                                                                             \
+      {"--m", HEC_ARG_INT, &(a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)",         \
+       0,     1000000},                                                                                                \
+      {"--period",                                                                                                     \
+       HEC_ARG_INT,                                                                                                    \
+       &(a).period,                                                                                                    \
+       "N",                                                                                                            \
+       "iterations between decisions of periodic policies (default: each policy's own)",                               \
+       1,                                                                                                              \
+       1000000000},                                                                                                    \
+      {"--slots",                                                                                                      \
+       HEC_ARG_INT,                                                                                                    \
+       &(a).slots,                                                                                                     \
+       "N",                                                                                                            \
+       "expert slots per rank and layer of flexmoe and eplb (default: their own)",                                     \
+       1,                                                                                                              \
+       1000000},                                                                                                       \
+  {                                                                                                                    \
+    "--nonmoe-scale", HEC_ARG_DOUBLE, &(a).nonmoe_scale, "F",                                                          \
+        "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6                              \
   }
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
+
+/* What TRACE and the line of --cluster look like, for the end of a help text. */
+#define HEC_JOB_ARGS_FORMS                                                                                             \
+  "TRACE: JSON Lines, one JSON object or gzip of either; - is standard input. The form: traces/README.md.\n"           \
+  "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
+  "ms s:\n"                                                                                                            \
+  "  nvlink of a device, nic of a node, uplink of a leaf, hbm of a device: bytes/s; flops: FLOP/s and mem: bytes of "  \
+  "a device;\n"                                                                                                        \
+  "  eff, nvlink_eff, nic_eff: share of flops, nvlink and nic that is reached (1); nics per node (1); leaf: nodes "    \
+  "per "                                                                                                               \
+  "leaf;\n"                                                                                                            \
+  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h, as in " \
+  "models/presets/."
+
+/* Opens a trace that will be read more than once: "-" is standard input, kept in *kept (free it after closing). */
+hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) HEC_MUST_USE;
 
 enum { HEC_POLICIES_MAX = 64 };
 /* "all" or a comma-separated list; unknown or double names are errors that list the rows. */

@@ -1,6 +1,6 @@
 /* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
- * layer before (`decide`) or after (`refine`) the calibration that follows its gate. With --reshard the history at that
- * point is given to a fresh policy whose first decision shards anew. */
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate. --reshard makes that decision
+ * choose homes afresh from the history at that point. */
 #include "tools/common/plan_command.h"
 
 #include "runtime/program/lower.h"
@@ -25,11 +25,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = "Which plan", .kind = HEC_ARG_SECTION},
       {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
       {"--layer", HEC_ARG_INT, &s->layer, "L", "MoE layer, from 0", 0, 1e9},
-      {"--iter", HEC_ARG_INT, &s->iter, "I", "the trace's iter value", 0, 1e15},
+      {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
-      {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP overlap degree", 0, 0},
-      {"--m", HEC_ARG_INT, &s->job.m, "N", "FSSDP memory: copies per rank and layer", 0, 1000000},
+      {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP: hottest experts copied per layer before the gate", 0, 0},
+      {"--m", HEC_ARG_INT, &s->job.m, "N", "FSSDP: most copies per rank and layer", 0, 1000000},
       {"--period", HEC_ARG_INT, &s->job.period, "N", "iterations between decisions of periodic policies", 1,
        1000000000},
       {"--slots", HEC_ARG_INT, &s->job.slots, "N", "expert slots per rank and layer of replicating policies", 1,
@@ -41,8 +41,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-sim plan",
       .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]",
       .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
-      .examples =
-          "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 120 --t 4 --m 2 --stage decide --json",
+      .examples = "  hecate-sim plan traces/sample-synthetic.jsonl --policy eplb --layer 0 --iter 10\n"
+                  "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 120 --t 4 --m 2 --stage decide "
+                  "--json\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
@@ -65,6 +66,17 @@ typedef struct {
   int64_t dispatch_bytes, gather_bytes, migration_bytes;
 } found_plan;
 
+/* What the rank has of a sliced expert already. */
+static int64_t kept_bytes(const found_plan *found, int32_t expert, int32_t rank) {
+  const hec_plan *plan = &found->run->plan;
+  const int32_t *home =
+      &plan->home[((size_t)found->layer * (size_t)plan->n_experts + (size_t)expert) * (size_t)plan->n_slices];
+  int64_t n = 0;
+  for (int32_t slice = 0; slice < plan->n_slices; slice++)
+    n += home[slice] == rank;
+  return n * (int64_t)found->job->problem.bytes.expert_param / plan->n_slices;
+}
+
 static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *arena) {
   const hec_problem *problem = &found->job->problem;
   const hec_plan *plan = &found->run->plan;
@@ -79,7 +91,7 @@ static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *aren
     int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
     for (int32_t i = 0; i < n; i++)
       if (kinds[i] == HEC_COPY_GUEST && (i == 0 || ranks[i - 1] != ranks[i]))
-        found->gather_bytes += (int64_t)problem->bytes.expert_param;
+        found->gather_bytes += (int64_t)problem->bytes.expert_param - kept_bytes(found, e, ranks[i]);
   }
   hec_transfer_list moved = {0};
   hec_plan_migration(before, plan, problem, found->layer, HEC_NEW(arena, int64_t, (size_t)n_ranks * (size_t)n_ranks),
@@ -127,31 +139,55 @@ static void print_json(const found_plan *found, hec_text *out) {
   hec_json_close(&json);
 }
 
+/* Ranks of one kind of copy in ascending order, runs as "3-7". */
+static void add_ranks(const char *title, const int32_t *ranks, const uint8_t *kinds, int32_t n, uint8_t kind,
+                      hec_text *out) {
+  const char *before = title;
+  for (int32_t i = 0; i < n; i++) {
+    if (kinds[i] != kind)
+      continue;
+    int32_t last = i;
+    while (last + 1 < n && kinds[last + 1] == kind && ranks[last + 1] == ranks[last] + 1)
+      last++;
+    hec_text_printf(out, "%s%" PRId32, before, ranks[i]);
+    if (last > i)
+      hec_text_printf(out, "-%" PRId32, ranks[last]);
+    before = ",";
+    i = last;
+  }
+}
+
+static void print_expert(const found_plan *found, int32_t e, hec_text *out) {
+  const hec_plan *plan = &found->run->plan;
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
+  if (plan->n_slices > 1)
+    hec_text_printf(out, "%6" PRId32 "  %6s", e, "sliced");
+  else
+    hec_text_printf(out, "%6" PRId32 "  %6" PRId32, e, hec_plan_home(plan, found->layer, e));
+  add_ranks("  kept on ", ranks, kinds, n, HEC_COPY_RESIDENT, out);
+  add_ranks("  gathered on ", ranks, kinds, n, HEC_COPY_GUEST, out);
+  hec_text_add(out, "\n");
+}
+
 static void print_table(const found_plan *found, hec_text *out) {
   const hec_problem *problem = &found->job->problem;
-  const hec_plan *plan = &found->run->plan;
   hec_text_printf(out, "%s, layer %" PRId32 ", iteration %" PRId64, found->run->policy->name, found->layer,
                   found->iter);
   if (found->run->t && found->run->t[found->layer] >= 0)
     hec_text_printf(out, ", t %" PRId32 ", m %" PRId32, found->run->t[found->layer], found->run->m[found->layer]);
-  hec_text_add(out, "\n\nexpert  owner  copies on ranks (resident r, guest g)\n");
-  for (int32_t e = 0; e < problem->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, found->layer, e, &ranks, &kinds);
-    hec_text_printf(out, "%6" PRId32 "  %5" PRId32 " ", e, hec_plan_home(plan, found->layer, e));
-    for (int32_t i = 0; i < n; i++)
-      hec_text_printf(out, " %" PRId32 "%c", ranks[i], kinds[i] == HEC_COPY_GUEST ? 'g' : 'r');
-    hec_text_add(out, "\n");
-  }
-  hec_text_add(out, "\nrank  assignments computed\n");
+  hec_text_add(out, "\n\nexpert   owner  copies: kept between iterations, gathered for this one\n");
+  for (int32_t e = 0; e < problem->n_experts; e++)
+    print_expert(found, e, out);
+  hec_text_add(out, "\n  rank  token-expert assignments computed\n");
   for (int32_t r = 0; r < problem->n_ranks; r++)
-    hec_text_printf(out, "%4" PRId32 "  %" PRIu64 "\n", r, found->routing->rank_tokens[r]);
-  hec_text_printf(
-      out,
-      "\noverload factor %.4f (busiest rank over mean); moved: dispatch %.3f MB, gather %.3f MB, migration %.3f MB\n",
-      hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6, (double)found->gather_bytes * 1e-6,
-      (double)found->migration_bytes * 1e-6);
+    hec_text_printf(out, "%6" PRId32 "  %" PRIu64 "\n", r, found->routing->rank_tokens[r]);
+  hec_text_printf(out,
+                  "\noverload factor %.4f (busiest rank over mean)\nMB moved in this layer: dispatch %.3f (combine the "
+                  "same), gather %.3f, migration %.3f\n",
+                  hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6,
+                  (double)found->gather_bytes * 1e-6, (double)found->migration_bytes * 1e-6);
 }
 
 /* Plans the iteration in full: decide, then (stage refine) refine of the layer. */
@@ -209,15 +245,12 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
       advance(run, iteration, &rewritten);
       continue;
     }
-    if (s->reshard) { /* a policy without past decisions, but with this history */
-      hec_policy_run *fresh = HEC_NEW(arena, hec_policy_run, 1);
-      *fresh = hec_policy_start(policy, &job->problem, arena);
-      fresh->history = run->history;
-      run = fresh;
-    }
+    if (s->reshard && policy->reshard)
+      policy->reshard(run);
     plan_now(s, job, run, iteration, &rewritten, arena, found);
   }
   hec_feed_free(feed);
+  hec_policy_stop(run); /* its plan stays, on the arena */
   if (status == HEC_OK && !there)
     status = hec_fail(HEC_BAD_INPUT, "--iter: the trace has no iteration %" PRId64, s->iter);
   return status;
@@ -238,6 +271,7 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
                     s->layer);
   found_plan found = {0};
   HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
+  HEC_ASSERT(found.run != NULL);
   hec_text text = {0};
   if (s->json)
     print_json(&found, &text);
@@ -256,10 +290,12 @@ int hec_plan_command(int argc, char **argv) {
     return hec_tool_exit("hecate-sim plan", status);
   hec_arena arena = {0};
   hec_trace_reader *reader = NULL;
-  status = hec_trace_open(s.trace, &reader);
+  hec_text kept = {0};
+  status = hec_job_args_open(s.trace, &kept, &reader);
   if (status == HEC_OK)
     status = run_command(&s, reader, &arena);
   hec_trace_close(reader);
+  hec_text_free(&kept);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim plan", status);
 }

@@ -28,7 +28,7 @@ static int32_t chain_node(hec_transfer_list *list, const hec_sparse *sparse, con
     hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
                                                .source = source,
                                                .destination = run->receiver[at],
-                                               .item = sparse->expert[run->first],
+                                               .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
                                                .after = after});
     after = (int32_t)list->n - 1;
     source = run->receiver[at];

@@ -6,7 +6,7 @@
 /* Consecutive items that travel alike: one owner (of slice `slice`), the same receivers. */
 typedef struct {
   int32_t first, end; /* items first .. end-1 */
-  int32_t owner;
+  int32_t owner, slice;
   int64_t bytes; /* of all of them (their slice) */
   const int32_t *receiver;
   int32_t n_receivers;
@@ -35,7 +35,7 @@ static inline void hec_collective_add(hec_transfer_list *list, const hec_sparse 
   hec_transfer_list_add(list, (hec_transfer){.bytes = run->bytes,
                                              .source = scatter ? destination : source,
                                              .destination = scatter ? source : destination,
-                                             .item = sparse->expert[run->first],
+                                             .item = sparse->expert[run->first] * sparse->n_slices + run->slice,
                                              .after = -1});
 }
 /* Sorts every stage by (source, destination), merges pairs unless per_item, drops empty stages. O(transfers + ranks).

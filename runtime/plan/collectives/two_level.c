@@ -5,8 +5,8 @@
  *   scatter  stage 1   the other holders of a node -> its entry, which adds them up
  *            stage 2   entries, and the holders of the owner's own node -> owner, which adds them up
  *
- * Which receiver is the entry: hec_collective_entry. Sliced items are already spread over all ranks, so they go
- * directly. O(items * receivers). */
+ * Which receiver is the entry: hec_collective_entry. Every slice of a sliced item (FSDP) goes
+ * its own way, from its owner: it too enters each node once. O(slices * items * receivers). */
 #include "runtime/plan/collectives/lower.h"
 
 static void lower_node(const hec_problem *problem, const hec_sparse *sparse, const hec_sparse_run *run,
@@ -25,30 +25,25 @@ static void lower_node(const hec_problem *problem, const hec_sparse *sparse, con
 
 static void lower(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out, bool scatter) {
   hec_collective_begin(out, 2);
-  for (int32_t i = 0; i < sparse->n_items;) {
-    hec_sparse_run run = hec_sparse_run_at(sparse, i, 0, out->per_item);
-    for (int32_t j = 0; j < run.n_receivers;) {
-      hec_node_run node = hec_node_run_at(problem, &run, j);
-      lower_node(problem, sparse, &run, node, out, scatter);
-      j = node.end;
+  for (int32_t slice = 0; slice < sparse->n_slices; slice++)
+    for (int32_t i = 0; i < sparse->n_items;) {
+      hec_sparse_run run = hec_sparse_run_at(sparse, i, slice, out->per_item);
+      for (int32_t j = 0; j < run.n_receivers;) {
+        hec_node_run node = hec_node_run_at(problem, &run, j);
+        lower_node(problem, sparse, &run, node, out, scatter);
+        j = node.end;
+      }
+      i = run.end;
     }
-    i = run.end;
-  }
   hec_collective_finish(out, problem->n_ranks);
 }
 
 static void gather(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out) {
-  if (sparse->n_slices > 1)
-    hec_collective_direct.gather(problem, sparse, out);
-  else
-    lower(problem, sparse, out, false);
+  lower(problem, sparse, out, false);
 }
 
 void hec_collective_two_level_scatter(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out) {
-  if (sparse->n_slices > 1)
-    hec_collective_direct.scatter(problem, sparse, out);
-  else
-    lower(problem, sparse, out, true);
+  lower(problem, sparse, out, true);
 }
 
 const hec_collective hec_collective_two_level = {

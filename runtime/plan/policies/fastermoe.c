@@ -9,6 +9,7 @@
  * Forward only: 1, 2 and 1 instead of 3, 4 and 2. The smart schedule and the topology gate of the paper are not part of
  * the placement. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
 #include "runtime/plan/shadow.h"
 
 typedef struct {
@@ -16,32 +17,12 @@ typedef struct {
   hec_shadow_cost cost;
 } fastermoe;
 
-/* Bytes/s into rank 0's port. */
-static double port_bandwidth(const hec_cluster *cluster) {
-  for (int32_t l = 0; l < cluster->n_links; l++)
-    if (cluster->links[l].kind == HEC_LINK_PORT_IN && cluster->links[l].device == 0)
-      return cluster->links[l].bandwidth;
-  return hec_cluster_node_bandwidth(cluster, false);
-}
-
-static double slowest_flops(const hec_problem *problem) {
-  double slowest = 0;
-  for (int32_t r = 0; r < problem->n_ranks; r++) {
-    const hec_device *d = &problem->cluster->devices[r];
-    double flops = d->flops * d->flops_efficiency * d->speed;
-    slowest = r == 0 || flops < slowest ? flops : slowest;
-  }
-  return slowest;
-}
-
 static hec_shadow_cost cost_of(const hec_problem *problem) {
-  bool one_node = problem->n_nodes == 1;
-  double whole = one_node ? port_bandwidth(problem->cluster) : hec_cluster_node_bandwidth(problem->cluster, false);
-  double share = one_node ? whole : whole / problem->cluster->devices_per_node;
+  hec_rates rates = hec_rates_of(problem);
   return (hec_shadow_cost){
-      .compute_s = (problem->train ? 3 : 1) * problem->expert.flops_per_row / slowest_flops(problem),
-      .exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / share,
-      .shadow_s = (problem->train ? 2 : 1) * problem->bytes.expert_param / whole,
+      .compute_s = (problem->train ? 3 : 1) * rates.assignment_s,
+      .exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / rates.rank,
+      .shadow_s = (problem->train ? 2 : 1) * problem->bytes.expert_param / rates.node,
   };
 }
 

@@ -5,27 +5,33 @@
  *   Expand  a free slot on a rank without `hot`: node with the fewest replicas of it, then least load, then lower id
  *   Shrink  only without a free slot: `cold` gives up its slot on the least loaded rank that has it and not `hot`; it
  *           keeps one replica per node that has any while another expert can give
- *   kept only if the busiest rank, tokens spread evenly over the replicas, gets less; else the round is undone and it
- * ends
+ *   kept if the estimated time falls, else undone, and that ends it
+ *
+ *   time = busiest rank's assignments * (3 computations + 4 exchanges of one), tokens spread evenly over the replicas
+ *        + busiest rank's gradient all-reduces, 2 (n-1)/n bytes each over its port, or over its share of the node's
+ *          network where replicas span nodes                            (forward only: 1, 2 and none)
  *
  * Slots: 3 * ceil(E / ep), because the memory Hecate's authors measured for FlexMoE is 3.0 times EP's (hecate.md 9.6),
- * as far as the device's memory goes. Period 10: of 100, 50 and 10, SYMI measured 10 as the best for FlexMoE
- * (policies.md 3.10). Load: the last 5 records. Replicas are full copies (gradient and optimizer state), moved beside
- * the iteration. The cost of moving is not weighed, as in the re-implementation: the simulator charges it. O(rounds *
- * slots) per layer. */
+ * as far as the memory goes, at least one to spare. Period 10: of 100, 50 and 10, SYMI measured 10 as the best for
+ * FlexMoE (policies.md 3.10). Load: the last 5 records. Replicas are full copies (gradient and optimizer state), moved
+ * beside the iteration. The cost of moving state is not weighed, since
+ * one move serves many iterations: the simulator charges it. O(rounds * E * R) per layer. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
 
 enum { ROUNDS_MAX = 10 };
 
 typedef struct {
   int64_t last;
-  int32_t slots;       /* per rank */
-  uint64_t *load;      /* [n_experts] of the layer at work */
-  uint8_t *held;       /* [n_experts * n_ranks] of that layer: the rank has a replica */
-  int32_t *replicas;   /* [n_experts] */
-  int32_t *n_used;     /* [n_ranks] slots */
-  double *rank_load;   /* [n_ranks] */
-  int32_t *node_count; /* [n_nodes] replicas of one expert per node */
+  int32_t slots;     /* per rank */
+  uint64_t *load;    /* [n_experts] of the layer at work */
+  uint8_t *held;     /* [n_experts * n_ranks] of that layer: the rank has a replica */
+  int32_t *replicas; /* [n_experts] */
+  int32_t *n_used;   /* [n_ranks] slots */
+  int32_t records;   /* of the load: its mean is what an iteration computes */
+  hec_rates rates;
+  double *rank_load, *rank_reduce_s; /* [n_ranks] */
+  int32_t *node_count;               /* [n_nodes] replicas of one expert per node */
 } flexmoe;
 
 static int32_t slots_per_rank(const hec_problem *problem) {
@@ -35,7 +41,7 @@ static int32_t slots_per_rank(const hec_problem *problem) {
     double state = (b->expert_param + b->expert_grad + b->expert_optimizer) * problem->n_layers;
     double room = problem->cluster->devices[0].memory_bytes - hec_problem_bytes_without_copies(problem);
     double extra = state > 0 ? room / state : 0;
-    slots = base + (extra >= 2 * base ? 2 * base : extra > 0 ? (int32_t)extra : 0);
+    slots = base + (extra >= 2 * base ? 2 * base : extra > 1 ? (int32_t)extra : 1);
   }
   slots = slots < base ? base : slots;
   return slots < problem->n_experts ? slots : problem->n_experts;
@@ -46,12 +52,14 @@ static void init(hec_policy_run *run) {
   flexmoe *state = HEC_NEW(run->arena, flexmoe, 1);
   *state = (flexmoe){
       .last = -1,
-      .slots = slots_per_rank(problem),
+      .slots = run->plan.slots = slots_per_rank(problem),
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
       .held = HEC_NEW(run->arena, uint8_t, (size_t)problem->n_experts * (size_t)problem->n_ranks),
       .replicas = HEC_NEW(run->arena, int32_t, problem->n_experts),
       .n_used = HEC_NEW(run->arena, int32_t, problem->n_ranks),
+      .rates = hec_rates_of(problem),
       .rank_load = HEC_NEW(run->arena, double, problem->n_ranks),
+      .rank_reduce_s = HEC_NEW(run->arena, double, problem->n_ranks),
       .node_count = HEC_NEW(run->arena, int32_t, problem->n_nodes),
   };
   run->state = state;
@@ -77,21 +85,47 @@ static void read_layer(flexmoe *state, const hec_problem *problem, const hec_pla
   }
 }
 
-/* Loads of all ranks with every expert's tokens spread evenly over its replicas; returns the busiest. */
-static double spread_load(flexmoe *state, const hec_problem *problem) {
+/* Seconds that the gradient all-reduce of one expert takes each of its ranks. */
+static double allreduce_s(const flexmoe *state, const hec_problem *problem, int32_t expert) {
+  const uint8_t *held = held_row(state, problem, expert);
+  int32_t n = state->replicas[expert], node = -1;
+  if (n < 2 || !problem->train)
+    return 0;
+  bool spans = false;
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
+    if (!held[r])
+      continue;
+    spans |= node >= 0 && hec_problem_node(problem, r) != node;
+    node = hec_problem_node(problem, r);
+  }
+  return 2.0 * (n - 1) / n * problem->bytes.expert_grad / (spans ? state->rates.rank : state->rates.port);
+}
+
+static double largest(const double *values, int32_t n) {
   double most = 0;
+  for (int32_t i = 0; i < n; i++)
+    most = values[i] > most ? values[i] : most;
+  return most;
+}
+
+/* Fills rank_load, every expert's tokens spread evenly over its replicas; returns the estimated seconds of the layer.
+ */
+static double estimate(flexmoe *state, const hec_problem *problem) {
   for (int32_t r = 0; r < problem->n_ranks; r++)
-    state->rank_load[r] = 0;
+    state->rank_load[r] = state->rank_reduce_s[r] = 0;
   for (int32_t e = 0; e < problem->n_experts; e++) {
     const uint8_t *held = held_row(state, problem, e);
-    double share = (double)state->load[e] / state->replicas[e];
+    double share = (double)state->load[e] / state->replicas[e], reduce_s = allreduce_s(state, problem, e);
     for (int32_t r = 0; r < problem->n_ranks; r++)
-      if (held[r])
+      if (held[r]) {
         state->rank_load[r] += share;
+        state->rank_reduce_s[r] += reduce_s;
+      }
   }
-  for (int32_t r = 0; r < problem->n_ranks; r++)
-    most = state->rank_load[r] > most ? state->rank_load[r] : most;
-  return most;
+  double compute_s = (problem->train ? 3 : 1) * state->rates.assignment_s;
+  double exchange_s = (problem->train ? 4 : 2) * problem->bytes.token / state->rates.rank;
+  return largest(state->rank_load, problem->n_ranks) / state->records * (compute_s + exchange_s) +
+         largest(state->rank_reduce_s, problem->n_ranks);
 }
 
 /* Load per replica of a against that of b, exactly. */
@@ -169,8 +203,8 @@ static void set_held(flexmoe *state, const hec_problem *problem, int32_t expert,
   state->n_used[rank] += held ? 1 : -1;
 }
 
-/* One round; *most is the busiest rank's load before and after. False: nothing improved, nothing changed. */
-static bool improve(flexmoe *state, const hec_problem *problem, double *most) {
+/* One round; *time is the estimate before and after. False: nothing improved, nothing changed. */
+static bool improve(flexmoe *state, const hec_problem *problem, double *time) {
   int32_t hot = hottest(state, problem), cold = -1;
   int32_t rank = free_rank(state, problem, hot);
   if (rank < 0 && (cold = coldest(state, problem, hot, true, &rank)) < 0)
@@ -180,9 +214,9 @@ static bool improve(flexmoe *state, const hec_problem *problem, double *most) {
   if (cold >= 0)
     set_held(state, problem, cold, rank, false);
   set_held(state, problem, hot, rank, true);
-  double now = spread_load(state, problem);
-  if (now < *most) {
-    *most = now;
+  double now = estimate(state, problem);
+  if (now < *time) {
+    *time = now;
     return true;
   }
   set_held(state, problem, hot, rank, false);
@@ -213,12 +247,14 @@ static void decide(hec_policy_run *run) {
   if (!hec_policy_due(run, &state->last))
     return;
   bool changed = false;
+  int32_t length = hec_history_length(&run->history);
+  state->records = length < run->policy->window ? length : run->policy->window;
   for (int32_t layer = 0; layer < problem->n_layers; layer++) {
     hec_history_sum(&run->history, layer, run->policy->window, state->load);
     read_layer(state, problem, &run->plan, layer);
-    double most = spread_load(state, problem);
+    double time = estimate(state, problem);
     int32_t rounds = 0;
-    while (rounds < ROUNDS_MAX && improve(state, problem, &most))
+    while (rounds < ROUNDS_MAX && improve(state, problem, &time))
       rounds++;
     run->units += (uint64_t)(rounds + 2) * (uint64_t)problem->n_experts * (uint64_t)problem->n_ranks;
     if (rounds > 0)

@@ -17,4 +17,5 @@ const hec_policy hec_policy_hecate_nomaterialisation = {
     .period = 100,
     .init = init,
     .decide = hec_fssdp_policy_decide,
+    .reshard = hec_fssdp_policy_reshard,
 };

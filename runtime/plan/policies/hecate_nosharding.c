@@ -16,5 +16,6 @@ const hec_policy hec_policy_hecate_nosharding = {
     .window = 5,
     .init = init,
     .decide = hec_fssdp_policy_decide,
+    .reshard = hec_fssdp_policy_reshard,
     .refine = hec_fssdp_policy_refine,
 };

@@ -18,5 +18,6 @@ const hec_policy hec_policy_hecate_rm = {
     .period = 100,
     .init = init,
     .decide = hec_fssdp_policy_decide,
+    .reshard = hec_fssdp_policy_reshard,
     .refine = hec_fssdp_policy_refine,
 };

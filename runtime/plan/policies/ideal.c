@@ -4,7 +4,12 @@
 #include "runtime/plan/policy.h"
 
 static void init(hec_policy_run *run) {
-  hec_plan_set_contiguous(&run->plan, run->problem);
+  hec_policy_ep_balanced.init(run);
+}
+
+/* So that reports show the loads that the bound assumes. */
+static void rewrite(hec_policy_run *run, hec_load *load) {
+  hec_policy_ep_balanced.rewrite(run, load);
 }
 
 const hec_policy hec_policy_ideal = {
@@ -17,5 +22,6 @@ const hec_policy hec_policy_ideal = {
     .dispatch = &hec_dispatch_group,
     .window = 1,
     .init = init,
+    .rewrite = rewrite,
     .reference = true,
 };

@@ -1,0 +1,13 @@
+/* Files that are being written under a temporary name: removed when a signal ends the program. One thread writes. */
+#ifndef HEC_BASE_TEMPORARY_H
+#define HEC_BASE_TEMPORARY_H
+
+/* Every path from its making until it was renamed or removed. Paths of 4 KiB and more are not remembered. */
+void hec_temporary_add(const char *path);
+void hec_temporary_drop(const char *path);
+
+/* For programs: SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files, then end the program as they always do (ignored
+ * ones stay ignored). Writing past a file size limit becomes an error like a full disk (SIGXFSZ is ignored). */
+void hec_temporary_watch_signals(void);
+
+#endif

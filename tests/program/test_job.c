@@ -1,0 +1,336 @@
+/* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
+#include "runtime/program/job.h"
+#include "tests/support/check_main.h"
+#include "tests/support/trace_text.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static hec_text text;
+static hec_trace_reader *reader;
+static hec_job job;
+
+static void setup(void) {
+  arena = (hec_arena){0};
+  text = (hec_text){0};
+  reader = NULL;
+}
+static void teardown(void) {
+  hec_trace_close(reader);
+  hec_text_free(&text);
+  hec_arena_free(&arena);
+}
+
+#define BOX "4x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
+
+static hec_status make(hec_test_trace trace, hec_job_options options) {
+  reader = hec_test_trace_open(&trace, 1, &text);
+  if (!options.cluster)
+    options.cluster = BOX;
+  return hec_job_make(&options, reader, &arena, &job);
+}
+
+static void must(hec_status status) {
+  if (status != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+}
+
+static void must_fail(hec_status status, const char *part) {
+  ck_assert_int_eq(status, HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), part) != NULL, "\"%s\" says nothing of \"%s\"", hec_last_error(), part);
+}
+
+static bool said(const char *part) {
+  for (int32_t i = 0; i < job.n_defaults; i++)
+    if (strstr(job.defaults[i], part))
+      return true;
+  return false;
+}
+
+static const hec_test_trace small = {
+    .layers = 2, .experts = 8, .top_k = 2, .sources = 4, .records = 3, .first_iter = 7};
+
+static hec_job_options options(void) {
+  return HEC_JOB_OPTIONS;
+}
+
+START_TEST(ranks_from_the_user) {
+  hec_test_trace t = small;
+  t.extra = ",\"ranks\":8";
+  hec_job_options o = options();
+  o.ranks = 2;
+  must(make(t, o));
+  ck_assert_int_eq(job.problem.n_ranks, 2);
+  ck_assert(said("4 spread over 2") && !said("ranks: "));
+}
+END_TEST
+START_TEST(ranks_from_the_header) {
+  hec_test_trace t = small;
+  t.extra = ",\"ranks\":8";
+  must(make(t, options()));
+  ck_assert_int_eq(job.problem.n_ranks, 8);
+  ck_assert(said("ranks: 8"));
+}
+END_TEST
+START_TEST(ranks_from_the_sources) {
+  must(make(small, options()));
+  ck_assert_int_eq(job.problem.n_ranks, 4);
+  ck_assert(said("ranks: 4") && said("sources"));
+}
+END_TEST
+START_TEST(ranks_from_the_cluster) {
+  hec_test_trace t = small;
+  t.sources = 1;
+  must(make(t, options()));
+  ck_assert_int_eq(job.problem.n_ranks, 16);
+  ck_assert(said("all devices") && said("totals only"));
+}
+END_TEST
+START_TEST(more_ranks_than_devices) {
+  hec_job_options o = options();
+  o.ranks = 17;
+  must_fail(make(small, o), "16");
+}
+END_TEST
+START_TEST(header_ranks_more_than_devices) {
+  hec_test_trace t = small;
+  t.extra = ",\"ranks\":64";
+  must_fail(make(t, options()), "64");
+}
+END_TEST
+START_TEST(more_ranks_than_experts) {
+  hec_test_trace t = small;
+  t.experts = 6;
+  hec_job_options o = options();
+  o.ranks = 16;
+  must(make(t, o));
+  ck_assert_int_eq(job.problem.ep, 4); /* largest divisor of 16 that is at most 6 */
+  ck_assert_int_eq(job.problem.dp, 4);
+  ck_assert(said("4 expert-parallel groups of 4"));
+}
+END_TEST
+
+START_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
+  hec_test_trace t = small;
+  t.cell = 30;
+  must(make(t, options()));
+  ck_assert_int_eq(job.problem.tokens, 120);
+  ck_assert_uint_eq(job.scale_to, 0);
+  ck_assert(said("tokens per rank: 120"));
+}
+END_TEST
+START_TEST(wanted_tokens) {
+  hec_job_options o = options();
+  o.tokens = 100;
+  must(make(small, o));
+  ck_assert_int_eq(job.problem.tokens, 100);
+  ck_assert_uint_eq(job.scale_to, 100 * 4 * 2);
+  const hec_trace_record *record;
+  must(hec_trace_next(reader, &record));
+  hec_load load = hec_load_new(&arena, 2, 4, 8);
+  must(hec_job_load(&job, record, &load, HEC_NEW(&arena, hec_load_remainder, 4 * 8)));
+  ck_assert_uint_eq(hec_load_layer_total(&load, 0), 800);
+  ck_assert_uint_eq(hec_load_layer_total(&load, 1), 800);
+  ck_assert(!said("tokens per rank"));
+}
+END_TEST
+START_TEST(totals_above_16384) { /* 16385 tokens on each of 16 ranks; 16384 is still the trace's own */
+  hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1};
+  t.cell = 16384 * 16 + (_i ? 1 : 0);
+  must(make(t, options()));
+  ck_assert_int_eq(job.problem.tokens, _i ? 8192 : 16384);
+  ck_assert_uint_eq(job.scale_to, _i ? 8192 * 16 : 0);
+  ck_assert(said(_i ? "8192" : "16384"));
+}
+END_TEST
+START_TEST(sources_are_never_cut) {
+  hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 4, .records = 1, .cell = 100000};
+  must(make(t, options()));
+  ck_assert_int_eq(job.problem.tokens, 100000);
+  ck_assert_uint_eq(job.scale_to, 0);
+}
+END_TEST
+START_TEST(too_many_assignments) { /* a rank's rows would not fit 31 bits */
+  hec_job_options o = options();
+  o.tokens = 100000000;
+  o.ranks = 16;
+  hec_test_trace t = small;
+  t.top_k = 4;
+  must_fail(make(t, o), "assignments");
+}
+END_TEST
+
+START_TEST(phases) {
+  static const struct {
+    const char *extra, *wanted;
+    bool train;
+  } cases[] = {{NULL, NULL, true},
+               {",\"phase\":\"train\"", NULL, true},
+               {",\"phase\":\"decode\"", NULL, false},
+               {",\"phase\":\"prefill\"", NULL, false},
+               {",\"phase\":\"decode\"", "train", true},
+               {NULL, "forward", false}};
+  hec_test_trace t = small;
+  t.extra = cases[_i].extra;
+  hec_job_options o = options();
+  o.phase = cases[_i].wanted;
+  must(make(t, o));
+  ck_assert_int_eq(job.problem.train, cases[_i].train);
+  ck_assert_int_eq(said("phase: "), !o.phase && (!t.extra || !cases[_i].train));
+}
+END_TEST
+START_TEST(unknown_phase) {
+  hec_job_options o = options();
+  o.phase = "training";
+  must_fail(make(small, o), "--phase");
+}
+END_TEST
+
+START_TEST(warm_up) {
+  static const int32_t cases[][3] = {{11, -1, 0}, {12, -1, 5}, {30, -1, 5}, {11, 3, 3}, {30, 0, 0}, {3, 2, 2}};
+  hec_test_trace t = small;
+  t.records = cases[_i][0];
+  hec_job_options o = options();
+  o.warmup = cases[_i][1];
+  must(make(t, o));
+  ck_assert_int_eq(job.warmup, cases[_i][2]);
+  ck_assert_int_eq(said("warm-up"), cases[_i][1] < 0 && cases[_i][2] > 0);
+}
+END_TEST
+START_TEST(warm_up_takes_everything) {
+  hec_job_options o = options();
+  o.warmup = 3;
+  must_fail(make(small, o), "--warmup");
+}
+END_TEST
+
+START_TEST(iterations_and_stride) {
+  hec_test_trace t = small;
+  t.records = 3;
+  t.stride = 25;
+  must(make(t, options()));
+  ck_assert(said("25 iterations apart"));
+  hec_feed *feed = hec_feed_new(&job, reader);
+  const hec_iteration *it;
+  for (int64_t i = 0; i < 3; i++) {
+    must(hec_feed_next(feed, &it));
+    ck_assert_ptr_nonnull(it);
+    ck_assert(it->index == i && it->iter == 7 + 25 * i && it->stride == 25 && it->n_loads == 1);
+    ck_assert_int_eq(it->n_micro_batches, 1);
+  }
+  must(hec_feed_next(feed, &it));
+  ck_assert_ptr_null(it);
+  hec_feed_free(feed);
+}
+END_TEST
+START_TEST(alone_has_stride_one) {
+  hec_test_trace t = small;
+  t.records = 1;
+  hec_job_options o = options();
+  o.micro_batches = 3;
+  must(make(t, o));
+  ck_assert(said("repeated 3 times"));
+  hec_feed *feed = hec_feed_new(&job, reader);
+  const hec_iteration *it;
+  must(hec_feed_next(feed, &it));
+  ck_assert(it && it->stride == 1 && it->n_loads == 1 && it->n_micro_batches == 3);
+  must(hec_feed_next(feed, &it));
+  ck_assert_ptr_null(it);
+  hec_feed_free(feed);
+}
+END_TEST
+START_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1; loads are the records' */
+  hec_test_trace t = small;
+  t.records = 7;
+  t.per_iter = 3;
+  t.stride = 2;
+  hec_job_options o = options();
+  o.micro_batches = 4;
+  must(make(t, o));
+  hec_feed *feed = hec_feed_new(&job, reader);
+  hec_text again = {0};
+  hec_trace_reader *other = hec_test_trace_open(&t, 1, &again);
+  const hec_trace_record *record;
+  const hec_iteration *it;
+  for (int32_t i = 0; i < 3; i++) {
+    must(hec_feed_next(feed, &it));
+    ck_assert_ptr_nonnull(it);
+    ck_assert_int_eq(it->n_loads, i < 2 ? 3 : 1);
+    ck_assert_int_eq(it->n_micro_batches, i < 2 ? 3 : 4);
+    ck_assert_int_eq(it->stride, 2);
+    for (int32_t k = 0; k < it->n_loads; k++) {
+      must(hec_trace_next(other, &record));
+      ck_assert_int_eq(record->iter, it->iter);
+      ck_assert_mem_eq(record->load.counts, it->loads[k].counts, 2 * 4 * 8 * sizeof(uint32_t));
+    }
+  }
+  hec_feed_free(feed);
+  hec_trace_close(other);
+  hec_text_free(&again);
+}
+END_TEST
+
+START_TEST(shape_chosen) {
+  hec_test_trace t = small;
+  t.extra = _i == 0 ? ",\"shape\":\"tiny\"" : _i == 1 ? ",\"model\":\"Mixtral-8x7B-Instruct\"" : NULL;
+  hec_job_options o = options();
+  o.model = _i == 3 ? "olmoe" : NULL;
+  must(make(t, o));
+  static const char *const names[] = {"tiny", "mixtral-8x7b", "gpt-moe-s", "olmoe"};
+  ck_assert_str_eq(job.moe.name, names[_i]);
+  ck_assert_int_eq(said("model shape: "), _i < 3);
+  ck_assert(job.moe.n_moe_layers == 2 && job.moe.n_experts == 8 && job.moe.top_k == 2);
+  ck_assert(job.problem.moe == &job.moe && job.problem.n_layers == 2);
+}
+END_TEST
+START_TEST(cluster_by_default) {
+  reader = hec_test_trace_open(&small, 1, &text);
+  hec_job_options o = options();
+  must(hec_job_make(&o, reader, &arena, &job));
+  ck_assert_str_eq(job.cluster.name, "p4d-4x8");
+  ck_assert(said("cluster: preset p4d-4x8"));
+}
+END_TEST
+
+/* Rates so low that the clock (picoseconds in 63 bits: 106 days) cannot hold an iteration. */
+START_TEST(absurdly_slow_machines) {
+  static const char *const lines[] = {"1x4 nvlink=1G flops=1 mem=1G", "1x4 nvlink=1 flops=1T mem=1G",
+                                      "1x4 nvlink=1G flops=1T mem=1G hbm=1", "1x4 nvlink=1G flops=1 mem=1G hbm=1"};
+  hec_job_options o = options();
+  o.cluster = lines[_i];
+  o.micro_batches = 100;
+  must_fail(make(small, o), "slow");
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("job");
+  TCase *c = tcase_create("job");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, ranks_from_the_user);
+  tcase_add_test(c, ranks_from_the_header);
+  tcase_add_test(c, ranks_from_the_sources);
+  tcase_add_test(c, ranks_from_the_cluster);
+  tcase_add_test(c, more_ranks_than_devices);
+  tcase_add_test(c, header_ranks_more_than_devices);
+  tcase_add_test(c, more_ranks_than_experts);
+  tcase_add_test(c, own_tokens);
+  tcase_add_test(c, wanted_tokens);
+  tcase_add_loop_test(c, totals_above_16384, 0, 2);
+  tcase_add_test(c, sources_are_never_cut);
+  tcase_add_test(c, too_many_assignments);
+  tcase_add_loop_test(c, phases, 0, 6);
+  tcase_add_test(c, unknown_phase);
+  tcase_add_loop_test(c, warm_up, 0, 6);
+  tcase_add_test(c, warm_up_takes_everything);
+  tcase_add_test(c, iterations_and_stride);
+  tcase_add_test(c, alone_has_stride_one);
+  tcase_add_test(c, records_of_one_iteration);
+  tcase_add_loop_test(c, shape_chosen, 0, 4);
+  tcase_add_test(c, cluster_by_default);
+  tcase_add_loop_test(c, absurdly_slow_machines, 0, 4);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,362 @@
+/* Lowering of random problems under every policy and schedule: tokens computed exactly once, exchanges that mirror each
+ * other, traffic counted again from scratch, and an order in which everything is there before it is used. */
+#include "runtime/program/emit.h"
+#include "tests/support/check_main.h"
+#include "tests/support/random_problem.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+enum { CASES = 40 };
+
+/* The only operation of that kind, -1 if there is none; two are a failure. */
+static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch) {
+  int32_t found = -1;
+  for (size_t i = 0; i < step->program->n_ops; i++) {
+    const hec_op *op = &step->program->ops[i];
+    if (op->role != role || op->backward != backward || op->layer != layer || op->micro_batch != micro_batch)
+      continue;
+    ck_assert_msg(found < 0, "two operations \"%s\": %s", hec_role_name[role], hec_test_step_name(step));
+    found = (int32_t)i;
+  }
+  return found;
+}
+
+static bool is_ideal(const hec_test_step *step) {
+  return strcmp(step->schedule->name, "ideal") == 0;
+}
+
+/* Bytes from s to d of an exchange, [n_ranks * n_ranks], as they travel. */
+static int64_t *matrix_of(const hec_program *program, int32_t id) {
+  int32_t n = program->n_ranks;
+  int64_t *matrix = HEC_NEW(&arena, int64_t, (size_t)n * (size_t)n);
+  if (id < 0)
+    return matrix;
+  const hec_op *op = &program->ops[id];
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    int32_t s = op->reverse ? t->destination : t->source, d = op->reverse ? t->source : t->destination;
+    matrix[s * n + d] += t->bytes;
+  }
+  return matrix;
+}
+
+static void expect_same(const hec_test_step *step, const int64_t *a, const int64_t *b, bool turned, const char *what) {
+  int32_t n = step->program->n_ranks;
+  for (int32_t s = 0; s < n; s++)
+    for (int32_t d = 0; d < n; d++)
+      ck_assert_msg(a[s * n + d] == (turned ? b[d * n + s] : b[s * n + d]), "%s: %s", what, hec_test_step_name(step));
+}
+
+/* Experts' rows sum to the load; what leaves and enters a rank is the difference between its own and its computed
+ * tokens. */
+static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t mb, const hec_load *load) {
+  const hec_program *program = step->program;
+  int32_t n = program->n_ranks, id = find_op(step, HEC_ROLE_EXPERTS, false, layer, mb);
+  ck_assert_int_ge(id, 0);
+  const hec_op *experts = &program->ops[id];
+  int64_t *computed = HEC_NEW(&arena, int64_t, n);
+  for (int32_t e = 0; e < load->n_experts; e++) {
+    int64_t rows = 0, wanted = 0;
+    for (int32_t r = 0; r < n; r++) {
+      int64_t here = hec_test_rows(program, experts, r, e);
+      rows += here;
+      computed[r] += here;
+      wanted += hec_load_row(load, layer, r)[e];
+    }
+    ck_assert_msg(rows == wanted, "expert %d: %lld rows, load %lld: %s", e, (long long)rows, (long long)wanted,
+                  hec_test_step_name(step));
+  }
+  int64_t token = (int64_t)step->c->problem.bytes.token;
+  const int64_t *sent = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
+  for (int32_t r = 0; r < n; r++) {
+    int64_t balance = 0, own = 0;
+    for (int32_t other = 0; other < n; other++) {
+      balance += sent[other * n + r] - sent[r * n + other];
+      ck_assert_int_eq(sent[r * n + other] % token, 0);
+    }
+    for (int32_t e = 0; e < load->n_experts; e++)
+      own += hec_load_row(load, layer, r)[e];
+    ck_assert_msg(own * token + balance == computed[r] * token, "rank %d: %s", r, hec_test_step_name(step));
+  }
+}
+
+/* The last micro-batch's plan is still there: its dispatch again from routing. */
+static void check_routing(const hec_test_step *step, int32_t layer, int32_t mb, const hec_load *load) {
+  const hec_problem *problem = &step->c->problem;
+  hec_routing routing = hec_routing_new(&arena, problem);
+  hec_routing_make(&routing, step->policy->dispatch, problem, &hec_lowering_run(step->low)->plan, load, layer);
+  const int64_t *sent = matrix_of(step->program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
+  for (int32_t s = 0; s < problem->n_ranks; s++)
+    for (int32_t d = 0; d < problem->n_ranks; d++)
+      if (s != d)
+        ck_assert_int_eq(sent[s * problem->n_ranks + d],
+                         (int64_t)routing.pair[s * problem->n_ranks + d] * (int64_t)problem->bytes.token);
+  const hec_op *experts = &step->program->ops[find_op(step, HEC_ROLE_EXPERTS, false, layer, mb)];
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    for (int32_t i = routing.expert_at[r]; i < routing.expert_at[r + 1]; i++)
+      ck_assert_int_eq(hec_test_rows(step->program, experts, r, routing.expert[i]), routing.tokens[i]);
+}
+
+static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) {
+  const hec_program *program = step->program;
+  const int64_t *out = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
+  expect_same(step, matrix_of(program, find_op(step, HEC_ROLE_COMBINE, false, layer, mb)), out, true, "combine");
+  const int64_t *combine = matrix_of(program, find_op(step, HEC_ROLE_COMBINE, true, layer, mb));
+  const int64_t *dispatch = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, true, layer, mb));
+  if (!step->c->problem.train) {
+    ck_assert_int_lt(find_op(step, HEC_ROLE_COMBINE, true, layer, mb), 0);
+    ck_assert_int_lt(find_op(step, HEC_ROLE_EXPERTS, true, layer, mb), 0);
+    return;
+  }
+  expect_same(step, combine, out, false, "combine backward");
+  expect_same(step, dispatch, out, true, "dispatch backward");
+  const hec_op *there = &program->ops[find_op(step, HEC_ROLE_EXPERTS, false, layer, mb)];
+  const hec_op *back = &program->ops[find_op(step, HEC_ROLE_EXPERTS, true, layer, mb)];
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    for (int32_t e = 0; e < step->c->problem.n_experts; e++)
+      ck_assert_int_eq(hec_test_rows(program, there, r, e), hec_test_rows(program, back, r, e));
+}
+
+static void visit_tokens(const hec_test_step *step, void *context) {
+  (void)context;
+  if (is_ideal(step))
+    return;
+  for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++) {
+    hec_load load = hec_test_actual_load(step, mb, &arena);
+    for (int32_t l = 0; l < step->c->problem.n_layers; l++) {
+      check_tokens_once(step, l, mb, &load);
+      check_mirrors(step, l, mb);
+      if (mb == step->c->n_micro_batches - 1)
+        check_routing(step, l, mb, &load);
+    }
+  }
+}
+
+START_TEST(tokens_once) {
+  uint64_t seed = 101 + (uint64_t)_i;
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_tokens, NULL);
+}
+END_TEST
+
+/* Traffic from nothing but the transfers; dense gradients once an iteration; replicas as Eq. 2 of hecate.md says. */
+static double replica_bytes(const hec_test_step *step) {
+  const hec_plan *plan = &hec_lowering_run(step->low)->plan;
+  double bytes = 0;
+  for (int32_t l = 0; l < plan->n_layers; l++)
+    for (int32_t e = 0; e < plan->n_experts; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
+      uint64_t keepers = 1u << hec_plan_home(plan, l, e);
+      for (int32_t i = 0; i < n; i++)
+        keepers |= kinds[i] == HEC_COPY_RESIDENT ? 1u << ranks[i] : 0;
+      bytes += 2.0 * (__builtin_popcountll(keepers) - 1) * step->c->problem.bytes.expert_grad;
+    }
+  return bytes;
+}
+
+static void visit_traffic(const hec_test_step *step, void *context) {
+  (void)context;
+  const hec_program *program = step->program;
+  const hec_problem *problem = &step->c->problem;
+  double told[HEC_N_TRAFFIC], one_off[HEC_N_TRAFFIC], counted[HEC_N_TRAFFIC + 1] = {0}, dense = 0;
+  hec_program_traffic(program, told, one_off);
+  for (int k = 0; k < HEC_N_TRAFFIC; k++) { /* only what a change of placement costs is one-off */
+    ck_assert(k == HEC_TRAFFIC_MIGRATION ? told[k] == 0 : one_off[k] == 0);
+    told[k] += one_off[k];
+  }
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++)
+      counted[hec_role_traffic[op->role]] += (double)program->transfers[op->transfer_at + t].bytes;
+    dense += op->role == HEC_ROLE_DENSE_REDUCE ? op->bytes : 0;
+  }
+  counted[HEC_TRAFFIC_DENSE] = 2.0 * (problem->n_ranks - 1) * dense;
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    ck_assert_msg(told[k] <= counted[k] * (1 + 1e-12) && told[k] >= counted[k] * (1 - 1e-12), "traffic: %s",
+                  hec_test_step_name(step));
+  double wanted = problem->train && problem->n_ranks > 1 ? problem->bytes.dense_grad : 0;
+  ck_assert_msg(dense >= wanted * (1 - 1e-12) && dense <= wanted * (1 + 1e-12), "dense %.17g, wanted %.17g: %s", dense,
+                wanted, hec_test_step_name(step));
+  if (!is_ideal(step))
+    ck_assert_msg(counted[HEC_TRAFFIC_REPLICA] == (problem->train ? replica_bytes(step) : 0), "replicas: %s",
+                  hec_test_step_name(step));
+  if (is_ideal(step))
+    for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+      ck_assert(k == HEC_TRAFFIC_DENSE || told[k] == 0);
+}
+
+START_TEST(traffic_again) {
+  uint64_t seed = 301 + (uint64_t)_i;
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_traffic, NULL);
+}
+END_TEST
+
+/* before[op]: operations that have ended on `rank` when op starts there, as sets of n_ops bytes. */
+static uint8_t *order_of(const hec_program *program, int32_t rank) {
+  size_t n = program->n_ops;
+  uint8_t *before = HEC_NEW(&arena, uint8_t, n * n);
+  int32_t last[HEC_N_LANES];
+  memset(last, 0xff, sizeof last);
+  for (size_t i = 0; i < n; i++) {
+    const hec_op *op = &program->ops[i];
+    if (!hec_program_takes_part(program, op, rank))
+      continue;
+    for (int32_t d = -1; d < op->n_deps; d++) {
+      int32_t dep = d < 0 ? last[op->lane] : program->deps[op->dep_at + d];
+      if (dep < 0 || !hec_program_takes_part(program, &program->ops[dep], rank))
+        continue;
+      before[i * n + (size_t)dep] = 1;
+      for (size_t k = 0; k < n; k++)
+        before[i * n + k] |= before[(size_t)dep * n + k];
+    }
+    last[op->lane] = (int32_t)i;
+  }
+  return before;
+}
+
+typedef struct {
+  const hec_test_step *step;
+  const uint8_t *before;
+  int32_t rank;
+} order;
+
+/* `first` ends before `second` starts on the rank, if it takes part in both. */
+static void expect_before(const order *o, int32_t first, int32_t second) {
+  const hec_program *program = o->step->program;
+  if (first < 0 || second < 0 || !hec_program_takes_part(program, &program->ops[first], o->rank) ||
+      !hec_program_takes_part(program, &program->ops[second], o->rank))
+    return;
+  ck_assert_msg(o->before[(size_t)second * program->n_ops + (size_t)first],
+                "operation %d (%s) may run before %d (%s) has ended: %s", second,
+                hec_role_name[program->ops[second].role], first, hec_role_name[program->ops[first].role],
+                hec_test_step_name(o->step));
+}
+
+static void check_layer_order(const order *o, int32_t l, int32_t mb) {
+  static const hec_role there[] = {HEC_ROLE_ATTENTION, HEC_ROLE_GATE,    HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
+                                   HEC_ROLE_DISPATCH,  HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE, HEC_ROLE_UNPERMUTE};
+  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE, HEC_ROLE_EXPERTS,  HEC_ROLE_DISPATCH,
+                                  HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,    HEC_ROLE_ATTENTION};
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+    for (size_t j = i + 1; j < sizeof there / sizeof *there; j++)
+      expect_before(o, find_op(o->step, there[i], false, l, mb), find_op(o->step, there[j], false, l, mb));
+  for (size_t i = 0; i < sizeof back / sizeof *back; i++)
+    for (size_t j = i + 1; j < sizeof back / sizeof *back; j++)
+      expect_before(o, find_op(o->step, back[i], true, l, mb), find_op(o->step, back[j], true, l, mb));
+  expect_before(o, find_op(o->step, HEC_ROLE_SHARED_EXPERTS, false, l, mb),
+                find_op(o->step, HEC_ROLE_ATTENTION, false, l + 1, mb));
+  expect_before(o, find_op(o->step, HEC_ROLE_EXPERTS, false, l, mb),
+                find_op(o->step, HEC_ROLE_ATTENTION, false, l + 1, mb));
+  expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, true, l + 1, mb),
+                find_op(o->step, HEC_ROLE_UNPERMUTE, true, l, mb));
+  expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, false, o->step->c->problem.n_layers - 1, mb),
+                find_op(o->step, HEC_ROLE_ATTENTION, true, l, mb));
+}
+
+static bool receives(const hec_program *program, const hec_op *op, int32_t rank) {
+  for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++)
+    if (program->transfers[op->transfer_at + t].destination == rank)
+      return true;
+  return false;
+}
+
+/* Everything that moves parameters or gradients, against what uses them. */
+static void check_sparse_order(const order *o) {
+  const hec_program *program = o->step->program;
+  int32_t optimizer = find_op(o->step, HEC_ROLE_OPTIMIZER, true, -1, o->step->c->n_micro_batches - 1);
+  ck_assert_int_eq(optimizer >= 0, o->step->c->problem.train);
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    int32_t id = (int32_t)i, mb = op->micro_batch, l = op->layer;
+    if ((op->role == HEC_ROLE_GATHER || op->role == HEC_ROLE_CALIBRATE) && receives(program, op, o->rank))
+      expect_before(o, id, find_op(o->step, HEC_ROLE_EXPERTS, false, l, mb));
+    if (op->role == HEC_ROLE_REGATHER && receives(program, op, o->rank))
+      expect_before(o, id, find_op(o->step, HEC_ROLE_EXPERTS, true, l, mb));
+    if (op->lane == HEC_LANE_GRAD && op->role != HEC_ROLE_DENSE_REDUCE)
+      expect_before(o, find_op(o->step, HEC_ROLE_EXPERTS, true, l, mb), id);
+    if (op->role == HEC_ROLE_DENSE_REDUCE && l >= 0)
+      expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, true, l, mb), id);
+    if (op->lane == HEC_LANE_GRAD || op->role == HEC_ROLE_EXPERTS)
+      expect_before(o, id, optimizer);
+    for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < o->step->c->problem.n_layers; k++)
+      if (l < 0 || l == k)
+        expect_before(o, id, find_op(o->step, HEC_ROLE_EXPERTS, false, k, mb));
+    for (size_t j = i + 1; op->role == HEC_ROLE_MIGRATE && j < program->n_ops; j++)
+      if (hec_role_traffic[program->ops[j].role] == HEC_TRAFFIC_GATHER && (l < 0 || program->ops[j].layer == l))
+        expect_before(o, id, (int32_t)j);
+    if (op->role == HEC_ROLE_PLAN && l >= 0) {
+      expect_before(o, find_op(o->step, HEC_ROLE_COUNTS, false, l, mb), id);
+      expect_before(o, id, find_op(o->step, HEC_ROLE_DISPATCH, false, l, mb));
+    }
+  }
+}
+
+static void visit_order(const hec_test_step *step, void *context) {
+  (void)context;
+  hec_program_check(step->program);
+  hec_arena_mark mark = hec_arena_save(&arena);
+  for (int32_t r = 0; r < step->program->n_ranks; r += 1 + step->program->n_ranks / 4) {
+    order o = {step, order_of(step->program, r), r};
+    check_sparse_order(&o);
+    for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++)
+      for (int32_t l = 0; l < step->c->problem.n_layers; l++)
+        check_layer_order(&o, l, mb);
+    hec_arena_rewind(&arena, mark);
+  }
+}
+
+START_TEST(order_holds) {
+  uint64_t seed = 501 + (uint64_t)_i;
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){0}), false, visit_order, NULL);
+}
+END_TEST
+
+typedef struct {
+  uint64_t digests[4096];
+  int32_t n, turn, at;
+} digests;
+
+static void visit_digest(const hec_test_step *step, void *context) {
+  digests *d = context;
+  uint64_t digest = hec_program_digest(step->program);
+  ck_assert_int_lt(d->at, 4096);
+  if (d->turn == 0)
+    d->digests[d->n++] = digest;
+  else
+    ck_assert_msg(d->digests[d->at] == digest, "another program: %s", hec_test_step_name(step));
+  d->at++;
+}
+
+START_TEST(same_program_again) {
+  uint64_t seed = 701 + (uint64_t)_i;
+  digests *d = HEC_NEW(&arena, digests, 1);
+  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
+  for (; d->turn < 2; d->turn++) {
+    d->at = 0;
+    hec_test_each(c, false, visit_digest, d);
+  }
+  ck_assert_int_eq(d->at, d->n);
+  ck_assert_int_gt(d->n, 0);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("lowering");
+  TCase *c = tcase_create("lowering");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, tokens_once, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, traffic_again, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, order_holds, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, same_program_again, 0, HEC_TEST_CASES(10));
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,194 @@
+/* Memory of a program against a recount at every operation: which holds are open, what they add up to, and that the
+ * copies in memory are the copies of the plan. */
+#include "runtime/program/emit.h"
+#include "tests/support/check_main.h"
+#include "tests/support/random_problem.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static bool open_at(const hec_hold *hold, int32_t op) {
+  return hold->first <= op && (hold->last < 0 || hold->last >= op);
+}
+
+static double bytes_of(const hec_program *program, const hec_hold *hold, int32_t rank) {
+  return hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + rank];
+}
+
+static double sum_at(const hec_program *program, int32_t op, int32_t rank, int memory, int32_t layer) {
+  double sum = 0;
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    if (open_at(hold, op) && (memory < 0 || (int)hold->memory == memory) && (layer < -1 || hold->layer == layer))
+      sum += bytes_of(program, hold, rank);
+  }
+  return sum;
+}
+
+static bool near(double a, double b) {
+  return a <= b * (1 + 1e-12) + 1e-6 && b <= a * (1 + 1e-12) + 1e-6;
+}
+
+static void check_peak(const hec_test_step *step) {
+  const hec_program *program = step->program;
+  double *peak = HEC_NEW(&arena, double, program->n_ranks), by_class[HEC_N_MEMORY], most = 0, classes = 0;
+  hec_program_memory_peak(program, peak, by_class);
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    double wanted = 0;
+    for (int32_t i = -1; i < (int32_t)program->n_ops; i++) {
+      double now = sum_at(program, i, r, -1, -2);
+      wanted = now > wanted ? now : wanted;
+    }
+    ck_assert_msg(near(peak[r], wanted), "rank %d: peak %.17g, recount %.17g: %s", r, peak[r], wanted,
+                  hec_test_step_name(step));
+    most = peak[r] > most ? peak[r] : most;
+  }
+  for (int k = 0; k < HEC_N_MEMORY; k++) {
+    ck_assert(by_class[k] >= -1e-6);
+    classes += by_class[k];
+  }
+  ck_assert_msg(near(classes, most), "classes %.17g, peak %.17g: %s", classes, most, hec_test_step_name(step));
+}
+
+/* State that is always there: dense and kept experts, in total over ranks each expert once and each resident. */
+static void check_state(const hec_test_step *step) {
+  const hec_program *program = step->program;
+  const hec_problem *problem = &step->c->problem;
+  const hec_memory_cost *bytes = &problem->bytes;
+  const hec_plan *plan = &hec_lowering_run(step->low)->plan;
+  double residents = 0, all[HEC_N_MEMORY] = {0};
+  double *in_use = HEC_NEW(&arena, double, problem->n_ranks); /* whole experts only */
+  for (int32_t l = 0; l < plan->n_layers; l++)
+    for (int32_t e = 0; e < plan->n_experts; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
+      for (int32_t i = 0; i < n; i++) {
+        residents += kinds[i] == HEC_COPY_RESIDENT;
+        in_use[ranks[i]] += kinds[i] == HEC_COPY_RESIDENT;
+      }
+      in_use[hec_plan_home(plan, l, e)]++;
+    }
+  double experts = residents + (double)problem->n_layers * problem->n_experts;
+  if (plan->slots > 0) { /* reserved slots are held, used or not */
+    experts = 0;
+    for (int32_t r = 0; r < problem->n_ranks; r++) {
+      double reserved = (double)plan->slots * problem->n_layers;
+      experts += in_use[r] > reserved ? in_use[r] : reserved;
+    }
+  }
+  for (int k = 0; k < HEC_N_MEMORY; k++)
+    for (int32_t r = 0; r < problem->n_ranks; r++) {
+      double end = sum_at(program, (int32_t)program->n_ops, r, k, -2);
+      ck_assert(end >= 0);
+      all[k] += end;
+    }
+  double ranks = problem->n_ranks;
+  ck_assert(near(all[HEC_MEMORY_PARAM], ranks * bytes->dense_param + experts * bytes->expert_param));
+  ck_assert(near(all[HEC_MEMORY_GRAD], ranks * bytes->dense_grad + experts * bytes->expert_grad));
+  ck_assert(near(all[HEC_MEMORY_OPTIMIZER], ranks * bytes->dense_optimizer + experts * bytes->expert_optimizer));
+  ck_assert(near(all[HEC_MEMORY_ACTIVATION], ranks * bytes->activation_rest));
+  ck_assert(all[HEC_MEMORY_COPY_PARAM] == 0 && all[HEC_MEMORY_COPY_GRAD] == 0 && all[HEC_MEMORY_BUFFER] == 0);
+  for (size_t i = 0; !problem->train && i < program->n_holds; i++) {
+    hec_memory memory = program->holds[i].memory;
+    ck_assert(memory != HEC_MEMORY_GRAD && memory != HEC_MEMORY_OPTIMIZER && memory != HEC_MEMORY_COPY_GRAD);
+  }
+}
+
+static int32_t guests_of(const hec_plan *plan, int32_t layer, int32_t rank) {
+  int32_t guests = 0;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds), last = -1;
+    for (int32_t i = 0; i < n; i++) {
+      bool home = plan->n_slices == 1 && hec_plan_home(plan, layer, e) == rank;
+      guests += kinds[i] == HEC_COPY_GUEST && ranks[i] == rank && last != rank && !home;
+      last = ranks[i];
+    }
+  }
+  return guests;
+}
+
+/* While experts run, forward and backward, the layer's guests are in memory; with re-materialisation no other's. */
+static void check_copies(const hec_test_step *step) {
+  const hec_program *program = step->program;
+  const hec_plan *plan = &hec_lowering_run(step->low)->plan;
+  double param = step->c->problem.bytes.expert_param, grad = step->c->problem.bytes.expert_grad;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    if (op->role != HEC_ROLE_EXPERTS || op->micro_batch != step->c->n_micro_batches - 1)
+      continue;
+    for (int32_t r = 0; r < program->n_ranks; r++) {
+      double wanted = guests_of(plan, op->layer, r),
+             here = sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_PARAM, op->layer);
+      double all = sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_PARAM, -2);
+      ck_assert_msg(near(here, wanted * param), "layer %d, rank %d: %.17g bytes of copies, plan %.17g: %s", op->layer,
+                    r, here, wanted * param, hec_test_step_name(step));
+      ck_assert_msg(!plan->rematerialise || near(all, here), "layer %d, rank %d holds %.17g, own %.17g: %s", op->layer,
+                    r, all, here, hec_test_step_name(step));
+      if (op->backward)
+        ck_assert_msg(near(sum_at(program, (int32_t)i, r, HEC_MEMORY_COPY_GRAD, op->layer), wanted * grad), "%s",
+                      hec_test_step_name(step));
+    }
+  }
+}
+
+static void visit(const hec_test_step *step, void *context) {
+  (void)context;
+  hec_arena_mark mark = hec_arena_save(&arena);
+  check_peak(step);
+  check_state(step);
+  if (strcmp(step->schedule->name, "ideal") != 0)
+    check_copies(step);
+  hec_arena_rewind(&arena, mark);
+}
+
+START_TEST(recount) {
+  uint64_t seed = 101 + (uint64_t)_i;
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, visit, NULL);
+}
+END_TEST
+
+/* Holds by hand: [start, 0] 5, [1, 2] 7 and 3 per rank index, [2, end] 1. */
+START_TEST(by_hand) {
+  hec_program program = {0};
+  hec_program_clear(&program, 2);
+  for (int i = 0; i < 4; i++)
+    (void)hec_program_add(&program, (hec_op){.kind = HEC_OP_LOCAL, .work_at = -1, .bytes_at = -1, .part_at = -1}, NULL,
+                          0);
+  int32_t at = hec_program_local_bytes(&program, 2);
+  program.local_bytes[at + 1] = 1;
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, 0, -1, 5});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, -1, 1, 2, -1, 7});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_COPY_GRAD, -1, 1, 1, at, 3});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_GRAD, -1, 2, -1, -1, 1});
+  double peak[2], by_class[HEC_N_MEMORY];
+  hec_program_check(&program);
+  hec_program_memory_peak(&program, peak, by_class);
+  ck_assert(peak[0] == 8 && peak[1] == 10);
+  ck_assert(by_class[HEC_MEMORY_BUFFER] == 7 && by_class[HEC_MEMORY_COPY_GRAD] == 3 && by_class[HEC_MEMORY_GRAD] == 0);
+  (void)hec_program_hold(&program,
+                         (hec_hold){HEC_MEMORY_PARAM, -1, 3, 3, -1, 100}); /* more holds, never a lower peak */
+  hec_program_memory_peak(&program, peak, NULL);
+  ck_assert(peak[0] == 101 && peak[1] == 101);
+  hec_program_free(&program);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("memory");
+  TCase *c = tcase_create("memory");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, by_hand);
+  tcase_add_loop_test(c, recount, 0, HEC_TEST_CASES(30));
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,163 @@
+/* Breakdown and trace events of timelines written by hand. */
+#include "models/json.h"
+#include "runtime/base/arena.h"
+#include "runtime/program/timeline.h"
+#include "tests/support/check_main.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+static hec_program program;
+static hec_timeline timeline;
+static void setup(void) {
+  program = (hec_program){0};
+  timeline = (hec_timeline){0};
+}
+static void teardown(void) {
+  hec_program_free(&program);
+  hec_timeline_free(&timeline);
+}
+
+static void add(hec_lane lane, hec_role role) {
+  (void)hec_program_add(
+      &program,
+      (hec_op){
+          .kind = HEC_OP_LOCAL, .lane = lane, .role = role, .layer = 3, .work_at = -1, .bytes_at = -1, .part_at = -1},
+      NULL, 0);
+}
+
+static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {
+  timeline.begin_ps[op * timeline.n_ranks + rank] = begin;
+  timeline.end_ps[op * timeline.n_ranks + rank] = end;
+}
+
+/* compute 0-10, token 5-20, param 15-40, grad 30-60, then nothing until rank 1 ends at 100. */
+START_TEST(booked_once) {
+  hec_program_clear(&program, 2);
+  add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
+  add(HEC_LANE_TOKEN, HEC_ROLE_COUNTS);
+  add(HEC_LANE_PARAM, HEC_ROLE_GATHER);
+  add(HEC_LANE_GRAD, HEC_ROLE_SCATTER);
+  hec_timeline_resize(&timeline, 4, 2);
+  set(0, 0, 0, 10), set(1, 0, 5, 20), set(2, 0, 15, 40), set(3, 0, 30, 60);
+  set(0, 1, 0, 100), set(1, 1, 0, 0), set(2, 1, 7, 7), set(3, 1, 9, 9);
+  hec_timeline_check(&timeline, &program);
+  hec_breakdown b = hec_timeline_breakdown(&timeline, &program);
+  static const double wanted[HEC_N_BOOKS] = {
+      [HEC_BOOK_COMPUTE] = 55, [HEC_BOOK_TOKEN] = 5, [HEC_BOOK_PARAM] = 10, [HEC_BOOK_GRAD] = 10};
+  for (int i = 0; i < HEC_N_BOOKS; i++)
+    ck_assert_double_lt(fabs(b.book_s[i] - wanted[i] * 1e-12), 1e-24);
+  ck_assert_double_lt(fabs(b.wait_s - 20e-12), 1e-24);
+  ck_assert_double_lt(fabs(b.total_s - 100e-12), 1e-24);
+  ck_assert_double_lt(fabs(b.busy_s[HEC_LANE_GRAD] - 15e-12), 1e-24);
+}
+END_TEST
+
+/* 64 ranks busy for 100 days: the sum over ranks does not fit 63 bits. */
+START_TEST(sums_do_not_overflow) {
+  hec_program_clear(&program, 64);
+  add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
+  hec_timeline_resize(&timeline, 1, 64);
+  int64_t days = INT64_C(100) * 86400 * 1000000000000;
+  for (int32_t r = 0; r < 64; r++)
+    set(0, r, 0, days);
+  hec_breakdown b = hec_timeline_breakdown(&timeline, &program);
+  ck_assert_double_lt(fabs(b.book_s[HEC_BOOK_COMPUTE] - 8.64e6), 1);
+  ck_assert_double_lt(fabs(b.busy_s[HEC_LANE_COMPUTE] - 8.64e6), 1);
+}
+END_TEST
+
+START_TEST(check_refuses) {
+  hec_program_clear(&program, 1);
+  add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
+  add(HEC_LANE_COMPUTE, HEC_ROLE_GATE);
+  hec_timeline_resize(&timeline, 2, 1);
+  set(0, 0, 0, 10), set(1, 0, 10, 20);
+  hec_timeline_check(&timeline, &program);
+  switch (_i) {
+  case 0:
+    set(1, 0, 9, 20);
+    break; /* lanes are in order */
+  case 1:
+    set(1, 0, 20, 19);
+    break; /* ends before it begins */
+  case 2:
+    set(0, 0, -1, -1);
+    break; /* everybody computes */
+  default:
+    timeline.n_ops = 1;
+  }
+  hec_timeline_check(&timeline, &program);
+}
+END_TEST
+
+static void make_events(hec_text *out) {
+  hec_program_clear(&program, 2);
+  add(HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
+  add(HEC_LANE_PARAM, HEC_ROLE_REDUCE);
+  HEC_RESERVE(program.transfers, program.transfers_capacity, 1);
+  program.transfers[program.n_transfers++] =
+      (hec_transfer){.bytes = 77, .source = 0, .destination = 1, .item = -1, .after = -1};
+  (void)hec_program_add(&program,
+                        (hec_op){.kind = HEC_OP_EXCHANGE,
+                                 .lane = HEC_LANE_TOKEN,
+                                 .role = HEC_ROLE_COMBINE,
+                                 .backward = true,
+                                 .reverse = true,
+                                 .layer = 2,
+                                 .part_at = -1,
+                                 .n_transfers = 1,
+                                 .n_chunks = 1},
+                        NULL, 0);
+  hec_timeline_resize(&timeline, 3, 2);
+  set(0, 0, 0, 1234567), set(0, 1, 5, 12);
+  set(1, 0, 3, 3), set(1, 1, 3, 4); /* no time on rank 0: not drawn */
+  set(2, 0, INT64_C(2000000000001), INT64_C(2000001000001)), set(2, 1, 20, 30);
+  hec_trace_events_begin(out);
+  hec_trace_events_add(out, "first \"x\" \\", 100, &program, &timeline);
+  hec_trace_events_add(out, "second", 200, &program, &timeline);
+  hec_trace_events_end(out);
+}
+
+/* Every (operation, rank) with a length once; a picosecond is exact; who sends and who receives is as it travels. */
+START_TEST(events) {
+  hec_text out = {0};
+  make_events(&out);
+  hec_json *json = NULL;
+  if (hec_json_parse(out.data, out.length, "events", &json) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  int drawn = 0, seen[2][2][3] = {{{0}}};
+  const hec_json_value *e = hec_json_first(hec_json_get(hec_json_root(json), "traceEvents"));
+  for (; e; e = hec_json_next(e)) {
+    if (strcmp(hec_json_text(hec_json_get(e, "ph")), "X") != 0)
+      continue;
+    int pid = (int)hec_json_number(hec_json_get(e, "pid")),
+        op = (int)hec_json_number(hec_json_get(hec_json_get(e, "args"), "op"));
+    ck_assert(pid / 100 >= 1 && pid / 100 <= 2 && pid % 100 < 2 && op < 3);
+    ck_assert_int_eq(seen[pid / 100 - 1][pid % 100][op]++, 0);
+    drawn++;
+  }
+  ck_assert_int_eq(drawn, 10);
+  ck_assert(seen[0][0][0] && seen[0][1][0] && !seen[0][0][1] && seen[0][1][1] && seen[1][0][2] && seen[1][1][2]);
+  ck_assert_ptr_nonnull(strstr(out.data, "\"ts\":2000000.000001,\"dur\":1.000000"));
+  ck_assert_ptr_nonnull(strstr(out.data, "\"ts\":0.000000,\"dur\":1.234567"));
+  ck_assert_ptr_nonnull(strstr(out.data, "\"In msg nelems\":0,\"Out msg nelems\":77")); /* rank 0 receives: reversed */
+  hec_json_free(json);
+  hec_text_free(&out);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("timeline");
+  TCase *c = tcase_create("timeline");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, booked_once);
+  tcase_add_test(c, sums_do_not_overflow);
+  tcase_add_loop_test_raise_signal(c, check_refuses, SIGABRT, 0, 4);
+  tcase_add_test(c, events);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

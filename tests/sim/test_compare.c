@@ -1,0 +1,253 @@
+/* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
+ * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
+#include "models/json.h"
+#include "sim/compare.h"
+#include "tests/support/check_main.h"
+#include "tests/support/trace_text.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BOX "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
+
+static const hec_test_trace small = {
+    .layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4, .first_iter = 3, .stride = 2};
+
+typedef struct {
+  hec_arena arena;
+  hec_text text, json, csv, table, events;
+  hec_trace_reader *reader;
+  hec_job job;
+  hec_summary summary;
+} comparison;
+
+static const hec_policy *policies[64];
+static int32_t n_policies;
+static void all_policies(void) {
+  for (n_policies = 0; hec_policies[n_policies]; n_policies++)
+    policies[n_policies] = hec_policies[n_policies];
+}
+
+static hec_status run(comparison *c, const hec_test_trace *trace, const char *schedule, const hec_law *law) {
+  hec_job_options wanted = HEC_JOB_OPTIONS;
+  wanted.cluster = BOX;
+  wanted.model = "tiny";
+  wanted.period = 2;
+  hec_compare_options options = {
+      .policies = policies, .n_policies = n_policies, .schedule = schedule, .law = law, .check = true};
+  c->reader = hec_test_trace_open(trace, 5, &c->text);
+  HEC_TRY(hec_job_make(&wanted, c->reader, &c->arena, &c->job));
+  HEC_TRY(hec_compare(&c->job, c->reader, &options, &c->arena, &c->summary));
+  c->summary.tool = "test";
+  c->summary.trace = "made";
+  hec_summary_json(&c->summary, &c->json);
+  hec_summary_csv(&c->summary, &c->csv);
+  hec_summary_table(&c->summary, &c->table);
+  HEC_TRY(hec_trace_rewind(c->reader));
+  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &c->arena, &c->events);
+}
+
+static void finish(comparison *c) {
+  hec_compare_free(&c->summary);
+  hec_trace_close(c->reader);
+  hec_text_free(&c->text);
+  hec_text_free(&c->json);
+  hec_text_free(&c->csv);
+  hec_text_free(&c->table);
+  hec_text_free(&c->events);
+  hec_arena_free(&c->arena);
+}
+
+static hec_json *parse(const hec_text *text) {
+  hec_json *json = NULL;
+  if (hec_json_parse(text->data, text->length, "output", &json) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  return json;
+}
+
+static void want(const hec_json_value *object, const char *const *keys) {
+  for (; *keys; keys++)
+    ck_assert_msg(hec_json_get(object, *keys) != NULL, "no key \"%s\"", *keys);
+}
+
+static double number(const hec_json_value *object, const char *key) {
+  const hec_json_value *value = hec_json_get(object, key);
+  ck_assert_msg(value && hec_json_is_number(value), "%s is no number", key);
+  return hec_json_number(value);
+}
+
+static void check_row(const hec_json_value *row) {
+  static const char *const keys[] = {"name",
+                                     "schedule",
+                                     "iteration_s",
+                                     "speedup_vs_ep",
+                                     "speedup_vs_best_rearrangement",
+                                     "overload_factor",
+                                     "exposed_s",
+                                     "compute_s",
+                                     "planning_s",
+                                     "bytes",
+                                     "peak_memory_bytes",
+                                     "fits",
+                                     NULL};
+  static const char *const times[] = {"median", "p95", "mean", NULL}, *const factor[] = {"median", "p95", NULL};
+  static const char *const exposed[] = {"token", "param", "grad", "migration", NULL};
+  static const char *const bytes[] = {"dispatch", "combine", "gather", "scatter", "dense", "migration", NULL};
+  want(row, keys);
+  want(hec_json_get(row, "iteration_s"), times);
+  want(hec_json_get(row, "overload_factor"), factor);
+  want(hec_json_get(row, "exposed_s"), exposed);
+  want(hec_json_get(row, "bytes"), bytes);
+  const hec_json_value *time = hec_json_get(row, "iteration_s");
+  ck_assert(number(time, "median") > 0 && number(time, "p95") >= number(time, "median") && number(time, "mean") > 0);
+  ck_assert(number(hec_json_get(row, "overload_factor"), "median") >= 1);
+  ck_assert(number(row, "peak_memory_bytes") > 0 && number(row, "compute_s") > 0);
+}
+
+static const char *const schedules[] = {"auto", "serial", "hecate"};
+
+START_TEST(outputs) {
+  comparison c = {0};
+  all_policies();
+  if (run(&c, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  hec_json *json = parse(&c.json), *events = parse(&c.events);
+  static const char *const top[] = {"version", "trace", "cluster", "model", "defaults_taken", "policies", NULL};
+  want(hec_json_root(json), top);
+  const hec_json_value *rows = hec_json_get(hec_json_root(json), "policies");
+  ck_assert_int_eq(hec_json_length(rows), n_policies);
+  for (const hec_json_value *row = hec_json_first(rows); row; row = hec_json_next(row)) {
+    check_row(row);
+    if (strcmp(hec_json_text(hec_json_get(row, "name")), "ep") == 0)
+      ck_assert(number(row, "speedup_vs_ep") == 1);
+  }
+  ck_assert_int_gt(hec_json_length(hec_json_get(hec_json_root(events), "traceEvents")), 100);
+  hec_json_free(json);
+  hec_json_free(events);
+  size_t commas = 0, first = 0, lines = 0;
+  for (const char *p = c.csv.data; *p; p++) {
+    commas += *p == ',';
+    if (*p != '\n')
+      continue;
+    first = lines++ == 0 ? commas : first;
+    ck_assert_uint_eq(commas, first);
+    commas = 0;
+  }
+  ck_assert_uint_eq(lines, (size_t)n_policies + 1);
+  ck_assert_ptr_null(strstr(c.table.data, "synthetic"));
+  comparison again = {0};
+  ck_assert_int_eq(run(&again, &small, schedules[_i % 3], _i < 3 ? &hec_law_alpha_beta : &hec_law_max_min), HEC_OK);
+  ck_assert_str_eq(c.json.data, again.json.data);
+  ck_assert_str_eq(c.csv.data, again.csv.data);
+  ck_assert_str_eq(c.table.data, again.table.data);
+  ck_assert_str_eq(c.events.data, again.events.data);
+  finish(&c);
+  finish(&again);
+}
+END_TEST
+
+START_TEST(synthetic_is_said) {
+  comparison c = {0};
+  all_policies();
+  hec_test_trace t = small;
+  t.extra = ",\"synthetic\":{\"generator\":\"test\"}";
+  ck_assert_int_eq(run(&c, &t, "auto", &hec_law_alpha_beta), HEC_OK);
+  ck_assert_ptr_nonnull(strstr(c.table.data, "synthetic"));
+  ck_assert_ptr_nonnull(strstr(c.json.data, "synthetic"));
+  finish(&c);
+}
+END_TEST
+
+START_TEST(one_record_alone) {
+  comparison c = {0};
+  all_policies();
+  hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1, .cell = _i ? 1 : 0};
+  ck_assert_int_eq(run(&c, &t, "auto", &hec_law_alpha_beta), HEC_OK);
+  ck_assert_int_eq(c.summary.n_iterations, 1);
+  finish(&c);
+}
+END_TEST
+
+START_TEST(unknown_schedule) { /* also for a policy that runs under no other */
+  comparison c = {0};
+  policies[0] = hec_policy_find(_i ? "ideal" : "ep");
+  n_policies = 1;
+  ck_assert_int_eq(run(&c, &small, "bogus", &hec_law_alpha_beta), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "bogus"));
+  finish(&c);
+}
+END_TEST
+
+/* A periodic policy plans every 2 iterations, so its planning is paid once, not once for every iteration the record
+ * stands for: mean = (sum of stride * ordinary + one-off) / sum of strides. Planning takes 1 s here, the rest next to
+ * nothing, and the trace's records are 2 iterations apart. */
+START_TEST(planning_is_paid_once) {
+  comparison c = {0};
+  hec_job_options wanted = HEC_JOB_OPTIONS;
+  wanted.cluster = "2x2 nvlink=300G nic=50G flops=312T mem=40G plan=1s";
+  wanted.model = "tiny";
+  wanted.period = 2;
+  policies[0] = hec_policy_find("smartmoe");
+  hec_test_trace t = small;
+  t.cell = 10; /* even: nothing to move, so planning is the only one-off cost */
+  c.reader = hec_test_trace_open(&t, 5, &c.text);
+  hec_compare_options options = {.policies = policies, .n_policies = 1, .schedule = "auto", .law = &hec_law_alpha_beta};
+  ck_assert_int_eq(hec_job_make(&wanted, c.reader, &c.arena, &c.job), HEC_OK);
+  ck_assert_int_eq(hec_compare(&c.job, c.reader, &options, &c.arena, &c.summary), HEC_OK);
+  double planned = c.summary.rows[0].book_s[HEC_BOOK_PLAN];
+  ck_assert_double_gt(planned, 2.9); /* records 2, 3 and 4 */
+  ck_assert_double_lt(hec_summary_mean(&c.summary.rows[0]), planned / 8 + 0.01);
+  finish(&c);
+}
+END_TEST
+
+static jmp_buf out_of_memory;
+static void leave(size_t bytes, void *context) {
+  (void)bytes;
+  (void)context;
+  longjmp(out_of_memory, 1);
+}
+
+/* The k-th allocation fails, for k = 1, 3, 5, ...: no crash; memory is then the process's (a forked test). */
+START_TEST(no_memory) {
+  all_policies();
+  hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
+  hec_set_no_memory_handler(leave, NULL);
+  for (volatile uint64_t k = 1; k < 100000; k += 1 + k / 40) {
+    static comparison c;
+    c = (comparison){0};
+    volatile bool failed = true;
+    if (setjmp(out_of_memory) == 0) {
+      hec_fail_allocation(k);
+      hec_status status = run(&c, &t, "auto", k % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+      hec_fail_allocation(0);
+      failed = false;
+      ck_assert_int_eq(status, HEC_OK);
+    }
+    hec_fail_allocation(0);
+    if (!failed) {
+      ck_assert_uint_gt(k, 50);
+      _exit(0); /* what was allocated when memory ran out is lost on purpose */
+    }
+  }
+  ck_abort_msg("never enough memory");
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("compare");
+  TCase *c = tcase_create("compare");
+  tcase_set_timeout(c, 60);
+  tcase_add_loop_test(c, outputs, 0, 6);
+  tcase_add_test(c, synthetic_is_said);
+  tcase_add_loop_test(c, one_record_alone, 0, 2);
+  tcase_add_loop_test(c, unknown_schedule, 0, 2);
+  tcase_add_test(c, planning_is_paid_once);
+  tcase_add_exit_test(c, no_memory, 0);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,137 @@
+/* What hides and what does not (reference hecate.md 14), with one guest in every layer, no token that moves, no fixed
+ * costs and memory that is infinitely fast. T: time of a layer's spAG, equal to its spRS. A: attention and gate. C: the
+ * counts, on which the gate's window ends. Two ranks; every layer's expert 0 is copied from rank 0 to rank 1.
+ *
+ *   default              forward T beside A + C;  backward T beside 2 A
+ *   re-materialisation   the same, and in backward T + T (spRS of l, spAG of l - 1) beside 2 A, for every layer but the
+ *                        last, whose copies stay from forward to backward
+ *
+ * T <= A:             nothing is exposed, both take the same time
+ * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
+ *                     (a layer in the middle: 3 (T - A), three times the default) */
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+
+#include <stdio.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+enum { LAYERS = 5 };
+
+static hec_moe model(void) {
+  return (hec_moe){.name = "overlap",
+                   .n_layers = LAYERS,
+                   .n_moe_layers = LAYERS,
+                   .d_model = 64,
+                   .d_ffn = 6400,
+                   .d_ffn_dense = 64,
+                   .n_ffn_matrices = 2,
+                   .n_experts = 2,
+                   .top_k = 1,
+                   .n_heads = 4,
+                   .n_kv_heads = 4,
+                   .d_head = 16,
+                   .seq_len = 64,
+                   .tokens_per_rank = 1000,
+                   .micro_batches = 1,
+                   .dtype_bytes = 2,
+                   .grad_bytes = 2,
+                   .optimizer_bytes = 12,
+                   .attention = HEC_ATTENTION_FULL,
+                   .fused_attention = true,
+                   .nonmoe_scale = 1};
+}
+
+typedef struct {
+  int64_t total, gather, scatter, regathers, counts, window; /* ps; regathers: how many */
+} measured;
+
+static measured run(const char *policy, double ratio) {
+  hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
+  hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
+  hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
+  *moe = model();
+  double flops = 1e12, bytes = 4.0 * 64 * 6400; /* of an expert's parameters */
+  double window_s = 1000 * (8.0 * 64 * 64 + 4.0 * 64 * 64 + 2.0 * 64 * 2) / flops;
+  char line[200];
+  (void)snprintf(line, sizeof line, "1x2 nvlink=%.17g flops=1T mem=400G eff=1 a=0s c=0s launch=0s plan=0s@0s tile=1",
+                 bytes / (ratio * window_s));
+  if (hec_cluster_parse_line(line, &arena, cluster) != HEC_OK ||
+      hec_problem_make(moe, cluster, true, 2, 1000, problem) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  problem->t = problem->m = 1;
+  for (int32_t d = 0; d < 2; d++)
+    cluster->devices[d].hbm_bandwidth = 1e30;
+  hec_load load = hec_load_new(&arena, LAYERS, 2, 2);
+  for (int32_t l = 0; l < LAYERS; l++) { /* every token is where its expert lives */
+    hec_load_row(&load, l, 0)[0] = 1000;
+    hec_load_row(&load, l, 1)[1] = 1000;
+  }
+  const hec_policy *row = hec_policy_find(policy);
+  ck_assert_ptr_nonnull(row);
+  hec_lowering *low = hec_lowering_new(problem, row, &hec_schedule_hecate, NULL, &arena);
+  hec_lower_iteration(low, 1, &load, 1, 1);
+  const hec_program *program = hec_lowering_program(low);
+  hec_sim *sim = hec_sim_new(problem, &hec_law_alpha_beta, &arena);
+  hec_timeline t = {0};
+  hec_sim_run(sim, program, (hec_sim_options){0}, &t);
+  measured m = {.total = hec_timeline_end_ps(&t)};
+  for (size_t i = 0; i < program->n_ops; i++) {
+    int64_t length = t.end_ps[2 * i] - t.begin_ps[2 * i];
+    const hec_op *op = &program->ops[i];
+    ck_assert(op->role != HEC_ROLE_DISPATCH && op->role != HEC_ROLE_CALIBRATE);
+    m.gather = op->role == HEC_ROLE_GATHER ? length : m.gather;
+    m.scatter = op->role == HEC_ROLE_SCATTER ? length : m.scatter;
+    m.regathers += op->role == HEC_ROLE_REGATHER;
+    m.counts = op->role == HEC_ROLE_COUNTS ? length : m.counts;
+    if ((op->role == HEC_ROLE_ATTENTION || op->role == HEC_ROLE_GATE) && !op->backward && op->layer == 0)
+      m.window += length;
+  }
+  hec_timeline_free(&t);
+  hec_sim_free(sim);
+  hec_lowering_free(low);
+  return m;
+}
+
+static const double within[] = {0.1, 0.5, 0.9, 0.999};
+START_TEST(hidden_costs_nothing) {
+  measured plain = run("hecate", within[_i]), again = run("hecate-rm", within[_i]), none = run("ep", within[_i]);
+  ck_assert_int_eq(plain.regathers, 0);
+  ck_assert_int_eq(again.regathers, LAYERS - 1);
+  ck_assert_int_gt(plain.gather, 0);
+  ck_assert_int_eq(plain.total, again.total);
+  /* and materialisation itself costs nothing but the last layer of the backward, whose spRS ends after nothing: it
+   * lies beside attention of layer 0 */
+  ck_assert_int_eq(plain.total, none.total);
+}
+END_TEST
+
+static const double beyond[] = {1.1, 1.5, 1.9};
+START_TEST(exposed_three_times) {
+  measured plain = run("hecate", beyond[_i]), again = run("hecate-rm", beyond[_i]), none = run("ep", beyond[_i]);
+  ck_assert_int_eq(plain.gather, plain.scatter);
+  int64_t forward = plain.gather - plain.window - plain.counts, backward = 2 * (plain.gather - plain.window);
+  ck_assert_int_gt(forward, 0);
+  int64_t exposed = plain.total - none.total, with = again.total - none.total, rounding = 4 * LAYERS;
+  ck_assert_int_le(llabs(exposed - LAYERS * forward), rounding);
+  ck_assert_int_le(llabs(with - LAYERS * forward - (LAYERS - 1) * backward), rounding);
+  /* per layer, but for the counts and the one layer that stays: three times */
+  ck_assert_int_le(llabs(with - exposed - 2 * exposed * (LAYERS - 1) / LAYERS), 2 * LAYERS * plain.counts + rounding);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("overlap");
+  TCase *c = tcase_create("overlap");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, hidden_costs_nothing, 0, 4);
+  tcase_add_loop_test(c, exposed_three_times, 0, 3);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,67 @@
+/* Random cases for tests of lowering and simulation: a problem (cluster, model, ranks), loads, and a walk over every
+ * policy under every schedule it allows, so that rows added later are covered without touching a test. */
+#ifndef HEC_TESTS_RANDOM_PROBLEM_H
+#define HEC_TESTS_RANDOM_PROBLEM_H
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+
+/* How many random cases to run: an eighth of them under a sanitizer, which takes ten times as long for each. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEC_TEST_CASES(n) (((n) + 7) / 8)
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HEC_TEST_CASES(n) (((n) + 7) / 8)
+#endif
+#endif
+#ifndef HEC_TEST_CASES
+#define HEC_TEST_CASES(n) (n)
+#endif
+
+typedef struct {
+  bool uniform;     /* all devices alike */
+  bool comm_share;  /* communication may take a share of the device */
+  bool no_overhead; /* no launch, no GEMM constants, tiles of one row, free planning */
+  bool heavy_state; /* hardly any tokens, much to optimise, a network that costs next to nothing */
+  int32_t ranks_most;
+} hec_test_wish;
+
+typedef struct {
+  char line[256]; /* of the cluster, for messages */
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  hec_load *loads; /* [n_iterations * n_micro_batches] */
+  int32_t n_iterations, n_micro_batches;
+  const hec_collective *collective; /* NULL: by cost */
+} hec_test_case;
+
+/* Everything on the arena. Now and then: one rank, one expert, more ranks than experts, dense blocks, shared experts,
+ * embedding, recomputation, forward only, several micro-batches, shared and several NICs, leaves, PXN, idle layers. */
+hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_wish wish);
+/* The case's problem on another cluster line (same devices). */
+void hec_test_recluster(hec_test_case *c, const char *line, hec_arena *arena);
+
+/* One iteration of one policy under one schedule, lowered. */
+typedef struct {
+  const hec_test_case *c;
+  const hec_policy *policy;
+  const hec_schedule *schedule;
+  hec_lowering *low;
+  const hec_program *program;
+  int32_t iteration;
+  const hec_load *loads; /* [n_micro_batches] as given; a policy that rewrites computes something else */
+} hec_test_step;
+typedef void hec_test_visit(const hec_test_step *step, void *context);
+
+/* Lowers every iteration under every policy and allowed schedule. per_item: transfers of sparse collectives name their
+ * expert instead of being merged per pair. */
+void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit, void *context);
+/* "policy under schedule, iteration i on LINE, R ranks" in a static buffer. */
+const char *hec_test_step_name(const hec_test_step *step);
+/* What the policy computes of the micro-batch's load: `rewritten` where its row rewrites. On the arena. */
+hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, hec_arena *arena);
+
+/* The ranks with work of an experts operation: rows of `item` on rank r, summed. */
+int64_t hec_test_rows(const hec_program *program, const hec_op *op, int32_t rank, int32_t item);
+
+#endif

@@ -1,0 +1,252 @@
+#!/usr/bin/env bash
+# The tools against bad, huge, empty and hostile input: exit 2 (bad input) or 1 (the machine failed), one line that says
+# why, nothing on stdout, nothing written half; and what is unusual but valid works.
+set -u
+sim=$1/hecate-sim
+synth="$1/hecate-trace synth"
+bench=$1/hecate-bench
+sample=traces/sample-synthetic.jsonl
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+line="flops=312T mem=40G nvlink=300G@2us nic=50G@5us"
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# refused CODE 'words on stderr' command...
+refused() {
+  local code=$1 words=$2
+  shift 2
+  "$@" >"$folder/stdout" 2>"$folder/stderr" </dev/null
+  local got=$?
+  [ $got -eq "$code" ] || fail "$*: exit $got, wanted $code: $(head -c 500 "$folder/stderr")"
+  grep -qF -- "$words" "$folder/stderr" || fail "$*: said: $(head -c 500 "$folder/stderr")"
+  [ "$(wc -l <"$folder/stderr")" -eq 1 ] || fail "$*: not one line"
+  [ ! -s "$folder/stdout" ] || fail "$*: wrote to stdout"
+}
+
+# works 'words on stdout' command...
+works() {
+  local words=$1
+  shift
+  "$@" >"$folder/stdout" 2>"$folder/stderr" </dev/null || fail "$*: exit $?: $(head -c 500 "$folder/stderr")"
+  grep -qF -- "$words" "$folder/stdout" || fail "$*: did not print: $words"
+  grep -qiE '[^a-z](nan|inf)[^a-z]' "$folder/stdout" && fail "$*: printed a number that is none"
+  [ ! -s "$folder/stderr" ] || fail "$*: stderr: $(head -c 500 "$folder/stderr")"
+}
+
+# trace NAME 'header fields' records... writes $folder/NAME
+trace() {
+  local name=$1 fields=$2
+  shift 2
+  printf '{"format":"hecate-trace","version":1,%s}\n' "$fields" >"$folder/$name"
+  [ $# -eq 0 ] || printf '%s\n' "$@" >>"$folder/$name"
+}
+
+# ---- options ----
+for value in 0 -1 1e1 0x10 '' ' 4' 4.0 nan 99999999999999999999; do
+  refused 2 '--ranks: expected a whole number from 1 to 65536' "$sim" $sample --ranks "$value"
+done
+refused 2 'ranks: expected at most the 64 devices' "$sim" $sample --ranks 65536
+refused 2 '--t: expected' "$sim" $sample --t -1
+refused 2 '--t: expected' "$sim" $sample --t 99999999999999999999
+refused 2 '--slots: expected' "$sim" $sample --slots 0
+refused 2 '--period: expected' "$sim" $sample --period 0
+refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
+refused 2 '--law: expected' "$sim" $sample --law none
+refused 2 '--policy: expected' "$sim" $sample --policy ,
+refused 2 'named twice' "$sim" $sample --policy ep,ep
+refused 2 'schedule' "$sim" $sample --schedule none
+refused 2 '--collective: expected' "$sim" $sample --collective none
+refused 2 '--phase: expected' "$sim" $sample --phase both
+refused 2 '--model none: expected a preset' "$sim" $sample --model none
+refused 2 'found a directory' "$sim" $sample --model "$folder"
+refused 2 '--cluster none: expected a preset' "$sim" $sample --cluster none
+refused 2 'unknown option "--none"' "$sim" $sample --none
+refused 2 '--ranks: expected a value' "$sim" $sample --ranks
+refused 2 'takes no value' "$sim" $sample --json=1
+refused 2 'expected a trace file' "$sim"
+refused 2 'unexpected argument' "$sim" $sample $sample
+refused 2 'no iteration is left to report' "$sim" $sample --warmup 20 --policy ep
+refused 2 'expected --out DIR' "$sim" $sample --timeline-iter 3
+refused 2 'the trace has no iteration 999' "$sim" $sample --policy ep --timeline-iter 999 --out "$folder/none"
+[ ! -e "$folder/none" ] || fail "a refused command made its folder"
+refused 2 'the trace has no iteration 999' "$sim" plan $sample --policy ep --layer 0 --iter 999
+refused 2 '--layer: expected 0 to 5' "$sim" plan $sample --policy ep --layer 6 --iter 3
+refused 2 'assignments' "$sim" $sample --tokens 100000000 --ranks 32
+refused 2 '--policy: expected' "$bench" --policy none --no-trace
+refused 2 '--law: expected' "$bench" --law none --no-trace
+
+refused 2 '--experts: expected' "$bench" --experts 2 --no-trace
+refused 2 '--shape: expected a model preset' $synth --workload W0 --shape none --out "$folder/none"
+works '"policies"' "$bench" --no-trace --json --ranks 7 --layers 2 --experts 5 --iterations 2
+
+# ---- files that are no traces ----
+refused 2 'cannot be opened' "$sim" "$folder/absent"
+refused 2 'found a directory' "$sim" "$folder"
+refused 2 'found end of file' "$sim" /dev/null
+refused 2 "begins with '{'" "$sim" "$sim"
+works "Fastest that fits" bash -c "cat $sample | $sim - --policy ep"
+printf '{"a":%0100000d' 0 | tr 0 '[' >"$folder/nested"
+refused 2 'nesting' "$sim" "$folder/nested"
+head -c 5000 $sample >"$folder/cut"
+refused 2 'found end of file' "$sim" "$folder/cut"
+
+# ---- traces with errors ----
+tiny='"layers":1,"experts":2,"top_k":1'
+refuse_record() { # 'words' 'record'
+  trace bad "$tiny" "$2"
+  refused 2 "$1" "$sim" "$folder/bad"
+}
+refuse_record 'found -1' '{"iter":0,"layers":[[-1,2]]}'
+refuse_record 'found 1.5' '{"iter":0,"layers":[[1.5,2]]}'
+refuse_record 'found 4294967296' '{"iter":0,"layers":[[4294967296,2]]}'
+refuse_record 'found "a"' '{"iter":0,"layers":[["a",2]]}'
+refuse_record 'expected 2 counts, found 1' '{"iter":0,"layers":[[1]]}'
+refuse_record 'expected 2 counts, found 3' '{"iter":0,"layers":[[1,2,3]]}'
+refuse_record 'expected 1 layers, found 2' '{"iter":0,"layers":[[1,2],[1,2]]}'
+refuse_record 'expected end of line' '{"iter":0,"layers":[[1,2]]} x'
+refuse_record 'found -1' '{"iter":-1,"layers":[[1,2]]}'
+refuse_record 'iter: expected a whole number from 0 to 9007199254740991' '{"iter":9007199254740992,"layers":[[1,2]]}'
+trace bad "$tiny" '{"iter":3,"layers":[[1,2]]}' '{"iter":2,"layers":[[1,2]]}'
+refused 2 'iterations in order' "$sim" "$folder/bad"
+trace bad "$tiny"
+refused 2 'at least one record' "$sim" "$folder/bad"
+refuse_header() { # 'words' 'fields'
+  trace bad "$2" '{"iter":0,"layers":[[1,2]]}'
+  refused 2 "$1" "$sim" "$folder/bad"
+}
+refuse_header 'top_k: expected at most 2' '"layers":1,"experts":2,"top_k":3'
+refuse_header 'layers: expected' '"layers":0,"experts":2,"top_k":1'
+refuse_header 'experts: expected' '"layers":1,"experts":0,"top_k":1'
+refuse_header 'layers: expected' '"layers":4294967296,"experts":2,"top_k":1'
+refuse_header 'ranks: expected at most the 64 devices' "$tiny"',"ranks":1000'
+refuse_header 'shape": expected an object' "$tiny"',"shape":"/dev/zero"' # a trace may not name files
+refuse_header 'expected a member "name"' "$tiny"',"shape":{}'
+sed 's/"version":1/"version":2/' $sample >"$folder/bad"
+refused 2 'version: expected 1, found 2' "$sim" "$folder/bad"
+printf '{"format":"hecate-trace","version":1,"name":"\xff",%s}\n{"iter":0,"layers":[[1,2]]}\n' "$tiny" >"$folder/bad"
+refused 2 'UTF-8' "$sim" "$folder/bad"
+
+# ---- counts and times beyond what is counted ----
+four="$tiny"',"source_ranks":4'
+most='[4294967295,4294967295]'
+trace bad "$four" "{\"iter\":0,\"layers\":[[$most,$most,$most,$most]]}"
+refused 2 'choose with --tokens' "$sim" "$folder/bad"
+refused 2 'more than 2^32-1' "$sim" "$folder/bad" --ranks 2 --tokens 5
+trace huge "$tiny" "{\"iter\":0,\"layers\":[$most]}"
+works 'scaled to it' "$sim" "$folder/huge"
+big='[536870911,0]'
+trace late "$four" '{"iter":0,"layers":[[[0,0],[0,0],[0,0],[0,0]]]}' "{\"iter\":1,\"layers\":[[$big,$big,$big,$big]]}"
+for law in alpha_beta max_min; do # the later record is too long for the clock, the first one says nothing of it
+  refused 2 'simulated time below' "$sim" "$folder/late" --law $law --cluster "1x4 flops=1M mem=1G nvlink=1K hbm=1K"
+done
+{ trace many "$tiny"; for i in $(seq 4097); do echo '{"iter":4,"layers":[[1,2]]}'; done; } >"$folder/records"
+cat "$folder/records" >>"$folder/many"
+refused 2 'at most 4096 records of one iteration' "$sim" "$folder/many" --policy ep
+
+# ---- clusters ----
+refuse_cluster() { refused 2 "$1" "$sim" $sample --cluster "$2"; }
+refuse_cluster 'at most 4096 devices' "0x8 $line"
+refuse_cluster 'at most 4096 devices' "99999x99999 $line"
+refuse_cluster 'every key once' "4x8 $line nic=3G"
+refuse_cluster 'column 5' '4x8 flops=nan mem=40G nvlink=300G nic=50G'
+refuse_cluster 'column 5' '4x8 flops=1e308 mem=40G nvlink=300G nic=50G'
+refuse_cluster 'column 5' '4x8 flops=1e-320 mem=40G nvlink=300G nic=50G'
+refuse_cluster 'column 16' '4x8 flops=312T nvlink=0 mem=40G nic=50G'
+refuse_cluster 'nvlink: expected a bandwidth' '4x8 flops=1T mem=1G'
+refuse_cluster 'no flops=' '4x8'
+refuse_cluster 'too slow' '4x8 flops=1 mem=1 nvlink=1 nic=1'
+for text in '' '[]' '{"name":1}' '{"name":"a","name":"b"}' '{"nodes":1e999}'; do
+  printf '%s' "$text" >"$folder/json"
+  refused 2 "$folder/json" "$sim" $sample --cluster "$folder/json"
+  refused 2 "$folder/json" "$sim" $sample --model "$folder/json"
+done
+refused 2 'at most 67108864 bytes' "$sim" $sample --cluster /dev/zero
+
+# ---- flows ----
+flows='{"hosts":["a","b"],"links":[{"id":"l","bandwidth":1e9,"latency":1e-6}],"routes":[{"src":"a","dst":"b","links":["l"]}],"flows":[{"src":"a","dst":"b","bytes":100,"start":0}]}'
+refuse_flows() { # 'words' 'what' 'by what'
+  printf '%s' "${flows/"$2"/$3}" >"$folder/flows"
+  refused 2 "$1" "$sim" flows "$folder/flows"
+}
+printf '%s' "$flows" >"$folder/flows"
+works '"makespan"' "$sim" flows "$folder/flows" --json
+refused 2 'expected one of' "$sim" flows "$folder/flows" --law ''
+refuse_flows 'bandwidth: expected' 1e9 0
+refuse_flows 'bandwidth: expected' 1e9 1e400
+refuse_flows 'bytes: expected' 100 1e18
+refuse_flows 'bytes: expected' 100 1.5
+refuse_flows 'start: expected' '"start":0' '"start":1e300'
+refuse_flows 'name only once' '"a","b"' '"a","a"'
+refuse_flows 'not valid JSON' '{"hosts"' '{{'
+refused 2 'found a directory' "$sim" flows "$folder"
+
+# ---- output ----
+small=("$sim" "$sample" --policy ep,hecate)
+echo old >"$folder/file"
+refused 2 'expected a folder, found a file' "${small[@]}" --out "$folder/file"
+refused 2 'No such file or directory' "${small[@]}" --out "$folder/no/such"
+refused 2 'No such file or directory' "${small[@]}" --out ''
+refused 1 'standard output: cannot be written' bash -c "exec ${small[*]} >/dev/full"
+refused 1 'standard output: cannot be written' bash -c "exec $sim --list >/dev/full"
+mkdir "$folder/kept"
+echo old | tee "$folder/kept/summary.json" >"$folder/kept/summary.csv"
+refused 1 'File too large' bash -c "ulimit -f 8; exec ${small[*]} --out $folder/kept"
+[ "$(cat "$folder"/kept/*)" = "$(printf 'old\nold')" ] || fail "a run that could not write touched earlier files"
+works 'Written' "${small[@]}" --out "$folder/with spaces"
+[ "$(ls "$folder/with spaces")" = "$(printf 'summary.csv\nsummary.json\ntimeline.json')" ] || fail "--out: other files"
+timeout --preserve-status -k 10 -s TERM 0.5 $synth --workload zipf --iterations 100000000 --out "$folder/endless"
+[ $? -eq 143 ] || fail "SIGTERM: exit $?"
+[ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
+[ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
+
+# ---- unusual but valid ----
+trace one '"layers":1,"experts":1,"top_k":1' '{"iter":0,"layers":[[7]]}'
+works 'Fastest' "$sim" "$folder/one" --check
+works 'Fastest' "$sim" "$folder/one" --check --ranks 1 --cluster "1x1 flops=1T mem=100G nvlink=1G"
+trace zero "$four" '{"iter":0,"layers":[[[0,0],[0,0],[0,0],[0,0]]]}' '{"iter":1,"layers":[[[0,0],[9,0],[0,0],[0,0]]]}'
+works 'Fastest' "$sim" "$folder/zero" --check
+works 'Fastest' "$sim" "$folder/zero" --check --ranks 32 --micro-batches 3 # more ranks than experts
+row='[10,11,12,13,14]'
+three="[$row,$row,$row]"
+trace odd '"layers":2,"experts":5,"top_k":5,"source_ranks":3' "{\"iter\":0,\"layers\":[$three,$three]}" \
+  "{\"iter\":1000000000000000,\"layers\":[$three,$three]}" "{\"iter\":1000000000000000,\"layers\":[$three,$three]}" \
+  "{\"iter\":9007199254740991,\"layers\":[$three,$three]}"
+for law in alpha_beta max_min; do
+  for schedule in serial hecate; do
+    for collective in direct two_level chain; do # ranks fill no node, divide no experts
+      works '"fits"' "$sim" "$folder/odd" --json --check --law $law --schedule $schedule --collective $collective \
+        --ranks 7 --cluster "2x5 $line"
+    done
+  done
+done
+works '"iter": 9007199254740991' "$sim" plan "$folder/odd" --policy hecate --layer 1 --iter 9007199254740991 --json
+for policy in $("$sim" --list | awk '$1 == "schedules" {exit} NR > 1 {print $1}'); do
+  works "\"name\": \"$policy\"" "$sim" "$folder/odd" --json --check --policy "$policy" --period 1 --slots 1 --t 999999
+  works "\"policy\": \"$policy\"" "$sim" plan "$folder/odd" --policy "$policy" --layer 0 --iter 0 --m 0 --json
+done
+for option in '--t paper' '--m 0' '--m 1000000' '--slots 1000000' '--nonmoe-scale 1e-6' '--nonmoe-scale 1e6' \
+  '--phase forward' '--tokens 1' '--warmup 2' '--ranks 2 --ranks 3'; do
+  works '"fits"' "$sim" "$folder/odd" --json --check $option
+done
+works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 flops=1e21 mem=1e18 nvlink=1e18@0s nic=1e18@0 hbm=1e18 a=0 c=0 launch=0 plan=0@0"
+works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 $line plan=10s@10s launch=10s slow=1:1e-6 sm=0.99"
+works '"fits"' "$sim" "$folder/odd" --json --cluster "1x2050 $line"
+counts=$(seq -s, 4096)
+trace wide '"layers":1,"experts":4096,"top_k":8' "{\"iter\":0,\"layers\":[[$counts]]}" "{\"iter\":1,\"layers\":[[$counts]]}"
+works '"fits"' "$sim" "$folder/wide" --json --ranks 16 --t 100 --m 3
+trace named "$tiny"',"name":"a\"b\n\u20ac","notes":"\ud83d\ude00"' '{"iter":0,"label":"x\"\n","layers":[[3,4]]}'
+works '"trace": "a\"b\u000a€"' "$sim" "$folder/named" --json
+trace $'\xff"' "$tiny" '{"iter":0,"layers":[[3,4]]}' # a path of any bytes is still JSON
+works '\"",' "$sim" "$folder/"$'\xff"' --json
+iconv -f UTF-8 -t UTF-16 "$folder/stdout" >/dev/null 2>&1 || fail "JSON that is not UTF-8"
+
+if [ $failures -ne 0 ]; then
+  echo "$failures failures"
+  exit 1
+fi
+echo "all passed"

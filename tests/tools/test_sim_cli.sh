@@ -1,0 +1,167 @@
+#!/bin/bash
+# hecate-sim as a user meets it: exit codes and messages for wrong input, outputs whole and repeatable.
+set -u
+sim=$(cd "$1" && pwd)/hecate-sim
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+sample=$source_dir/traces/sample-synthetic.jsonl
+cd "$work" || exit 1
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# refuses CODE PART ARGS...: that exit code, nothing on stdout, one line on stderr that has PART.
+refuses() {
+  local code=$1 part=$2
+  shift 2
+  "$sim" "$@" >out.txt 2>err.txt
+  local got=$?
+  [ $got -eq "$code" ] || fail "exit code $got, expected $code: $*"
+  [ ! -s out.txt ] || fail "something on stdout: $*"
+  [ "$(wc -l <err.txt)" -eq 1 ] || fail "$(wc -l <err.txt) lines on stderr: $*"
+  grep -qF -- "$part" err.txt || fail "\"$(head -c 300 err.txt)\" says nothing of \"$part\": $*"
+}
+
+accepts() {
+  "$sim" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"
+  [ ! -s err.txt ] || fail "something on stderr: $*: $(head -c 300 err.txt)"
+}
+
+small=small.jsonl
+header='{"format":"hecate-trace","version":1,"name":"s","layers":1,"experts":3,"top_k":1,"source_ranks":2,"layout":"layer x source_rank x expert","unit":"token-expert assignments"}'
+{
+  echo "$header"
+  for i in 1 2 3; do echo "{\"iter\":$i,\"layers\":[[[4,0,$i],[1,7,0]]]}"; done
+} >$small
+
+# Traces that are none.
+refuses 2 missing.jsonl missing.jsonl
+refuses 2 "$work" "$work"
+head -c 4000 /dev/urandom >binary && refuses 2 binary binary
+: >empty && refuses 2 empty empty
+head -c -20 $small >cut.jsonl && refuses 2 cut.jsonl cut.jsonl
+echo "$header" >only-header.jsonl && refuses 2 only-header.jsonl only-header.jsonl
+{ echo "$header"; echo '{"iter":1,"layers":[[[4,0,-1],[1,7,0]]]}'; } >negative.jsonl && refuses 2 negative.jsonl:2 negative.jsonl
+{ echo "$header"; echo '{"iter":1,"layers":[[[4,0],[1,7,0]]]}'; } >short.jsonl && refuses 2 short.jsonl:2 short.jsonl
+gzip -c $small | head -c 60 >cut.gz && refuses 2 cut.gz cut.gz
+{ echo "$header"; echo '{"iter":1,"layers":[[[4294967295,0,0],[4294967295,0,0]]]}'; } >huge.jsonl
+refuses 2 "tokens per rank" huge.jsonl --ranks 1
+
+# Options.
+refuses 2 "expected a trace"
+for option in --cluster --model --policy --schedule --law --collective --phase --t; do
+  refuses 2 nonsense $small $option nonsense
+  refuses 2 "$option" $small $option
+done
+refuses 2 nonsense $small --policy ep,nonsense
+refuses 2 twice $small --policy ep,ep
+refuses 2 bogus $small --policy ideal --schedule bogus
+refuses 2 --nonsense $small --nonsense
+refuses 2 second $small second
+for value in 0 -1 999999999 "" x 1.5 1e300 nan 3; do
+  refuses 2 ranks $small --ranks "$value" --cluster "1x2 nvlink=1G flops=1T mem=1G"
+done
+for value in 0 -1 "" x 1e18; do
+  refuses 2 --tokens $small --tokens "$value"
+done
+refuses 2 --tokens $small --tokens
+refuses 2 assignments $small --tokens 100000000 --ranks 32
+refuses 2 --micro-batches $small --micro-batches 0
+refuses 2 --warmup $small --warmup -3
+refuses 2 --warmup $small --warmup 3
+refuses 2 slow $small --cluster "1x2 nvlink=1 flops=1 mem=1"
+refuses 2 cluster $small --cluster ""
+refuses 2 policy $small --policy ""
+refuses 2 --timeline-iter $small --timeline-iter 77 --out t77
+[ ! -e t77/timeline.json ] && [ ! -e t77/summary.json ] || fail "something written for an iteration that is not there"
+refuses 2 nonsense $small --json --policy nonsense
+refuses 2 missing --json missing
+refuses 2 nowhere $small --json --out nowhere/deep
+refuses 2 $small $small --out $small
+
+# What is right.
+for value in --help --version --list; do
+  "$sim" $value >out.txt 2>&1 || fail "$value"
+  [ -s out.txt ] || fail "$value says nothing"
+done
+accepts $small
+accepts $small --ranks 2 --cluster "1x2 nvlink=1G flops=1T mem=1G" --check
+accepts $small --ranks 16 --phase forward --check
+accepts $small --micro-batches 3 --law max_min --check --schedule serial
+accepts $small --tokens 7 --policy ep,ideal --collective chain
+accepts $small --timeline-iter 2 --out drawn
+gzip -c $small >small.gz && accepts small.gz
+
+# Standard input counts like the file; an option that would do nothing is refused; gathers of slices leave out one's own.
+"$sim" "$sample" --policy ep,hecate --json >file.json && "$sim" - --policy ep,hecate --json <"$sample" >pipe.json
+cmp -s file.json pipe.json || fail "standard input gives other numbers"
+gzip -c "$sample" | "$sim" plan - --policy ep --layer 0 --iter 3 >/dev/null || fail "plan from a pipe"
+refuses 2 "standard input" - </dev/null
+refuses 2 --out $small --timeline-iter 2
+gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's/.*"gather": \([0-9]*\).*/\1/p')" / 6))
+"$sim" plan "$sample" --policy fsdp --layer 0 --iter 3 --phase forward --json | grep -q "\"gather\": $gathered," ||
+  fail "plan and summary differ in what fsdp gathers"
+"$sim" "$sample" | awk 'length > 110 { exit 1 }' || fail "a line of the table is wider than 110 columns"
+
+# The traces in traces/README.md, which users start from.
+awk '/^```/ { inside = !inside && /^```$/; n += inside; next } inside { print > "readme" n ".jsonl" }' \
+  "$source_dir/traces/README.md"
+for i in 1 2; do accepts readme$i.jsonl --policy ep; done
+
+# The committed sample, twice: the same bytes; JSON that parses; the table says that it is synthetic.
+accepts "$sample" --out one && mv out.txt table.txt
+grep -q synthetic table.txt || fail "the table does not say synthetic"
+accepts "$sample" --out one && cmp -s out.txt table.txt || fail "two tables differ"
+cp -r one kept
+accepts "$sample" --json --out one && mv out.txt one.json
+for file in summary.json summary.csv timeline.json; do
+  [ -s one/$file ] || fail "$file is missing"
+  cmp -s one/$file kept/$file || fail "two $file differ"
+done
+cmp -s one.json one/summary.json || fail "--json and summary.json differ"
+[ "$(ls -A one | wc -l)" -eq 3 ] || fail "more than three files in --out: $(ls -A one)"
+if command -v python3 >/dev/null; then
+  for file in one/summary.json one/timeline.json; do
+    python3 -m json.tool $file >pretty.txt 2>&1 || fail "$file is not JSON: $(head -c 200 pretty.txt)"
+  done
+else
+  echo "SKIPPED json.tool: no python3"
+fi
+
+# plan
+accepts plan $small --policy ep --layer 0 --iter 2 --json && mv out.txt plan.json
+for key in policy layer iter t m owner copies tokens_per_rank overload_factor bytes; do
+  grep -q "\"$key\"" plan.json || fail "plan has no \"$key\""
+done
+accepts plan $small --policy eplb --layer 0 --iter 3 --stage decide
+accepts plan $small --policy smartmoe --layer 0 --iter 3 --reshard --json
+refuses 2 expected plan
+refuses 2 --layer plan $small --policy ep --layer 1 --iter 2
+refuses 2 --layer plan $small --policy ep --layer -1 --iter 2
+refuses 2 --iter plan $small --policy ep --layer 0 --iter 9 --json
+refuses 2 nonsense plan $small --policy nonsense --layer 0 --iter 2
+refuses 2 --policy plan $small --policy ep,ideal --layer 0 --iter 2
+refuses 2 --stage plan $small --policy ep --layer 0 --iter 2 --stage later
+refuses 2 missing plan missing --policy ep --layer 0 --iter 2
+
+# flows
+accepts flows "$source_dir/tests/sim/cases/incast.json" --json && mv out.txt flows.json
+accepts flows "$source_dir/tests/sim/cases/incast.json" --json && cmp -s out.txt flows.json || fail "two flows differ"
+grep -q '"makespan"' flows.json || fail "flows has no makespan"
+refuses 2 missing flows missing
+refuses 2 $small flows $small
+refuses 2 nonsense flows "$source_dir/tests/sim/cases/incast.json" --law nonsense
+refuses 2 "" flows
+
+# A full disk or a closed pipe is a failure of the run.
+if [ -w /dev/full ]; then
+  "$sim" $small --json >/dev/full 2>err.txt
+  [ $? -eq 1 ] || fail "writing to a full device"
+fi
+
+[ $failures -eq 0 ] || exit 1
+echo "all command-line tests passed"

@@ -1,0 +1,34 @@
+#!/bin/bash
+# hecate-validate from outside: sub-commands that are not built, bad usage, JSON alone on stdout, a whole file or none.
+set -u
+tool=$1/hecate-validate
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
+
+for command in calibrate compare gate hardware outcomes; do
+  message=$("$tool" $command 2>&1 >"$folder/stdout"); code=$?
+  [ $code -eq 2 ] || fail "$command: exit $code"
+  [ "$message" = "hecate-validate: $command: not built yet" ] || fail "$command: $message"
+  [ -s "$folder/stdout" ] && fail "$command wrote to stdout"
+done
+for arguments in "" "nonsense" "published --nonsense" "published --cluster-a nonsense" \
+                 "published --synthetic --trace x" "published --trace $folder" "published more"; do
+  message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
+  [ $code -eq 2 ] || fail "'$arguments': exit $code"
+  [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "'$arguments': $message"
+  [ -s "$folder/stdout" ] && fail "'$arguments' wrote to stdout"
+done
+"$tool" --help | grep -q published || fail "--help"
+"$tool" published --help | grep -q -- --quick || fail "published --help"
+
+HECATE_SHARED=$folder "$tool" published --quick --json --out "$folder/report.md" >"$folder/a.json" 2>"$folder/stderr" ||
+  fail "published --quick"
+[ -s "$folder/stderr" ] && fail "something on stderr: $(cat "$folder/stderr")"
+head -c1 "$folder/a.json" | grep -q '{' || fail "stdout is not JSON"
+grep -q '"trace": null' "$folder/a.json" || fail "a trace where there is none"
+grep -q '^# The published numbers' "$folder/report.md" || fail "report.md"
+HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >/dev/null 2>&1
+[ $? -eq 1 ] || fail "--out into a folder that is not there"
+[ $failures -eq 0 ]

@@ -1,0 +1,353 @@
+/* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
+ * and a quick run: complete, the same twice, with and without recorded loads. */
+#include "tests/support/check_main.h"
+#include "validate/published.h"
+#include "validate/stats.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- pieces ---- */
+
+START_TEST(statistics) {
+  const double value[] = {2.0, 0.5, 8.0};
+  ck_assert_double_eq_tol(hec_geo_mean(value, 3), 2.0, 1e-12);
+  ck_assert_double_eq(hec_least(value, 3), 0.5);
+  ck_assert_double_eq(hec_most(value, 3), 8.0);
+  ck_assert_double_eq_tol(hec_log_distance(2.385, 2.385 * 3), log(3), 1e-12);
+  ck_assert_double_eq_tol(hec_log_distance(3, 1), hec_log_distance(1, 3), 1e-12);
+  ck_assert(isnan(hec_log_distance(0, 1)) && isnan(hec_log_distance(NAN, 1)) && isnan(hec_log_distance(INFINITY, 1)));
+  const double bad[] = {2.0, 0.0};
+  ck_assert(isnan(hec_geo_mean(bad, 2)));
+  ck_assert_int_eq(hec_side_of_one(1.2, 0.01), 1);
+  ck_assert_int_eq(hec_side_of_one(0.8, 0.01), -1);
+  ck_assert_int_eq(hec_side_of_one(1.005, 0.01), 0);
+}
+END_TEST
+
+START_TEST(the_grid_takes_the_first_least_number) {
+  const hec_grid_point grid[] = {{.objective = NAN}, {.objective = 0.5}, {.objective = 0.3}, {.objective = 0.3}};
+  ck_assert_int_eq(hec_grid_best(grid, 4), 2);
+  ck_assert_int_eq(hec_grid_best(grid, 2), 1);
+  ck_assert_int_eq(hec_grid_best(grid, 1), -1);
+}
+END_TEST
+
+START_TEST(rows_are_judged_by_sign_and_distance) {
+  const hec_published_row win = {.kind = HEC_ROW_NUMBER, .paper = {1.5, 3}};
+  ck_assert_int_eq(hec_row_verdict(&win, (hec_span){1.2, 9}), HEC_AGREES);
+  ck_assert_int_eq(hec_row_verdict(&win, (hec_span){0.9, 9}), HEC_DISAGREES);
+  ck_assert_int_eq(hec_row_verdict(&win, (hec_span){1, 9}), HEC_DISAGREES);
+  ck_assert_int_eq(hec_row_verdict(&win, (hec_span){NAN, NAN}), HEC_UNDEFINED);
+  ck_assert_double_eq_tol(hec_row_distance(&win, (hec_span){3, 3}), log(2) / 2, 1e-12);
+  ck_assert_double_eq_tol(hec_row_distance(&win, (hec_span){NAN, NAN}), log(10), 1e-12);
+  const hec_published_row loss = {.kind = HEC_ROW_NUMBER, .paper = {0.971, 0.971}};
+  ck_assert_int_eq(hec_row_verdict(&loss, (hec_span){0.9, 0.9}), HEC_AGREES);
+  ck_assert_int_eq(hec_row_verdict(&loss, (hec_span){1.1, 1.1}), HEC_DISAGREES);
+  const hec_published_row sign = {.kind = HEC_ROW_SIGN, .paper = {NAN, NAN}};
+  ck_assert_int_eq(hec_row_verdict(&sign, (hec_span){1.1, 1.1}), HEC_AGREES);
+  ck_assert(isnan(hec_row_distance(&sign, (hec_span){1.1, 1.1})));
+  const hec_published_row info = {.kind = HEC_ROW_INFO};
+  ck_assert_int_eq(hec_row_verdict(&info, (hec_span){1.1, 1.1}), HEC_UNDEFINED);
+}
+END_TEST
+
+/* The numbers of the paper that a reproduction is checked against, written down a second time. */
+START_TEST(every_published_number_has_its_row) {
+  static const struct {
+    const char *key;
+    double low, high;
+  } paper[] = {{"ep_imbalance", 5.18, 5.18},
+               {"a2a_time", 12.3, 12.3},
+               {"layer_geo", 11.87, 11.87},
+               {"layer_range", 2.8, 18.8},
+               {"full_vs_sharding", 3.32, 3.32},
+               {"full_vs_materialisation", 1.27, 1.27},
+               {"rm_slow_down", 1.075, 1.169},
+               {"rm_sparse", 3.6, 3.6},
+               {"rm_vs_best", 1.4, 1.4},
+               {"rm_most", 1.52, 1.52},
+               {"memory_hecate", 1.64, 1.64},
+               {"memory_params", 5.73, 5.73},
+               {"memory_rm", 1.116, 1.116},
+               {"memory_flexmoe", 3, 3},
+               {"reshard", 1.34, 1.42},
+               {"best_a16", 1.40, 1.58},
+               {"best_a32", 1.34, 1.78},
+               {"best_b32", 1.26, 1.70},
+               {"ep_a16", 1.645, 1.645},
+               {"ep_a32", 2.05, 2.05},
+               {"ep_b32", 2.945, 2.945},
+               {"ep_most", 3.54, 3.54},
+               {"smartmoe_ordinary", 0.971, 0.971},
+               {"smartmoe_total", 1.102, 1.102},
+               {"flexmoe_four", 2.65, 2.65}};
+  for (size_t k = 0; k < sizeof paper / sizeof *paper; k++) {
+    int32_t found = 0;
+    for (int32_t i = 0; i < hec_n_published_rows; i++) {
+      const hec_published_row *row = &hec_published_rows[i];
+      if (strcmp(row->key, paper[k].key) != 0)
+        continue;
+      found++;
+      ck_assert_int_eq(row->kind, HEC_ROW_NUMBER);
+      ck_assert_double_eq(row->paper.low, paper[k].low);
+      ck_assert_double_eq(row->paper.high, paper[k].high);
+    }
+    ck_assert_msg(found == 1, "%s", paper[k].key);
+  }
+  for (int32_t i = 0; i < hec_n_published_rows; i++)
+    for (int32_t j = 0; j < i; j++)
+      ck_assert_str_ne(hec_published_rows[i].key, hec_published_rows[j].key);
+}
+END_TEST
+
+/* ---- loads ---- */
+
+/* A recorded trace of 4 layers of 32 experts from 2 sources, 3 records, in a temporary file. */
+static char trace_path[64];
+
+static void write_trace(void) {
+  (void)snprintf(trace_path, sizeof trace_path, "/tmp/hec_published_XXXXXX");
+  int file = mkstemp(trace_path);
+  ck_assert_int_ge(file, 0);
+  FILE *out = fdopen(file, "w");
+  fprintf(out, "{\"format\":\"hecate-trace\",\"version\":1,\"name\":\"small\",\"layers\":4,\"experts\":32,\"top_k\":2,"
+               "\"source_ranks\":2,\"layout\":\"layer x source_rank x expert\"}\n");
+  for (int i = 0; i < 3; i++) {
+    fprintf(out, "{\"iter\":%d,\"layers\":[", 10 * i + 1);
+    for (int l = 0; l < 4; l++)
+      for (int s = 0; s < 2; s++) {
+        fprintf(out, "%s%s[", l || s ? "," : "", s == 0 ? "[" : "");
+        for (int e = 0; e < 32; e++)
+          fprintf(out, "%s%d", e ? "," : "", e == l ? 100 + i : 2);
+        fprintf(out, "]%s", s == 1 ? "]" : "");
+      }
+    fprintf(out, "]}\n");
+  }
+  (void)fclose(out);
+}
+
+START_TEST(recorded_loads_are_cut_as_documented) {
+  write_trace();
+  hec_loads_store *store;
+  ck_assert_msg(hec_loads_open(trace_path, 60, 1, &store) == HEC_OK, "%s", hec_last_error());
+  (void)remove(trace_path);
+  hec_arena arena = {0};
+  hec_loads loads;
+  hec_loads_wish wish = {HEC_LOADS_RECORDED, 1, false, 32, 64, 4, 64};
+  ck_assert_int_eq(hec_loads_make(store, &wish, 60, &arena, &loads), HEC_OK);
+  ck_assert_int_eq(loads.n, 3);
+  ck_assert_int_eq(loads.iter[2], 21);
+  ck_assert_int_eq(loads.stride[2], 10);
+  for (int32_t l = 0; l < 4; l++) {
+    ck_assert_uint_eq(hec_load_layer_total(&loads.load[0], l), 32 * 64 * 2);
+    uint64_t total[64] = {0};
+    for (int32_t s = 0; s < 32; s++)
+      for (int32_t e = 0; e < 64; e++)
+        total[e] += hec_load_row(&loads.load[0], l, s)[e];
+    for (int32_t e = 0; e < 64; e++) /* layer l, and layer l + 2 of 4 beside it: one hot expert each */
+      ck_assert_int_eq(total[e] > 1000, e == l || e == 32 + (l + 2) % 4);
+  }
+  hec_loads_wish half = {HEC_LOADS_RECORDED, 1, false, 16, 32, 2, 64};
+  ck_assert_int_eq(hec_loads_make(store, &half, 2, &arena, &loads), HEC_OK);
+  ck_assert_int_eq(loads.n, 2);
+  uint64_t second = 0, other = 0; /* every second layer: 0 and 2 */
+  for (int32_t s = 0; s < 16; s++) {
+    second += hec_load_row(&loads.load[0], 1, s)[2];
+    other += hec_load_row(&loads.load[0], 1, s)[1];
+  }
+  ck_assert_uint_gt(second, 10 * other);
+  hec_arena_free(&arena);
+  hec_loads_close(store);
+}
+END_TEST
+
+START_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
+  hec_loads_store *store;
+  ck_assert_int_eq(hec_loads_open(NULL, 8, 7, &store), HEC_OK);
+  ck_assert(!hec_loads_recorded(store));
+  hec_arena arena = {0};
+  hec_loads few, many;
+  hec_loads_wish wish = {HEC_LOADS_SYNTHETIC, 1.25, true, 16, 32, 3, 100};
+  ck_assert_int_eq(hec_loads_make(store, &wish, 8, &arena, &many), HEC_OK);
+  ck_assert_int_eq(hec_loads_make(store, &wish, 2, &arena, &few), HEC_OK);
+  ck_assert_int_eq(many.n, 8);
+  for (int32_t i = 0; i < 2; i++)
+    ck_assert_mem_eq(few.load[i].counts, many.load[i].counts, 3 * 16 * 32 * sizeof(uint32_t));
+  for (int32_t l = 0; l < 3; l++)
+    ck_assert_uint_eq(hec_load_layer_total(&many.load[7], l), 16 * 100 * 2);
+  hec_arena_free(&arena);
+  hec_loads_close(store);
+}
+END_TEST
+
+START_TEST(unfit_traces_are_refused) {
+  hec_loads_store *store;
+  ck_assert_int_eq(hec_loads_open("/nonexistent/trace", 8, 1, &store), HEC_BAD_INPUT);
+  ck_assert_ptr_null(store);
+  FILE *out = fopen((write_trace(), trace_path), "w");
+  fprintf(out, "{\"format\":\"hecate-trace\",\"version\":1,\"name\":\"x\",\"layers\":2,\"experts\":8,\"top_k\":2,"
+               "\"source_ranks\":1,\"layout\":\"layer x expert\"}\n{\"iter\":1,\"layers\":[[1,1,1,1,1,1,1,1],"
+               "[1,1,1,1,1,1,1,1]]}\n");
+  (void)fclose(out);
+  ck_assert_int_eq(hec_loads_open(trace_path, 8, 1, &store), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "32 experts"));
+  (void)remove(trace_path);
+}
+END_TEST
+
+/* ---- the lab ---- */
+
+static hec_lab *open_lab(hec_loads_store **store, const hec_published_inputs *inputs) {
+  hec_lab *lab;
+  ck_assert_int_eq(hec_loads_open(NULL, 6, 1, store), HEC_OK);
+  hec_lab_options options = {{"p3dn-4x8", "p4d-4x8"}, 5, 2, 6, 2, *store};
+  ck_assert_msg(hec_lab_new(&options, inputs, HEC_LOADS_SYNTHETIC, &lab) == HEC_OK, "%s", hec_last_error());
+  return lab;
+}
+
+START_TEST(a_cell_is_simulated_once_and_is_sound) {
+  hec_published_inputs inputs = hec_published_plain();
+  inputs.still = true;
+  hec_loads_store *store;
+  hec_lab *lab = open_lab(&store, &inputs);
+  hec_lab_key key = {HEC_SETTING_B16, HEC_GPT_S, "ep", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
+  const hec_lab_cell *ep = hec_lab_get(lab, key);
+  ck_assert_ptr_eq(hec_lab_get(lab, key), ep);
+  key.tokens = inputs.tokens; /* the inputs' own */
+  ck_assert_ptr_eq(hec_lab_get(lab, key), ep);
+  ck_assert_int_eq(hec_lab_count(lab), 1);
+  key.tokens = 0;
+  key.policy = "hecate";
+  const hec_lab_cell *hecate = hec_lab_get(lab, key);
+  ck_assert_double_lt(hecate->iteration_s, ep->iteration_s);
+  ck_assert_double_lt(hecate->token_s, ep->token_s);
+  ck_assert_double_lt(hecate->overload, ep->overload);
+  ck_assert_double_gt(hecate->param_bytes, ep->param_bytes);
+  ck_assert_double_eq(ep->sparse_s + ep->rearrange_s, 0);
+  ck_assert_double_le(hecate->state_bytes, hecate->peak_bytes);
+  /* 2 + 2 + 12 bytes: per layer attention (4 d^2, everywhere) and 2 experts of 4 d^2; gate and norms are small. */
+  double params = 12 * 12.0 * 768 * 768;
+  ck_assert_double_eq_tol(ep->param_bytes / (2 * params), 1, 0.01);
+  ck_assert_double_eq_tol(ep->state_bytes / (16 * params), 1, 0.01);
+  double layers = 0;
+  for (int32_t l = 0; l < ep->n_layers; l++) {
+    ck_assert_double_gt(ep->layer_s[l], 0);
+    layers += ep->layer_s[l];
+  }
+  ck_assert_double_lt(layers, ep->iteration_s);
+  ck_assert_double_lt(ep->token_s, layers);
+  hec_lab_free(lab);
+  hec_loads_close(store);
+}
+END_TEST
+
+/* attention < spAG = spRS <= 2 attention: of L layers, each exposes (spAG - attention) in forward, and with
+ * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
+ * gather that cannot hide. */
+START_TEST(rematerialisation_exposes_three_times_as_much) {
+  hec_published_inputs inputs = hec_published_plain();
+  inputs.still = true;
+  hec_loads_store *store;
+  hec_lab *lab = open_lab(&store, &inputs);
+  hec_lab_key key = {HEC_SETTING_B32, HEC_BERT_DEEP, "hecate", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
+  int32_t own = hec_lab_get(lab, key)->t_most;
+  hec_lab_free(lab);
+  inputs.t = inputs.m = own + (own + 1) / 2;
+  hec_lab_options options = {{"p3dn-4x8", "p4d-4x8"}, 5, 2, 6, 2, store};
+  ck_assert_int_eq(hec_lab_new(&options, &inputs, HEC_LOADS_SYNTHETIC, &lab), HEC_OK);
+  double plain_s = hec_lab_get(lab, key)->sparse_s;
+  key.policy = "hecate-rm";
+  double ratio = hec_lab_get(lab, key)->sparse_s / plain_s;
+  /* Reductions, latencies and the wait for slower ranks are not in the law. */
+  ck_assert_msg(fabs(ratio - (3 - 2.0 / 24)) < 0.45, "%g", ratio);
+  hec_lab_free(lab);
+  hec_loads_close(store);
+}
+END_TEST
+
+START_TEST(small_clusters_are_refused) {
+  hec_published *published;
+  hec_published_options options = {
+      .cluster_a = "p3dn-4x8", .cluster_b = "1x8 nvlink=300G flops=100T mem=40G", .quick = true};
+  ck_assert_int_eq(hec_published_run(&options, &published), HEC_BAD_INPUT);
+  ck_assert_ptr_null(published);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "--cluster-b"));
+}
+END_TEST
+
+/* ---- the whole ---- */
+
+static hec_text report(const char *trace, bool json) {
+  hec_published_options options = {
+      .cluster_a = "p3dn-4x8", .cluster_b = "p4d-4x8", .trace = trace, .seed = 3, .quick = true, .stamp = "a stamp"};
+  hec_published *published;
+  ck_assert_msg(hec_published_run(&options, &published) == HEC_OK, "%s", hec_last_error());
+  const hec_published_table *plain = &published->table[0];
+  int32_t fastest = -1;
+  for (int32_t i = 0; i < hec_n_published_rows; i++) {
+    const hec_published_value *value = &plain->value[HEC_LOADS_SYNTHETIC][i];
+    fastest = strcmp(hec_published_rows[i].key, "hecate_fastest") == 0 ? i : fastest;
+    ck_assert_msg(isnan(value->ours.low) || value->ours.low > 0 || hec_published_rows[i].kind == HEC_ROW_SIGN, "%s",
+                  hec_published_rows[i].key);
+    if (value->verdict == HEC_DISAGREES)
+      ck_assert_msg(hec_published_rows[i].why != NULL || published->options.quick, "%s", hec_published_rows[i].key);
+  }
+  ck_assert_int_eq(plain->value[HEC_LOADS_SYNTHETIC][fastest].verdict, HEC_AGREES);
+  ck_assert_int_ge(published->best, 0);
+  hec_text text = {0};
+  (json ? hec_published_json : hec_published_markdown)(published, &text);
+  hec_published_free(published);
+  return text;
+}
+
+START_TEST(two_runs_are_the_same_and_whole) {
+  hec_text a = report(NULL, true), b = report(NULL, true);
+  ck_assert_uint_eq(a.length, b.length);
+  ck_assert_mem_eq(a.data, b.data, a.length);
+  for (int32_t i = 0; i < hec_n_published_rows; i++) {
+    char key[64];
+    (void)snprintf(key, sizeof key, "\"key\": \"%s\"", hec_published_rows[i].key);
+    ck_assert_msg(strstr(a.data, key) != NULL, "%s", key);
+  }
+  ck_assert_ptr_nonnull(strstr(a.data, "\"trace\": null"));
+  hec_text_free(&a);
+  hec_text_free(&b);
+}
+END_TEST
+
+START_TEST(recorded_loads_get_their_columns) {
+  write_trace();
+  hec_text text = report(trace_path, false);
+  (void)remove(trace_path);
+  ck_assert_ptr_nonnull(strstr(text.data, "*Recorded* loads: small, every 10th iteration"));
+  ck_assert_ptr_nonnull(strstr(text.data, "| recorded |"));
+  ck_assert_ptr_nonnull(strstr(text.data, "a stamp."));
+  for (int32_t i = 0; i < hec_n_published_rows; i++)
+    ck_assert_ptr_nonnull(strstr(text.data, hec_published_rows[i].quantity));
+  hec_text_free(&text);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("validate.published");
+  TCase *cases = tcase_create("published");
+  tcase_set_timeout(cases, 240);
+  tcase_add_test(cases, statistics);
+  tcase_add_test(cases, the_grid_takes_the_first_least_number);
+  tcase_add_test(cases, rows_are_judged_by_sign_and_distance);
+  tcase_add_test(cases, every_published_number_has_its_row);
+  tcase_add_test(cases, recorded_loads_are_cut_as_documented);
+  tcase_add_test(cases, synthetic_loads_do_not_depend_on_how_many_are_asked_for);
+  tcase_add_test(cases, unfit_traces_are_refused);
+  tcase_add_test(cases, a_cell_is_simulated_once_and_is_sound);
+  tcase_add_test(cases, rematerialisation_exposes_three_times_as_much);
+  tcase_add_test(cases, small_clusters_are_refused);
+  tcase_add_test(cases, two_runs_are_the_same_and_whole);
+  tcase_add_test(cases, recorded_loads_get_their_columns);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)
