@@ -191,9 +191,8 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
-  const hec_law *law = hec_law_find(s->law);
-  if (!law)
-    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->law);
+  const hec_law *law;
+  HEC_TRY(hec_job_args_law(s->law, &law));
   hec_moe moe;
   hec_cluster cluster;
   hec_problem problem;

@@ -32,7 +32,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
       {"--law", HEC_ARG_TEXT, &s->job.law, "L",
-       "network law: alpha_beta (default) or max_min (exact sharing, much slower)", 0, 0},
+       "network law of --list: alpha_beta (default), max_min (exact sharing, much slower)", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
        0, 0},
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
@@ -139,10 +139,8 @@ static hec_status print(const settings *s, hec_summary *summary) {
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
-  hec_compare_options options = {
-      .policies = policies, .schedule = s->job.schedule, .law = hec_law_find(s->job.law), .check = s->check};
-  if (!options.law)
-    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", s->job.law);
+  hec_compare_options options = {.policies = policies, .schedule = s->job.schedule, .check = s->check};
+  HEC_TRY(hec_job_args_law(s->job.law, &options.law));
   HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
   HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
   if (s->out)

@@ -3,6 +3,7 @@
 #include "runtime/program/lower.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/text.h"
 #include "runtime/program/emit.h"
 
 #include <stdlib.h>
@@ -21,18 +22,25 @@ const hec_schedule *hec_schedule_find(const char *name) {
   return NULL;
 }
 
+/* The schedules that can be asked for: all but those that belong to one row. */
+static hec_status unknown_schedule(const char *name) {
+  hec_text names = {0};
+  for (int32_t i = 0; hec_schedules[i]; i++)
+    if (!hec_schedules[i]->bound)
+      hec_text_printf(&names, ", %s", hec_schedules[i]->name);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "schedule: expected one of auto%s, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
   bool published = strcmp(name, "auto") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
-  if (!published && !*schedule)
-    return hec_fail(HEC_BAD_INPUT, "unknown schedule \"%s\" (there are: auto, serial, hecate)", name);
-  if (policy->only_schedule) { /* whatever is asked for: such a row stands beside the others in every comparison */
+  if (!published && (!*schedule || (*schedule)->bound))
+    return unknown_schedule(name);
+  if (policy->only_schedule) /* whatever is asked for: such a row stands beside the others in every comparison */
     *schedule = hec_schedule_find(policy->only_schedule);
-    published = true;
-  }
   HEC_ASSERT(*schedule != NULL);
-  if (!published && strcmp(name, "ideal") == 0)
-    return hec_fail(HEC_BAD_INPUT, "schedule \"ideal\" belongs to the policy ideal alone");
   return HEC_OK;
 }
 

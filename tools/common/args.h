@@ -20,6 +20,21 @@ typedef struct {
   double least, most; /* of numbers */
 } hec_arg;
 
+#define HEC_ARG_TITLE(title)                                                                                           \
+  { .name = (title), .kind = HEC_ARG_SECTION }
+#define HEC_ARG_WORD(option, target, what, text)                                                                       \
+  { .name = (option), .kind = HEC_ARG_TEXT, .to = &(target), .value = (what), .help = (text) }
+#define HEC_ARG_WHOLE(option, target, what, text, low, high)                                                           \
+  {                                                                                                                    \
+    .name = (option), .kind = HEC_ARG_INT, .to = &(target), .value = (what), .help = (text), .least = (low),           \
+    .most = (high)                                                                                                     \
+  }
+#define HEC_ARG_REAL(option, target, what, text, low, high)                                                            \
+  {                                                                                                                    \
+    .name = (option), .kind = HEC_ARG_DOUBLE, .to = &(target), .value = (what), .help = (text), .least = (low),        \
+    .most = (high)                                                                                                     \
+  }
+
 typedef struct {
   const char *program;  /* "hecate-sim" */
   const char *usage;    /* lines of the usage, without "usage: " */

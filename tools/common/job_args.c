@@ -86,15 +86,31 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
   }
 }
 
+/* "OPTION: expected one of A, B, found NAME"; `names`: the rows, separated by ", ". */
+static hec_status unknown_row(const char *option, hec_text *names, const char *name) {
+  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected one of %s, found \"%s\"", option, names->data, name);
+  hec_text_free(names);
+  return status;
+}
+
 hec_status hec_job_args_collective(const char *name, const hec_collective **collective) {
-  *collective = NULL;
-  if (!name)
+  *collective = name ? hec_collective_find(name) : NULL;
+  if (!name || *collective)
     return HEC_OK;
+  hec_text names = {0};
   for (int32_t i = 0; hec_collectives[i]; i++)
-    if (strcmp(hec_collectives[i]->name, name) == 0)
-      *collective = hec_collectives[i];
-  return *collective ? HEC_OK
-                     : hec_fail(HEC_BAD_INPUT, "--collective: expected direct, two_level or chain, found \"%s\"", name);
+    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_collectives[i]->name);
+  return unknown_row("--collective", &names, name);
+}
+
+hec_status hec_job_args_law(const char *name, const hec_law **law) {
+  *law = hec_law_find(name);
+  if (*law)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_laws[i]; i++)
+    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_law_name(hec_laws[i]));
+  return unknown_row("--law", &names, name);
 }
 
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) {

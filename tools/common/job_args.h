@@ -4,6 +4,7 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/job.h"
+#include "sim/simulate.h"
 #include "tools/common/args.h"
 
 typedef struct {
@@ -14,92 +15,32 @@ typedef struct {
 
 extern const hec_job_args hec_job_args_default;
 
-#define HEC_JOB_ARG_ROWS(a)                                                                                            \
-  {.name = "What runs", .kind = HEC_ARG_SECTION},                                                                      \
-      {"--cluster",                                                                                                    \
-       HEC_ARG_TEXT,                                                                                                   \
-       &(a).cluster,                                                                                                   \
-       "C",                                                                                                            \
-       "preset (--list), JSON file or line, see Cluster below (default p4d-4x8, above 32 ranks h800)",                 \
-       0,                                                                                                              \
-       0},                                                                                                             \
-      {"--model",                                                                                                      \
-       HEC_ARG_TEXT,                                                                                                   \
-       &(a).model,                                                                                                     \
-       "M",                                                                                                            \
-       "preset (--list) or JSON file; layers, experts and top-k come from the trace",                                  \
-       0,                                                                                                              \
-       0},                                                                                                             \
-      {"--ranks", HEC_ARG_INT, &(a).ranks, "R", "ranks, one per device (default: the trace's, else all devices)",      \
-       1,         65536},                                                                                              \
-      {"--tokens",                                                                                                     \
-       HEC_ARG_INT,                                                                                                    \
-       &(a).tokens,                                                                                                    \
-       "N",                                                                                                            \
-       "tokens per rank and micro-batch; loads are scaled to it (default: the trace's)",                               \
-       1,                                                                                                              \
-       100000000},                                                                                                     \
-      {"--micro-batches",                                                                                              \
-       HEC_ARG_INT,                                                                                                    \
-       &(a).micro_batches,                                                                                             \
-       "N",                                                                                                            \
-       "micro-batches of an iteration that has one record: it is repeated (default 1)",                                \
-       1,                                                                                                              \
-       4096},                                                                                                          \
-      {"--phase", HEC_ARG_TEXT, &(a).phase, "P", "train or forward (default: from the trace)", 0, 0}, {                \
-    "--warmup", HEC_ARG_INT, &(a).warmup, "N", "iterations run but not reported (default 5; 0 below 12 iterations)",   \
-        0, 1000000000                                                                                                  \
-  }
+/* Rows of a table of options (args.h). */
+/* clang-format off */
+#define HEC_JOB_ARG_ROWS(a) \
+  HEC_ARG_TITLE("What runs"), \
+  HEC_ARG_WORD("--cluster", (a).cluster, "C", "preset (--list), JSON file or line, see Cluster below (default p4d-4x8, above 32 ranks h800)"), \
+  HEC_ARG_WORD("--model", (a).model, "M", "preset (--list) or JSON file; layers, experts and top-k come from the trace"), \
+  HEC_ARG_WHOLE("--ranks", (a).ranks, "R", "ranks, one per device (default: the trace's, else all devices)", 1, 65536), \
+  HEC_ARG_WHOLE("--tokens", (a).tokens, "N", "tokens per rank and micro-batch; loads are scaled to it (default: the trace's)", 1, 100000000), \
+  HEC_ARG_WHOLE("--micro-batches", (a).micro_batches, "N", "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, 4096), \
+  HEC_ARG_WORD("--phase", (a).phase, "P", "train or forward (default: from the trace)"), \
+  HEC_ARG_WHOLE("--warmup", (a).warmup, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000)
 
-#define HEC_POLICY_ARG_ROWS(a)                                                                                         \
-  {.name = "Policies", .kind = HEC_ARG_SECTION}, {"--policy",                                                          \
-                                                  HEC_ARG_TEXT,                                                        \
-                                                  &(a).policies,                                                       \
-                                                  "P[,P...]",                                                          \
-                                                  "policies to compare, or all (default); see --list",                 \
-                                                  0,                                                                   \
-                                                  0},                                                                  \
-      {"--schedule",                                                                                                   \
-       HEC_ARG_TEXT,                                                                                                   \
-       &(a).schedule,                                                                                                  \
-       "S",                                                                                                            \
-       "auto (each policy's own), serial or hecate (default auto)",                                                    \
-       0,                                                                                                              \
-       0},                                                                                                             \
-      {"--collective",                                                                                                 \
-       HEC_ARG_TEXT,                                                                                                   \
-       &(a).collective,                                                                                                \
-       "K",                                                                                                            \
-       "direct, two_level, chain (default: the cheapest by cost)",                                                     \
-       0,                                                                                                              \
-       0},                                                                                                             \
-      {"--t",                                                                                                          \
-       HEC_ARG_TEXT,                                                                                                   \
-       &(a).t,                                                                                                         \
-       "N|paper",                                                                                                      \
-       "FSSDP: hottest experts copied per layer before the gate (default: what attention hides)",                      \
-       0,                                                                                                              \
-       0},                                                                                                             \
-      {"--m", HEC_ARG_INT, &(a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)",         \
-       0,     1000000},                                                                                                \
-      {"--period",                                                                                                     \
-       HEC_ARG_INT,                                                                                                    \
-       &(a).period,                                                                                                    \
-       "N",                                                                                                            \
-       "iterations between decisions of periodic policies (default: each policy's own)",                               \
-       1,                                                                                                              \
-       1000000000},                                                                                                    \
-      {"--slots",                                                                                                      \
-       HEC_ARG_INT,                                                                                                    \
-       &(a).slots,                                                                                                     \
-       "N",                                                                                                            \
-       "expert slots per rank and layer of flexmoe and eplb (default: their own)",                                     \
-       1,                                                                                                              \
-       1000000},                                                                                                       \
-  {                                                                                                                    \
-    "--nonmoe-scale", HEC_ARG_DOUBLE, &(a).nonmoe_scale, "F",                                                          \
-        "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6                              \
-  }
+#define HEC_POLICY_ARG_ROWS(a) \
+  HEC_ARG_TITLE("Policies"), \
+  HEC_ARG_WORD("--policy", (a).policies, "P[,P...]", "policies to compare, or all (default); see --list"), \
+  HEC_ARG_WORD("--schedule", (a).schedule, "S", "auto (default: each policy's own) or a schedule of --list for all"), \
+  HEC_ARG_WORD("--collective", (a).collective, "K", "a sparse collective of --list (default: the cheapest by cost)"), \
+  HEC_FSSDP_ARG_ROWS(a), \
+  HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)
+
+#define HEC_FSSDP_ARG_ROWS(a) \
+  HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \
+  HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
+  HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
+  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of flexmoe and eplb (default: their own)", 1, 1000000)
+/* clang-format on */
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
 
@@ -125,6 +66,7 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
                                  int32_t *n) HEC_MUST_USE;
 hec_status hec_job_args_collective(const char *name,
                                    const hec_collective **collective) HEC_MUST_USE; /* NULL name: NULL */
+hec_status hec_job_args_law(const char *name, const hec_law **law) HEC_MUST_USE;
 
 /* Prints policies, schedules, collectives, laws and presets. */
 void hec_job_args_list(void);

@@ -28,12 +28,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
-      {"--t", HEC_ARG_TEXT, &s->job.t, "N|paper", "FSSDP: hottest experts copied per layer before the gate", 0, 0},
-      {"--m", HEC_ARG_INT, &s->job.m, "N", "FSSDP: most copies per rank and layer", 0, 1000000},
-      {"--period", HEC_ARG_INT, &s->job.period, "N", "iterations between decisions of periodic policies", 1,
-       1000000000},
-      {"--slots", HEC_ARG_INT, &s->job.slots, "N", "expert slots per rank and layer of replicating policies", 1,
-       1000000},
+      HEC_FSSDP_ARG_ROWS(s->job),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
       {.name = NULL}};
