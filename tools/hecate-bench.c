@@ -141,7 +141,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.ranks = 32,
                   .layers = 12,
                   .experts = 64,
-                  .tokens = 4096,
+                  .tokens = 2048,
                   .iterations = 200,
                   .policies = "all",
                   .law = "alpha_beta"};
