@@ -3,7 +3,7 @@
 # why, nothing on stdout, nothing written half; and what is unusual but valid works.
 set -u
 sim=$1/hecate-sim
-synth="$1/hecate-trace synth"
+synth=("$1/hecate-trace" synth)
 bench=$1/hecate-bench
 sample=traces/sample-synthetic.jsonl
 folder=$(mktemp -d)
@@ -81,7 +81,7 @@ refused 2 '--policy: expected' "$bench" --policy none --no-trace
 refused 2 '--law: expected' "$bench" --law none --no-trace
 
 refused 2 '--experts: expected' "$bench" --experts 2 --no-trace
-refused 2 '--shape: expected a model preset' $synth --workload W0 --shape none --out "$folder/none"
+refused 2 '--shape: expected a model preset' "${synth[@]}" --workload W0 --shape none --out "$folder/none"
 works '"policies"' "$bench" --no-trace --json --ranks 7 --layers 2 --experts 5 --iterations 2
 
 # ---- files that are no traces ----
@@ -89,7 +89,7 @@ refused 2 'cannot be opened' "$sim" "$folder/absent"
 refused 2 'found a directory' "$sim" "$folder"
 refused 2 'found end of file' "$sim" /dev/null
 refused 2 "begins with '{'" "$sim" "$sim"
-works "Fastest that fits" bash -c "cat $sample | $sim - --policy ep"
+works "Fastest that fits" bash -c 'cat "$1" | "$0" - --policy ep' "$sim" "$sample"
 printf '{"a":%0100000d' 0 | tr 0 '[' >"$folder/nested"
 refused 2 'nesting' "$sim" "$folder/nested"
 head -c 5000 $sample >"$folder/cut"
@@ -191,15 +191,15 @@ echo old >"$folder/file"
 refused 2 'expected a folder, found a file' "${small[@]}" --out "$folder/file"
 refused 2 'No such file or directory' "${small[@]}" --out "$folder/no/such"
 refused 2 'No such file or directory' "${small[@]}" --out ''
-refused 1 'standard output: cannot be written' bash -c "exec ${small[*]} >/dev/full"
-refused 1 'standard output: cannot be written' bash -c "exec $sim --list >/dev/full"
+refused 1 'standard output: cannot be written' bash -c 'exec "$@" >/dev/full' bash "${small[@]}"
+refused 1 'standard output: cannot be written' bash -c 'exec "$@" >/dev/full' bash "$sim" --list
 mkdir "$folder/kept"
 echo old | tee "$folder/kept/summary.json" >"$folder/kept/summary.csv"
-refused 1 'File too large' bash -c "ulimit -f 8; exec ${small[*]} --out $folder/kept"
+refused 1 'File too large' bash -c 'ulimit -f 8; exec "$@"' bash "${small[@]}" --out "$folder/kept"
 [ "$(cat "$folder"/kept/*)" = "$(printf 'old\nold')" ] || fail "a run that could not write touched earlier files"
 works 'Written' "${small[@]}" --out "$folder/with spaces"
 [ "$(ls "$folder/with spaces")" = "$(printf 'summary.csv\nsummary.json\ntimeline.json')" ] || fail "--out: other files"
-timeout --preserve-status -k 10 -s TERM 0.5 $synth --workload zipf --iterations 100000000 --out "$folder/endless"
+timeout --preserve-status -k 10 -s TERM 0.5 "${synth[@]}" --workload zipf --iterations 100000000 --out "$folder/endless"
 [ $? -eq 143 ] || fail "SIGTERM: exit $?"
 [ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
 [ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
