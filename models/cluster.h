@@ -29,20 +29,27 @@ typedef struct {
   double hbm_bandwidth;    /* bytes/s, effective */
   double memory_bytes;     /* capacity */
   double gemm_a_s, gemm_c_s;
-  int32_t gemm_tile;       /* rows */
-  double launch_s;         /* fixed cost of any other compute or local operation */
-  double comm_share;       /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
-  double speed;            /* 1; a slow rank has less: divides every compute rate */
+  int32_t gemm_tile; /* rows */
+  double launch_s;   /* fixed cost of any other compute or local operation */
+  double comm_share; /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
+  double speed;      /* 1; a slow rank has less: divides every compute rate */
 } hec_device;
 
-typedef enum { HEC_LINK_PORT_OUT, HEC_LINK_PORT_IN, HEC_LINK_NIC_OUT, HEC_LINK_NIC_IN, HEC_LINK_LEAF_UP, HEC_LINK_LEAF_DOWN } hec_link_kind;
+typedef enum {
+  HEC_LINK_PORT_OUT,
+  HEC_LINK_PORT_IN,
+  HEC_LINK_NIC_OUT,
+  HEC_LINK_NIC_IN,
+  HEC_LINK_LEAF_UP,
+  HEC_LINK_LEAF_DOWN
+} hec_link_kind;
 
 typedef struct {
   hec_link_kind kind;
-  int32_t device;     /* whose port; -1 for NIC and leaf links */
-  int32_t node;       /* whose NIC or port; -1 for leaf links */
-  double nominal;     /* bytes/s, data sheet */
-  double bandwidth;   /* bytes/s, nominal * efficiency: what every law uses */
+  int32_t device;   /* whose port; -1 for NIC and leaf links */
+  int32_t node;     /* whose NIC or port; -1 for leaf links */
+  double nominal;   /* bytes/s, data sheet */
+  double bandwidth; /* bytes/s, nominal * efficiency: what every law uses */
   int64_t latency_ps;
 } hec_link;
 
@@ -54,8 +61,8 @@ typedef struct {
   int32_t nics;                                 /* per node */
   bool pxn, nic_through_port;
   int32_t n_links;
-  hec_link *links;     /* [n_links] */
-  hec_device *devices; /* [n_devices] */
+  hec_link *links;           /* [n_links] */
+  hec_device *devices;       /* [n_devices] */
   double plan_a_s, plan_b_s; /* simulated planning time: a + b * work units */
   int32_t *route_at;   /* [n_devices * n_devices + 1] into route_link; (s, d) at s * n_devices + d; empty for s == d */
   int32_t *route_link; /* link ids, in the order they are crossed */
@@ -93,7 +100,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
-hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
+hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,
+                                  hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_read(const char *path, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE; /* a JSON file */
 
 /* The links from device s to device d (s != d): returns their number, at most HEC_ROUTE_MAX, and where they are. */
@@ -103,7 +111,9 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
   return c->route_at[s * c->n_devices + d + 1] - at;
 }
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
-static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) { return device / c->devices_per_node; }
+static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
+  return device / c->devices_per_node;
+}
 
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);

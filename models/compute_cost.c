@@ -9,10 +9,13 @@
  *     norms          two, each reads and writes d                          4 d
  *     residuals      two additions with dropout, each reads 2 d, writes d  6 d
  *     attention      reads q, k, v, writes its output                      (2 heads + 2 kv_heads) d_head
- *     scores         only if not fused: written by QK^T, read and written by the softmax, read and written by dropout,
- * read by AV                                                 6 * heads * context activation     plain: reads and writes
- * f; gated: reads 2 f, writes f gate           fp32 logits written, read by the softmax, probabilities written: 12 E
- * bytes embedding      a row read and written, logits written and read by the loss: 2 d + 2 V */
+ *     scores         only if not fused: written by QK^T, read and written  6 * heads * context
+ *                    by the softmax, read and written by dropout, read by AV
+ *     activation     plain: reads and writes f; gated: reads 2 f, writes f
+ *     gate           fp32 logits written, read by the softmax,             12 E bytes
+ *                    probabilities written
+ *     embedding      a row read and written, logits written and read       2 d + 2 V
+ *                    by the loss */
 #include "models/compute_cost.h"
 
 hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape) {

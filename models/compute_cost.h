@@ -16,8 +16,8 @@ typedef struct {
 } hec_work_shape;
 
 /* rows == 0 costs nothing. Seconds:
- *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm) +
- * rows*bytes_per_row/hbm */
+ *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm)
+ *     + rows*bytes_per_row/hbm */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
 
 /* The same in two steps, for many operations of one shape on one device. */

@@ -31,8 +31,8 @@ typedef struct {
   struct hec_link_seat *seats; /* [n_seats] (rank, link of its side); only where by_seats */
   int32_t n_seats;
   size_t seats_capacity;
-  bool by_seats; /* every route is one link on each side */
-  double *delay_s;             /* chains only: when each transfer may begin; grows */
+  bool by_seats;   /* every route is one link on each side */
+  double *delay_s; /* chains only: when each transfer may begin; grows */
   size_t delay_capacity;
 } hec_link_cost;
 

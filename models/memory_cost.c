@@ -6,11 +6,12 @@
  * Activations kept from forward to backward, per token, after Korthikanti et al., "Reducing activation recomputation in
  * large transformer models" (MLSys 2023); D = dtype bytes:
  *     attention part   D (4 d + (2 heads + 2 kv) d_head) + 2 d + 4 E: inputs and outputs of two norms, q, k, v, the
- * output projection's input; two dropout masks of a byte; gate probabilities in fp32 scores           unless fused:
- * heads * context * (2 D + 1): softmax output, dropout output and mask FFN of width f   D * n_ffn_matrices * f: before
- * and after the activation (gated: gate, up, product); its input d is an expert's own copy (expert_row), but the norm's
- * output for shared and dense FFNs head             D * 2 d + 4 V: final norm's input and output, logits in fp32 With
- * recomputation a block keeps its input (D d) and an expert row its input; the head is not recomputed. */
+ *                      output projection's input; two dropout masks of a byte; gate probabilities in fp32
+ *     scores           unless fused: heads * context * (2 D + 1): softmax output, dropout output and mask
+ *     FFN of width f   D * n_ffn_matrices * f: before and after the activation (gated: gate, up, product); its input d
+ *                      is an expert's own copy (expert_row), but the norm's output for shared and dense FFNs
+ *     head             D * 2 d + 4 V: final norm's input and output, logits in fp32
+ * With recomputation a block keeps its input (D d) and an expert row its input; the head is not recomputed. */
 #include "models/memory_cost.h"
 
 #include <stddef.h>

@@ -11,12 +11,14 @@
  *
  * Laws:
  *   max_min     every flow exactly max-min fair on all links of its route (sim/fluid)
- *   alpha_beta  all flows are one exchange, priced by the busiest port (DESIGN section 5, models/link_cost.h), h a
- * host: post(h)  = latest start of the flows h sends; a host that sends nothing holds nobody up begin(h) = latest post
- * among h and the hosts it exchanges with done(h)  = begin(h) + max over h's flows (route latency + max over the links
- * on h's side: load / bandwidth) load(l) = bytes of all flows over l. h's side of a route is the half at its own end:
- * the first half when h sends, the second when h receives, the middle link of an odd route both. finish =
- * max(done(src), done(dst)).
+ *   alpha_beta  all flows are one exchange, priced by the busiest port (DESIGN section 5, models/link_cost.h); h a host:
+ *       post(h)  = latest start of the flows h sends; a host that sends nothing holds nobody up
+ *       begin(h) = latest post among h and the hosts it exchanges with
+ *       done(h)  = begin(h) + max over h's flows (route latency + max over the links on h's side: load / bandwidth)
+ *       load(l)  = bytes of all flows over l
+ *       finish   = max(done(src), done(dst))
+ *     h's side of a route is the half at its own end: the first half when h sends, the second when h receives, the middle
+ *     link of an odd route both.
  */
 #ifndef HEC_SIM_FLOWS_H
 #define HEC_SIM_FLOWS_H

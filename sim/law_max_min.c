@@ -79,7 +79,8 @@ static int32_t ring_rank(const hec_problem *problem, int32_t k, int32_t p) {
 static int64_t ring_latency_ps(const hec_problem *problem, int32_t k) {
   int64_t sum = 0, n = problem->n_ranks;
   for (int32_t p = 0; p < n; p++)
-    sum += hec_cluster_latency_ps(problem->cluster, ring_rank(problem, k, p), ring_rank(problem, k, (p + 1) % (int32_t)n));
+    sum +=
+        hec_cluster_latency_ps(problem->cluster, ring_rank(problem, k, p), ring_rank(problem, k, (p + 1) % (int32_t)n));
   return 2 * (n - 1) * (sum / n) + 2 * (n - 1) * (sum % n) / n; /* = 2 (n - 1) sum / n, which may not fit */
 }
 

@@ -1,10 +1,10 @@
 /* One cell: problem, lowering, simulation of every iteration, sums. The program is what hecate-sim would run; here the
  * loads are in memory, and more is read off the timeline:
  *
- *   token_s   sum over dispatch and combine rows of (end - ready), ready = end of the row's dependencies and of its
- * lane layer_s   forward: last end of the gate row to last end of the unpermute row; backward: last begin of unpermute'
- * to last end of permute' (so waiting for gathers and for the gradient buffer counts) state     peak over the program's
- * order of the holds that are parameters, gradients, optimizer state or copies
+ *   token_s   sum over dispatch and combine rows of (end - ready), ready = end of the row's dependencies and of its lane
+ *   layer_s   forward: last end of the gate row to last end of the unpermute row; backward: last begin of unpermute' to
+ *             last end of permute' (so waiting for gathers and for the gradient buffer counts)
+ *   state     peak over the program's order of the holds that are parameters, gradients, optimizer state or copies
  *
  * O(operations * ranks) per iteration beside the simulation. */
 #include "validate/published_lab.h"

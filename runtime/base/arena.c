@@ -24,7 +24,9 @@ void hec_set_no_memory_handler(hec_no_memory_handler *handler, void *context) {
   no_memory_context = context;
 }
 
-void hec_fail_allocation(uint64_t k) { failing_allocation = k; }
+void hec_fail_allocation(uint64_t k) {
+  failing_allocation = k;
+}
 
 static _Noreturn void no_memory(size_t bytes) {
   if (no_memory_handler)
@@ -45,7 +47,9 @@ static void *resize(void *old, size_t n, size_t bytes) {
   return p;
 }
 
-void *hec_malloc(size_t n, size_t bytes) { return resize(NULL, n, bytes); }
+void *hec_malloc(size_t n, size_t bytes) {
+  return resize(NULL, n, bytes);
+}
 
 void *hec_grow(void *array, size_t *capacity, size_t need, size_t bytes) {
   size_t grown = *capacity < SIZE_MAX / 4 ? *capacity * 2 : *capacity;
@@ -97,4 +101,6 @@ void hec_arena_rewind(hec_arena *arena, hec_arena_mark mark) {
   arena->used_bytes = mark.used_bytes;
 }
 
-void hec_arena_free(hec_arena *arena) { hec_arena_rewind(arena, (hec_arena_mark){NULL, 0, 0}); }
+void hec_arena_free(hec_arena *arena) {
+  hec_arena_rewind(arena, (hec_arena_mark){NULL, 0, 0});
+}

@@ -35,7 +35,7 @@ void *hec_grow(void *array, size_t *capacity, size_t need, size_t bytes);
 static inline void *hec_reserve(void *array, size_t *capacity, size_t need, size_t bytes) {
   return need <= *capacity ? array : hec_grow(array, capacity, need, bytes);
 }
-#define HEC_RESERVE(array, capacity, need)                                                                           \
+#define HEC_RESERVE(array, capacity, need)                                                                             \
   ((array) = hec_reserve((array), &(capacity), (size_t)(need), sizeof *(array)))
 
 /* malloc that does not return NULL. Free with free(). */

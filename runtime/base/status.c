@@ -15,7 +15,9 @@ hec_status hec_fail(hec_status code, const char *format, ...) {
   return code;
 }
 
-const char *hec_last_error(void) { return last_error; }
+const char *hec_last_error(void) {
+  return last_error;
+}
 
 _Noreturn void hec_assert_failed(const char *condition, const char *file, int line) {
   fprintf(stderr, "hecate: internal error: %s does not hold (%s:%d)\n", condition, file, line);

@@ -18,11 +18,11 @@ hec_status hec_fail(hec_status code, const char *format, ...) __attribute__((for
 /* The message of the last failure in this thread ("" when there was none); valid until the next one. */
 const char *hec_last_error(void);
 
-#define HEC_TRY(expression)                                                                                          \
-  do {                                                                                                               \
-    hec_status hec_try_status_ = (expression);                                                                       \
-    if (hec_try_status_ != HEC_OK)                                                                                   \
-      return hec_try_status_;                                                                                        \
+#define HEC_TRY(expression)                                                                                            \
+  do {                                                                                                                 \
+    hec_status hec_try_status_ = (expression);                                                                         \
+    if (hec_try_status_ != HEC_OK)                                                                                     \
+      return hec_try_status_;                                                                                          \
   } while (0)
 
 /* Prints file, line and condition to stderr and aborts. */

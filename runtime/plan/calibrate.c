@@ -1,11 +1,13 @@
 /* The greedy search of the header. What makes it cheap and still equal to trying everything from nothing:
  *
- *   the layer's time after a step is one pass over the links (layer_model.h), exact because tokens are whole numbers
- *   a gather's price after a step is one pass over the links (spread_cost.h); an expert that only its home holds and
- * that all ranks have room for, the usual case, has its pattern ready an expert is skipped when its score cannot exceed
- * the best so far: the busiest link and rank keep at least what they carry for others, and prices of collectives never
- * fall when an expert joins. Every bound is computed in the same order of operations as the value, and rounding is
- * monotonic, so it is a bound in floating point too. */
+ *   - the layer's time after a step is one pass over the links (layer_model.h), exact because tokens are whole numbers
+ *   - a gather's price after a step is one pass over the links (spread_cost.h); an expert that only its home holds and
+ *     that all ranks have room for, the usual case, has its pattern ready
+ *   - an expert is skipped when its score cannot exceed the best so far: the busiest link and rank keep at least what
+ *     they carry for others, and prices of collectives never fall when an expert joins
+ *
+ * Every bound is computed in the same order of operations as the value, and rounding is monotonic, so it is a bound in
+ * floating point too. */
 #include "runtime/plan/calibrate.h"
 
 #include <string.h>

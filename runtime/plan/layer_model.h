@@ -2,8 +2,8 @@
  * expert were also there" costs one pass over the links.
  *
  *   T_a2a  = max over links l of tokens(l) * token_bytes / bandwidth(l)       (latencies are the same for every plan)
- *   T_comp = max over ranks r of tokens(r) * (flops / rate(r) + bytes_per_row / hbm(r))      linear part of the expert
- * law T      = 2 T_a2a + T_comp  forward,  plus 2 T_a2a + 2 T_comp  backward when training
+ *   T_comp = max over ranks r of tokens(r) * (flops / rate(r) + bytes_per_row / hbm(r))  (linear part of the expert law)
+ *   T      = 2 T_a2a + T_comp  forward,  plus 2 T_a2a + 2 T_comp  backward when training
  *
  * Links and ranks are cells of one vector. tokens(cell) is the sum of the experts' parts, all whole numbers below 2^53,
  * so taking a part out and putting another in is exact: an incremental time equals the one computed from nothing. */

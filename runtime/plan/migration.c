@@ -1,8 +1,7 @@
 /* Migration: the difference of two plans, in bytes between ranks. No policy counts its own.
  *
- *   has(plan, slice)  = { home of the slice } + { resident copies of the expert }        (guests are freed: never a
- * source) moves             = has(to) \ has(from), each from the nearest rank of has(from): same node first, then the
- * lower rank
+ *   has(plan, slice)  = { home of the slice } + { resident copies of the expert }   (guests are freed: never a source)
+ *   moves             = has(to) \ has(from), each from the nearest rank of has(from): same node first, then lower rank
  *
  * once for the parameters (homes) and once for the optimizer state (optimizer homes; training only). Slice j of n of B
  * bytes has floor(B (j+1)/n) - floor(B j/n), so that slices add up exactly. Two slots of one expert on one rank move

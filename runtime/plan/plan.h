@@ -39,7 +39,7 @@ typedef struct {
   int32_t *quota_at;     /* NULL, or [n_layers * (n_experts + 1)] like copy_at */
   int32_t quota_capacity;
   hec_quota *quota;   /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
-  int32_t slots;        /* memory reserved per rank and layer for homes and residents, in experts; 0: what is in use */
+  int32_t slots;      /* memory reserved per rank and layer for homes and residents, in experts; 0: what is in use */
   bool rematerialise; /* guests are dropped after forward and gathered again in backward */
   uint64_t version;   /* raised by the policy whenever homes or resident copies change: something must migrate */
 } hec_plan;

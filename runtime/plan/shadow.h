@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /* Predicted seconds of a layer with the set A of shadowed experts:
- *   compute_s * max over ranks of assignments computed + exchange_s * max over ranks of assignments received + shadow_s
- * * |A| Forward and backward together: 3 computations (one forward, two backward), 4 exchanges, 2 transfers of
- * parameters. */
+ *   compute_s * max over ranks of assignments computed + exchange_s * max over ranks of assignments received
+ *     + shadow_s * |A|
+ * Forward and backward together: 3 computations (one forward, two backward), 4 exchanges, 2 transfers of parameters. */
 typedef struct {
   double compute_s;  /* per assignment on the busiest rank */
   double exchange_s; /* per assignment received by the busiest receiver (its own included, as in the paper's B_w) */

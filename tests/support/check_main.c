@@ -31,6 +31,10 @@ uint64_t hec_test_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-uint64_t hec_test_below(uint64_t *state, uint64_t n) { return hec_test_random(state) % n; }
+uint64_t hec_test_below(uint64_t *state, uint64_t n) {
+  return hec_test_random(state) % n;
+}
 
-double hec_test_uniform(uint64_t *state) { return (double)(hec_test_random(state) >> 11) * 0x1p-53; }
+double hec_test_uniform(uint64_t *state) {
+  return (double)(hec_test_random(state) >> 11) * 0x1p-53;
+}

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HEC_TEST_MAIN(make_suite)                                                                                     \
-  int main(void) {                                                                                                    \
-    SRunner *runner = srunner_create(make_suite());                                                                   \
-    srunner_run_all(runner, CK_NORMAL);                                                                               \
-    int failed = srunner_ntests_failed(runner);                                                                       \
-    srunner_free(runner);                                                                                             \
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;                                                                 \
+#define HEC_TEST_MAIN(make_suite)                                                                                      \
+  int main(void) {                                                                                                     \
+    SRunner *runner = srunner_create(make_suite());                                                                    \
+    srunner_run_all(runner, CK_NORMAL);                                                                                \
+    int failed = srunner_ntests_failed(runner);                                                                        \
+    srunner_free(runner);                                                                                              \
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;                                                                  \
   }
 
 /* The folder of shared reference data: HECATE_SHARED, default ../shared; NULL when it is not there. */
@@ -25,7 +25,7 @@ void hec_test_skip(const char *name, const char *why);
 
 /* splitmix64: the random numbers of tests; same seed, same numbers everywhere. */
 uint64_t hec_test_random(uint64_t *state);
-uint64_t hec_test_below(uint64_t *state, uint64_t n);     /* uniform in 0..n-1 */
-double hec_test_uniform(uint64_t *state);                 /* uniform in [0, 1) */
+uint64_t hec_test_below(uint64_t *state, uint64_t n); /* uniform in 0..n-1 */
+double hec_test_uniform(uint64_t *state);             /* uniform in [0, 1) */
 
 #endif

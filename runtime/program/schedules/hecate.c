@@ -1,11 +1,11 @@
 /* Schedule `hecate` (FSSDP, arXiv:2502.02581; reference hecate.md section 8): sparse collectives run beside the non-MoE
  * part.
  *
- *   forward   PARAM  spAG of layer l                       beside attention_l (both wait for layer l-1)
- *             COMP   attention_l  gate_l | wait spAG, counts | [plan, spAG of calibration] permute  dispatch  experts
- * combine backward  COMP   combine'  experts'  dispatch'  | attention'_l GRAD   spRS of layer l after dispatch' beside
- * attention'_l PARAM  with re-materialisation: spAG of layer l-1 after that spRS (one communication stream in the
- * paper)
+ *   forward   PARAM   spAG of layer l                          beside attention_l (both wait for layer l-1)
+ *             COMPUTE attention_l  gate_l | wait spAG, counts | [plan, spAG of calibration] permute dispatch experts combine
+ *   backward  COMPUTE combine'  experts'  dispatch' | attention'_l
+ *             GRAD    spRS of layer l after dispatch'          beside attention'_l
+ *             PARAM   with re-materialisation: spAG of layer l-1 after that spRS (one communication stream in the paper)
  *
  * One gradient buffer for copies: experts' of layer l-1 wait for spRS of layer l (memory for one layer, section 9.6).
  * The last layer keeps its guests from forward to backward, which needs them first. Paper: no overlap with expert
