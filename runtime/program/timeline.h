@@ -33,8 +33,9 @@ typedef struct {
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program);
 
 /* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
- * microseconds, argument names as Kineto's where they exist. Opens nothing, closes nothing: several timelines may
- * follow each other as processes pid_base + rank. Call between hec_trace_events_begin and _end. */
+ * microseconds, argument names as Kineto's where they exist; the fullest rank's memory by class as a counter. Opens
+ * nothing, closes nothing: several timelines may follow each other as processes pid_base + rank. Call between
+ * hec_trace_events_begin and _end. */
 void hec_trace_events_begin(hec_text *out);
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
                           const hec_timeline *timeline);

@@ -3,8 +3,11 @@
  * places, so a picosecond is exact. */
 #include "runtime/program/timeline.h"
 
+#include "runtime/base/arena.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 void hec_trace_events_begin(hec_text *out) {
   hec_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
@@ -79,6 +82,79 @@ static void add_event(hec_text *out, const hec_program *program, const hec_timel
   hec_text_add(out, "}}");
 }
 
+/* When operation `id` begins (or ends) on the rank; where the rank takes no part, when its next one begins (its last one
+ * ended). id -1: before the program, or after it. */
+static int64_t moment(const hec_timeline *timeline, int32_t id, int32_t rank, bool end) {
+  if (id < 0)
+    return end ? hec_timeline_end_ps(timeline) : 0;
+  for (int32_t i = id; i >= 0 && i < timeline->n_ops; i += end ? -1 : 1) {
+    size_t at = (size_t)i * (size_t)timeline->n_ranks + (size_t)rank;
+    if (timeline->begin_ps[at] >= 0)
+      return end ? timeline->end_ps[at] : timeline->begin_ps[at];
+  }
+  return end ? 0 : hec_timeline_end_ps(timeline);
+}
+
+/* A change of memory. */
+typedef struct {
+  int64_t time_ps;
+  int32_t hold;
+  bool end;
+} change;
+
+static int by_time(const void *a, const void *b) {
+  const change *x = a, *y = b;
+  if (x->time_ps != y->time_ps)
+    return x->time_ps < y->time_ps ? -1 : 1;
+  if (x->end != y->end) /* freed before taken at one instant */
+    return x->end ? -1 : 1;
+  return (x->hold > y->hold) - (x->hold < y->hold);
+}
+
+static void memory_event(hec_text *out, int32_t pid, int64_t time_ps, const double bytes[HEC_N_MEMORY]) {
+  separate(out);
+  hec_text_printf(out,
+                  "{\"ph\":\"C\",\"name\":\"memory, bytes\",\"pid\":%" PRId32 ",\"tid\":0,\"ts\":%" PRId64 ".%06" PRId64
+                  ",\"args\":{",
+                  pid, time_ps / 1000000, time_ps % 1000000);
+  for (int32_t k = 0; k < HEC_N_MEMORY; k++)
+    hec_text_printf(out, "%s\"%s\":%.0f", k ? "," : "", hec_memory_name[k], bytes[k] > 0 ? bytes[k] : 0);
+  hec_text_add(out, "}}");
+}
+
+/* Memory of one rank over time, by class, as counter events. */
+static void add_memory(hec_text *out, int32_t pid, const hec_program *program, const hec_timeline *timeline,
+                       int32_t rank) {
+  size_t n = 2 * program->n_holds;
+  change *changes = hec_malloc(n, sizeof *changes);
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    int64_t first = moment(timeline, hold->first, rank, false), last = moment(timeline, hold->last, rank, true);
+    changes[2 * i] = (change){first, (int32_t)i, false};
+    changes[2 * i + 1] = (change){last > first ? last : first, (int32_t)i, true};
+  }
+  qsort(changes, n, sizeof *changes, by_time);
+  double bytes[HEC_N_MEMORY] = {0};
+  for (size_t i = 0; i < n; i++) {
+    const hec_hold *hold = &program->holds[changes[i].hold];
+    double held = hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + rank];
+    bytes[hold->memory] += changes[i].end ? -held : held;
+    if (i + 1 == n || changes[i + 1].time_ps != changes[i].time_ps)
+      memory_event(out, pid, changes[i].time_ps, bytes);
+  }
+  free(changes);
+}
+
+static int32_t fullest_rank(const hec_program *program) {
+  double *peak = hec_malloc((size_t)program->n_ranks, sizeof *peak);
+  hec_program_memory_peak(program, peak, NULL);
+  int32_t fullest = 0;
+  for (int32_t r = 1; r < program->n_ranks; r++)
+    fullest = peak[r] > peak[fullest] ? r : fullest;
+  free(peak);
+  return fullest;
+}
+
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
                           const hec_timeline *timeline) {
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
@@ -90,6 +166,8 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
     for (int32_t i = 0; i < timeline->n_ops; i++)
       add_event(out, program, timeline, pid_base + r, i, r);
   }
+  int32_t fullest = fullest_rank(program);
+  add_memory(out, pid_base + fullest, program, timeline, fullest);
 }
 
 void hec_trace_events_end(hec_text *out) {

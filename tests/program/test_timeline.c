@@ -110,6 +110,10 @@ static void make_events(hec_text *out) {
                                  .n_transfers = 1,
                                  .n_chunks = 1},
                         NULL, 0);
+  int32_t at = hec_program_local_bytes(&program, 2);
+  program.local_bytes[at + 1] = 7;
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, -1, 5});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, 0, 0, 0, at, 1});
   hec_timeline_resize(&timeline, 3, 2);
   set(0, 0, 0, 1234567), set(0, 1, 5, 12);
   set(1, 0, 3, 3), set(1, 1, 3, 4); /* no time on rank 0: not drawn */
@@ -148,6 +152,34 @@ START_TEST(events) {
 }
 END_TEST
 
+/* Memory of the fullest rank: 5 bytes from the start, 7 more during operation 0, all gone at the end. */
+START_TEST(memory_counter) {
+  hec_text out = {0};
+  make_events(&out);
+  hec_json *json = NULL;
+  if (hec_json_parse(out.data, out.length, "events", &json) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  double sum[8];
+  int n = 0;
+  const hec_json_value *e = hec_json_first(hec_json_get(hec_json_root(json), "traceEvents"));
+  for (; e; e = hec_json_next(e)) {
+    if (strcmp(hec_json_text(hec_json_get(e, "ph")), "C") != 0)
+      continue;
+    ck_assert_int_eq((int)hec_json_number(hec_json_get(e, "pid")) % 100, 1);
+    ck_assert_int_lt(n, 8);
+    sum[n] = 0;
+    for (const hec_json_value *v = hec_json_first(hec_json_get(e, "args")); v; v = hec_json_next(v))
+      sum[n] += hec_json_number(v);
+    n++;
+  }
+  ck_assert_int_eq(n, 8); /* twice: start, operation 0 begins, it ends, the end */
+  for (int i = 0; i < 8; i += 4)
+    ck_assert(sum[i] == 5 && sum[i + 1] == 12 && sum[i + 2] == 5 && sum[i + 3] == 0);
+  hec_json_free(json);
+  hec_text_free(&out);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("timeline");
   TCase *c = tcase_create("timeline");
@@ -156,6 +188,7 @@ static Suite *suite(void) {
   tcase_add_test(c, sums_do_not_overflow);
   tcase_add_loop_test_raise_signal(c, check_refuses, SIGABRT, 0, 4);
   tcase_add_test(c, events);
+  tcase_add_test(c, memory_counter);
   suite_add_tcase(s, c);
   return s;
 }
