@@ -1,0 +1,26 @@
+/* Backends: where a program is executed. One row each; `available` answers why not. A backend brings the ranks into
+ * being; what they then do (exec.h) is the same everywhere. */
+#ifndef HEC_EXEC_BACKEND_H
+#define HEC_EXEC_BACKEND_H
+#include "runtime/exec/rank.h"
+
+typedef struct {
+  const char *name, *summary;
+  /* False with the reason in `why` ("not built: MPI was not found", "no CUDA driver"). */
+  bool (*available)(hec_text *why);
+  /* Number of ranks that the process manager set (mpirun -n 8), 0: the caller chooses. Starts what must be started. */
+  hec_status (*ranks)(int32_t *n_ranks);
+  const char *(*transport)(void); /* the only transport it has; NULL: any of hec_transports */
+  hec_status (*launch)(const hec_launch_options *options, hec_rank_body *body, void *context);
+  /* True in the one process that may speak to the user before and after launch (rank 0's, or the supervisor). */
+  bool (*speaks)(void);
+  void (*close)(void); /* at the end of the program; NULL: nothing to do */
+} hec_backend;
+
+#define HEC_BACKEND_LIST(X) X(cpu) X(mpi)
+#define HEC_BACKEND_DECLARE(name) extern const hec_backend hec_backend_##name;
+HEC_BACKEND_LIST(HEC_BACKEND_DECLARE)
+extern const hec_backend *const hec_backends[]; /* NULL-terminated */
+const hec_backend *hec_backend_find(const char *name);
+
+#endif

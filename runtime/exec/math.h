@@ -1,0 +1,52 @@
+/* The arithmetic of the CPU: float32, one thread. The only door to CBLAS: OpenBLAS when its shared library is found at run
+ * time (loaded with dlopen, so that its core type can be set first), else GSL's CBLAS. Everything is row-major.
+ *
+ * Same input, same bytes on one machine and library; between libraries results differ by rounding. Nothing allocates. */
+#ifndef HEC_EXEC_MATH_H
+#define HEC_EXEC_MATH_H
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Loads the library; call once per process before any other thread or fork. Never fails: without OpenBLAS it is GSL. */
+void hec_math_open(void);
+/* "OpenBLAS 0.3.21, core SkylakeX (set by hecate: detected Prescott), 1 thread" or "GSL CBLAS 2.7.1 (slow: OpenBLAS was
+ * not found)"; printed with every measurement. */
+const char *hec_math_library(void);
+
+/* C[m,n] = alpha * op(A) op(B) + beta * C; transposed operands are stored as [k,m] and [n,k]. lda.. = row lengths as
+ * stored without padding. m, n or k == 0: C = beta * C. */
+typedef struct {
+  int32_t m, n, k;
+  bool transpose_a, transpose_b;
+  const float *a, *b;
+  float *c;
+  float alpha, beta;
+  int32_t lda, ldb, ldc; /* 0: packed */
+} hec_gemm;
+void hec_math_gemm(const hec_gemm *gemm);
+
+void hec_math_add(float *to, const float *from, int64_t n);                /* to += from */
+void hec_math_axpy(float *to, float factor, const float *from, int64_t n); /* to += factor * from */
+void hec_math_scale(float *x, float factor, int64_t n);
+float hec_math_dot(const float *a, const float *b,
+                   int64_t n); /* fixed order of summation, the same for every alignment */
+
+/* Activation of a FFN. inner [n, n_matrices * f]: two matrices: before | after; three: gate | up | product. */
+typedef enum { HEC_RELU, HEC_GELU, HEC_SILU } hec_activation;
+
+/* RMS norm without epsilon surprises: y = gain * x / sqrt(mean(x^2) + 1e-6) per row of d; scale[rows] = 1/sqrt(..). */
+void hec_math_norm(const float *x, const float *gain, float *y, float *scale, int32_t rows, int32_t d);
+/* dx += ..., dgain += ... */
+void hec_math_norm_backward(const float *x, const float *gain, const float *scale, const float *dy, float *dx,
+                            float *dgain, int32_t rows, int32_t d);
+
+/* Adam (Kingma and Ba, arXiv:1412.6980) with bias correction, step counts from 1. moments [2 * n]: first, then second. */
+typedef struct {
+  float rate, beta1, beta2, epsilon;
+} hec_adam;
+void hec_math_adam(const hec_adam *adam, int64_t step, float *params, const float *grads, float *first, float *second,
+                   int64_t n);
+
+#endif

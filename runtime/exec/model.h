@@ -1,0 +1,110 @@
+/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute, on memory that
+ * the caller brings. Knows nothing of plans, programs, ranks or time. The executor's work table (work.c) and the dense
+ * reference (reference.c) both call it, the first on pieces, the second on everything at once.
+ *
+ * A block, for the tokens x [T, d] of one rank and micro-batch (pre-norm, no biases, no positional encoding):
+ *     h1 = rmsnorm(x; g1)   q,k,v = h1 Wq, h1 Wk, h1 Wv   a = attention(q, k, v)   x += a Wo
+ *     h2 = rmsnorm(x; g2)   p = softmax(h2 Wg)   y = sum over assignments j of w_j * expert_j(h2)  (+ shared experts)   x += y
+ * w_j = p of the assignment's expert (not renormalised over the chosen ones). Sequences of seq_len tokens stand one after
+ * the other (the last may be shorter); heads share keys and values where n_kv_heads < n_heads.
+ *
+ * Exact mode (`exact`): every intermediate is an integer times a power of two below 24 significant bits, so float
+ * arithmetic is exact in any order: no norms (h = x), linear attention a = (q k^T) v without softmax or scale, ReLU
+ * experts, w_j a power of two that depends on (token, place) only and has no gradient; sparse small-integer parameters. */
+#ifndef HEC_EXEC_MODEL_H
+#define HEC_EXEC_MODEL_H
+#include "models/load.h"
+#include "models/moe.h"
+#include "runtime/base/arena.h"
+#include "runtime/exec/math.h"
+
+typedef struct {
+  hec_moe moe; /* dtype 4 bytes, n_layers == n_moe_layers; vocabulary 0 in replay */
+  int32_t n_experts, top_k, n_blocks;
+  bool exact;
+  hec_activation activation;
+  uint64_t seed;
+  hec_adam adam;
+} hec_model;
+
+/* Fills in what follows from the shape. HEC_BAD_INPUT for shapes that cannot be executed (attention given as a bare
+ * parameter count, s2, capacity factor), saying why. */
+hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
+
+/* Dense parameters of a block, offsets in floats: g1[d] Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g2[d]
+ * Wg[d, E] shared experts. size == hec_moe_block_params. */
+typedef struct {
+  int64_t norm1, q, k, v, o, norm2, gate, shared, size;
+} hec_block_layout;
+hec_block_layout hec_model_block(const hec_model *model);
+/* One expert: two matrices W1[d, f] W2[f, d], three: Wgate[d, f] Wup[d, f] Wdown[f, d]. */
+int64_t hec_model_expert_size(const hec_model *model);
+
+/* Initial values and data, functions of (seed, what, where) alone: any rank makes any of them without the others. */
+void hec_model_init_block(const hec_model *model, int32_t layer, float *params);
+void hec_model_init_expert(const hec_model *model, int32_t layer, int32_t expert, float *params);
+void hec_model_input(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens, float *x);
+/* The gradient of the loss by the output of the last block (replay's loss is linear in the output). */
+void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens,
+                               float *dx);
+
+/* Which experts a rank's tokens go to, sorted by expert: assignment j goes to expert[j], is of token[j], weighs
+ * weight[j]. expert_at [E + 1]. */
+typedef struct {
+  int32_t n, n_tokens, capacity;
+  int32_t *expert_at, *token;
+  float *weight, *weight_grad;
+} hec_assignments;
+hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity);
+/* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
+ * it must. n > capacity: HEC_ASSERT. Weights from the probabilities [T, E] (exact: the fixed powers of two). */
+void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out);
+/* The top-k experts of each token (ties to the lower expert). */
+void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out);
+void hec_assign_weights(const hec_model *model, const float *probabilities, hec_assignments *assignments);
+
+/* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input,
+ * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]. */
+typedef struct {
+  float *x0, *scale1, *q, *k, *v, *attended, *x1, *scale2, *h2, *probabilities;
+} hec_block_kept;
+int64_t hec_block_kept_size(const hec_model *model, int32_t tokens); /* floats */
+hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *memory);
+
+/* Scratch that any one call below needs, in floats. */
+int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens);
+
+/* Attention with residual: stream x [T, d] in place; fills kept.x0 .. attended. Backward: dx [T, d] in place, grads +=. */
+void hec_block_attention(const hec_model *model, const float *params, int32_t tokens, float *x,
+                         const hec_block_kept *kept, float *scratch);
+void hec_block_attention_backward(const hec_model *model, const float *params, float *grads, int32_t tokens, float *dx,
+                                  const hec_block_kept *kept, float *scratch);
+/* Norm and gate: fills kept.x1, scale2, h2, probabilities from the stream. Backward: dh2 [T, d] (what dispatch brought
+ * back, shared experts included) plus the gate's own through weight_grad, into dx +=. */
+void hec_block_gate(const hec_model *model, const float *params, int32_t tokens, const float *x,
+                    const hec_block_kept *kept);
+void hec_block_gate_backward(const hec_model *model, const float *params, float *grads, int32_t tokens, float *dh2,
+                             float *dx, const hec_assignments *assignments, const hec_block_kept *kept, float *scratch);
+/* Shared experts: x += shared(h2); their inner values are recomputed in backward: dh2 += ..., from dx [T, d]. No-op without. */
+void hec_block_shared(const hec_model *model, const float *params, int32_t tokens, const float *h2, float *x,
+                      float *scratch);
+void hec_block_shared_backward(const hec_model *model, const float *params, float *grads, int32_t tokens,
+                               const float *h2, const float *dx, float *dh2, float *scratch);
+
+/* One expert on n rows: out [n, d] from in [n, d]; inner [n, n_matrices * f] is kept for backward. */
+void hec_expert_forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner,
+                        float *out);
+/* grads += (or = where `first`); din [n, d]. dout and inner may be overwritten. */
+void hec_expert_backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n,
+                         const float *in, float *inner, const float *dout, float *din, float *scratch);
+
+/* Rows of the assignments: rows[place(j)] is the row of assignment j; `row_of` [n] maps j to a row of `rows`.
+ * combine     x[token] += weight * rows
+ * uncombine   rows = weight * dx[token]; weight_grad = dot(dx[token], outputs row)
+ * permute     rows = h2[token];   unpermute  dh2[token] += rows (dh2 zeroed by the caller) */
+void hec_rows_permute(const hec_assignments *a, const float *h2, int32_t d, float *const *row);
+void hec_rows_combine(const hec_assignments *a, float *const *row, int32_t d, float *x);
+void hec_rows_uncombine(hec_assignments *a, const float *dx, float *const *outputs, int32_t d, float *const *row);
+void hec_rows_unpermute(const hec_assignments *a, float *const *row, int32_t d, float *dh2);
+
+#endif

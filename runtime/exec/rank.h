@@ -1,0 +1,84 @@
+/* Ranks: where they run, what they share, how long they wait, how they end.
+ *
+ * A launch runs `body` once per rank: as forked processes (default), as threads of this process (TSan, embedding), or,
+ * under a process manager, only the calling rank's. Every rank has a region of memory of its own; on one machine all
+ * regions are one anonymous shared mapping made before the ranks, so an address means the same in every rank and a peer
+ * may read it, and nothing can be left behind in /dev/shm. The region is reserved, not touched.
+ *
+ * Failure: the first rank that fails (hec_rank_fail) or dies names the failure for the whole launch; every wait of every
+ * other rank then ends with HEC_FAILED. In fork mode the caller supervises: a child that dies, is killed or does not end
+ * within the limit after a failure is named with the place it last published (hec_rank_at), the others are told, then
+ * killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
+#ifndef HEC_EXEC_RANK_H
+#define HEC_EXEC_RANK_H
+#include "runtime/exec/transport.h"
+#include "runtime/program/program.h"
+
+/* hec_world: what all ranks of a launch share; rank.c's own. */
+
+/* What a rank is doing, for messages about it. role < 0: `phase` alone. */
+typedef struct {
+  int64_t iteration;
+  int32_t op, layer, micro_batch, role, lane;
+  bool backward;
+  char phase[24]; /* "planning", "checking", ...; "" while operations run */
+} hec_place;
+
+struct hec_rank {
+  int32_t rank, n_ranks;
+  char *memory; /* this rank's region, page-aligned, zero at the start */
+  size_t memory_bytes;
+  int64_t limit_ns; /* longest wait for a peer */
+  const hec_transport *transport;
+  const hec_cluster *cluster; /* link rates for transports that imitate them; NULL: none do */
+  hec_world *world;
+  void *channels; /* the transport's own, of this rank */
+};
+
+typedef hec_status hec_rank_body(hec_rank *rank, void *context);
+
+typedef struct hec_launch_options {
+  int32_t n_ranks;
+  bool threads; /* ranks are threads of this process */
+  bool pin;     /* rank r on the r-th allowed core, when there are at least as many cores as ranks */
+  const hec_transport *transport;
+  const hec_cluster *cluster;
+  size_t memory_bytes; /* region of each rank */
+  double limit_s;      /* longest wait for a peer; 0: 60 */
+} hec_launch_options;
+
+/* Runs body(rank, context) on every rank and waits for all of them. HEC_OK: every rank returned HEC_OK. Otherwise the
+ * failure that came first is hec_status_message's text, and no process of the launch is left. `context` is inherited by
+ * fork: what a rank writes there, others and the caller do not see (in threads they do). The caller must have no other
+ * threads when it forks. */
+hec_status hec_launch(const hec_launch_options *options, hec_rank_body *body, void *context) HEC_MUST_USE;
+
+int64_t hec_clock_ns(void);     /* CLOCK_MONOTONIC: one clock for all ranks of a machine */
+int64_t hec_cpu_clock_ns(void); /* CPU time of the calling thread */
+
+/* Publishes where this rank is (cheap: a few stores). */
+void hec_rank_at(hec_rank *rank, const hec_place *place);
+/* The text of a place: "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)". */
+void hec_place_describe(const hec_place *place, hec_text *out);
+
+/* Records the failure for the whole launch (the first one wins) and wakes everyone. Returns HEC_FAILED. */
+hec_status hec_rank_fail(hec_rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* HEC_FAILED with the failure's text when some rank failed or died; HEC_OK otherwise. One atomic load when all is well. */
+hec_status hec_rank_check(hec_rank *rank) HEC_MUST_USE;
+
+/* When rank's operation `op` of the current iteration was posted; peers read it on one machine only (else 0 = not known).
+ * An entry older than the iteration's start is not one. op < HEC_POSTS_MAX. */
+enum { HEC_POSTS_MAX = 1 << 20 };
+void hec_rank_set_posted(hec_rank *rank, int32_t op, int64_t ns);
+int64_t hec_rank_posted(const hec_rank *rank, int32_t peer, int32_t op);
+
+/* Collectives of the launch itself, over the transport's control channel; each waits at most limit_ns. */
+hec_status hec_rank_barrier(hec_rank *rank) HEC_MUST_USE;
+/* Barrier after which all ranks go on at one moment: *start_ns, in the future when this returns (at most 1 ms), on the
+ * clock of hec_clock_ns. Between machines: each rank's own clock at the barrier. Sleeps, then spins until it is there. */
+hec_status hec_rank_start_together(hec_rank *rank, int64_t *start_ns) HEC_MUST_USE;
+/* `bytes` of every rank into `all` [n_ranks * bytes] on rank 0 (NULL elsewhere). `data` and `all` anywhere in memory. */
+hec_status hec_rank_gather(hec_rank *rank, const void *data, size_t bytes, void *all) HEC_MUST_USE;
+hec_status hec_rank_broadcast(hec_rank *rank, void *data, size_t bytes) HEC_MUST_USE; /* from rank 0 */
+
+#endif

@@ -1,0 +1,37 @@
+/* The dense single-rank reference: every block, every expert, all tokens of all ranks, in plain loops over model.h, with
+ * no plan, no program, no dispatch and no collective. What every policy must give.
+ *
+ * One step = forward and backward of every micro-batch (gradients add up over ranks and micro-batches), then Adam. The
+ * gradient of the dense parameters is the sum over ranks, as the dense all-reduce makes it. */
+#ifndef HEC_EXEC_REFERENCE_H
+#define HEC_EXEC_REFERENCE_H
+#include "runtime/exec/model.h"
+
+typedef struct hec_reference hec_reference;
+
+hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_t tokens, bool train);
+void hec_reference_free(hec_reference *reference);
+
+/* loads [n_micro_batches], each [n_blocks][n_ranks][E]: forced routing. */
+void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *loads, int32_t n_micro_batches);
+
+/* Of the last step; state after Adam. All belong to the reference. */
+const float *hec_reference_output(const hec_reference *reference, int32_t micro_batch, int32_t rank); /* [T, d] */
+const float *hec_reference_input_gradient(const hec_reference *reference, int32_t micro_batch, int32_t rank);
+typedef struct {
+  const float *params, *grads, *first, *second; /* [n] */
+  int64_t n;
+} hec_reference_state;
+hec_reference_state hec_reference_block(const hec_reference *reference, int32_t layer);
+hec_reference_state hec_reference_expert(const hec_reference *reference, int32_t layer, int32_t expert);
+
+/* Largest number of significant bits that any product sum of the last step needed, computed in double with absolute
+ * values (exact mode: a test asserts at most 24). -1 in random mode. */
+int32_t hec_reference_bits(const hec_reference *reference);
+
+/* || a - b || / || b || (Euclidean, in double); 0 where both vanish, and the absolute norm where only b does. */
+double hec_relative_error(const float *a, const float *b, int64_t n);
+/* Largest relative error that summing in another order can explain after `steps` steps: derived in reference.c. */
+double hec_reference_tolerance(const hec_reference *reference, int64_t steps);
+
+#endif
