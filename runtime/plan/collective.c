@@ -42,7 +42,7 @@ hec_sparse_run hec_sparse_run_at(const hec_sparse *sparse, int32_t first, int32_
          at[run.end + 1] - at[run.end] == run.n_receivers &&
          memcmp(sparse->receiver + at[run.end], run.receiver, bytes) == 0)
     run.end++;
-  run.bytes = (run.end - first) * (sparse->bytes / n_slices + (slice < sparse->bytes % n_slices));
+  run.bytes = (run.end - first) * hec_part_bytes(sparse->bytes, sparse->bytes_per_param, slice, n_slices);
   return run;
 }
 

@@ -9,11 +9,12 @@
 /* What one spAG moves (spRS moves it back): items ascending by expert; receivers ascending, without the owner. */
 typedef struct {
   int32_t n_items, n_slices;
-  int32_t *expert; /* [n_items] */
-  int32_t *owner;  /* [n_items * n_slices] rank of slice j; bytes / n_slices each, remainders to the first slices */
-  int32_t *receiver_at; /* [n_items + 1] */
-  int32_t *receiver;    /* CSR: ranks that must hold the whole item */
-  int64_t bytes;        /* of one whole item */
+  int32_t *expert;        /* [n_items] */
+  int32_t *owner;         /* [n_items * n_slices] rank of slice j (hec_part_begin says what is in it) */
+  int32_t *receiver_at;   /* [n_items + 1] */
+  int32_t *receiver;      /* CSR: ranks that must hold the whole item */
+  int64_t bytes;          /* of one whole item */
+  double bytes_per_param; /* where slices may be cut; 0: anywhere */
 } hec_sparse;
 
 enum { HEC_STAGES_MAX = 4 };

@@ -3,10 +3,11 @@
  *   has(plan, slice)  = { home of the slice } + { resident copies of the expert }   (guests are freed: never a source)
  *   moves             = has(to) \ has(from), each from the nearest rank of has(from): same node first, then lower rank
  *
- * once for the parameters (homes) and once for the optimizer state (optimizer homes; training only). Slice j of n of B
- * bytes has floor(B (j+1)/n) - floor(B j/n), so that slices add up exactly. Two slots of one expert on one rank move
+ * once for the parameters (homes) and once for the optimizer state (optimizer homes; training only). Slices: hec_part_begin. Two slots of one expert on one rank move
  * once. O(copies^2) per changed row, O(copies) per unchanged one. */
 #include "runtime/plan/plan.h"
+
+#include <stdlib.h>
 
 /* The ranks that have one slice in one plan. */
 typedef struct {
@@ -57,47 +58,88 @@ static bool is_new(const holding *h, int32_t i) {
   return true;
 }
 
-/* Adds what `to` has and `from` has not to bytes[source][destination]; true if anything moves. */
-static bool add_moves(const holding *from, const holding *to, const hec_problem *problem, int64_t size,
-                      int64_t *bytes) {
-  bool moved = false;
+/* What is done with what moves: bytes summed per pair, or parcels listed. */
+typedef struct {
+  const hec_plan *from, *to;
+  const hec_problem *problem;
+  int32_t layer;
+  int64_t *bytes;       /* [n_ranks * n_ranks], or NULL */
+  hec_move_list *moves; /* or NULL */
+  bool moved;
+} migration;
+
+/* What `to` has of a parcel and `from` has not. */
+static void add_moves(migration *m, const holding *from, const holding *to, hec_parcel parcel, int64_t size) {
   for (int32_t i = -1; i < to->n_copies; i++) {
     int32_t rank = i < 0 ? to->home : to->rank[i];
     if (!is_new(to, i) || has(from, rank))
       continue;
-    bytes[(size_t)nearest(from, problem, rank) * (size_t)problem->n_ranks + (size_t)rank] += size;
-    moved = true;
+    int32_t source = nearest(from, m->problem, rank);
+    if (m->bytes)
+      m->bytes[(size_t)source * (size_t)m->problem->n_ranks + (size_t)rank] += size;
+    if (m->moves)
+      hec_move_list_add(m->moves, (hec_move){source, rank, parcel});
+    m->moved = true;
   }
-  return moved;
 }
 
-static int64_t slice_bytes(double total, int32_t slice, int32_t n) {
-  int64_t whole = (int64_t)(total + 0.5);
-  return whole * (slice + 1) / n - whole * slice / n;
-}
-
-static bool add_row(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer, int32_t expert,
-                    int64_t *bytes) {
-  bool moved = false;
-  for (int32_t slice = 0; slice < to->n_slices; slice++) {
-    holding a = holding_of(from, from->home, layer, expert, slice), b = holding_of(to, to->home, layer, expert, slice);
-    moved |= add_moves(&a, &b, problem, slice_bytes(problem->bytes.expert_param, slice, to->n_slices), bytes);
-    if (!problem->train)
+static void add_row(migration *m, int32_t expert) {
+  const hec_memory_cost *bytes = &m->problem->bytes;
+  int32_t n = m->to->n_slices;
+  double params = hec_moe_expert_params(m->problem->moe);
+  for (int32_t slice = 0; slice < n; slice++) {
+    hec_parcel parcel = {m->layer, expert, slice, n, HEC_STATE_PARAM};
+    holding a = holding_of(m->from, m->from->home, m->layer, expert, slice);
+    holding b = holding_of(m->to, m->to->home, m->layer, expert, slice);
+    int64_t whole = (int64_t)(bytes->expert_param + 0.5);
+    add_moves(m, &a, &b, parcel, hec_part_bytes(whole, bytes->expert_param / params, slice, n));
+    if (!m->problem->train)
       continue;
-    a = holding_of(from, from->opt_home, layer, expert, slice);
-    b = holding_of(to, to->opt_home, layer, expert, slice);
-    moved |= add_moves(&a, &b, problem, slice_bytes(problem->bytes.expert_optimizer, slice, to->n_slices), bytes);
+    parcel.state = HEC_STATE_OPTIMIZER;
+    a = holding_of(m->from, m->from->opt_home, m->layer, expert, slice);
+    b = holding_of(m->to, m->to->opt_home, m->layer, expert, slice);
+    whole = (int64_t)(bytes->expert_optimizer + 0.5);
+    add_moves(m, &a, &b, parcel, hec_part_bytes(whole, bytes->expert_optimizer / params, slice, n));
   }
-  return moved;
+}
+
+static bool add_layer(migration m) {
+  HEC_ASSERT(m.from->n_slices == m.to->n_slices && m.from->n_experts == m.to->n_experts &&
+             m.from->n_ranks == m.to->n_ranks);
+  for (int32_t e = 0; e < m.to->n_experts; e++)
+    add_row(&m, e);
+  return m.moved;
+}
+
+static int by_pair(const void *a, const void *b) {
+  const hec_move *x = a, *y = b;
+  if (x->source != y->source)
+    return x->source < y->source ? -1 : 1;
+  if (x->destination != y->destination)
+    return x->destination < y->destination ? -1 : 1;
+  const hec_parcel *p = &x->parcel, *q = &y->parcel;
+  if (p->layer != q->layer)
+    return p->layer < q->layer ? -1 : 1;
+  if (p->expert != q->expert)
+    return p->expert < q->expert ? -1 : 1;
+  if (p->part != q->part)
+    return p->part < q->part ? -1 : 1;
+  return (p->state > q->state) - (p->state < q->state);
+}
+
+void hec_move_list_sort(hec_move_list *list) {
+  if (list->n > 1)
+    qsort(list->data, list->n, sizeof *list->data, by_pair);
+}
+
+void hec_plan_moves(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
+                    hec_move_list *out) {
+  (void)add_layer((migration){.from = from, .to = to, .problem = problem, .layer = layer, .moves = out});
 }
 
 void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
                         int64_t *bytes, hec_transfer_list *out) {
-  HEC_ASSERT(from->n_slices == to->n_slices && from->n_experts == to->n_experts && from->n_ranks == to->n_ranks);
-  bool moved = false;
-  for (int32_t e = 0; e < to->n_experts; e++)
-    moved |= add_row(from, to, problem, layer, e, bytes);
-  if (!moved)
+  if (!add_layer((migration){.from = from, .to = to, .problem = problem, .layer = layer, .bytes = bytes}))
     return;
   for (int32_t s = 0; s < to->n_ranks; s++)
     for (int32_t d = 0; d < to->n_ranks; d++) {

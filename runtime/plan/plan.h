@@ -5,6 +5,43 @@
 #include "models/link_cost.h"
 #include "runtime/plan/problem.h"
 
+/* Part j of n equal parts of an expert is its parameters floor(P j/n) .. floor(P (j+1)/n) - 1, so parts are whole
+ * parameters and add up exactly. The one rule for slices (FSDP), pieces of a replica reduction and migration. */
+static inline int64_t hec_part_begin(int64_t params, int32_t part, int32_t n_parts) {
+  return params * part / n_parts;
+}
+/* Bytes of a part of `bytes`, where a parameter has bytes_per_param (not a whole number, or no divisor of `bytes`: cut at
+ * any byte). */
+static inline int64_t hec_part_bytes(int64_t bytes, double bytes_per_param, int32_t part, int32_t n_parts) {
+  int64_t unit = (int64_t)bytes_per_param;
+  if (unit < 1 || (double)unit != bytes_per_param || bytes % unit != 0)
+    unit = 1;
+  return (hec_part_begin(bytes / unit, part + 1, n_parts) - hec_part_begin(bytes / unit, part, n_parts)) * unit;
+}
+
+/* What a piece of expert data is: a part of the parameters, the gradient or the optimizer state of one expert. */
+typedef enum { HEC_STATE_PARAM, HEC_STATE_GRAD, HEC_STATE_OPTIMIZER } hec_state;
+typedef struct {
+  int32_t layer, expert, part, n_parts;
+  hec_state state;
+} hec_parcel;
+
+/* One parcel on its way; free `data` with free(). */
+typedef struct {
+  int32_t source, destination;
+  hec_parcel parcel;
+} hec_move;
+typedef struct {
+  hec_move *data;
+  size_t n, capacity;
+} hec_move_list;
+static inline void hec_move_list_add(hec_move_list *list, hec_move move) {
+  HEC_RESERVE(list->data, list->capacity, list->n + 1);
+  list->data[list->n++] = move;
+}
+/* Ascending by (source, destination), then by what it is. */
+void hec_move_list_sort(hec_move_list *list);
+
 /* A growing list of transfers; free `data` with free(). */
 typedef struct {
   hec_transfer *data;
@@ -83,5 +120,8 @@ uint64_t hec_plan_digest(const hec_plan *plan);
  * `bytes` is scratch [n_ranks * n_ranks], zero before and after. */
 void hec_plan_migration(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
                         int64_t *bytes, hec_transfer_list *out);
+/* The same, parcel by parcel, appended to `out` by expert, slice, parameters before optimizer state: for executors. */
+void hec_plan_moves(const hec_plan *from, const hec_plan *to, const hec_problem *problem, int32_t layer,
+                    hec_move_list *out);
 
 #endif

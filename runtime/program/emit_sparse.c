@@ -27,6 +27,7 @@ static void collect(hec_lowering *low, int32_t layer, hec_guests which, double b
   sparse->n_items = 0;
   sparse->n_slices = n_slices;
   sparse->bytes = (int64_t)bytes;
+  sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
   sparse->receiver_at[0] = 0;
   int32_t *receiver = sparse->receiver;
   for (int32_t e = 0; e < plan->n_experts; e++) {

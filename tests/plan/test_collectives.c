@@ -149,7 +149,7 @@ static int64_t kept_bytes(const hec_sparse *s, int32_t item, int32_t rank) {
   int64_t bytes = 0;
   for (int32_t j = 0; j < s->n_slices; j++)
     if (s->owner[item * s->n_slices + j] == rank)
-      bytes += s->bytes / s->n_slices + (j < s->bytes % s->n_slices);
+      bytes += s->bytes * (j + 1) / s->n_slices - s->bytes * j / s->n_slices;
   return bytes;
 }
 

@@ -230,7 +230,8 @@ static void naive_add(const hec_problem *p, const hec_plan *from, const int32_t 
             if (hec_problem_node(p, s) == hec_problem_node(p, d))
               near = s;
           }
-        int64_t size = bytes * (slice + 1) / to->n_slices - bytes * slice / to->n_slices;
+        int64_t params = (int64_t)hec_moe_expert_params(p->moe); /* whole parameters travel */
+        int64_t size = bytes / params * (params * (slice + 1) / to->n_slices - params * slice / to->n_slices);
         pair[(near >= 0 ? near : any) * to->n_ranks + d] += size;
       }
 }

@@ -53,7 +53,8 @@ static int32_t expert_of(const oracle *o, const hec_transfer *t) {
 }
 
 static void check_bytes(const oracle *o, const hec_transfer *t, int32_t slice, double item_bytes) {
-  int64_t whole = (int64_t)item_bytes, wanted = whole / o->n_slices + (slice < whole % o->n_slices);
+  int64_t whole = (int64_t)item_bytes, params = (int64_t)hec_moe_expert_params(&o->step->c->moe);
+  int64_t wanted = whole / params * (params * (slice + 1) / o->n_slices - params * slice / o->n_slices);
   ck_assert_msg(t->bytes == wanted, "%lld bytes: %s", (long long)t->bytes, hec_test_step_name(o->step));
 }
 
