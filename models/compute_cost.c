@@ -14,8 +14,8 @@
  *     activation     plain: reads and writes f; gated: reads 2 f, writes f
  *     gate           fp32 logits written, read by the softmax,             12 E bytes
  *                    probabilities written
- *     embedding      a row read and written, logits written and read       2 d + 2 V
- *                    by the loss */
+ *     embedding      a row read and written                                2 d
+ *     head           logits written and read by the loss                   2 V */
 #include "models/compute_cost.h"
 
 hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape) {
@@ -94,10 +94,16 @@ hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
 hec_work_shape hec_work_embedding(const hec_moe *moe) {
   if (moe->vocabulary == 0)
     return (hec_work_shape){0};
+  return (hec_work_shape){.bytes_per_row = 2 * (double)moe->d_model * (double)moe->dtype_bytes};
+}
+
+hec_work_shape hec_work_head(const hec_moe *moe) {
+  if (moe->vocabulary == 0)
+    return (hec_work_shape){0};
   double params = (double)moe->vocabulary * (double)moe->d_model, element = (double)moe->dtype_bytes;
   return (hec_work_shape){.flops_per_row = 2 * params,
                           .weight_bytes = params * element,
-                          .bytes_per_row = 2 * ((double)moe->d_model + (double)moe->vocabulary) * element,
+                          .bytes_per_row = 2 * (double)moe->vocabulary * element,
                           .n_gemms = 1};
 }
 

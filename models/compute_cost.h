@@ -51,7 +51,8 @@ hec_work_attention(const hec_moe *moe); /* attention of a block with norms, resi
 hec_work_shape hec_work_gate(const hec_moe *moe);
 hec_work_shape
 hec_work_dense_blocks(const hec_moe *moe); /* all blocks without MoE together (0 rows cost if there are none) */
-hec_work_shape hec_work_embedding(const hec_moe *moe);    /* embedding and head together */
+hec_work_shape hec_work_embedding(const hec_moe *moe);    /* a row of the table per token; no GEMM */
+hec_work_shape hec_work_head(const hec_moe *moe);         /* logits and loss */
 hec_work_shape hec_work_backward(hec_work_shape forward); /* flops, bytes and GEMMs doubled */
 
 /* Seconds of an operation that moves `bytes` through HBM (permute, reduce, optimizer); 0 bytes cost nothing. */

@@ -11,6 +11,9 @@
  *     FFN of width f   D * n_ffn_matrices * f: before and after the activation (gated: gate, up, product); its input d
  *                      is an expert's own copy (expert_row), but the norm's output for shared and dense FFNs
  *     head             D * 2 d + 4 V: final norm's input and output, logits in fp32
+ *     returned row     D d per assignment: the gate's gradient is the product of an expert's output with the gradient
+ *                      of the token's (as FastMoE, Tutel and DeepSpeed keep it; dispatching the weight beside the token
+ *                      instead would save it)
  * With recomputation a block keeps its input (D d) and an expert row its input; the head is not recomputed. */
 #include "models/memory_cost.h"
 
@@ -29,7 +32,7 @@ static double ffn_kept(const hec_moe *moe, double f) {
   return (double)moe->dtype_bytes * (double)moe->n_ffn_matrices * f;
 }
 
-static void add_activations(const hec_moe *moe, double tokens, hec_memory_cost *cost) {
+static void add_activations(const hec_moe *moe, double tokens, bool train, hec_memory_cost *cost) {
   double input = (double)moe->dtype_bytes * (double)moe->d_model;
   double shared = (double)moe->n_shared_experts * ffn_kept(moe, (double)moe->d_ffn_shared);
   double block = attention_kept(moe) + 4 * (double)moe->n_experts + shared;
@@ -37,8 +40,9 @@ static void add_activations(const hec_moe *moe, double tokens, hec_memory_cost *
   double head = moe->vocabulary > 0 ? 2 * input + 4 * (double)moe->vocabulary : 0;
   double n_dense = (double)(moe->n_layers - moe->n_moe_layers);
   cost->activation_layer = tokens * (moe->recompute ? input : block);
-  cost->activation_rest = tokens * (n_dense * (moe->recompute ? input : dense) + head);
+  cost->activation_rest = train ? tokens * (n_dense * (moe->recompute ? input : dense) + head) : 0;
   cost->expert_row = input + (moe->recompute ? 0 : ffn_kept(moe, (double)moe->d_ffn));
+  cost->returned_row = train ? input : 0;
 }
 
 hec_memory_cost hec_memory_cost_of(const hec_moe *moe, int32_t tokens, bool train) {
@@ -48,12 +52,12 @@ hec_memory_cost hec_memory_cost_of(const hec_moe *moe, int32_t tokens, bool trai
                  hec_moe_embedding_params(moe);
   hec_memory_cost cost = {
       .expert_param = expert * element, .dense_param = dense * element, .token = (double)moe->d_model * element};
+  add_activations(moe, (double)tokens, train, &cost);
   if (!train)
     return cost;
   cost.expert_grad = expert * moe->grad_bytes;
   cost.expert_optimizer = expert * moe->optimizer_bytes;
   cost.dense_grad = dense * moe->grad_bytes;
   cost.dense_optimizer = dense * moe->optimizer_bytes;
-  add_activations(moe, (double)tokens, &cost);
   return cost;
 }

@@ -13,10 +13,11 @@ typedef struct {
                               only) */
   double activation_rest;  /* blocks without MoE, embedding and head */
   double token;            /* one assignment's activation row on the wire: d_model * dtype */
-  double expert_row; /* kept per assignment computed by an expert: input and inner activations (recompute: input) */
+  double expert_row;       /* per assignment computed by an expert: input and inner activations (recompute: input) */
+  double returned_row;     /* kept per assignment at its token's rank: the expert's output, for the gate's gradient */
 } hec_memory_cost;
 
-/* `tokens` per rank; forward only: no gradients, optimizer or kept activations. */
+/* `tokens` per rank; forward only: no gradients or optimizer; activations live as long as their layer is computed. */
 hec_memory_cost hec_memory_cost_of(const hec_moe *moe, int32_t tokens, bool train);
 
 #endif

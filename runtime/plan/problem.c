@@ -56,6 +56,7 @@ double hec_problem_bytes_without_copies(const hec_problem *problem) {
   double assignments = (double)problem->tokens * problem->top_k;
   double dense = b->dense_param + b->dense_grad + b->dense_optimizer;
   double expert = b->expert_param + b->expert_grad + b->expert_optimizer;
-  double kept = b->activation_layer + b->expert_row * assignments;
-  return dense + (double)share * expert + problem->n_layers * kept + b->activation_rest + 2 * assignments * b->token;
+  double kept = b->activation_layer + (b->expert_row + b->returned_row) * assignments;
+  int32_t layers = problem->train ? problem->n_layers : 1; /* forward alone keeps nothing for later */
+  return dense + (double)share * expert + layers * kept + b->activation_rest + 2 * assignments * b->token;
 }

@@ -15,17 +15,40 @@ int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
+void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold) {
+  hold.layer = layer;
+  hold.tensor = tensor;
+  hold.last = HEC_HOLD_OPEN;
+  hold.micro_batch = low->micro_batch;
+  hold.items_at = -1;
+  low->layer[layer].hold[tensor] = hec_program_hold(&low->program, hold);
+}
+
+void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last) {
+  int32_t *hold = &low->layer[layer].hold[tensor];
+  if (*hold >= 0)
+    low->program.holds[*hold].last = last;
+  *hold = -1;
+}
+
+/* A buffer of every rank: rows of `bytes` times those counted in local_bytes[at + r] (in bytes of one token row). */
+static void open_rows(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t first, int32_t at) {
+  hec_open_buffer(low, layer, tensor,
+                  (hec_hold){.memory = HEC_MEMORY_BUFFER, .first = first, .bytes_at = at, .bytes = 1});
+}
+
 int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, HEC_SHAPE_ATTENTION, layer, backward, low->problem->tokens,
                                 deps, n_deps);
-  hec_layer_ops *ops = &low->layer[layer];
   if (backward) {
-    low->program.holds[ops->activation_hold].last = id;
-  } else {
-    ops->attention = id;
-    ops->activation_hold = hec_program_hold(
-        &low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, id, id, -1, low->problem->bytes.activation_layer});
+    hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, id);
+    return id;
   }
+  low->layer[layer].attention = id;
+  hec_open_buffer(
+      low, layer, HEC_TENSOR_BLOCK,
+      (hec_hold){
+          .memory = HEC_MEMORY_ACTIVATION, .first = id, .bytes_at = -1, .bytes = low->problem->bytes.activation_layer});
   return id;
 }
 
@@ -58,6 +81,11 @@ static void add_work(hec_lowering *low, hec_layer_ops *ops) {
     program->work[program->n_work++] = (hec_work){routing->expert[i], (int32_t)routing->tokens[i]};
 }
 
+static void set_cells(hec_op *op, const hec_layer_ops *ops) {
+  op->cell_at = ops->cell_at;
+  op->n_cells = ops->n_cells;
+}
+
 int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward)
@@ -65,17 +93,25 @@ int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const 
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
   op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
   op.work_at = ops->work_at;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  set_cells(&op, ops);
+  int32_t wait[10], n_wait = 0;
+  HEC_ASSERT(n_deps < 10);
+  for (int32_t i = 0; i < n_deps; i++)
+    wait[n_wait++] = deps[i];
+  if (backward) /* the previous micro-batch's guests have added to the gradients that this one adds to */
+    wait[n_wait++] = low->scattered[layer];
+  int32_t id = hec_program_add(&low->program, op, wait, n_wait);
   if (backward) {
     ops->experts_backward = id;
-    low->program.holds[ops->rows_hold].last = id;
-  } else {
-    ops->experts = id;
-    const hec_memory_cost *bytes = &low->problem->bytes;
-    int32_t first = ops->dispatch >= 0 ? ops->dispatch : id;
-    ops->rows_hold = hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_ACTIVATION, layer, first, id,
-                                                                ops->computed_at, bytes->expert_row / bytes->token});
+    open_rows(low, layer, HEC_TENSOR_GRAD_INPUT, id, ops->computed_at);
+    hec_close_buffer(low, layer, HEC_TENSOR_GRAD_OUTPUT, id);
+    hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
+    return id;
   }
+  ops->experts = id;
+  open_rows(low, layer, HEC_TENSOR_OUTPUT, id, ops->computed_at);
+  if (!low->problem->train)
+    hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
   return id;
 }
 
@@ -128,12 +164,6 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
-/* A buffer of every rank: one token row per assignment in local_bytes[at + r]. */
-static void hold_rows(hec_lowering *low, int32_t layer, int32_t first, int32_t last, int32_t at) {
-  if (first >= 0 && last >= first)
-    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, first, last, at, 1});
-}
-
 /* Transfers of the dispatch, and the per-rank bytes that permutes and buffers need. */
 static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   hec_program *program = &low->program;
@@ -161,27 +191,81 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   program->n_transfers += (size_t)ops->n_transfers;
 }
 
+/* Which assignments go where, source by source, ranks ascending, experts ascending. */
+static void add_cells(hec_lowering *low, hec_layer_ops *ops, int32_t layer) {
+  hec_program *program = &low->program;
+  const hec_problem *problem = low->problem;
+  ops->cell_at = (int32_t)program->n_cells;
+  for (int32_t s = 0; s < problem->n_ranks; s++)
+    for (int32_t e = 0; e < problem->n_experts; e++) {
+      int32_t n = hec_routing_split(&low->routing, low->run.policy->dispatch, problem, &low->run.plan, low->load, layer,
+                                    s, e, low->split_rank, low->split_tokens);
+      HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)n);
+      for (int32_t i = 0; i < n; i++)
+        program->cells[program->n_cells++] = (hec_cell){s, low->split_rank[i], e, (int32_t)low->split_tokens[i]};
+    }
+  ops->n_cells = (int32_t)program->n_cells - ops->cell_at;
+}
+
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
-  if (!backward)
+  if (!backward) {
     add_dispatch(low, ops);
+    if (low->detail)
+      add_cells(low, ops, layer);
+  }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
+  set_cells(&op, ops);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  if (!backward)
-    hold_rows(low, layer, id, id, ops->assigned_at);
+  if (backward) {
+    hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
+    hec_close_buffer(low, layer, HEC_TENSOR_GRAD_INPUT, id);
+    return id;
+  }
+  const hec_memory_cost *bytes = &low->problem->bytes;
+  open_rows(low, layer, HEC_TENSOR_SEND, id, ops->assigned_at);
+  low->program.holds[ops->hold[HEC_TENSOR_SEND]].last = id; /* until a dispatch follows */
+  hec_open_buffer(low, layer, HEC_TENSOR_INPUT,
+                  (hec_hold){.memory = HEC_MEMORY_ACTIVATION,
+                             .first = id,
+                             .bytes_at = ops->computed_at,
+                             .bytes = bytes->expert_row / bytes->token});
   return id;
 }
 
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[layer];
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
-  op.bytes_at = low->layer[layer].assigned_at;
+  op.bytes_at = ops->assigned_at;
   op.bytes = 2;
+  set_cells(&op, ops);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  if (backward)
-    hold_rows(low, layer, id, id, low->layer[layer].assigned_at);
+  if (backward) {
+    hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
+    open_rows(low, layer, HEC_TENSOR_GRAD_SEND, id, ops->assigned_at);
+    low->program.holds[ops->hold[HEC_TENSOR_GRAD_SEND]].last = id; /* until a combine follows */
+    open_rows(low, layer, HEC_TENSOR_GRAD_OUTPUT, id, ops->computed_at);
+    return id;
+  }
+  if (ops->hold[HEC_TENSOR_RETURNED] < 0)
+    open_rows(low, layer, HEC_TENSOR_RETURNED, id, ops->assigned_at);
+  hec_close_buffer(low, layer, HEC_TENSOR_OUTPUT, id);
+  if (low->problem->train)
+    low->program.holds[ops->hold[HEC_TENSOR_RETURNED]].memory = HEC_MEMORY_ACTIVATION;
+  else
+    hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
   return id;
+}
+
+/* Which buffers an exchange of tokens is the last to need, and which it is the first to fill. Towards the experts the
+ * receiving buffer is the experts' own. */
+static void token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool backward, int32_t id) {
+  if (to_experts)
+    hec_close_buffer(low, layer, backward ? HEC_TENSOR_GRAD_SEND : HEC_TENSOR_SEND, id);
+  else
+    open_rows(low, layer, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_RETURNED, id, low->layer[layer].assigned_at);
 }
 
 int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
@@ -195,13 +279,11 @@ int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to
   op.n_transfers = ops->n_transfers;
   op.part_at = ops->part_at;
   op.bytes = ops->dispatch_bytes;
+  set_cells(&op, ops);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   ops->part_at = low->program.ops[id].part_at;
   ops->dispatch_bytes = low->program.ops[id].bytes;
-  /* Sending and receiving buffers; towards the experts in forward the receiving one is the experts' kept input. */
-  hold_rows(low, layer, id, id, ops->assigned_at);
-  if (!to_experts || backward || !low->problem->train)
-    hold_rows(low, layer, id, id, ops->computed_at);
+  token_buffers(low, layer, to_experts, backward, id);
   if (to_experts && !backward)
     ops->dispatch = id;
   return id;

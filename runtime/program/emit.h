@@ -17,7 +17,8 @@ typedef struct {
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
   int32_t guest_hold[3];            /* open holds of guest parameters */
-  int32_t activation_hold, rows_hold;
+  int32_t hold[HEC_N_TENSORS];      /* the newest hold of each tensor; -1 */
+  int32_t cell_at, n_cells;
 } hec_layer_ops;
 
 struct hec_lowering {
@@ -46,6 +47,13 @@ struct hec_lowering {
   size_t n_overload, overload_capacity;
   hec_load rewritten; /* copy for policies that rewrite */
   bool migrated, one_off;
+  bool detail;              /* fill in what executors need */
+  const hec_load *load;     /* of the micro-batch, while a layer is lowered */
+  int32_t *split_rank;      /* scratch [n_ranks * 2] */
+  uint32_t *split_tokens;   /* likewise */
+  int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
+  hec_move_list moves;      /* scratch */
+  hec_collective_plan each; /* scratch: the chosen collective, item by item */
 };
 
 typedef enum { HEC_GUESTS_BEFORE, HEC_GUESTS_ADDED, HEC_GUESTS_ALL } hec_guests;
@@ -58,7 +66,8 @@ enum {
   HEC_SHAPE_GATE = 6,
   HEC_SHAPE_SHARED = 8,
   HEC_SHAPE_EXPERT = 10,
-  HEC_SHAPE_EXACT = 12
+  HEC_SHAPE_EXACT = 12,
+  HEC_SHAPE_HEAD = 14
 };
 
 #define HEC_DEPS(...)                                                                                                  \
@@ -98,6 +107,11 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
+/* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is. local_bytes[at + r] *
+ * bytes; at -1: `bytes` on every rank. */
+void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold);
+void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last);
+
 /* Guest parameters of the layer are freed when operation `last` ends. */
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
@@ -117,7 +131,8 @@ static inline hec_op hec_op_of(const hec_lowering *low, hec_op_kind kind, hec_la
                   .work_at = -1,
                   .bytes_at = -1,
                   .part_at = -1,
-                  .n_chunks = 1};
+                  .n_chunks = 1,
+                  .parcel_at = -1};
 }
 
 static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {

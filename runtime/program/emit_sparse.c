@@ -64,11 +64,38 @@ static int32_t add_transfers(hec_program *program, const hec_transfer_list *list
   return at;
 }
 
+static void put_parcel(hec_program *program, hec_parcel parcel) {
+  HEC_RESERVE(program->parcels, program->parcels_capacity, program->n_parcels + 1);
+  program->parcels[program->n_parcels++] = parcel;
+}
+
+/* What each transfer of the list carries: the entries of low->moves of its pair, which stand in the same order of
+ * pairs; in a chain each transfer has one. */
+static int32_t add_parcels(hec_lowering *low, const hec_transfer_list *list) {
+  hec_program *program = &low->program;
+  int32_t first = (int32_t)program->n_parcel_index;
+  HEC_RESERVE(program->parcel_index, program->parcel_index_capacity, program->n_parcel_index + list->n + 1);
+  size_t at = 0;
+  for (size_t i = 0; i < list->n; i++) {
+    const hec_transfer *t = &list->data[i];
+    program->parcel_index[program->n_parcel_index++] = (int32_t)program->n_parcels;
+    for (size_t begin = at; at < low->moves.n && low->moves.data[at].source == t->source &&
+                            low->moves.data[at].destination == t->destination && (t->item < 0 || at == begin);
+         at++)
+      put_parcel(program, low->moves.data[at].parcel);
+  }
+  program->parcel_index[program->n_parcel_index++] = (int32_t)program->n_parcels;
+  HEC_ASSERT(at == low->moves.n);
+  return first;
+}
+
 static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks,
                             const int32_t *deps, int32_t n_deps) {
   op.transfer_at = add_transfers(&low->program, list);
   op.n_transfers = (int32_t)list->n;
   op.n_chunks = n_chunks;
+  if (low->detail)
+    op.parcel_at = add_parcels(low, list);
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
@@ -80,13 +107,46 @@ static int32_t count_received(hec_lowering *low) {
   return at;
 }
 
+/* Which experts each rank receives in low->sparse, counted in local_bytes[at + r]; index into item_index, -1 without
+ * detail. */
+static int32_t list_items(hec_lowering *low, int32_t at) {
+  if (!low->detail)
+    return -1;
+  hec_program *program = &low->program;
+  const hec_sparse *sparse = &low->sparse;
+  int32_t n_ranks = low->problem->n_ranks, first = (int32_t)program->n_item_index;
+  int32_t n = sparse->receiver_at[sparse->n_items];
+  HEC_RESERVE(program->item_index, program->item_index_capacity, program->n_item_index + (size_t)n_ranks + 1);
+  HEC_RESERVE(program->items, program->items_capacity, program->n_items + (size_t)n);
+  int32_t *index = program->item_index + first;
+  index[0] = (int32_t)program->n_items;
+  for (int32_t r = 0; r < n_ranks; r++)
+    index[r + 1] = index[r] + (int32_t)program->local_bytes[at + r];
+  int32_t *filled = low->holders; /* [n_ranks] */
+  memcpy(filled, index, (size_t)n_ranks * sizeof *filled);
+  for (int32_t i = 0; i < sparse->n_items; i++)
+    for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
+      program->items[filled[sparse->receiver[k]]++] = sparse->expert[i];
+  program->n_item_index += (size_t)n_ranks + 1;
+  program->n_items += (size_t)n;
+  return first;
+}
+
 static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
   hec_layer_ops *ops = &low->layer[layer];
   for (size_t i = 0; i < sizeof ops->guest_hold / sizeof *ops->guest_hold; i++)
     if (ops->guest_hold[i] < 0) {
       int32_t at = count_received(low);
-      ops->guest_hold[i] = hec_program_hold(
-          &low->program, (hec_hold){HEC_MEMORY_COPY_PARAM, layer, first, first, at, low->problem->bytes.expert_param});
+      hec_hold hold = {HEC_MEMORY_COPY_PARAM,
+                       layer,
+                       first,
+                       HEC_HOLD_OPEN,
+                       at,
+                       low->problem->bytes.expert_param,
+                       HEC_TENSOR_GUEST_PARAM,
+                       low->micro_batch,
+                       list_items(low, at)};
+      ops->guest_hold[i] = hec_program_hold(&low->program, hold);
       return;
     }
   hec_assert_failed("a layer gathers at most three times", __FILE__, __LINE__);
@@ -106,7 +166,40 @@ static void choose(hec_lowering *low, bool scatter) {
   const hec_collective *row = low->collective;
   if (!row && low->spread[scatter] && low->sparse.n_slices == 1)
     row = hec_spread_choose(low->spread[scatter], &low->sparse, &low->spread_sum[scatter], &low->spread_item[scatter]);
-  hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &low->chosen, &low->other);
+  row = hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &low->chosen, &low->other);
+  if (low->detail) /* the same once more, item by item */
+    (scatter ? row->scatter : row->gather)(low->problem, &low->sparse, &low->each);
+}
+
+/* Stage k of low->each as moves. */
+static void list_moves(hec_lowering *low, int32_t stage, int32_t layer, hec_state state) {
+  low->moves.n = 0;
+  if (!low->detail)
+    return;
+  const hec_transfer_list *list = &low->each.stage[stage];
+  int32_t n = low->sparse.n_slices;
+  for (size_t i = 0; i < list->n; i++) {
+    const hec_transfer *t = &list->data[i];
+    hec_move_list_add(&low->moves, (hec_move){t->source, t->destination, {layer, t->item / n, t->item % n, n, state}});
+  }
+}
+
+/* Slices that a receiver keeps itself: copied or added on the spot, with operation `id`. */
+static void list_own(hec_lowering *low, int32_t id, int32_t layer, hec_state state) {
+  const hec_sparse *sparse = &low->sparse;
+  if (!low->detail || sparse->n_slices == 1)
+    return;
+  hec_program *program = &low->program;
+  program->ops[id].own_at = (int32_t)program->n_own;
+  for (int32_t i = 0; i < sparse->n_items; i++)
+    for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
+      for (int32_t j = 0; j < sparse->n_slices; j++)
+        if (sparse->owner[i * sparse->n_slices + j] == sparse->receiver[k]) {
+          HEC_RESERVE(program->own, program->own_capacity, program->n_own + 1);
+          program->own[program->n_own++] = (hec_move){
+              sparse->receiver[k], sparse->receiver[k], {layer, sparse->expert[i], j, sparse->n_slices, state}};
+        }
+  program->ops[id].n_own = (int32_t)program->n_own - program->ops[id].own_at;
 }
 
 int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
@@ -126,11 +219,13 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, layer, role == HEC_ROLE_REGATHER);
   for (int32_t s = 0; s < low->chosen.n_stages; s++)
     if (low->chosen.stage[s].n > 0) {
+      list_moves(low, s, layer, HEC_STATE_PARAM);
       id = add_exchange(low, op, &low->chosen.stage[s], low->chosen.n_chunks, wait, n_wait);
       wait[n_wait++] = id;
     }
   if (id < 0)
     return -1;
+  list_own(low, first, layer, HEC_STATE_PARAM);
   if (id != first) {
     op.kind = HEC_OP_LOCAL;
     id = hec_program_add(&low->program, op, wait, n_wait);
@@ -161,7 +256,8 @@ static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, co
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
   int32_t reduce = hec_program_add(&low->program, op, wait, n_wait);
-  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.bytes_at, 1});
+  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.bytes_at, 1,
+                                             HEC_TENSOR_STAGING, low->micro_batch, -1});
   return low->grad_tail = reduce;
 }
 
@@ -172,13 +268,19 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
   if (low->sparse.n_items == 0)
     return -1;
   choose(low, true);
-  int32_t received = count_received(low), id = -1;
+  int32_t received = count_received(low), items = list_items(low, received), id = -1;
+  int32_t first = (int32_t)low->program.n_ops;
   for (int32_t s = 0; s < low->chosen.n_stages; s++)
-    if (low->chosen.stage[s].n > 0)
+    if (low->chosen.stage[s].n > 0) {
+      list_moves(low, s, layer, HEC_STATE_GRAD);
       id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen.stage[s], deps, n_deps);
-  if (id >= 0)
-    hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id,
-                                               received, low->problem->bytes.expert_grad});
+    }
+  if (id >= 0) {
+    hec_program_hold(&low->program,
+                     (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id, received,
+                                low->problem->bytes.expert_grad, HEC_TENSOR_GUEST_GRAD, low->micro_batch, items});
+    list_own(low, first, layer, HEC_STATE_GRAD);
+  }
   return low->layer[layer].scatter = id;
 }
 
@@ -216,31 +318,46 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
     }
 }
 
+static void add_piece(hec_lowering *low, int32_t source, int32_t destination, hec_parcel parcel) {
+  double whole = low->problem->bytes.expert_grad, params = hec_moe_expert_params(low->problem->moe);
+  int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, parcel.part, parcel.n_parts);
+  low->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
+  if (low->detail && bytes > 0)
+    hec_move_list_add(&low->moves, (hec_move){source, destination, parcel});
+}
+
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
   if (!hec_lower_last_micro_batch(low) || !has_copies(low, layer, HEC_COPY_RESIDENT))
     return -1;
   int32_t n_ranks = low->problem->n_ranks;
   bool any = false;
+  low->moves.n = 0;
   for (int32_t e = 0; e < low->problem->n_experts; e++) {
     int32_t n = keepers(low, layer, e, low->holders);
-    int64_t total = (int64_t)low->problem->bytes.expert_grad;
     for (int32_t i = 0; n > 1 && i < n; i++)
       for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
         if (i != j)
-          low->pair_bytes[(size_t)low->holders[i] * (size_t)n_ranks + (size_t)low->holders[j]] +=
-              total / n + (j < total % n);
+          add_piece(low, low->holders[i], low->holders[j], (hec_parcel){layer, e, j, n, HEC_STATE_GRAD});
     any = any || n > 1;
   }
   if (!any)
     return -1;
   take_pairs(low, &low->migration);
+  hec_move_list_sort(&low->moves);
   int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->migration, deps, n_deps);
   /* Each reduced piece returns to every other holder: the same pairs, the other way. */
   for (size_t i = 0; i < low->migration.n; i++) {
     hec_transfer *t = &low->migration.data[i];
     low->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
   }
+  for (size_t i = 0; i < low->moves.n; i++) {
+    hec_move *move = &low->moves.data[i];
+    int32_t source = move->source;
+    move->source = move->destination;
+    move->destination = source;
+  }
   take_pairs(low, &low->migration);
+  hec_move_list_sort(&low->moves);
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
   return add_exchange(low, op, &low->migration, 1, &reduced, 1);
 }
@@ -250,16 +367,19 @@ int32_t hec_emit_migration(hec_lowering *low) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, HEC_ROLE_MIGRATE, -1, false);
   op.one_off = true;
   int32_t id = -1;
-  low->migration.n = 0;
+  low->migration.n = low->moves.n = 0;
   for (int32_t l = 0; l < problem->n_layers; l++) {
     low->layer[l].migrate = -1;
     hec_plan_migration(&low->before, &low->run.plan, problem, l, low->pair_bytes, &low->migration);
+    if (low->detail)
+      hec_plan_moves(&low->before, &low->run.plan, problem, l, &low->moves);
     if (!low->run.policy->migrates_beside || low->migration.n == 0)
       continue;
     op.layer = l;
+    hec_move_list_sort(&low->moves);
     low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
     low->migrated = low->one_off = true;
-    low->migration.n = 0;
+    low->migration.n = low->moves.n = 0;
   }
   if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
     for (size_t i = 0; i < low->migration.n; i++) {
@@ -267,6 +387,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
       low->pair_bytes[(size_t)t->source * (size_t)problem->n_ranks + (size_t)t->destination] += t->bytes;
     }
     take_pairs(low, &low->migration);
+    hec_move_list_sort(&low->moves);
     op.layer = -1;
     id = add_exchange(low, op, &low->migration, 1, NULL, 0);
     low->migrated = low->one_off = true;

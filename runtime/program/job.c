@@ -223,7 +223,8 @@ static double longest_s(const hec_job *job, const hec_device *device) {
                              hec_work_gate(p->moe),
                              hec_work_shared(p->moe),
                              hec_work_dense_blocks(p->moe),
-                             hec_work_embedding(p->moe)};
+                             hec_work_embedding(p->moe),
+                             hec_work_head(p->moe)};
   double layer_s = hec_work_s(device, &shapes[0], assignments), once_s = 0;
   for (size_t i = 1; i < sizeof shapes / sizeof *shapes; i++)
     once_s += hec_work_s(device, &shapes[i], (double)p->tokens);

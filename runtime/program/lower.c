@@ -57,6 +57,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->before = hec_plan_new(arena, problem, low->run.plan.n_slices);
   hec_plan_assign(&low->before, &low->run.plan);
   low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
+  low->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
   size_t slices = (size_t)low->run.plan.n_slices;
   low->sparse = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
                              .owner = HEC_NEW(arena, int32_t, experts * slices),
@@ -86,6 +87,13 @@ static void collective_plan_free(hec_collective_plan *plan) {
     free(plan->stage[i].data);
 }
 
+void hec_lowering_detail(hec_lowering *low) {
+  size_t holders = (size_t)low->problem->n_ranks * 2 + (size_t)low->run.plan.copy_capacity;
+  low->detail = low->each.per_item = true;
+  low->split_rank = HEC_NEW(low->arena, int32_t, holders);
+  low->split_tokens = HEC_NEW(low->arena, uint32_t, holders);
+}
+
 void hec_lowering_free(hec_lowering *low) {
   if (!low)
     return;
@@ -93,6 +101,8 @@ void hec_lowering_free(hec_lowering *low) {
   hec_program_free(&low->program);
   collective_plan_free(&low->chosen);
   collective_plan_free(&low->other);
+  collective_plan_free(&low->each);
+  free(low->moves.data);
   free(low->migration.data);
   free(low->overload);
   low->overload = NULL;
@@ -140,6 +150,7 @@ static void add_shapes(hec_lowering *low) {
   hec_work_shape exact = low->problem->expert;
   exact.exact = true;
   add_shape(low, exact);
+  add_shape(low, hec_work_head(moe));
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
@@ -150,6 +161,12 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->n_overload = 0;
   low->migrated = low->one_off = false;
   low->tail = low->grad_tail = low->moved = -1;
+}
+
+static void emit_head(hec_lowering *low, bool backward) {
+  if (low->problem->moe->vocabulary > 0)
+    low->tail =
+        hec_emit_uniform(low, HEC_ROLE_HEAD, HEC_SHAPE_HEAD, -1, backward, low->problem->tokens, HEC_DEPS(low->tail));
 }
 
 /* Embedding and the blocks without MoE, which come before the MoE blocks. */
@@ -168,7 +185,8 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
 
 void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
   low->micro_batch = micro_batch;
-  for (int32_t l = 0; l < low->problem->n_layers; l++)
+  for (int32_t l = 0; l < low->problem->n_layers; l++) {
+    low->scattered[l] = micro_batch > 0 ? low->layer[l].scatter : -1;
     low->layer[l] = (hec_layer_ops){.attention = -1,
                                     .gate = -1,
                                     .counts = -1,
@@ -183,6 +201,9 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .part_at = -1,
                                     .migrate = -1,
                                     .guest_hold = {-1, -1, -1}};
+    for (int32_t t = 0; t < HEC_N_TENSORS; t++)
+      low->layer[l].hold[t] = -1;
+  }
   hec_policy_decide(&low->run, low->run.iter, micro_batch);
   bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
   (void)hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
@@ -202,11 +223,16 @@ void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load)
   hec_routing_make(&low->routing, low->run.policy->dispatch, low->problem, &low->run.plan, load, layer);
   HEC_RESERVE(low->overload, low->overload_capacity, low->n_overload + 1);
   low->overload[low->n_overload++] = hec_routing_overload(&low->routing);
+  low->load = load;
   low->schedule->from_gate(low, layer);
+  if (!low->problem->train) /* nothing is kept for a backward */
+    hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, low->tail);
 }
 
 void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
+  emit_head(low, false);
   if (low->problem->train) {
+    emit_head(low, true);
     for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
       low->schedule->backward(low, l);
     emit_before_layers(low, true);
@@ -248,19 +274,30 @@ static int32_t count_reserved(hec_lowering *low, int32_t kept) {
   return at;
 }
 
+/* `bytes` on every rank (at -1), or that many per unit of local_bytes[at + r], all the time. */
+static void hold_state(hec_lowering *low, hec_memory memory, int32_t at, double bytes) {
+  hec_program_hold(&low->program, (hec_hold){.memory = memory,
+                                             .layer = -1,
+                                             .first = -1,
+                                             .last = -1,
+                                             .bytes_at = at,
+                                             .bytes = bytes,
+                                             .tensor = HEC_TENSOR_STATE,
+                                             .micro_batch = -1,
+                                             .items_at = -1});
+}
+
 static void hold_kept(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
-  int32_t n_ranks = low->problem->n_ranks;
-  hec_program *program = &low->program;
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, -1, bytes->dense_param});
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, kept, bytes->expert_param});
+  hold_state(low, HEC_MEMORY_PARAM, -1, bytes->dense_param);
+  hold_state(low, HEC_MEMORY_PARAM, kept, bytes->expert_param);
   if (!low->problem->train)
     return;
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_GRAD, -1, -1, -1, -1, bytes->dense_grad});
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_GRAD, -1, -1, -1, kept, bytes->expert_grad});
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_OPTIMIZER, -1, -1, -1, -1, bytes->dense_optimizer});
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_OPTIMIZER, -1, -1, -1, kept + n_ranks, bytes->expert_optimizer});
-  hec_program_hold(program, (hec_hold){HEC_MEMORY_ACTIVATION, -1, -1, -1, -1, bytes->activation_rest});
+  hold_state(low, HEC_MEMORY_GRAD, -1, bytes->dense_grad);
+  hold_state(low, HEC_MEMORY_GRAD, kept, bytes->expert_grad);
+  hold_state(low, HEC_MEMORY_OPTIMIZER, -1, bytes->dense_optimizer);
+  hold_state(low, HEC_MEMORY_OPTIMIZER, kept + low->problem->n_ranks, bytes->expert_optimizer);
+  hold_state(low, HEC_MEMORY_ACTIVATION, -1, bytes->activation_rest);
 }
 
 /* Adam reads gradient and state, writes state and parameters. */

@@ -53,6 +53,9 @@ void hec_lower_end(hec_lowering *low);
  * loads gets a copy. */
 void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches);
 
+/* From now on programs say what travels, not only how much: parcels, cells, items (program.h). For executors. */
+void hec_lowering_detail(hec_lowering *low);
+
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */

@@ -26,6 +26,8 @@ void hec_program_clear(hec_program *program, int32_t n_ranks) {
   program->n_ranks = n_ranks;
   program->n_ops = program->n_deps = program->n_shapes = program->n_work_index = program->n_work = 0;
   program->n_local_bytes = program->n_transfers = program->n_parts = program->n_holds = 0;
+  program->n_parcels = program->n_parcel_index = program->n_own = program->n_cells = 0;
+  program->n_item_index = program->n_items = 0;
 }
 
 void hec_program_free(hec_program *program) {
@@ -38,6 +40,12 @@ void hec_program_free(hec_program *program) {
   free(program->transfers);
   free(program->parts);
   free(program->holds);
+  free(program->parcels);
+  free(program->parcel_index);
+  free(program->own);
+  free(program->cells);
+  free(program->item_index);
+  free(program->items);
   *program = (hec_program){0};
 }
 
@@ -106,6 +114,17 @@ static void check_exchange(const hec_program *program, const hec_op *op) {
   }
 }
 
+/* Every transfer's parcels add up to its bytes; only whole-parameter parts, no empty ones. */
+static void check_parcels(const hec_program *program, const hec_op *op) {
+  if (program->n_parcel_index == 0 || op->parcel_at < 0)
+    return;
+  HEC_ASSERT((size_t)op->parcel_at + (size_t)op->n_transfers < program->n_parcel_index);
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const int32_t *at = program->parcel_index + op->parcel_at + i;
+    HEC_ASSERT(at[0] >= 0 && at[0] < at[1] && (size_t)at[1] <= program->n_parcels);
+  }
+}
+
 static void check_work(const hec_program *program, const hec_op *op) {
   HEC_ASSERT(op->shape >= 0 && (size_t)op->shape < program->n_shapes);
   HEC_ASSERT(op->work_at < 0 || (size_t)op->work_at + (size_t)program->n_ranks < program->n_work_index);
@@ -123,8 +142,10 @@ void hec_program_check(const hec_program *program) {
       int32_t dep = program->deps[op->dep_at + d];
       HEC_ASSERT(dep >= 0 && (size_t)dep < i);
     }
-    if (op->kind == HEC_OP_EXCHANGE)
+    if (op->kind == HEC_OP_EXCHANGE) {
       check_exchange(program, op);
+      check_parcels(program, op);
+    }
     if (op->kind == HEC_OP_COMPUTE)
       check_work(program, op);
     if (op->kind == HEC_OP_LOCAL)
@@ -133,7 +154,7 @@ void hec_program_check(const hec_program *program) {
   for (size_t i = 0; i < program->n_holds; i++) {
     const hec_hold *hold = &program->holds[i];
     HEC_ASSERT(hold->first >= -1 && hold->first < (int32_t)program->n_ops && hold->last < (int32_t)program->n_ops);
-    HEC_ASSERT(hold->last == -1 || hold->last >= hold->first);
+    HEC_ASSERT(hold->last == -1 || hold->last >= hold->first); /* also: no end is still open */
     HEC_ASSERT(hold->bytes_at < 0 || (size_t)hold->bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
   }
 }

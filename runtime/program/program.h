@@ -12,6 +12,7 @@
 #define HEC_PROGRAM_PROGRAM_H
 #include "models/compute_cost.h"
 #include "models/link_cost.h"
+#include "runtime/plan/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +47,7 @@ typedef enum {
 /* What an operation is for: name in timelines, book of its time, book of its bytes. */
 #define HEC_ROLE_LIST(X)                                                                                               \
   X(EMBEDDING, "embedding", COMPUTE, NONE)                                                                             \
+  X(HEAD, "head", COMPUTE, NONE)                                                                                       \
   X(DENSE_BLOCKS, "dense blocks", COMPUTE, NONE)                                                                       \
   X(ATTENTION, "attention", COMPUTE, NONE)                                                                             \
   X(GATE, "gate", COMPUTE, NONE)                                                                                       \
@@ -102,7 +104,17 @@ typedef struct {
   double bytes;   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank;
                                exchange: sum of its transfers, set by hec_program_add with part_at */
   uint64_t units; /* plan: work units */
+  /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
+  int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
+  int32_t own_at, n_own;    /* exchange: parcels that stay on their rank: into program.own */
+  int32_t cell_at, n_cells; /* permute, dispatch, experts, combine, unpermute: into program.cells */
 } hec_op;
+
+/* `rows` assignments of `source` to `expert` are computed on `rank`; those of one (source, expert) are cut from the
+ * source's list in ascending order of ranks. */
+typedef struct {
+  int32_t source, rank, expert, rows;
+} hec_cell;
 
 /* Compute work of one rank: `rows` rows of expert `item`. */
 typedef struct {
@@ -120,6 +132,27 @@ typedef struct {
 typedef enum { HEC_MEMORY_LIST(HEC_MEMORY_ENUM) HEC_N_MEMORY } hec_memory;
 extern const char *const hec_memory_name[HEC_N_MEMORY];
 
+/* Which buffer a hold is; an executor finds its memory by (tensor, layer, micro-batch). "Rows" are one token row per
+ * assignment: of the rank's own tokens (assigned), or of what its experts compute (computed). */
+#define HEC_TENSOR_LIST(X)                                                                                             \
+  X(STATE)     /* parameters, gradients and optimizer state kept between iterations, activations outside MoE blocks */ \
+  X(BLOCK)     /* what attention and gate of a block keep for backward */                                              \
+  X(SEND)      /* assigned rows sorted for dispatch */                                                                 \
+  X(INPUT)     /* computed rows: inputs of experts and what they keep for backward */                                  \
+  X(OUTPUT)    /* computed rows: outputs of experts */                                                                 \
+  X(RETURNED)  /* assigned rows: outputs back at their tokens, kept for the gate's gradient */                         \
+  X(GRAD_SEND) /* assigned rows: gradients of outputs sorted for the way to the experts */                             \
+  X(GRAD_OUTPUT)   /* computed rows: gradients of outputs */                                                           \
+  X(GRAD_INPUT)    /* computed rows: gradients of inputs */                                                            \
+  X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                       \
+  X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                   \
+  X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                 \
+  X(STAGING)       /* gradients received, before they are added: one slot per transfer, in their order */
+#define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
+typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
+
+enum { HEC_HOLD_OPEN = -2 }; /* `last` of a hold whose end has not been lowered yet */
+
 /* Bytes that rank r holds (local_bytes[bytes_at + r] * bytes; bytes_at -1: `bytes`) from the start of operation `first`
  * to the end of `last` (first -1: before the program; last -1: to its end). */
 typedef struct {
@@ -127,6 +160,10 @@ typedef struct {
   int32_t layer, first, last;
   int32_t bytes_at;
   double bytes;
+  hec_tensor tensor;
+  int32_t micro_batch; /* of the tensor; -1: none */
+  int32_t
+      items_at; /* guests: rank r has experts items[item_index[items_at + r] .. [items_at + r + 1]]; -1: not listed */
 } hec_hold;
 
 /* Growing arrays, reused from iteration to iteration (hec_program_clear keeps the memory). */
@@ -150,6 +187,19 @@ typedef struct {
   size_t n_parts, parts_capacity;
   hec_hold *holds;
   size_t n_holds, holds_capacity;
+  /* Detail for executors; empty unless asked for. */
+  hec_parcel *parcels;
+  size_t n_parcels, parcels_capacity;
+  int32_t *parcel_index;
+  size_t n_parcel_index, parcel_index_capacity;
+  hec_move *own; /* source == destination */
+  size_t n_own, own_capacity;
+  hec_cell *cells;
+  size_t n_cells, cells_capacity;
+  int32_t *item_index;
+  size_t n_item_index, item_index_capacity;
+  int32_t *items;
+  size_t n_items, items_capacity;
 } hec_program;
 
 void hec_program_clear(hec_program *program, int32_t n_ranks);
@@ -169,7 +219,8 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 /* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks
  * with positive bytes, chains backwards, holds well formed. O(size of the program). */
 void hec_program_check(const hec_program *program);
-uint64_t hec_program_digest(const hec_program *program); /* FNV-1a over everything an interpreter reads */
+uint64_t
+hec_program_digest(const hec_program *program); /* FNV-1a over everything an interpreter reads but the detail */
 
 /* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */
 void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]);

@@ -163,17 +163,17 @@ START_TEST(by_hand) {
                           0);
   int32_t at = hec_program_local_bytes(&program, 2);
   program.local_bytes[at + 1] = 1;
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, 0, -1, 5});
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, -1, 1, 2, -1, 7});
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_COPY_GRAD, -1, 1, 1, at, 3});
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_GRAD, -1, 2, -1, -1, 1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, 0, -1, 5, HEC_TENSOR_STATE, -1, -1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, -1, 1, 2, -1, 7, HEC_TENSOR_STATE, -1, -1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_COPY_GRAD, -1, 1, 1, at, 3, HEC_TENSOR_STATE, -1, -1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_GRAD, -1, 2, -1, -1, 1, HEC_TENSOR_STATE, -1, -1});
   double peak[2], by_class[HEC_N_MEMORY];
   hec_program_check(&program);
   hec_program_memory_peak(&program, peak, by_class);
   ck_assert(peak[0] == 8 && peak[1] == 10);
   ck_assert(by_class[HEC_MEMORY_BUFFER] == 7 && by_class[HEC_MEMORY_COPY_GRAD] == 3 && by_class[HEC_MEMORY_GRAD] == 0);
-  (void)hec_program_hold(&program,
-                         (hec_hold){HEC_MEMORY_PARAM, -1, 3, 3, -1, 100}); /* more holds, never a lower peak */
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, 3, 3, -1, 100, HEC_TENSOR_STATE, -1,
+                                              -1}); /* more holds, never a lower peak */
   hec_program_memory_peak(&program, peak, NULL);
   ck_assert(peak[0] == 101 && peak[1] == 101);
   hec_program_free(&program);

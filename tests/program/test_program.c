@@ -44,7 +44,7 @@ static void make(hec_program *p) {
   p->transfers[p->n_transfers++] = (hec_transfer){.bytes = 20, .source = 2, .destination = 0, .item = -1, .after = -1};
   exchange.n_transfers = 2;
   (void)hec_program_add(p, exchange, (int32_t[]){first, -1, second}, 3);
-  (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_PARAM, -1, 0, 2, -1, 8});
+  (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_PARAM, -1, 0, 2, -1, 8, HEC_TENSOR_STATE, -1, -1});
 }
 
 START_TEST(parts_and_dependencies) {
@@ -92,7 +92,7 @@ static void spoil_hold(void) {
   program.holds[0].last = 3;
 }
 static void spoil_hold_order(void) {
-  program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8};
+  program.holds[0] = (hec_hold){HEC_MEMORY_PARAM, -1, 2, 1, -1, 8, HEC_TENSOR_STATE, -1, -1};
 }
 static void spoil_lane(void) {
   program.ops[1].lane = HEC_N_LANES;

@@ -112,8 +112,8 @@ static void make_events(hec_text *out) {
                         NULL, 0);
   int32_t at = hec_program_local_bytes(&program, 2);
   program.local_bytes[at + 1] = 7;
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, -1, 5});
-  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, 0, 0, 0, at, 1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, -1, -1, 5, HEC_TENSOR_STATE, -1, -1});
+  (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_BUFFER, 0, 0, 0, at, 1, HEC_TENSOR_STATE, -1, -1});
   hec_timeline_resize(&timeline, 3, 2);
   set(0, 0, 0, 1234567), set(0, 1, 5, 12);
   set(1, 0, 3, 3), set(1, 1, 3, 4); /* no time on rank 0: not drawn */

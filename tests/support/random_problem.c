@@ -132,6 +132,8 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
       hec_arena arena = {0};
       hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
       low->chosen.per_item = low->other.per_item = per_item;
+      if (c->detail)
+        hec_lowering_detail(low);
       for (int32_t i = 0; i < c->n_iterations; i++) {
         const hec_load *loads = c->loads + (ptrdiff_t)i * c->n_micro_batches;
         hec_lower_iteration(low, 10 + i, loads, c->n_micro_batches, c->n_micro_batches);

@@ -33,6 +33,7 @@ typedef struct {
   hec_load *loads; /* [n_iterations * n_micro_batches] */
   int32_t n_iterations, n_micro_batches;
   const hec_collective *collective; /* NULL: by cost */
+  bool detail;                      /* programs say what travels (hec_lowering_detail) */
 } hec_test_case;
 
 /* Everything on the arena. Now and then: one rank, one expert, more ranks than experts, dense blocks, shared experts,
