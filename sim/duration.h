@@ -28,10 +28,4 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
   }
 }
 
-/* Seconds of an all-reduce or counts operation once every rank has posted, closed form. */
-static inline double hec_duration_collective_s(const hec_problem *problem, const hec_op *op) {
-  return op->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(problem->cluster, problem->n_ranks, op->bytes)
-                                      : hec_link_cost_allgather(problem->cluster, problem->n_ranks, op->bytes);
-}
-
 #endif

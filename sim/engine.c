@@ -11,6 +11,7 @@
 #include "sim/engine.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/program/walk.h"
 #include "sim/duration.h"
 #include "sim/law.h"
 
@@ -196,7 +197,8 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
 
 /* Counts are small: one closed-form cost for every law. */
 static void run_counts(hec_engine *engine, hec_exchange *x) {
-  int64_t end = engine->now_ps + hec_seconds_to_ps(hec_duration_collective_s(engine->problem, x->row));
+  int64_t end = engine->now_ps +
+                hec_seconds_to_ps(hec_walk_together_s(engine->problem->cluster, engine->problem->n_ranks, x->row));
   for (int32_t r = 0; r < engine->program->n_ranks; r++) {
     hec_engine_begin(engine, x, r);
     hec_engine_end(engine, x, r, end);

@@ -1,7 +1,7 @@
 /* Law `alpha_beta`: an exchange in closed form (models/link_cost.h). Rank r begins when it and all its partners have
  * posted and ends after latency + its busiest port's bytes / bandwidth; exchanges on different lanes do not slow each
  * other down. Exact for the busiest port of one exchange, optimistic where several exchanges share a link. */
-#include "sim/duration.h"
+#include "runtime/program/walk.h"
 #include "sim/law.h"
 
 #include <string.h>
@@ -35,8 +35,9 @@ static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {
+  const hec_problem *problem = hec_engine_problem(engine);
   int64_t end =
-      hec_engine_now(engine) + hec_seconds_to_ps(hec_duration_collective_s(hec_engine_problem(engine), x->row));
+      hec_engine_now(engine) + hec_seconds_to_ps(hec_walk_together_s(problem->cluster, problem->n_ranks, x->row));
   for (int32_t r = 0; r < hec_engine_program(engine)->n_ranks; r++) {
     hec_engine_begin(engine, x, r);
     hec_engine_end(engine, x, r, end);

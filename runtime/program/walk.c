@@ -1,0 +1,184 @@
+/* In id order every predecessor of (op, r) already has its end, so
+ *   ready(op, r) = max(end of the lane's last operation on r, ends of the dependencies on r)
+ *   alone        begin = ready,                                end = begin + the caller's duration of (op, r)
+ *   exchange     begin = max of ready over r and its partners, end = begin + closed form of r's part
+ *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts)
+ * One visit per (operation, rank) and two per transfer; exchanges over the same transfers are priced once. */
+#include "runtime/program/walk.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CACHE_BITS = 10, CACHE_SLOTS = 1 << CACHE_BITS };
+
+/* Times of an exchange that was already priced in this program. */
+typedef struct {
+  int32_t transfer_at; /* -1: empty */
+  bool reverse;
+  int32_t at; /* into done_ps */
+} priced;
+
+struct hec_walk {
+  hec_link_cost *cost;
+  int32_t n_ranks;
+  int64_t *lane_end;      /* [HEC_N_LANES * n_ranks] */
+  int64_t *ready, *begin; /* [n_ranks] */
+  priced cache[CACHE_SLOTS];
+  int64_t *done_ps; /* [n_done] rows of n_ranks */
+  size_t n_done, done_capacity;
+};
+
+hec_walk *hec_walk_new(hec_link_cost *cost, int32_t n_ranks, hec_arena *arena) {
+  hec_walk *walk = HEC_NEW(arena, hec_walk, 1);
+  walk->cost = cost;
+  walk->n_ranks = n_ranks;
+  walk->lane_end = HEC_NEW(arena, int64_t, HEC_N_LANES * n_ranks);
+  walk->ready = HEC_NEW(arena, int64_t, n_ranks);
+  walk->begin = HEC_NEW(arena, int64_t, n_ranks);
+  return walk;
+}
+
+void hec_walk_free(hec_walk *walk) {
+  if (!walk)
+    return;
+  free(walk->done_ps);
+  walk->done_ps = NULL;
+  walk->n_done = walk->done_capacity = 0;
+}
+
+double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op) {
+  return op->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(cluster, n_ranks, op->bytes)
+                                      : hec_link_cost_allgather(cluster, n_ranks, op->bytes);
+}
+
+void hec_walk_own_measured(const void *context, const hec_program *program, int32_t op, int64_t *ps) {
+  const int64_t *measured_ps = (const int64_t *)context + (size_t)op * (size_t)program->n_ranks;
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    HEC_ASSERT(measured_ps[r] >= 0);
+    ps[r] = measured_ps[r] < HEC_TIME_END_PS ? measured_ps[r] : HEC_TIME_END_PS;
+  }
+}
+
+/* An operation on its way through the walk. */
+typedef struct {
+  const hec_program *program;
+  const hec_op *op;
+  int32_t id;
+  bool free_of_charge;
+  int64_t *begin, *end; /* [n_ranks] its rows of the timeline */
+} visit;
+
+static void find_ready(hec_walk *walk, const visit *v, const hec_timeline *timeline) {
+  int32_t n_ranks = walk->n_ranks;
+  memcpy(walk->ready, walk->lane_end + (size_t)v->op->lane * (size_t)n_ranks, (size_t)n_ranks * sizeof *walk->ready);
+  for (int32_t d = 0; d < v->op->n_deps; d++) {
+    const int64_t *end = timeline->end_ps + (size_t)v->program->deps[v->op->dep_at + d] * (size_t)n_ranks;
+    for (int32_t r = 0; r < n_ranks; r++)
+      walk->ready[r] = end[r] > walk->ready[r] ? end[r] : walk->ready[r];
+  }
+}
+
+static void walk_alone(hec_walk *walk, const visit *v, hec_walk_options options) {
+  int32_t n_ranks = walk->n_ranks;
+  memcpy(v->begin, walk->ready, (size_t)n_ranks * sizeof *v->begin);
+  if (v->free_of_charge) {
+    memcpy(v->end, walk->ready, (size_t)n_ranks * sizeof *v->end);
+    return;
+  }
+  options.own(options.context, v->program, v->id, v->end);
+  for (int32_t r = 0; r < n_ranks; r++)
+    v->end[r] = hec_time_after(v->begin[r], v->end[r]);
+}
+
+/* Index into done_ps of the closed-form times of an exchange. */
+static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
+  uint32_t hash = ((uint32_t)op->transfer_at * 2 + op->reverse) * 2654435761u;
+  priced *slot = &walk->cache[hash >> (32 - CACHE_BITS)];
+  if (slot->transfer_at == op->transfer_at && slot->reverse == op->reverse)
+    return slot->at;
+  int32_t n_ranks = walk->n_ranks;
+  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_done + (size_t)n_ranks);
+  *slot = (priced){op->transfer_at, op->reverse, (int32_t)walk->n_done};
+  walk->n_done += (size_t)n_ranks;
+  (void)hec_link_cost_exchange(walk->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
+                               op->n_chunks);
+  for (int32_t r = 0; r < n_ranks; r++)
+    walk->done_ps[slot->at + r] = hec_seconds_to_ps(walk->cost->done_s[r]);
+  return slot->at;
+}
+
+/* start[r] = the latest of ready over r and its partners; start is ready so far. Transfers mostly stand by source, so a
+ * source's own maximum stays at hand while its transfers last. */
+static void meet(const hec_program *program, const hec_op *op, const int64_t *ready, int64_t *start) {
+  const hec_transfer *t = program->transfers + op->transfer_at, *end = t + op->n_transfers;
+  while (t != end) {
+    int32_t source = t->source;
+    int64_t own = ready[source], latest = start[source];
+    for (; t != end && t->source == source; t++) {
+      int64_t other = ready[t->destination], *begin = &start[t->destination];
+      latest = other > latest ? other : latest;
+      *begin = own > *begin ? own : *begin;
+    }
+    start[source] = latest;
+  }
+}
+
+static void walk_exchange(hec_walk *walk, const visit *v) {
+  int32_t n_ranks = walk->n_ranks;
+  const uint8_t *part = v->program->parts + v->op->part_at;
+  int64_t *start = walk->begin;
+  memcpy(start, walk->ready, (size_t)n_ranks * sizeof *start);
+  if (!v->free_of_charge)
+    meet(v->program, v->op, walk->ready, start);
+  int32_t at = v->free_of_charge ? 0 : price(walk, v->program, v->op); /* may move done_ps */
+  const int64_t *done = v->free_of_charge ? NULL : walk->done_ps + at;
+  for (int32_t r = 0; r < n_ranks; r++)
+    if (part[r]) {
+      v->begin[r] = start[r];
+      v->end[r] = hec_time_after(start[r], done ? done[r] : 0);
+    }
+}
+
+static void walk_together(hec_walk *walk, const visit *v) {
+  int32_t n_ranks = walk->n_ranks;
+  int64_t start = 0, ps = 0;
+  if (!v->free_of_charge)
+    ps = hec_seconds_to_ps(hec_walk_together_s(walk->cost->cluster, n_ranks, v->op));
+  for (int32_t r = 0; r < n_ranks; r++)
+    start = walk->ready[r] > start ? walk->ready[r] : start;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    v->begin[r] = v->free_of_charge ? walk->ready[r] : start;
+    v->end[r] = hec_time_after(v->begin[r], ps);
+  }
+}
+
+void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options options, hec_timeline *timeline) {
+  HEC_ASSERT(program->n_ranks == walk->n_ranks);
+  size_t n_ranks = (size_t)walk->n_ranks;
+  hec_timeline_resize(timeline, (int32_t)program->n_ops, program->n_ranks);
+  memset(walk->lane_end, 0, HEC_N_LANES * n_ranks * sizeof *walk->lane_end);
+  memset(walk->cache, 0xff, sizeof walk->cache);
+  walk->n_done = 0;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    visit v = {.program = program,
+               .op = op,
+               .id = (int32_t)i,
+               .free_of_charge = options.without_one_off && op->one_off,
+               .begin = timeline->begin_ps + i * n_ranks,
+               .end = timeline->end_ps + i * n_ranks};
+    find_ready(walk, &v, timeline);
+    if (op->kind == HEC_OP_EXCHANGE)
+      walk_exchange(walk, &v);
+    else if (op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS)
+      walk_together(walk, &v);
+    else
+      walk_alone(walk, &v, options);
+    int64_t *lane_end = walk->lane_end + (size_t)op->lane * n_ranks;
+    for (size_t r = 0; r < n_ranks; r++)
+      lane_end[r] = v.end[r] > lane_end[r] ? v.end[r] : lane_end[r];
+  }
+}
