@@ -52,7 +52,8 @@ static hec_status fill(hec_load *loads, int32_t n, int32_t tokens, int32_t top_k
 
 typedef struct {
   double lower_s, simulate_s, report_s, total_s; /* medians per iteration */
-  double decide_s, refine_s;                     /* medians: all layers; one layer */
+  double decide_s, replan_s;                     /* medians, all layers: every iteration; one on which it is due */
+  double refine_s, refine_p99_s;                 /* one layer: median, 99th percentile */
   double transfers;                              /* mean per iteration */
 } timing;
 
@@ -111,29 +112,42 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
   return result;
 }
 
-/* Planning alone, as a trainer would call it. */
+/* Planning alone, as a trainer would call it, every `step`-th iteration: decide[n], refine[n * n_layers]. */
 static void time_planning(const hec_problem *problem, const hec_policy *policy, const hec_load *loads, int32_t n_loads,
-                          int32_t n, timing *out) {
+                          int32_t n, int32_t step, double *decide, double *refine) {
   hec_arena arena = {0};
   hec_policy_run run = hec_policy_start(policy, problem, &arena);
-  double *decide = HEC_NEW(&arena, double, n), *refine = HEC_NEW(&arena, double, n);
   for (int32_t i = -8; i < n; i++) {
     const hec_load *load = &loads[(i + 8) % n_loads];
     double a = now_s();
-    hec_policy_decide(&run, i + 8, 0);
+    hec_policy_decide(&run, (int64_t)(i + 8) * step, 0);
     double b = now_s();
-    for (int32_t l = 0; l < problem->n_layers; l++)
-      hec_policy_refine(&run, l, load);
-    double c = now_s();
-    hec_history_push(&run.history, load);
-    if (i >= 0) {
+    if (i >= 0)
       decide[i] = b - a;
-      refine[i] = (c - b) / problem->n_layers;
+    for (int32_t l = 0; l < problem->n_layers; l++) {
+      a = now_s();
+      hec_policy_refine(&run, l, load);
+      b = now_s();
+      if (i >= 0)
+        refine[i * problem->n_layers + l] = b - a;
     }
+    hec_history_push(&run.history, load);
   }
-  out->decide_s = median(decide, n);
-  out->refine_s = median(refine, n);
   hec_policy_stop(&run);
+  hec_arena_free(&arena);
+}
+
+static void time_plans(const hec_problem *problem, const hec_policy *policy, const hec_load *loads, int32_t n_loads,
+                       int32_t n, timing *out) {
+  hec_arena arena = {0};
+  int32_t n_refine = n * problem->n_layers, period = policy->period > 0 ? policy->period : 1;
+  double *decide = HEC_NEW(&arena, double, n), *refine = HEC_NEW(&arena, double, n_refine);
+  time_planning(problem, policy, loads, n_loads, n, period, decide, refine);
+  out->replan_s = median(decide, n);
+  time_planning(problem, policy, loads, n_loads, n, 1, decide, refine);
+  out->decide_s = median(decide, n);
+  out->refine_s = median(refine, n_refine); /* sorted now */
+  out->refine_p99_s = refine[(int64_t)n_refine * 99 / 100];
   hec_arena_free(&arena);
 }
 
@@ -161,8 +175,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .program = "hecate-bench",
       .usage = "hecate-bench [options]",
       .summary =
-          "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone,\n"
-          "and the trace reader. Synthetic loads in memory, one thread, wall clock, medians.",
+          "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
+          "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
+          "Synthetic loads in memory, one thread, wall clock, medians.",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -170,9 +185,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 static void print_row(const settings *s, const char *name, const timing *t, hec_json_out *json, hec_text *out) {
   if (!s->json) {
-    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.2f %10.0f\n", name, 1 / t->total_s,
-                    1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s, 1e6 * t->refine_s,
-                    t->transfers);
+    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.1f %10.2f %10.2f %10.0f\n", name, 1 / t->total_s,
+                    1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s, 1e6 * t->replan_s,
+                    1e6 * t->refine_s, 1e6 * t->refine_p99_s, t->transfers);
     return;
   }
   hec_json_object(json, NULL);
@@ -182,7 +197,9 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
   hec_json_double(json, "simulate_s", t->simulate_s);
   hec_json_double(json, "report_s", t->report_s);
   hec_json_double(json, "decide_s", t->decide_s);
+  hec_json_double(json, "replan_s", t->replan_s);
   hec_json_double(json, "refine_layer_s", t->refine_s);
+  hec_json_double(json, "refine_layer_p99_s", t->refine_p99_s);
   hec_json_double(json, "transfers", t->transfers);
   hec_json_close(json);
 }
@@ -225,13 +242,19 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
                     "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iterations "
                     "(synthetic loads)\n\n",
                     problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations);
-    hec_text_printf(out, "%-26s %10s %10s %10s %10s %10s %10s\n%-26s %10s %10s %10s %10s %10s %10s %10s\n", "",
-                    "iterations", "lowering", "simulate", "report", "decide", "refine", "policy", "per s", "us", "us",
-                    "us", "us", "us/layer", "transfers");
+    static const char *const heads[2][9] = {
+        {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers"},
+        {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean"}};
+    for (int32_t i = 0; i < 2; i++) {
+      hec_text_printf(out, "%-26s", i == 0 ? "" : "policy");
+      for (int32_t k = 0; k < 9; k++)
+        hec_text_printf(out, " %10s", heads[i][k]);
+      hec_text_printf(out, "\n");
+    }
   }
   for (int32_t p = 0; p < n_policies; p++) {
     timing t = time_policy(&problem, policies[p], law, loads, LOADS, (int32_t)s->iterations);
-    time_planning(&problem, policies[p], loads, LOADS, (int32_t)s->iterations, &t);
+    time_plans(&problem, policies[p], loads, LOADS, (int32_t)s->iterations, &t);
     print_row(s, policies[p]->name, &t, &json, out);
   }
   if (s->json)
