@@ -1,7 +1,8 @@
 /* The arithmetic of the CPU: float32, one thread. The only door to CBLAS: OpenBLAS when its shared library is found at run
  * time (loaded with dlopen, so that its core type can be set first), else GSL's CBLAS. Everything is row-major.
  *
- * Same input, same bytes on one machine and library; between libraries results differ by rounding. Nothing allocates. */
+ * Same input, same bytes on one machine and library; between libraries results differ by rounding. Nothing allocates;
+ * nothing global is written after hec_math_open. Arrays of one call do not overlap unless it says so. */
 #ifndef HEC_EXEC_MATH_H
 #define HEC_EXEC_MATH_H
 #include "runtime/base/status.h"
@@ -35,6 +36,8 @@ float hec_math_dot(const float *a, const float *b,
 
 /* Activation of a FFN. inner [n, n_matrices * f]: two matrices: before | after; three: gate | up | product. */
 typedef enum { HEC_RELU, HEC_GELU, HEC_SILU } hec_activation;
+
+void hec_math_softmax(float *x, int32_t n); /* in place */
 
 /* RMS norm without epsilon surprises: y = gain * x / sqrt(mean(x^2) + 1e-6) per row of d; scale[rows] = 1/sqrt(..). */
 void hec_math_norm(const float *x, const float *gain, float *y, float *scale, int32_t rows, int32_t d);

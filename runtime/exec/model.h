@@ -94,7 +94,7 @@ void hec_block_shared_backward(const hec_model *model, const float *params, floa
 /* One expert on n rows: out [n, d] from in [n, d]; inner [n, n_matrices * f] is kept for backward. */
 void hec_expert_forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner,
                         float *out);
-/* grads += (or = where `first`); din [n, d]. dout and inner may be overwritten. */
+/* grads += (or = where `first`, n == 0 too); din [n, d]. inner is overwritten; scratch is not used (may be NULL). */
 void hec_expert_backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n,
                          const float *in, float *inner, const float *dout, float *din, float *scratch);
 

@@ -86,6 +86,7 @@ static const struct {
     {"zlib.h", "traces/gzip.c tests/traces/*"},
     {"zconf.h", "traces/gzip.c"},
     {"gsl/gsl_cblas.h", "runtime/exec/cpu_math.c"},
+    {"gsl/gsl_version.h", "runtime/exec/cpu_math.c"},
     {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
     {"*cblas*.h", "runtime/exec/cpu_math.c"},
     {"mpi*.h", "runtime/exec/*mpi*.c"},

@@ -1,0 +1,114 @@
+/* Which token goes to which expert, and the rows that travel for it. O(n) moves; top-k O(T k E). */
+#include "runtime/exec/model_parts.h"
+
+#include <string.h>
+
+hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity) {
+  return (hec_assignments){.capacity = capacity,
+                           .expert_at = HEC_NEW(arena, int32_t, model->n_experts + 1),
+                           .token = HEC_NEW(arena, int32_t, capacity),
+                           .weight = HEC_NEW(arena, float, capacity),
+                           .weight_grad = HEC_NEW(arena, float, capacity)};
+}
+
+void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out) {
+  int64_t n = 0;
+  for (int32_t e = 0; e < model->n_experts; e++) {
+    out->expert_at[e] = (int32_t)n;
+    n += counts[e];
+    HEC_ASSERT(n <= out->capacity);
+  }
+  HEC_ASSERT(n == 0 || tokens > 0);
+  out->expert_at[model->n_experts] = out->n = (int32_t)n;
+  out->n_tokens = tokens;
+  for (int32_t j = 0; j < out->n; j++)
+    out->token[j] = j % tokens;
+  if (model->exact)
+    hec_assign_weights(model, NULL, out);
+}
+
+/* The best expert that comes after (value, expert) in the order of falling probability, ties to the lower expert. Not a
+ * number counts as below zero, so that a gate gone wild still chooses k experts. */
+static int32_t next_best(const float *p, int32_t n_experts, float value, int32_t expert, float *found) {
+  int32_t best = -1;
+  for (int32_t e = 0; e < n_experts; e++) {
+    float v = p[e] >= 0 ? p[e] : -1;
+    if ((v < value || (v == value && e > expert)) && (best < 0 || v > *found)) {
+      best = e;
+      *found = v;
+    }
+  }
+  HEC_ASSERT(best >= 0);
+  return best;
+}
+
+/* Counts, offsets, then the places: the choice is made twice rather than kept, so the list is sorted without scratch. */
+void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out) {
+  int32_t n_experts = model->n_experts;
+  int64_t n = (int64_t)tokens * model->top_k;
+  HEC_ASSERT(n <= out->capacity);
+  out->n = (int32_t)n;
+  out->n_tokens = tokens;
+  memset(out->expert_at, 0, (size_t)(n_experts + 1) * sizeof *out->expert_at);
+  for (int32_t t = 0; t < tokens; t++) {
+    const float *p = probabilities + (int64_t)t * n_experts;
+    float value = 2;
+    for (int32_t k = 0, expert = -1; k < model->top_k; k++) {
+      expert = next_best(p, n_experts, value, expert, &value);
+      out->expert_at[expert + 1]++;
+    }
+  }
+  for (int32_t e = 0; e < n_experts; e++)
+    out->expert_at[e + 1] += out->expert_at[e];
+  for (int32_t t = 0; t < tokens; t++) {
+    const float *p = probabilities + (int64_t)t * n_experts;
+    float value = 2;
+    for (int32_t k = 0, expert = -1; k < model->top_k; k++) {
+      expert = next_best(p, n_experts, value, expert, &value);
+      out->token[out->expert_at[expert]++] = t;
+    }
+  }
+  /* Each offset is now where the next expert begins. */
+  memmove(out->expert_at + 1, out->expert_at, (size_t)n_experts * sizeof *out->expert_at);
+  out->expert_at[0] = 0;
+  hec_assign_weights(model, probabilities, out);
+}
+
+/* Exact: 1, 1/2, 1/4 by turns of (token + place), place = which of the token's assignments it is when tokens are dealt
+ * round by round. */
+void hec_assign_weights(const hec_model *model, const float *probabilities, hec_assignments *a) {
+  static const float powers[] = {1, 0.5F, 0.25F};
+  for (int32_t e = 0; e < model->n_experts; e++)
+    for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
+      int32_t token = a->token[j];
+      a->weight[j] = model->exact ? powers[((int64_t)token + j / a->n_tokens) % 3]
+                                  : probabilities[(int64_t)token * model->n_experts + e];
+      a->weight_grad[j] = 0;
+    }
+}
+
+/* ---- Rows ---- */
+
+void hec_rows_permute(const hec_assignments *a, const float *h2, int32_t d, float *const *row) {
+  for (int32_t j = 0; j < a->n; j++)
+    memcpy(row[j], h2 + (int64_t)a->token[j] * d, (size_t)d * sizeof *h2);
+}
+
+void hec_rows_combine(const hec_assignments *a, float *const *row, int32_t d, float *x) {
+  for (int32_t j = 0; j < a->n; j++)
+    hec_math_axpy(x + (int64_t)a->token[j] * d, a->weight[j], row[j], d);
+}
+
+void hec_rows_uncombine(hec_assignments *a, const float *dx, float *const *outputs, int32_t d, float *const *row) {
+  for (int32_t j = 0; j < a->n; j++) {
+    const float *gradient = dx + (int64_t)a->token[j] * d;
+    a->weight_grad[j] = hec_math_dot(gradient, outputs[j], d);
+    for (int32_t i = 0; i < d; i++)
+      row[j][i] = a->weight[j] * gradient[i];
+  }
+}
+
+void hec_rows_unpermute(const hec_assignments *a, float *const *row, int32_t d, float *dh2) {
+  for (int32_t j = 0; j < a->n; j++)
+    hec_math_add(dh2 + (int64_t)a->token[j] * d, row[j], d);
+}
