@@ -1,0 +1,122 @@
+/* The executor of one rank: walks the rank's slice of a program, as the second interpreter beside the simulator.
+ *
+ * Operations are posted in the order of their ids. Posting plans the operation's buffers (buffers.h), finds what it
+ * reads and writes, and puts it at the end of its lane; nothing is computed yet. Lanes are in-order queues that advance
+ * whenever the rank looks at them: communication lanes are moved on between any two steps of the compute lane (a step:
+ * one expert's GEMMs, one attention), so transfers are in flight while the rank computes. One thread per rank; it sleeps
+ * when no lane can move. Deadlock freedom: program.h; a buffer's memory waits only for smaller ids.
+ *
+ * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
+ * knows the model but neither lanes nor transports. Known here: exchanges of token rows and of expert parcels, the
+ * reduction that follows a scatter, all-reduce, counts.
+ *
+ * Times: nanoseconds from the start of the iteration. Real time by default; virtual: compute and local operations are
+ * measured in CPU time of the thread while one rank at a time computes, and the timeline is walked with these durations
+ * and the closed-form costs of exchanges (more ranks than cores). */
+#ifndef HEC_EXEC_EXEC_H
+#define HEC_EXEC_EXEC_H
+#include "runtime/exec/buffers.h"
+#include "runtime/exec/rank.h"
+#include "runtime/exec/rows.h"
+#include "runtime/exec/store.h"
+#include "runtime/program/timeline.h"
+
+typedef struct hec_exec hec_exec;
+
+/* An operation on its way through a lane. */
+typedef struct {
+  hec_op op; /* a copy: the program's arrays may move */
+  int32_t id;
+  int32_t *waits; /* [n_waits] operations that must be finished on this rank */
+  int32_t n_waits;
+  int32_t n_steps, step; /* of the work table */
+  void *data;            /* the work table's, on exec's step arena */
+  struct hec_exchange_state *exchange;
+  enum { HEC_OP_WAITING, HEC_OP_RUNNING, HEC_OP_DONE } state;
+  int64_t posted_ns, begin_ns, end_ns, cpu_ns;
+} hec_exec_op;
+
+/* What compute and local operations do. `bind` is called when the operation is posted, with its buffers open: it sets
+ * n_steps (0: nothing to do on this rank) and data. `run` does one step. */
+typedef struct {
+  void (*bind)(void *context, hec_exec *exec, hec_exec_op *op);
+  void (*run)(void *context, hec_exec *exec, hec_exec_op *op);
+  void *context;
+} hec_work_table;
+
+typedef struct {
+  const hec_problem *problem;
+  hec_rank *rank;
+  hec_work_table work;
+  int32_t n_slices;       /* of the policy's plans */
+  int64_t expert_size;    /* parameters of an expert */
+  int64_t block_size;     /* dense parameters of a block */
+  int64_t rest_size;      /* dense parameters outside the MoE blocks */
+  int32_t n_micro_batches; /* at most */
+  int64_t workspace_size; /* floats that the work table wants in the rank's region */
+  bool virtual_time;
+} hec_exec_options;
+
+/* Bytes that a rank's region must have for it (reserved, not touched). */
+size_t hec_exec_bytes(const hec_exec_options *options);
+hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_exec **exec) HEC_MUST_USE;
+void hec_exec_free(hec_exec *exec);
+
+/* ---- State: what the work table and drivers reach ---- */
+
+typedef struct {
+  float *params, *grads, *first, *second; /* [n] */
+  int64_t n;
+} hec_dense;
+hec_dense hec_exec_dense(const hec_exec *exec, int32_t layer); /* layer -1: outside the blocks */
+hec_store *hec_exec_store(hec_exec *exec);
+float *hec_exec_workspace(const hec_exec *exec);
+hec_arena *hec_exec_step_arena(hec_exec *exec); /* rewound at the start of every iteration */
+const hec_problem *hec_exec_problem(const hec_exec *exec);
+int32_t hec_exec_rank(const hec_exec *exec);
+bool hec_exec_train(const hec_exec *exec);
+
+/* The plan in force: says which experts this rank keeps. Slots that a plan wants and nobody sends are taken when
+ * `fresh` (the first plan: the caller fills them in). */
+hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) HEC_MUST_USE;
+bool hec_exec_keeps(const hec_exec *exec, int32_t layer, int32_t expert, int32_t part);
+
+/* ---- While an operation is bound: its buffers ---- */
+
+/* The open buffer of the operation's layer and micro-batch. */
+void *hec_exec_tensor(const hec_exec *exec, const hec_exec_op *op, hec_tensor tensor);
+/* Parameters to compute `expert` with: kept here, or a guest's. */
+const float *hec_exec_params(const hec_exec *exec, const hec_exec_op *op, int32_t expert);
+/* Where its gradient goes; *guest: it is a guest's and has no value yet. */
+float *hec_exec_grads(const hec_exec *exec, const hec_exec_op *op, int32_t expert, bool *guest);
+/* Guests with gradients at a backward experts operation: their number, and the i-th. */
+int32_t hec_exec_guests(const hec_exec *exec, const hec_exec_op *op);
+int32_t hec_exec_guest(const hec_exec *exec, const hec_exec_op *op, int32_t i);
+/* Rows of the operation's layer and micro-batch (from its cells). */
+const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op);
+/* Experts that the operation computes here, ascending, with their rows. Valid while it is bound. */
+const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32_t *n);
+/* Counts after the gate: row of this rank to be filled in by the gate's step; complete after the counts operation. */
+uint32_t *hec_exec_counts(const hec_exec *exec, int32_t layer, int32_t micro_batch); /* [n_ranks][n_experts] */
+
+/* ---- An iteration ---- */
+
+void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns);
+/* Posts the operations that were appended to the program since the last call. HEC_FAILED: no memory. */
+hec_status hec_exec_post(hec_exec *exec, const hec_program *program) HEC_MUST_USE;
+/* Runs until operation `id` is finished here (it must have been posted); all: everything posted. */
+hec_status hec_exec_wait(hec_exec *exec, int32_t id) HEC_MUST_USE;
+hec_status hec_exec_drain(hec_exec *exec) HEC_MUST_USE;
+/* The next plan operation to be posted took this long on the host. */
+void hec_exec_planned(hec_exec *exec, int64_t begin_ns, int64_t end_ns);
+/* After the last operation: everything done, memory model verified against `program`, old slots given back. */
+hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) HEC_MUST_USE;
+/* On rank 0: the timeline of all ranks, and that all planned the same program; the others take part. */
+hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) HEC_MUST_USE;
+
+/* Of the last iteration: most bytes of planned buffers as the program counts them, with state; bytes of address space
+ * that they took (fragments included). */
+double hec_exec_peak(const hec_exec *exec);
+size_t hec_exec_span(const hec_exec *exec);
+
+#endif

@@ -1,0 +1,82 @@
+/* Slots on a stack: the one given back last is taken first, so memory in use stays dense. O(1) per call. */
+#include "runtime/exec/store.h"
+
+#include "runtime/base/arena.h"
+
+#include <string.h>
+
+static int64_t part_most(int64_t expert_size, int32_t n_parts) {
+  return (expert_size + n_parts - 1) / n_parts;
+}
+
+/* A slot, rounded up to a cache line. */
+static int64_t slot_floats(int64_t expert_size, int32_t n_parts, int32_t n_arrays) {
+  return (part_most(expert_size, n_parts) * n_arrays + 15) / 16 * 16;
+}
+
+size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t slots_most) {
+  return (size_t)slot_floats(expert_size, n_parts, n_arrays) * (size_t)slots_most * sizeof(float);
+}
+
+hec_store hec_store_new(hec_arena *arena, float *memory, int32_t n_rows, int32_t n_parts, int64_t expert_size,
+                        int32_t n_arrays, int32_t slots_most) {
+  size_t n = (size_t)n_rows * (size_t)n_parts;
+  hec_store store = {.n_rows = n_rows,
+                     .n_parts = n_parts,
+                     .expert_size = expert_size,
+                     .slot_size = slot_floats(expert_size, n_parts, n_arrays),
+                     .n_arrays = n_arrays,
+                     .slots = memory,
+                     .slots_most = slots_most,
+                     .slot_of = HEC_NEW(arena, int32_t, n),
+                     .free = HEC_NEW(arena, int32_t, slots_most)};
+  for (size_t i = 0; i < n; i++)
+    store.slot_of[i] = -1;
+  return store;
+}
+
+static int32_t *slot_at(const hec_store *store, int32_t row, int32_t part) {
+  HEC_ASSERT(row >= 0 && row < store->n_rows && part >= 0 && part < store->n_parts);
+  return &store->slot_of[(size_t)row * (size_t)store->n_parts + (size_t)part];
+}
+
+bool hec_store_has(const hec_store *store, int32_t row, int32_t part) {
+  return *slot_at(store, row, part) >= 0;
+}
+
+hec_store_part hec_store_at(const hec_store *store, int32_t row, int32_t part) {
+  int32_t slot = *slot_at(store, row, part);
+  HEC_ASSERT(slot >= 0);
+  float *at = store->slots + (size_t)slot * (size_t)store->slot_size;
+  int64_t n = hec_part_begin(store->expert_size, part + 1, store->n_parts) -
+              hec_part_begin(store->expert_size, part, store->n_parts);
+  if (store->n_arrays == 1)
+    return (hec_store_part){.params = at, .n = n};
+  return (hec_store_part){at, at + n, at + 2 * n, at + 3 * n, n};
+}
+
+hec_status hec_store_take(hec_store *store, int32_t row, int32_t part) {
+  int32_t *slot = slot_at(store, row, part);
+  if (*slot >= 0)
+    return HEC_OK;
+  if (store->n_free > 0)
+    *slot = store->free[--store->n_free];
+  else if (store->n_slots < store->slots_most)
+    *slot = store->n_slots++;
+  else
+    return hec_fail(HEC_FAILED, "no memory for another expert: %d are kept here already", store->n_used);
+  store->n_used++;
+  store->used_most = store->n_used > store->used_most ? store->n_used : store->used_most;
+  hec_store_part at = hec_store_at(store, row, part);
+  if (at.grads)
+    memset(at.grads, 0, (size_t)at.n * sizeof *at.grads);
+  return HEC_OK;
+}
+
+void hec_store_give(hec_store *store, int32_t row, int32_t part) {
+  int32_t *slot = slot_at(store, row, part);
+  HEC_ASSERT(*slot >= 0);
+  store->free[store->n_free++] = *slot;
+  store->n_used--;
+  *slot = -1;
+}
