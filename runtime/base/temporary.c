@@ -31,6 +31,11 @@ void hec_temporary_drop(const char *path) {
       slots[i].used = 0;
 }
 
+void hec_temporary_forget(void) {
+  for (int i = 0; i < N_SLOTS; i++)
+    slots[i].used = 0;
+}
+
 static void clean_up(int number) {
   for (int i = 0; i < N_SLOTS; i++)
     if (slots[i].used)

@@ -5,6 +5,8 @@
 /* Every path from its making until it was renamed or removed. Paths of 4 KiB and more are not remembered. */
 void hec_temporary_add(const char *path);
 void hec_temporary_drop(const char *path);
+/* In a forked child: the files that its parent is writing are none of its business. */
+void hec_temporary_forget(void);
 
 /* For programs: SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files, then end the program as they always do (ignored
  * ones stay ignored). Writing past a file size limit becomes an error like a full disk (SIGXFSZ is ignored). */

@@ -58,13 +58,25 @@ int64_t hec_cpu_clock_ns(void); /* CPU time of the calling thread */
 
 /* Publishes where this rank is (cheap: a few stores). */
 void hec_rank_at(hec_rank *rank, const hec_place *place);
-/* The text of a place: "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)". */
+/* The text of a place: "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)"; "backward, " before
+ * "operation" where it is. */
 void hec_place_describe(const hec_place *place, hec_text *out);
 
-/* Records the failure for the whole launch (the first one wins) and wakes everyone. Returns HEC_FAILED. */
+/* Records the failure for the whole launch (the first one wins) and wakes everyone: "rank 2, in PLACE: what the format
+ * says". Returns HEC_FAILED. */
 hec_status hec_rank_fail(hec_rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* HEC_FAILED with the failure's text when some rank failed or died; HEC_OK otherwise. One atomic load when all is well. */
 hec_status hec_rank_check(hec_rank *rank) HEC_MUST_USE;
+/* The same with a code for hec_launch to return: what it does itself when a body returns a failure. HEC_FAILED. */
+hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text);
+
+/* Whoever waits in a loop of test and wait says for whom (-1: for nobody any more), and, after limit_ns without
+ * progress, ends with hec_rank_late: fails naming the rank that everybody waits for in the end, and where that one was.
+ * `what` completes "waited 60 s for rank 2 in ..."; hec_post_missing_peer is the first peer whose bytes are not all there. */
+void hec_rank_waits_for(hec_rank *rank, int32_t peer);
+hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) HEC_MUST_USE;
+int32_t hec_post_missing_peer(const hec_post *post);
+int64_t hec_post_moved(const hec_post *post); /* bytes of all messages so far: progress */
 
 /* When rank's operation `op` of the current iteration was posted; peers read it on one machine only (else 0 = not known).
  * An entry older than the iteration's start is not one. op < HEC_POSTS_MAX. */
@@ -74,8 +86,9 @@ int64_t hec_rank_posted(const hec_rank *rank, int32_t peer, int32_t op);
 
 /* Collectives of the launch itself, over the transport's control channel; each waits at most limit_ns. */
 hec_status hec_rank_barrier(hec_rank *rank) HEC_MUST_USE;
-/* Barrier after which all ranks go on at one moment: *start_ns, in the future when this returns (at most 1 ms), on the
- * clock of hec_clock_ns. Between machines: each rank's own clock at the barrier. Sleeps, then spins until it is there. */
+/* Barrier after which all ranks go on at one moment, *start_ns on the clock of hec_clock_ns: rank 0 chooses it, at most
+ * 1 ms ahead, when all have come; every rank sleeps, then spins until it is there. A rank that is woken late returns late
+ * with the same *start_ns. Between machines: each rank's own clock after the barrier. */
 hec_status hec_rank_start_together(hec_rank *rank, int64_t *start_ns) HEC_MUST_USE;
 /* `bytes` of every rank into `all` [n_ranks * bytes] on rank 0 (NULL elsewhere). `data` and `all` anywhere in memory. */
 hec_status hec_rank_gather(hec_rank *rank, const void *data, size_t bytes, void *all) HEC_MUST_USE;

@@ -25,7 +25,7 @@ typedef struct hec_world hec_world;
 struct hec_launch_options;
 
 typedef struct {
-  void *at; /* where the transport shares memory (shares_memory): in the region of the rank that posts */
+  void *at; /* of a send, where peers read it in place (shares_memory): in the region of the rank that posts */
   int64_t bytes;
 } hec_segment;
 
@@ -37,7 +37,8 @@ typedef struct {
   int32_t
       after; /* sends: index of the receive of the same post that this one forwards, byte for byte, as they arrive in
                     units of the post's chunk; -1: none */
-  int64_t moved; /* set by the transport: bytes moved so far */
+  int64_t
+      moved; /* set by the transport: receives: bytes that are there; sends: `bytes` once the buffer is free, less before */
 } hec_message;
 
 typedef struct {
@@ -68,7 +69,7 @@ typedef struct {
 } hec_transport;
 
 /* Transports of the ranks of one machine; `mpi` is a plug-in with the same table. */
-#define HEC_TRANSPORT_LIST(X) X(shm) X(emulated) X(paced)
+#define HEC_TRANSPORT_LIST(X) X(shm) X(emulated)
 #define HEC_TRANSPORT_DECLARE(name) extern const hec_transport hec_transport_##name;
 HEC_TRANSPORT_LIST(HEC_TRANSPORT_DECLARE)
 extern const hec_transport *const hec_transports[]; /* NULL-terminated */

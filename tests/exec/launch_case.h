@@ -1,0 +1,18 @@
+/* What tests of ranks share: launches in both forms, and the proof that nothing is left behind. */
+#ifndef HEC_TESTS_EXEC_LAUNCH_CASE_H
+#define HEC_TESTS_EXEC_LAUNCH_CASE_H
+#include "runtime/exec/rank.h"
+
+/* Options with the given ranks, 1 MiB each, shm, a limit of 20 s. */
+hec_launch_options hec_test_options(int32_t n_ranks, bool threads);
+/* Launches; aborts the test with the failure's text unless all is well. No child may be left. */
+void hec_test_launch(const hec_launch_options *options, hec_rank_body *body, void *context);
+/* Launches what must fail and returns the text (valid until the next failure). No child may be left. */
+const char *hec_test_launch_fails(const hec_launch_options *options, hec_rank_body *body, void *context);
+/* A zeroed page that ranks and test share. */
+void *hec_test_shared_page(void);
+/* Publishes dispatch of layer 3 (operation 57, micro-batch 0, iteration 12). */
+void hec_test_at_dispatch(hec_rank *rank);
+#define HEC_TEST_DISPATCH "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)"
+
+#endif
