@@ -48,12 +48,12 @@ typedef struct {
   const hec_problem *problem;
   hec_rank *rank;
   hec_work_table work;
-  int32_t n_slices;       /* of the policy's plans */
-  int64_t expert_size;    /* parameters of an expert */
-  int64_t block_size;     /* dense parameters of a block */
-  int64_t rest_size;      /* dense parameters outside the MoE blocks */
+  int32_t n_slices;        /* of the policy's plans */
+  int64_t expert_size;     /* parameters of an expert */
+  int64_t block_size;      /* dense parameters of a block */
+  int64_t rest_size;       /* dense parameters outside the MoE blocks */
   int32_t n_micro_batches; /* at most */
-  int64_t workspace_size; /* floats that the work table wants in the rank's region */
+  int64_t workspace_size;  /* floats that the work table wants in the rank's region */
   bool virtual_time;
 } hec_exec_options;
 

@@ -78,6 +78,11 @@ hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) HEC_MUS
 int32_t hec_post_missing_peer(const hec_post *post);
 int64_t hec_post_moved(const hec_post *post); /* bytes of all messages so far: progress */
 
+/* Virtual time: one rank of this machine at a time computes between take_turn and end_turn. A turn may be taken by
+ * whoever asks first. */
+hec_status hec_rank_take_turn(hec_rank *rank) HEC_MUST_USE;
+void hec_rank_end_turn(hec_rank *rank);
+
 /* When rank's operation `op` of the current iteration was posted; peers read it on one machine only (else 0 = not known).
  * An entry older than the iteration's start is not one. op < HEC_POSTS_MAX. */
 enum { HEC_POSTS_MAX = 1 << 20 };

@@ -59,12 +59,14 @@ static int32_t allowed_cores(void) {
 
 static hec_status map_all(hec_world *world) {
   size_t n = (size_t)world->n_ranks, local = (size_t)world->n_local;
-  void *regions = NULL, *slots = NULL, *failure = NULL, *posted = NULL;
+  void *regions = NULL, *slots = NULL, *failure = NULL, *posted = NULL, *turn = NULL;
   HEC_TRY(hec_world_share(world, local * world->stride, &regions));
   HEC_TRY(hec_world_share(world, n * sizeof(hec_rank_slot), &slots));
   HEC_TRY(hec_world_share(world, sizeof(hec_failure), &failure));
   HEC_TRY(hec_world_share(world, local * HEC_POSTS_MAX * sizeof(int64_t), &posted));
+  HEC_TRY(hec_world_share(world, sizeof *world->turn, &turn));
   world->regions = regions;
+  world->turn = turn;
   world->slots = slots;
   world->failure = failure;
   world->posted = posted;

@@ -45,6 +45,7 @@ struct hec_world {
   hec_rank_slot *slots; /* [n_ranks] */
   hec_failure *failure;
   _Atomic int64_t *posted; /* [n_local][HEC_POSTS_MAX]; NULL: ranks elsewhere */
+  _Atomic int32_t *turn;   /* 1 + the rank whose turn it is; 0: nobody's */
   void *transport;         /* set by its prepare */
   int32_t n_shared;
   struct {

@@ -94,6 +94,11 @@ void hec_lowering_detail(hec_lowering *low) {
   low->split_tokens = HEC_NEW(low->arena, uint32_t, holders);
 }
 
+void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
+  if (low->run.policy->rewrite)
+    low->run.policy->rewrite(&low->run, load);
+}
+
 void hec_lowering_free(hec_lowering *low) {
   if (!low)
     return;
@@ -113,6 +118,9 @@ const hec_program *hec_lowering_program(const hec_lowering *low) {
 }
 const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
   return &low->run;
+}
+int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer) {
+  return low->layer[layer].counts;
 }
 bool hec_lowering_migrated(const hec_lowering *low) {
   return low->migrated;
@@ -334,7 +342,7 @@ static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
     return load;
   memcpy(low->rewritten.counts, load->counts,
          (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts * sizeof *load->counts);
-  low->run.policy->rewrite(&low->run, &low->rewritten);
+  hec_lowering_rewrite(low, &low->rewritten);
   return &low->rewritten;
 }
 

@@ -56,8 +56,12 @@ void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads,
 /* From now on programs say what travels, not only how much: parcels, cells, items (program.h). For executors. */
 void hec_lowering_detail(hec_lowering *low);
 
+/* Applies the policy's rewriting of loads, if it has one, in place (hec_lower_iteration does it itself). */
+void hec_lowering_rewrite(hec_lowering *low, hec_load *load);
+
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
+int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer); /* id of the newest counts operation of the layer */
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */

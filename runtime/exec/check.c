@@ -1,0 +1,186 @@
+/* Everything is gathered on rank 0 in pieces: streams per step, then per layer the dense state of every rank and the
+ * expert parts that each rank keeps (their list first, then their floats, padded to the longest list). */
+#include "runtime/exec/check.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/exec/reference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hec_check {
+  const hec_replay *replay;
+  hec_rank *rank;
+  hec_reference *reference; /* on rank 0 */
+  hec_arena arena;          /* of a step */
+  hec_replay_check result;
+  int64_t steps;
+};
+
+hec_check *hec_check_new(const hec_replay *replay, hec_rank *rank) {
+  hec_check *check = hec_malloc(1, sizeof *check);
+  *check = (hec_check){.replay = replay, .rank = rank, .result = {.passed = true}};
+  if (rank->rank == 0)
+    check->reference =
+        hec_reference_new(replay->model, replay->problem->n_ranks, replay->problem->tokens, replay->problem->train);
+  return check;
+}
+
+void hec_check_free(hec_check *check) {
+  if (!check)
+    return;
+  hec_reference_free(check->reference);
+  hec_arena_free(&check->arena);
+  free(check);
+}
+
+static void compare(hec_check *check, const float *found, const float *expected, int64_t n, const char *what) {
+  bool exact = check->replay->model->exact;
+  double error = hec_relative_error(found, expected, n);
+  if (exact && memcmp(found, expected, (size_t)n * sizeof *found) != 0)
+    error = error > 0 ? error : INFINITY; /* a zero of the other sign counts too: bit for bit */
+  hec_replay_check *result = &check->result;
+  result->tolerance = exact ? 0 : hec_reference_tolerance(check->reference, check->steps);
+  result->compared += n;
+  if (!(error <= result->worst)) { /* NaN too */
+    result->worst = error;
+    (void)snprintf(result->worst_at, sizeof result->worst_at, "%s", what);
+  }
+  if (!(error <= result->tolerance))
+    result->passed = false;
+}
+
+static hec_status gather(hec_check *check, const float *data, int64_t n, float **all) {
+  *all = check->rank->rank == 0 ? HEC_NEW(&check->arena, float, n * check->replay->problem->n_ranks) : NULL;
+  return hec_rank_gather(check->rank, data, (size_t)n * sizeof *data, *all);
+}
+
+static void at(hec_check *check) {
+  hec_place place = {.op = -1, .layer = -1, .role = -1, .lane = -1, .iteration = check->steps};
+  (void)snprintf(place.phase, sizeof place.phase, "checking");
+  hec_rank_at(check->rank, &place);
+}
+
+hec_status hec_check_step(hec_check *check, hec_exec *exec, const hec_work_state *work, int64_t index,
+                          const hec_load *loads) {
+  const hec_replay *replay = check->replay;
+  int64_t n = (int64_t)work->tokens * work->model->moe.d_model;
+  check->steps = index + 1;
+  (void)exec;
+  at(check);
+  if (check->reference)
+    hec_reference_step(check->reference, index, loads, replay->n_micro_batches);
+  for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
+    float *x, *dx = NULL;
+    hec_arena_rewind(&check->arena, (hec_arena_mark){0});
+    HEC_TRY(gather(check, hec_work_stream(work, work->x, mb), n, &x));
+    if (replay->problem->train)
+      HEC_TRY(gather(check, hec_work_stream(work, work->dx, mb), n, &dx));
+    for (int32_t r = 0; check->reference && r < replay->problem->n_ranks; r++) {
+      char what[96];
+      (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d, step %d", r, mb, (int)index);
+      compare(check, x + r * n, hec_reference_output(check->reference, mb, r), n, what);
+      if (!dx)
+        continue;
+      (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d, step %d", r, mb, (int)index);
+      compare(check, dx + r * n, hec_reference_input_gradient(check->reference, mb, r), n, what);
+    }
+  }
+  return HEC_OK;
+}
+
+static const char *const array_names[] = {"parameters", "gradients", "first moments", "second moments"};
+
+static const float *reference_array(const hec_reference_state *state, int32_t array) {
+  const float *const of[] = {state->params, state->grads, state->first, state->second};
+  return of[array];
+}
+
+static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer) {
+  hec_dense dense = hec_exec_dense(exec, layer);
+  const float *const arrays[] = {dense.params, dense.grads, dense.first, dense.second};
+  for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++) {
+    float *all;
+    hec_arena_rewind(&check->arena, (hec_arena_mark){0});
+    HEC_TRY(gather(check, arrays[a], dense.n, &all));
+    for (int32_t r = 0; all && r < check->rank->n_ranks; r++) {
+      char what[96];
+      hec_reference_state state = hec_reference_block(check->reference, layer);
+      (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[a], layer, r);
+      compare(check, all + r * dense.n, reference_array(&state, a), dense.n, what);
+    }
+  }
+  return HEC_OK;
+}
+
+/* The parts of the layer that this rank keeps, as expert * n_slices + part, and one array of them packed. */
+static int32_t pack(hec_exec *exec, int32_t layer, int32_t array, int32_t *parts, float *floats) {
+  const hec_problem *p = hec_exec_problem(exec);
+  const hec_store *store = hec_exec_store(exec);
+  int32_t n = 0;
+  for (int32_t e = 0; e < p->n_experts; e++)
+    for (int32_t part = 0; part < store->n_parts; part++) {
+      if (!hec_exec_keeps(exec, layer, e, part))
+        continue;
+      hec_store_part at_part = hec_store_at(store, layer * p->n_experts + e, part);
+      const float *const of[] = {at_part.params, at_part.grads, at_part.first, at_part.second};
+      memcpy(floats, of[array], (size_t)at_part.n * sizeof *floats);
+      floats += at_part.n;
+      parts[n++] = e * store->n_parts + part;
+    }
+  return n;
+}
+
+static void compare_parts(hec_check *check, const hec_store *store, int32_t layer, int32_t array, const int32_t *parts,
+                          const float *floats, int32_t rank, int32_t *seen) {
+  for (; *parts >= 0; parts++) {
+    int32_t expert = *parts / store->n_parts, part = *parts % store->n_parts;
+    int64_t begin = hec_part_begin(store->expert_size, part, store->n_parts);
+    int64_t n = hec_part_begin(store->expert_size, part + 1, store->n_parts) - begin;
+    hec_reference_state state = hec_reference_expert(check->reference, layer, expert);
+    char what[96];
+    (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[array], expert, layer,
+                   rank);
+    compare(check, floats, reference_array(&state, array) + begin, n, what);
+    floats += n;
+    seen[*parts]++;
+  }
+}
+
+static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer, int32_t array) {
+  const hec_store *store = hec_exec_store(exec);
+  int32_t n_experts = hec_exec_problem(exec)->n_experts, n_ranks = check->rank->n_ranks;
+  int32_t most = n_experts * store->n_parts + 1;
+  int64_t floats_most = n_experts * store->expert_size;
+  hec_arena_rewind(&check->arena, (hec_arena_mark){0});
+  int32_t *parts = HEC_NEW(&check->arena, int32_t, most), *all_parts = NULL, *seen = NULL;
+  float *floats = HEC_NEW(&check->arena, float, floats_most), *all;
+  parts[pack(exec, layer, array, parts, floats)] = -1;
+  if (check->reference) {
+    all_parts = HEC_NEW(&check->arena, int32_t, most * n_ranks);
+    seen = HEC_NEW(&check->arena, int32_t, most);
+  }
+  HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)most * sizeof *parts, all_parts));
+  HEC_TRY(gather(check, floats, floats_most, &all));
+  for (int32_t r = 0; all && r < n_ranks; r++)
+    compare_parts(check, store, layer, array, all_parts + r * most, all + r * floats_most, r, seen);
+  for (int32_t i = 0; seen && i < most - 1; i++)
+    if (seen[i] == 0)
+      return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d", layer, i / store->n_parts);
+  return HEC_OK;
+}
+
+hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) {
+  check->steps = n_steps;
+  at(check);
+  for (int32_t l = 0; l < check->replay->problem->n_layers; l++) {
+    HEC_TRY(check_dense(check, exec, l));
+    for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++)
+      HEC_TRY(check_experts(check, exec, l, a));
+  }
+  if (check->reference && result)
+    *result = check->result;
+  return HEC_OK;
+}

@@ -1,0 +1,277 @@
+/* Memory, plans and what the work table asks for. Layout of a rank's region, every part on a 4 KiB page:
+ *
+ *   dense state | counts | workspace | staging of all-reduces | expert slots (worst case: all) | planned buffers
+ *
+ * The region is reserved address space; only what is touched takes memory. */
+#include "runtime/exec/exec.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/exec/exec_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096 };
+/* Address space for planned buffers: they take what the memory model says and some fragments. */
+static const size_t buffers_most = (size_t)1 << 36;
+
+typedef struct {
+  size_t dense, counts, workspace, staging, slots, buffers, end;
+  int32_t n_slots;
+} layout;
+
+static size_t pages(size_t bytes) {
+  return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static int64_t dense_floats(const hec_exec_options *o) {
+  return (int64_t)o->problem->n_layers * o->block_size + o->rest_size;
+}
+
+static int32_t arrays(const hec_exec_options *o) {
+  return o->problem->train ? 4 : 1;
+}
+
+static layout layout_of(const hec_exec_options *o) {
+  const hec_problem *p = o->problem;
+  int64_t most = o->block_size > o->rest_size ? o->block_size : o->rest_size;
+  size_t counts = (size_t)o->n_micro_batches * (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts;
+  layout at = {.n_slots = 2 * p->n_layers * p->n_experts * o->n_slices}; /* while migrating, old and new */
+  at.counts = at.dense + pages((size_t)(dense_floats(o) * arrays(o)) * sizeof(float));
+  at.workspace = at.counts + pages(counts * sizeof(uint32_t));
+  at.staging = at.workspace + pages((size_t)o->workspace_size * sizeof(float));
+  at.slots = at.staging + pages(p->train ? (size_t)most * sizeof(float) : 0);
+  at.buffers = at.slots + pages(hec_store_bytes(o->expert_size, o->n_slices, arrays(o), at.n_slots));
+  at.end = at.buffers + buffers_most;
+  return at;
+}
+
+size_t hec_exec_bytes(const hec_exec_options *options) {
+  return layout_of(options).end;
+}
+
+hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_exec **exec) {
+  const hec_problem *p = options->problem;
+  layout at = layout_of(options);
+  HEC_ASSERT(options->rank->n_ranks == p->n_ranks);
+  if (at.end > options->rank->memory_bytes)
+    return hec_fail(HEC_FAILED, "rank %d: needs %zu bytes of address space, has %zu", options->rank->rank, at.end,
+                    options->rank->memory_bytes);
+  hec_exec *e = HEC_NEW(arena, hec_exec, 1);
+  char *base = options->rank->memory;
+  *e = (hec_exec){.options = *options,
+                  .problem = p,
+                  .rank = options->rank,
+                  .r = options->rank->rank,
+                  .n_ranks = p->n_ranks,
+                  .n_layers = p->n_layers,
+                  .n_experts = p->n_experts,
+                  .train = p->train,
+                  .dense = (float *)(void *)(base + at.dense),
+                  .counts = (uint32_t *)(void *)(base + at.counts),
+                  .workspace = (float *)(void *)(base + at.workspace),
+                  .staging = (float *)(void *)(base + at.staging)};
+  e->store = hec_store_new(arena, (float *)(void *)(base + at.slots), p->n_layers * p->n_experts, options->n_slices,
+                           options->expert_size, arrays(options), at.n_slots);
+  hec_buffers_init(&e->buffers, base + at.buffers, at.end - at.buffers);
+  e->keeps = HEC_NEW(arena, uint8_t, (size_t)p->n_layers * (size_t)p->n_experts * (size_t)options->n_slices);
+  e->rows = HEC_NEW(arena, const hec_rows *, p->n_layers);
+  e->rows_of = HEC_NEW(arena, int32_t, p->n_layers);
+  e->cost = hec_link_cost_new(p->cluster, arena);
+  if (e->train) /* a region may have been used before */
+    memset(hec_exec_dense(e, 0).grads, 0, (size_t)dense_floats(options) * sizeof(float));
+  *exec = e;
+  return HEC_OK;
+}
+
+void hec_exec_free(hec_exec *exec) {
+  if (!exec)
+    return;
+  hec_buffers_free(&exec->buffers);
+  hec_link_cost_free(&exec->cost);
+  hec_arena_free(&exec->step);
+  free(exec->ops);
+  free(exec->open);
+  for (int32_t l = 0; l < HEC_N_LANES; l++)
+    free(exec->lane[l].op);
+}
+
+/* Arrays of all blocks one after the other: parameters, gradients, first, second moments. */
+hec_dense hec_exec_dense(const hec_exec *exec, int32_t layer) {
+  int64_t all = dense_floats(&exec->options), block = exec->options.block_size;
+  float *at = exec->dense + (layer < 0 ? exec->n_layers : layer) * block;
+  hec_dense dense = {.params = at, .n = layer < 0 ? exec->options.rest_size : block};
+  if (exec->train) {
+    dense.grads = at + all;
+    dense.first = at + 2 * all;
+    dense.second = at + 3 * all;
+  }
+  return dense;
+}
+
+hec_store *hec_exec_store(hec_exec *exec) {
+  return &exec->store;
+}
+float *hec_exec_workspace(const hec_exec *exec) {
+  return exec->workspace;
+}
+hec_arena *hec_exec_step_arena(hec_exec *exec) {
+  return &exec->step;
+}
+const hec_problem *hec_exec_problem(const hec_exec *exec) {
+  return exec->problem;
+}
+int32_t hec_exec_rank(const hec_exec *exec) {
+  return exec->r;
+}
+bool hec_exec_train(const hec_exec *exec) {
+  return exec->train;
+}
+double hec_exec_peak(const hec_exec *exec) {
+  return exec->peak_bytes;
+}
+size_t hec_exec_span(const hec_exec *exec) {
+  return exec->span;
+}
+
+/* ---- Plans ---- */
+
+static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int32_t part, int32_t rank) {
+  size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
+  size_t at = row * (size_t)plan->n_slices + (size_t)part;
+  HEC_ASSERT(plan->home[at] == plan->opt_home[at]); /* optimizer state elsewhere would need traffic of its own */
+  if (plan->home[at] == rank)
+    return true;
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  for (int32_t i = 0; i < n; i++)
+    if (ranks[i] == rank && kinds[i] == HEC_COPY_RESIDENT)
+      return true;
+  return false;
+}
+
+hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
+  HEC_ASSERT(plan->n_slices == exec->options.n_slices);
+  uint8_t *keep = exec->keeps;
+  for (int32_t l = 0; l < exec->n_layers; l++)
+    for (int32_t e = 0; e < exec->n_experts; e++)
+      for (int32_t part = 0; part < plan->n_slices; part++) {
+        *keep = plan_keeps(plan, l, e, part, exec->r);
+        if (*keep++ && fresh)
+          HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, l, e), part));
+      }
+  return HEC_OK;
+}
+
+bool hec_exec_keeps(const hec_exec *exec, int32_t layer, int32_t expert, int32_t part) {
+  return exec->keeps[hec_row_of(exec, layer, expert) * (size_t)exec->options.n_slices + (size_t)part] != 0;
+}
+
+/* ---- Buffers of an operation ---- */
+
+static const hec_open_buffer_of *find_open(const hec_exec *exec, hec_tensor tensor, int32_t layer,
+                                           int32_t micro_batch) {
+  for (size_t i = exec->n_open; i-- > 0;) {
+    const hec_open_buffer_of *b = &exec->open[i];
+    if (b->tensor == tensor && b->layer == layer && b->micro_batch == micro_batch)
+      return b;
+  }
+  return NULL;
+}
+
+void *hec_exec_tensor(const hec_exec *exec, const hec_exec_op *op, hec_tensor tensor) {
+  const hec_open_buffer_of *b = find_open(exec, tensor, op->op.layer, op->op.micro_batch);
+  HEC_ASSERT(b != NULL);
+  return b->at;
+}
+
+/* A guest's place in an open buffer of guests, NULL: not there. */
+static float *find_guest(const hec_exec *exec, hec_tensor tensor, int32_t layer, int32_t expert) {
+  for (size_t i = exec->n_open; i-- > 0;) {
+    const hec_open_buffer_of *b = &exec->open[i];
+    if (b->tensor != tensor || b->layer != layer)
+      continue;
+    for (int32_t k = 0; k < b->n_items; k++)
+      if (b->items[k] == expert)
+        return (float *)(void *)b->at + k * exec->options.expert_size;
+  }
+  return NULL;
+}
+
+float *hec_exec_guest_at(const hec_exec *exec, const hec_op *op, int32_t expert, bool grads) {
+  float *guest = find_guest(exec, grads ? HEC_TENSOR_GUEST_GRAD : HEC_TENSOR_GUEST_PARAM, op->layer, expert);
+  HEC_ASSERT(guest != NULL);
+  return guest;
+}
+
+/* Whole experts are kept only where they are not sliced. */
+static bool keeps_whole(const hec_exec *exec, int32_t layer, int32_t expert) {
+  return exec->options.n_slices == 1 && hec_exec_keeps(exec, layer, expert, 0);
+}
+
+const float *hec_exec_params(const hec_exec *exec, const hec_exec_op *op, int32_t expert) {
+  if (keeps_whole(exec, op->op.layer, expert))
+    return hec_store_at(&exec->store, (int32_t)hec_row_of(exec, op->op.layer, expert), 0).params;
+  const float *guest = find_guest(exec, HEC_TENSOR_GUEST_PARAM, op->op.layer, expert);
+  HEC_ASSERT(guest != NULL);
+  return guest;
+}
+
+float *hec_exec_grads(const hec_exec *exec, const hec_exec_op *op, int32_t expert, bool *guest) {
+  *guest = !keeps_whole(exec, op->op.layer, expert);
+  if (!*guest)
+    return hec_store_at(&exec->store, (int32_t)hec_row_of(exec, op->op.layer, expert), 0).grads;
+  float *grads = find_guest(exec, HEC_TENSOR_GUEST_GRAD, op->op.layer, expert);
+  HEC_ASSERT(grads != NULL);
+  return grads;
+}
+
+int32_t hec_exec_guests(const hec_exec *exec, const hec_exec_op *op) {
+  const hec_open_buffer_of *b = find_open(exec, HEC_TENSOR_GUEST_GRAD, op->op.layer, op->op.micro_batch);
+  return b ? b->n_items : 0;
+}
+
+int32_t hec_exec_guest(const hec_exec *exec, const hec_exec_op *op, int32_t i) {
+  return find_open(exec, HEC_TENSOR_GUEST_GRAD, op->op.layer, op->op.micro_batch)->items[i];
+}
+
+float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, int64_t *n) {
+  int64_t size = exec->options.expert_size, begin = hec_part_begin(size, parcel->part, parcel->n_parts);
+  *n = hec_part_begin(size, parcel->part + 1, parcel->n_parts) - begin;
+  bool own_part = parcel->n_parts == exec->options.n_slices;
+  bool here = own_part ? hec_exec_keeps(exec, parcel->layer, parcel->expert, parcel->part)
+                       : keeps_whole(exec, parcel->layer, parcel->expert);
+  if (here) {
+    int32_t row = (int32_t)hec_row_of(exec, parcel->layer, parcel->expert);
+    hec_store_part at = hec_store_at(&exec->store, row, own_part ? parcel->part : 0);
+    float *const of[] = {at.params, at.grads, at.first, at.second};
+    return own_part ? of[array] : of[array] + begin;
+  }
+  float *guest =
+      find_guest(exec, array == 0 ? HEC_TENSOR_GUEST_PARAM : HEC_TENSOR_GUEST_GRAD, parcel->layer, parcel->expert);
+  return guest ? guest + begin : NULL;
+}
+
+const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
+  int32_t layer = op->op.layer;
+  if (exec->rows[layer] == NULL || exec->rows_of[layer] != op->op.cell_at) {
+    hec_rows *rows = HEC_NEW(&exec->step, hec_rows, 1);
+    *rows = hec_rows_make(&exec->step, exec->program->cells + op->op.cell_at, op->op.n_cells, exec->n_experts,
+                          exec->n_ranks, exec->r);
+    exec->rows[layer] = rows;
+    exec->rows_of[layer] = op->op.cell_at;
+  }
+  return exec->rows[layer];
+}
+
+const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32_t *n) {
+  const int32_t *at = exec->program->work_index + op->op.work_at + exec->r;
+  *n = at[1] - at[0];
+  return exec->program->work + at[0];
+}
+
+uint32_t *hec_exec_counts(const hec_exec *exec, int32_t layer, int32_t micro_batch) {
+  size_t table = (size_t)exec->n_ranks * (size_t)exec->n_experts;
+  return exec->counts + ((size_t)micro_batch * (size_t)exec->n_layers + (size_t)layer) * table;
+}

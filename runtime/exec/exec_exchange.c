@@ -1,0 +1,351 @@
+/* Operations that move bytes between ranks: which bytes, and how far they are.
+ *
+ *   dispatch, combine   token rows: assigned rows of one side, computed rows of the other (rows.h)
+ *   gather, scatter ..  parcels of experts: parameters, gradients, optimizer state, found by (layer, expert, part)
+ *   all-reduce          slice p of the buffer belongs to rank p: every rank sends slice p to p, p adds in ascending order
+ *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each
+ *   counts              every rank's row to all
+ *
+ * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory;
+ * otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
+ * order is ascending by source, so both give the same bits. */
+#include "runtime/base/arena.h"
+#include "runtime/exec/exec_state.h"
+#include "runtime/exec/math.h"
+
+#include <string.h>
+
+static hec_exchange_state *new_state(hec_exec *exec, hec_lane lane, int32_t n_most) {
+  hec_exchange_state *x = HEC_NEW(&exec->step, hec_exchange_state, 1);
+  x->post.lane = (int32_t)lane;
+  x->post.sends = HEC_NEW(&exec->step, hec_message, n_most);
+  x->post.receives = HEC_NEW(&exec->step, hec_message, n_most);
+  return x;
+}
+
+static void add_message(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < n_segments; i++)
+    bytes += segments[i].bytes;
+  if (bytes > 0)
+    list[(*n)++] =
+        (hec_message){.peer = peer, .n_segments = n_segments, .segments = segments, .bytes = bytes, .after = -1};
+}
+
+/* ---- Token rows ---- */
+
+static hec_segment row_segment(float *rows, int32_t d, int32_t first, int32_t n) {
+  return (hec_segment){rows + (size_t)first * (size_t)d, (int64_t)n * d * (int64_t)sizeof(float)};
+}
+
+static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
+  const hec_rows *rows = hec_exec_rows(exec, op);
+  bool to_experts = !op->op.reverse, backward = op->op.backward;
+  int32_t d = exec->problem->moe->d_model;
+  static const hec_tensor assigned_of[2][2] = {{HEC_TENSOR_RETURNED, HEC_TENSOR_GRAD_RETURNED},
+                                               {HEC_TENSOR_SEND, HEC_TENSOR_GRAD_SEND}};
+  static const hec_tensor computed_of[2][2] = {{HEC_TENSOR_OUTPUT, HEC_TENSOR_GRAD_INPUT},
+                                               {HEC_TENSOR_INPUT, HEC_TENSOR_GRAD_OUTPUT}};
+  float *assigned = hec_exec_tensor(exec, op, assigned_of[to_experts][backward]);
+  float *computed = hec_exec_tensor(exec, op, computed_of[to_experts][backward]);
+  hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, exec->n_ranks + rows->n_runs);
+  hec_message *of_assigned = to_experts ? x->post.sends : x->post.receives;
+  hec_message *of_computed = to_experts ? x->post.receives : x->post.sends;
+  int32_t n_assigned = 0, n_computed = 0;
+  for (int32_t p = 0; p < exec->n_ranks; p++) {
+    *segment = row_segment(assigned, d, rows->leaving_at[p], rows->leaving_at[p + 1] - rows->leaving_at[p]);
+    add_message(of_assigned, &n_assigned, p, segment, 1);
+    hec_segment *first = ++segment;
+    for (int32_t i = rows->runs_at[p]; i < rows->runs_at[p + 1]; i++)
+      *segment++ = row_segment(computed, d, rows->runs[i].computed, rows->runs[i].rows);
+    add_message(of_computed, &n_computed, p, first, (int32_t)(segment - first));
+  }
+  x->post.n_sends = to_experts ? n_assigned : n_computed;
+  x->post.n_receives = to_experts ? n_computed : n_assigned;
+}
+
+/* ---- Parcels ---- */
+
+/* The arrays of a kind of state: from *first on, and how many. */
+static int32_t arrays_of(hec_state state, int32_t *first) {
+  *first = state == HEC_STATE_PARAM ? 0 : state == HEC_STATE_GRAD ? 1 : 2;
+  return state == HEC_STATE_OPTIMIZER ? 2 : 1;
+}
+
+/* Where a migrating parcel stands before or comes to stand; by the store, whatever the plan says. */
+static float *migrating(hec_exec *exec, const hec_parcel *parcel, int32_t array, int64_t *n) {
+  HEC_ASSERT(parcel->n_parts == exec->options.n_slices);
+  hec_store_part at =
+      hec_store_at(&exec->store, (int32_t)hec_row_of(exec, parcel->layer, parcel->expert), parcel->part);
+  *n = at.n;
+  return array == 0 ? at.params : array == 1 ? at.grads : array == 2 ? at.first : at.second;
+}
+
+/* Segments of the parcels of transfer k; returns their number. */
+static int32_t parcel_segments(hec_exec *exec, const hec_op *op, int32_t k, hec_segment *out) {
+  const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
+  int32_t n = 0;
+  for (int32_t i = at[0]; i < at[1]; i++) {
+    const hec_parcel *parcel = &exec->program->parcels[i];
+    int32_t first, count = arrays_of(parcel->state, &first);
+    for (int32_t a = first; a < first + count; a++) {
+      int64_t floats;
+      float *address = op->role == HEC_ROLE_MIGRATE ? migrating(exec, parcel, a, &floats)
+                                                    : hec_exec_parcel(exec, parcel, a, &floats);
+      HEC_ASSERT(address != NULL || floats == 0);
+      out[n++] = (hec_segment){address, floats * (int64_t)sizeof(float)};
+    }
+  }
+  return n;
+}
+
+static bool reduces(const hec_op *op) {
+  return op->role == HEC_ROLE_SCATTER || op->role == HEC_ROLE_REPLICA_SCATTER;
+}
+
+/* What arrives for these segments goes into staging from `staging` on; how to add it afterwards. */
+static char *stage(hec_exchange_state *x, hec_segment *segments, int32_t n, char *staging) {
+  for (int32_t i = 0; i < n; i++) {
+    x->additions[x->n_additions++] = (hec_addition){segments[i].at, (const float *)(const void *)staging,
+                                                    segments[i].bytes / (int64_t)sizeof(float)};
+    segments[i].at = staging;
+    staging += segments[i].bytes;
+  }
+  return staging;
+}
+
+static void bind_own(hec_exec *exec, hec_exec_op *op) {
+  hec_exchange_state *x = op->exchange;
+  x->own = HEC_NEW(&exec->step, hec_addition, op->op.n_own);
+  x->own_adds = reduces(&op->op);
+  for (int32_t i = 0; i < op->op.n_own; i++) {
+    const hec_move *move = &exec->program->own[op->op.own_at + i];
+    if (move->source != exec->r)
+      continue;
+    int64_t n, size = exec->options.expert_size;
+    float *kept = hec_exec_parcel(exec, &move->parcel, x->own_adds ? 1 : 0, &n);
+    float *guest = hec_exec_guest_at(exec, &op->op, move->parcel.expert, x->own_adds) +
+                   hec_part_begin(size, move->parcel.part, move->parcel.n_parts);
+    x->own[x->n_own++] = x->own_adds ? (hec_addition){kept, guest, n} : (hec_addition){guest, kept, n};
+  }
+}
+
+/* A rank that gets a new expert takes its slot now; it keeps those that it sends until the iteration ends. */
+static hec_status take_slots(hec_exec *exec, const hec_op *op) {
+  for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < op->n_transfers; k++) {
+    if (exec->program->transfers[op->transfer_at + k].destination != exec->r)
+      continue;
+    const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
+    for (int32_t i = at[0]; i < at[1]; i++) {
+      const hec_parcel *p = &exec->program->parcels[i];
+      HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part));
+    }
+  }
+  return HEC_OK;
+}
+
+static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
+  const hec_op *o = &op->op;
+  const hec_transfer *t = exec->program->transfers + o->transfer_at;
+  HEC_TRY(take_slots(exec, o));
+  hec_exchange_state *x = op->exchange = new_state(exec, o->lane, o->n_transfers);
+  int32_t *receive_of = HEC_NEW(&exec->step, int32_t, o->n_transfers); /* 1 + index of the receive of a transfer */
+  int32_t parcels =
+      exec->program->parcel_index[o->parcel_at + o->n_transfers] - exec->program->parcel_index[o->parcel_at];
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 2 * parcels);
+  bool staged = reduces(o) && !exec->rank->transport->adds;
+  char *staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL;
+  x->additions = staged ? HEC_NEW(&exec->step, hec_addition, parcels) : NULL;
+  x->post.add = reduces(o) && !staged;
+  for (int32_t k = 0; k < o->n_transfers; k++) {
+    if (t[k].source != exec->r && t[k].destination != exec->r)
+      continue;
+    bool sends = t[k].source == exec->r;
+    int32_t n = parcel_segments(exec, o, k, segment);
+    if (!sends && staged)
+      staging = stage(x, segment, n, staging);
+    if (sends)
+      add_message(x->post.sends, &x->post.n_sends, t[k].destination, segment, n);
+    else
+      add_message(x->post.receives, &x->post.n_receives, t[k].source, segment, n);
+    if (sends && t[k].after >= 0)
+      x->post.sends[x->post.n_sends - 1].after = receive_of[t[k].after] - 1;
+    if (!sends)
+      receive_of[k] = x->post.n_receives;
+    segment += n;
+  }
+  if (o->n_chunks > 1)
+    x->post.chunk_bytes = (t->bytes / o->n_chunks + 4) / 4 * 4;
+  if (o->n_own > 0)
+    bind_own(exec, op);
+  exec->staged = x->additions;
+  exec->n_staged = x->n_additions;
+  return HEC_OK;
+}
+
+/* ---- Everybody with everybody ---- */
+
+static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, int64_t *floats) {
+  int64_t begin = hec_part_begin(n, rank, n_ranks);
+  *floats = hec_part_begin(n, rank + 1, n_ranks) - begin;
+  return buffer + begin;
+}
+
+static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
+  hec_dense dense = hec_exec_dense(exec, op->op.layer);
+  HEC_ASSERT((double)dense.n * sizeof(float) == op->op.bytes);
+  hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
+  bool adds = exec->rank->transport->adds;
+  x->post.add = adds;
+  x->second = (hec_post){.lane = x->post.lane,
+                         .sends = HEC_NEW(&exec->step, hec_message, exec->n_ranks),
+                         .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
+  x->additions = HEC_NEW(&exec->step, hec_addition, exec->n_ranks);
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
+  int64_t mine, theirs;
+  float *own = slice_at(dense.grads, dense.n, exec->r, exec->n_ranks, &mine), *staging = exec->staging;
+  for (int32_t p = 0; p < exec->n_ranks; p++) {
+    if (p == exec->r)
+      continue;
+    float *other = slice_at(dense.grads, dense.n, p, exec->n_ranks, &theirs);
+    segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
+    segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
+    if (!adds && mine > 0) {
+      x->additions[x->n_additions++] = (hec_addition){own, staging, mine};
+      segment[1].at = staging;
+      staging += mine;
+    }
+    add_message(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
+    add_message(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
+    add_message(x->second.sends, &x->second.n_sends, p, &segment[2], 1);
+    add_message(x->second.receives, &x->second.n_receives, p, &segment[3], 1);
+    segment += 4;
+  }
+}
+
+static void bind_counts(hec_exec *exec, hec_exec_op *op) {
+  uint32_t *table = hec_exec_counts(exec, op->op.layer, op->op.micro_batch);
+  hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 2 * exec->n_ranks);
+  int64_t bytes = (int64_t)exec->n_experts * (int64_t)sizeof *table;
+  for (int32_t p = 0; p < exec->n_ranks; p++) {
+    if (p == exec->r)
+      continue;
+    segment[0] = (hec_segment){table + (size_t)exec->r * (size_t)exec->n_experts, bytes};
+    segment[1] = (hec_segment){table + (size_t)p * (size_t)exec->n_experts, bytes};
+    add_message(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
+    add_message(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
+    segment += 2;
+  }
+}
+
+/* ---- Times of held transports: the closed-form law ---- */
+
+static void bind_law(hec_exec *exec, hec_exec_op *op) {
+  const hec_op *o = &op->op;
+  hec_exchange_state *x = op->exchange;
+  uint8_t *partner = HEC_NEW(&exec->step, uint8_t, exec->n_ranks);
+  double seconds;
+  if (o->kind == HEC_OP_EXCHANGE) {
+    const hec_transfer *t = exec->program->transfers + o->transfer_at;
+    (void)hec_link_cost_exchange(&exec->cost, t, o->n_transfers, o->reverse, o->n_chunks);
+    seconds = exec->cost.done_s[exec->r];
+    for (int32_t k = 0; k < o->n_transfers; k++)
+      if (t[k].source == exec->r || t[k].destination == exec->r)
+        partner[t[k].source] = partner[t[k].destination] = 1;
+  } else {
+    seconds = o->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(exec->problem->cluster, exec->n_ranks, o->bytes)
+                                          : hec_link_cost_allgather(exec->problem->cluster, exec->n_ranks, o->bytes);
+    memset(partner, 1, (size_t)exec->n_ranks);
+  }
+  x->law_ns = (int64_t)(seconds * 1e9 + 0.5);
+  x->partners = HEC_NEW(&exec->step, int32_t, exec->n_ranks);
+  for (int32_t p = 0; p < exec->n_ranks; p++)
+    if (partner[p])
+      x->partners[x->n_partners++] = p;
+}
+
+hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
+  bool tokens = op->op.role == HEC_ROLE_DISPATCH || op->op.role == HEC_ROLE_COMBINE;
+  if (op->op.kind == HEC_OP_ALLREDUCE)
+    bind_allreduce(exec, op);
+  else if (op->op.kind == HEC_OP_COUNTS)
+    bind_counts(exec, op);
+  else if (tokens)
+    bind_tokens(exec, op);
+  else
+    HEC_TRY(bind_parcels(exec, op));
+  if (exec->rank->transport->held && !exec->options.virtual_time)
+    bind_law(exec, op);
+  return HEC_OK;
+}
+
+static bool empty(const hec_post *post) {
+  return post->n_sends == 0 && post->n_receives == 0;
+}
+
+static hec_status start(hec_exec *exec, hec_post *post) {
+  return empty(post) ? HEC_OK : exec->rank->transport->start(exec->rank, post);
+}
+
+void hec_exec_add(const hec_addition *additions, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    hec_math_add(additions[i].to, additions[i].from, additions[i].n);
+}
+
+hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
+  hec_exchange_state *x = op->exchange;
+  if (x->own_adds)
+    hec_exec_add(x->own, x->n_own);
+  for (int32_t i = 0; !x->own_adds && i < x->n_own; i++)
+    memcpy(x->own[i].to, x->own[i].from, (size_t)x->own[i].n * sizeof *x->own[i].to);
+  return start(exec, &x->post);
+}
+
+static hec_status test(hec_exec *exec, hec_post *post, bool *done, bool *moved) {
+  int64_t before = hec_post_moved(post);
+  *done = true;
+  if (!empty(post))
+    HEC_TRY(exec->rank->transport->test(exec->rank, post, done));
+  *moved = *moved || hec_post_moved(post) != before || *done;
+  return HEC_OK;
+}
+
+hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) {
+  hec_exchange_state *x = op->exchange;
+  *done = x->phase == 2;
+  if (x->phase == 0) {
+    HEC_TRY(test(exec, &x->post, done, moved));
+    if (*done && op->op.kind == HEC_OP_ALLREDUCE) {
+      hec_exec_add(x->additions, x->n_additions);
+      HEC_TRY(start(exec, &x->second));
+      x->phase = 1;
+      *done = false;
+    } else if (*done) {
+      x->phase = 2;
+    }
+  } else if (x->phase == 1) {
+    HEC_TRY(test(exec, &x->second, done, moved));
+    x->phase = *done ? 2 : 1;
+  }
+  return HEC_OK;
+}
+
+const hec_post *hec_exchange_post(const hec_exec_op *op) {
+  return op->exchange->phase == 1 ? &op->exchange->second : &op->exchange->post;
+}
+
+int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op) {
+  const hec_exchange_state *x = op->exchange;
+  int64_t latest = op->posted_ns;
+  if (x->partners == NULL)
+    return latest;
+  for (int32_t i = 0; i < x->n_partners; i++) {
+    int64_t posted = x->partners[i] == exec->r ? op->posted_ns : hec_rank_posted(exec->rank, x->partners[i], op->id);
+    if (posted < exec->start_ns)
+      return INT64_MAX;
+    latest = posted > latest ? posted : latest;
+  }
+  return latest + x->law_ns;
+}

@@ -1,0 +1,105 @@
+/* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
+ * exec_run.c (lanes), exec_time.c (timelines). */
+#ifndef HEC_EXEC_EXEC_STATE_H
+#define HEC_EXEC_EXEC_STATE_H
+#include "runtime/exec/exec.h"
+
+enum { HEC_WAITS_MOST = 64, HEC_LANE_STEPS_MAX = 8 };
+
+/* A buffer that is open while operations are posted. */
+typedef struct {
+  int32_t hold; /* into program.holds */
+  hec_tensor tensor;
+  int32_t layer, micro_batch;
+  char *at;
+  double bytes;
+  const int32_t *items; /* guests: experts here, [n_items] on the step arena */
+  int32_t n_items;
+} hec_open_buffer_of;
+
+/* Adding up what an exchange delivered into staging, source by source. */
+typedef struct {
+  float *to;
+  const float *from;
+  int64_t n;
+} hec_addition;
+
+typedef struct hec_exchange_state {
+  hec_post post;
+  bool started;
+  int32_t phase; /* of an all-reduce: 0 reduce-scatter, 1 all-gather, 2 done */
+  hec_post second;
+  hec_addition *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
+  int32_t n_additions;
+  hec_addition *own; /* [n_own] what stays on the rank: copied (gather) or added (scatter) at the start */
+  int32_t n_own;
+  bool own_adds;
+  int64_t law_ns;    /* held: duration under the closed-form law */
+  int32_t *partners; /* [n_partners] ranks that this one exchanges with */
+  int32_t n_partners;
+} hec_exchange_state;
+
+typedef struct {
+  hec_exec_op **op; /* [n] queue of the lane */
+  size_t n, capacity, head;
+} hec_lane_queue;
+
+struct hec_exec {
+  hec_exec_options options;
+  const hec_problem *problem;
+  hec_rank *rank;
+  int32_t r, n_ranks, n_layers, n_experts;
+  bool train;
+  /* Region: dense state | counts | workspace | staging of all-reduces | expert slots | planned buffers. */
+  float *dense, *workspace, *staging;
+  uint32_t *counts;
+  hec_store store;
+  hec_buffers buffers;
+  uint8_t *keeps; /* [n_layers * n_experts * n_slices] */
+  /* The iteration. */
+  hec_arena step;
+  hec_arena_mark step_mark;
+  int64_t iteration, start_ns;
+  hec_exec_op **ops; /* [n_ops] posted; NULL: this rank takes no part */
+  size_t n_ops, ops_capacity;
+  size_t n_holds; /* of the program, seen */
+  hec_open_buffer_of *open;
+  size_t n_open, open_capacity;
+  hec_lane_queue lane[HEC_N_LANES];
+  const hec_rows **rows; /* [n_layers] of the micro-batch being posted; rows_of: its cell_at */
+  int32_t *rows_of;
+  const hec_program *program; /* while posting */
+  hec_addition *staged;       /* what the reduction after the newest staged exchange adds */
+  int32_t n_staged;
+  int64_t planned_begin_ns, planned_end_ns;
+  size_t n_done;
+  int64_t progress_ns; /* when something last moved */
+  bool live;           /* operations have been published since */
+  hec_link_cost cost;  /* held transports */
+  double state_bytes, peak_bytes;
+  size_t span;
+};
+
+static inline size_t hec_row_of(const hec_exec *exec, int32_t layer, int32_t expert) {
+  return (size_t)layer * (size_t)exec->n_experts + (size_t)expert;
+}
+static inline bool hec_op_done(const hec_exec *exec, int32_t id) {
+  return exec->ops[id] == NULL || exec->ops[id]->state == HEC_OP_DONE;
+}
+
+/* exec_exchange.c */
+hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
+hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
+hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) HEC_MUST_USE;
+/* Until when a held operation lasts at least, once its bytes are there; INT64_MAX while a partner has not posted. */
+int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
+const hec_post *hec_exchange_post(const hec_exec_op *op); /* the one in progress */
+void hec_exec_add(const hec_addition *additions, int32_t n);
+
+/* exec.c: where array 0..3 (parameters, gradients, moments) of a parcel stands here, kept or a guest's; *n floats. NULL:
+ * nowhere. */
+float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, int64_t *n);
+/* A guest's parameters or gradients (whole expert) in the open buffers of the operation's layer; it must be there. */
+float *hec_exec_guest_at(const hec_exec *exec, const hec_op *op, int32_t expert, bool grads);
+
+#endif

@@ -1,0 +1,161 @@
+/* An iteration's frame: its start, its end, and the timeline of all ranks.
+ *
+ * Rank r reports for each operation when it posted it, began and ended it. An exchange begins on a rank when its partners
+ * have posted too (timeline.h), so rank 0 takes for each exchange the latest post among the rank and its partners, and
+ * for all-reduce and counts the latest of all. Virtual time: rank 0 walks the program with the measured CPU times. */
+#include "runtime/base/arena.h"
+#include "runtime/exec/exec_state.h"
+#include "runtime/program/walk.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns) {
+  hec_arena_rewind(&exec->step, (hec_arena_mark){0});
+  exec->iteration = iteration;
+  exec->start_ns = start_ns;
+  exec->n_ops = exec->n_holds = exec->n_open = exec->n_done = 0;
+  exec->n_staged = 0;
+  for (int32_t l = 0; l < HEC_N_LANES; l++)
+    exec->lane[l].n = exec->lane[l].head = 0;
+  for (int32_t l = 0; l < exec->n_layers; l++)
+    exec->rows[l] = NULL;
+  hec_buffers_clear(&exec->buffers);
+}
+
+void hec_exec_planned(hec_exec *exec, int64_t begin_ns, int64_t end_ns) {
+  exec->planned_begin_ns = begin_ns;
+  exec->planned_end_ns = end_ns;
+}
+
+/* State as the program counts it for this rank. */
+static double state_of(const hec_exec *exec, const hec_program *program) {
+  double sum = 0;
+  for (size_t i = 0; i < program->n_holds; i++) {
+    const hec_hold *hold = &program->holds[i];
+    if (hold->tensor == HEC_TENSOR_STATE)
+      sum += hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + exec->r];
+  }
+  return sum;
+}
+
+/* Experts that the plan no longer keeps here. */
+static void give_back(hec_exec *exec) {
+  for (int32_t row = 0; row < exec->store.n_rows; row++)
+    for (int32_t part = 0; part < exec->store.n_parts; part++) {
+      bool keep = exec->keeps[(size_t)row * (size_t)exec->store.n_parts + (size_t)part] != 0;
+      if (!keep && hec_store_has(&exec->store, row, part))
+        hec_store_give(&exec->store, row, part);
+      HEC_ASSERT(!keep || hec_store_has(&exec->store, row, part));
+    }
+}
+
+hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
+  HEC_TRY(hec_exec_post(exec, program));
+  HEC_TRY(hec_exec_drain(exec));
+  HEC_ASSERT(exec->n_open == 0 && exec->buffers.live < 0.5);
+  exec->state_bytes = state_of(exec, program);
+  exec->peak_bytes = exec->state_bytes + exec->buffers.peak;
+  exec->span = exec->buffers.top;
+  double *peak = HEC_NEW(&exec->step, double, exec->n_ranks);
+  hec_program_memory_peak(program, peak, NULL);
+  HEC_ASSERT(fabs(peak[exec->r] - exec->peak_bytes) < 1 + 1e-9 * peak[exec->r]); /* the simulator's memory model */
+  give_back(exec);
+  return HEC_OK;
+}
+
+/* ---- The timeline ---- */
+
+enum { POSTED, BEGIN, END, CPU, N_STAMPS };
+
+static int64_t *own_stamps(hec_exec *exec) {
+  int64_t *stamps = HEC_NEW(&exec->step, int64_t, N_STAMPS * exec->n_ops + 1);
+  for (size_t i = 0; i < exec->n_ops; i++) {
+    const hec_exec_op *op = exec->ops[i];
+    int64_t *s = stamps + N_STAMPS * i;
+    s[POSTED] = op ? op->posted_ns - exec->start_ns : -1;
+    s[BEGIN] = op ? op->begin_ns - exec->start_ns : -1;
+    s[END] = op ? op->end_ns - exec->start_ns : -1;
+    s[CPU] = op ? (op->op.kind == HEC_OP_PLAN ? op->end_ns - op->begin_ns : op->cpu_ns) : 0;
+  }
+  return stamps;
+}
+
+/* When the exchange began on each rank: the latest post among it and its partners. */
+static void meet(const hec_program *program, const hec_op *op, const int64_t *posted, int64_t *begin) {
+  memcpy(begin, posted, (size_t)program->n_ranks * sizeof *begin);
+  for (int32_t k = 0; k < op->n_transfers; k++) {
+    int32_t s = program->transfers[op->transfer_at + k].source, d = program->transfers[op->transfer_at + k].destination;
+    begin[s] = posted[d] > begin[s] ? posted[d] : begin[s];
+    begin[d] = posted[s] > begin[d] ? posted[s] : begin[d];
+  }
+}
+
+static int64_t to_ps(int64_t ns) {
+  return ns < 0 ? 0 : ns * 1000;
+}
+
+static void put_measured(hec_exec *exec, const hec_program *program, const int64_t *all, hec_timeline *timeline) {
+  int32_t n_ranks = exec->n_ranks;
+  size_t row = N_STAMPS * exec->n_ops + 1;
+  int64_t *posted = HEC_NEW(&exec->step, int64_t, n_ranks), *begin = HEC_NEW(&exec->step, int64_t, n_ranks);
+  hec_timeline_resize(timeline, (int32_t)exec->n_ops, n_ranks);
+  for (size_t i = 0; i < exec->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    int64_t latest = 0;
+    for (int32_t r = 0; r < n_ranks; r++) {
+      posted[r] = all[(size_t)r * row + N_STAMPS * i + POSTED];
+      latest = posted[r] > latest ? posted[r] : latest;
+    }
+    if (op->kind == HEC_OP_EXCHANGE)
+      meet(program, op, posted, begin);
+    for (int32_t r = 0; r < n_ranks; r++) {
+      if (!hec_program_takes_part(program, op, r))
+        continue;
+      const int64_t *s = all + (size_t)r * row + N_STAMPS * i;
+      bool together = op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
+      int64_t at = op->kind == HEC_OP_EXCHANGE ? begin[r] : together ? latest : s[BEGIN];
+      at = at < s[END] ? at : s[END]; /* clocks of two machines */
+      timeline->begin_ps[i * (size_t)n_ranks + (size_t)r] = to_ps(at);
+      timeline->end_ps[i * (size_t)n_ranks + (size_t)r] = to_ps(s[END]);
+    }
+  }
+}
+
+static void put_virtual(hec_exec *exec, const hec_program *program, const int64_t *all, hec_timeline *timeline) {
+  size_t row = N_STAMPS * exec->n_ops + 1, n_ranks = (size_t)exec->n_ranks;
+  int64_t *own = HEC_NEW(&exec->step, int64_t, exec->n_ops * n_ranks);
+  for (size_t i = 0; i < exec->n_ops; i++)
+    for (size_t r = 0; r < n_ranks; r++)
+      own[i * n_ranks + r] = to_ps(all[r * row + N_STAMPS * i + CPU]);
+  hec_arena_mark mark = hec_arena_save(&exec->step);
+  hec_walk *walk = hec_walk_new(&exec->cost, exec->n_ranks, &exec->step);
+  hec_walk_run(walk, program, (hec_walk_options){.own = hec_walk_own_measured, .context = own}, timeline);
+  hec_walk_free(walk);
+  hec_arena_rewind(&exec->step, mark);
+}
+
+hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) {
+  int64_t *stamps = own_stamps(exec), *all = NULL;
+  size_t row = N_STAMPS * exec->n_ops + 1;
+  uint64_t digest[2] = {hec_program_digest(program), program->n_ops}, *digests = NULL;
+  if (exec->r == 0) {
+    all = HEC_NEW(&exec->step, int64_t, row * (size_t)exec->n_ranks);
+    digests = HEC_NEW(&exec->step, uint64_t, 2 * exec->n_ranks);
+  }
+  HEC_TRY(hec_rank_gather(exec->rank, digest, sizeof digest, digests));
+  for (int32_t r = 1; digests && r < exec->n_ranks; r++)
+    if (memcmp(digests, digests + 2 * r, sizeof digest) != 0)
+      return hec_rank_fail(exec->rank,
+                           "iteration %" PRId64 ": rank %d planned another program than rank 0 (%016" PRIx64
+                           " with %" PRIu64 " operations, not %016" PRIx64 " with %" PRIu64 ")",
+                           exec->iteration, r, digests[2 * r], digests[2 * r + 1], digests[0], digests[1]);
+  HEC_TRY(hec_rank_gather(exec->rank, stamps, row * sizeof *stamps, all));
+  if (exec->r == 0 && exec->options.virtual_time)
+    put_virtual(exec, program, all, timeline);
+  else if (exec->r == 0)
+    put_measured(exec, program, all, timeline);
+  return HEC_OK;
+}

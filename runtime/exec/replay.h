@@ -1,0 +1,48 @@
+/* Replay: the iterations of a trace executed for real on one rank of a launch. Every rank plans for itself, from the
+ * same past loads and, after each gate that the policy looks at, from the counts that it received; that all planned the
+ * same program is verified every iteration. Routing is forced to the recorded counts; all else is computed.
+ *
+ * An iteration: to the gate of a layer, wait for the counts where the policy refines, plan, the rest of the layer, ...,
+ * backward, optimizer (lower.h). Time stamps of planning are the host's: what deciding and lowering took. */
+#ifndef HEC_EXEC_REPLAY_H
+#define HEC_EXEC_REPLAY_H
+#include "runtime/exec/work.h"
+#include "runtime/program/lower.h"
+
+/* Loads of the iterations to execute, in memory. */
+typedef struct {
+  int64_t iter, stride;
+  int32_t n_loads;       /* 1: used n_micro_batches times */
+  const hec_load *loads; /* n_sources = ranks */
+} hec_replay_step;
+
+typedef struct {
+  bool passed;
+  double worst, tolerance; /* relative errors; exact: 0 */
+  int64_t compared;        /* numbers */
+  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
+} hec_replay_check;
+
+typedef struct {
+  const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
+  const hec_model *model;
+  const hec_replay_step *steps; /* [n_steps] */
+  int32_t n_steps, n_micro_batches;
+  const char *schedule;             /* "auto" or a row */
+  const hec_collective *collective; /* NULL: by cost */
+  bool virtual_time, check;
+  /* For tests of faults: rank `rank` plans from loads that differ in `iteration`. */
+  int32_t differ_rank;
+  int64_t differ_iteration; /* -1: never */
+  /* After every iteration, on rank 0 only. */
+  void (*measured)(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline);
+  void *context;
+} hec_replay;
+
+/* Bytes that each rank's region must have for this policy. */
+size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy);
+/* Runs all steps of one policy; called by every rank. `result` is filled in on rank 0 when check. */
+hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, hec_rank *rank,
+                          hec_replay_check *result) HEC_MUST_USE;
+
+#endif

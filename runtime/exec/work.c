@@ -1,0 +1,340 @@
+/* Roles to mathematics. An experts operation has one step per expert with rows here, every other one step.
+ *
+ *   forward    attention  gate -> counts | permute -> rows leave and stay | experts | unpermute -> x
+ *   backward   unpermute' -> rows of gradients | experts' | permute' -> dh2 | shared' gate' attention' -> dx | optimizer
+ *
+ * Pointers are resolved when an operation is posted, while its buffers are open; steps only compute. */
+#include "runtime/exec/work.h"
+
+#include "runtime/base/arena.h"
+
+#include <string.h>
+
+/* What a step needs, resolved. */
+typedef struct {
+  hec_block_kept kept;
+  hec_dense dense;
+  hec_assignments *assignments;
+  float *x, *dx;
+  float **row, **returned; /* [n assignments] */
+  const hec_rows *rows;
+  float *copy_from, *copy_to; /* unpermute: rows that stay, from outputs into the returned rows */
+  struct expert_work *experts;
+  int32_t n_experts;
+  struct {
+    float *at;
+  } * zero; /* gradients of guests without rows */
+  int32_t n_zero;
+} bound;
+
+typedef struct expert_work {
+  const float *params;
+  float *grads;
+  bool fresh;
+  int32_t n;
+  float *in, *inner, *out; /* backward: out = gradient of the outputs, in2 = of the inputs */
+  float *din;
+} expert_work;
+
+int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches) {
+  int64_t stream = (int64_t)tokens * model->moe.d_model;
+  return (2 * n_micro_batches + 1) * stream + hec_model_scratch_size(model, tokens);
+}
+
+void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
+  int64_t stream = (int64_t)work->tokens * work->model->moe.d_model;
+  work->x = hec_exec_workspace(exec);
+  work->dx = work->x + work->n_micro_batches * stream;
+  work->dh2 = work->dx + work->n_micro_batches * stream;
+  work->scratch = work->dh2 + stream;
+  work->assignments = HEC_NEW(arena, hec_assignments *, work->n_micro_batches * work->model->n_blocks);
+}
+
+static hec_assignments **assignments_of(hec_work_state *work, const hec_op *op) {
+  return &work->assignments[op->micro_batch * work->model->n_blocks + op->layer];
+}
+
+/* Assignments of this rank's tokens in the layer: known before the gate only when forced. */
+static int32_t assigned_most(const hec_work_state *work, const hec_op *op) {
+  if (!work->loads)
+    return work->tokens * work->model->top_k;
+  const uint32_t *counts = hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank);
+  int64_t n = 0;
+  for (int32_t e = 0; e < work->model->n_experts; e++)
+    n += counts[e];
+  return (int32_t)n;
+}
+
+static float *row_at(float *rows, int32_t d, int32_t i) {
+  return rows + (size_t)i * (size_t)d;
+}
+
+/* row[j]: where assignment j's row is: among those that leave, or where it is computed. */
+static float **row_list(hec_exec *exec, const hec_rows *rows, int32_t d, float *leaving, float *staying) {
+  float **row = HEC_NEW(hec_exec_step_arena(exec), float *, rows->n_assigned);
+  for (int32_t j = 0; j < rows->n_assigned; j++)
+    row[j] = rows->stays[j] >= 0 ? row_at(staying, d, rows->stays[j]) : row_at(leaving, d, rows->place[j]);
+  return row;
+}
+
+static float **returned_list(hec_exec *exec, const hec_rows *rows, int32_t d, float *returned) {
+  float **row = HEC_NEW(hec_exec_step_arena(exec), float *, rows->n_assigned);
+  for (int32_t j = 0; j < rows->n_assigned; j++)
+    row[j] = row_at(returned, d, rows->place[j]);
+  return row;
+}
+
+static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
+  const hec_rows *rows = b->rows = hec_exec_rows(exec, op);
+  int32_t d = work->model->moe.d_model;
+  bool permute = op->op.role == HEC_ROLE_PERMUTE, backward = op->op.backward;
+  if (permute) {
+    float *leaving = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_SEND);
+    float *staying = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_INPUT);
+    b->row = row_list(exec, rows, d, leaving, staying);
+    return;
+  }
+  float *returned = hec_exec_tensor(exec, op, HEC_TENSOR_RETURNED);
+  b->returned = returned_list(exec, rows, d, returned);
+  if (backward)
+    b->row = row_list(exec, rows, d, hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_SEND),
+                      hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_OUTPUT));
+  else
+    b->copy_from = hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT);
+}
+
+static void bind_guests_without_rows(hec_exec *exec, hec_exec_op *op, bound *b, const hec_work *list, int32_t n) {
+  int32_t n_guests = hec_exec_guests(exec, op), k = 0;
+  b->zero = hec_arena_alloc(hec_exec_step_arena(exec), (size_t)n_guests, sizeof *b->zero);
+  for (int32_t i = 0; i < n_guests; i++) {
+    int32_t expert = hec_exec_guest(exec, op, i);
+    while (k < n && list[k].item < expert)
+      k++;
+    bool guest;
+    if (k == n || list[k].item != expert)
+      b->zero[b->n_zero++].at = hec_exec_grads(exec, op, expert, &guest);
+  }
+}
+
+static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
+  const hec_model *model = work->model;
+  bool backward = op->op.backward;
+  const hec_work *list = hec_exec_work(exec, op, &b->n_experts);
+  int32_t d = model->moe.d_model, inner = model->moe.n_ffn_matrices * model->moe.d_ffn, first = 0, all = 0;
+  for (int32_t i = 0; i < b->n_experts; i++)
+    all += list[i].rows;
+  float *in = hec_exec_tensor(exec, op, HEC_TENSOR_INPUT), *kept = row_at(in, d, all);
+  float *out = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_OUTPUT : HEC_TENSOR_OUTPUT);
+  float *din = backward ? hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_INPUT) : NULL;
+  b->experts = HEC_NEW(hec_exec_step_arena(exec), expert_work, b->n_experts);
+  for (int32_t i = 0; i < b->n_experts; first += list[i++].rows) {
+    expert_work *w = &b->experts[i];
+    *w = (expert_work){.params = hec_exec_params(exec, op, list[i].item),
+                       .n = list[i].rows,
+                       .in = row_at(in, d, first),
+                       .inner = row_at(kept, inner, first),
+                       .out = row_at(out, d, first),
+                       .din = backward ? row_at(din, d, first) : NULL};
+    if (backward)
+      w->grads = hec_exec_grads(exec, op, list[i].item, &w->fresh);
+  }
+  if (backward)
+    bind_guests_without_rows(exec, op, b, list, b->n_experts);
+  op->n_steps = b->n_experts + (b->n_zero > 0);
+}
+
+static bool in_block(hec_role role) {
+  return role == HEC_ROLE_ATTENTION || role == HEC_ROLE_GATE || role == HEC_ROLE_PERMUTE ||
+         role == HEC_ROLE_UNPERMUTE || role == HEC_ROLE_SHARED_EXPERTS;
+}
+
+static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
+  hec_work_state *work = context;
+  bound *b = op->data = HEC_NEW(hec_exec_step_arena(exec), bound, 1);
+  int32_t layer = op->op.layer;
+  op->n_steps = 1;
+  b->x = hec_work_stream(work, work->x, op->op.micro_batch);
+  b->dx = hec_work_stream(work, work->dx, op->op.micro_batch);
+  if (in_block(op->op.role)) {
+    b->kept = hec_block_kept_at(work->model, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
+    b->dense = hec_exec_dense(exec, layer);
+  }
+  if (op->op.role == HEC_ROLE_GATE && !op->op.backward) {
+    hec_assignments *list = HEC_NEW(hec_exec_step_arena(exec), hec_assignments, 1);
+    *list = hec_assignments_new(hec_exec_step_arena(exec), work->model, assigned_most(work, &op->op));
+    *assignments_of(work, &op->op) = list;
+  }
+  if (layer >= 0)
+    b->assignments = *assignments_of(work, &op->op);
+  if (op->op.role == HEC_ROLE_PERMUTE || op->op.role == HEC_ROLE_UNPERMUTE)
+    bind_rows(work, exec, op, b);
+  if (op->op.role == HEC_ROLE_EXPERTS)
+    bind_experts(work, exec, op, b);
+}
+
+/* ---- Steps ---- */
+
+static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  if (op->backward) {
+    hec_block_gate_backward(work->model, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
+                            b->assignments, &b->kept, work->scratch);
+    return;
+  }
+  hec_block_gate(work->model, b->dense.params, work->tokens, b->x, &b->kept);
+  uint32_t *counts =
+      hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
+  if (work->loads)
+    hec_assign_forced(work->model, hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank), work->tokens,
+                      b->assignments);
+  else
+    hec_assign_top_k(work->model, b->kept.probabilities, work->tokens, b->assignments);
+  hec_assign_weights(work->model, b->kept.probabilities, b->assignments);
+  for (int32_t e = 0; e < work->model->n_experts; e++)
+    counts[e] = (uint32_t)(b->assignments->expert_at[e + 1] - b->assignments->expert_at[e]);
+}
+
+static void rows(hec_work_state *work, const hec_op *op, bound *b) {
+  int32_t d = work->model->moe.d_model;
+  size_t row_bytes = (size_t)d * sizeof(float);
+  if (op->role == HEC_ROLE_PERMUTE && !op->backward) {
+    hec_rows_permute(b->assignments, b->kept.h2, d, b->row);
+  } else if (op->role == HEC_ROLE_PERMUTE) {
+    memset(work->dh2, 0, (size_t)work->tokens * row_bytes);
+    hec_rows_unpermute(b->assignments, b->row, d, work->dh2);
+  } else if (op->backward) {
+    hec_rows_uncombine(b->assignments, b->dx, b->returned, d, b->row);
+  } else {
+    for (int32_t j = 0; j < b->rows->n_assigned; j++)
+      if (b->rows->stays[j] >= 0)
+        memcpy(b->returned[j], row_at(b->copy_from, d, b->rows->stays[j]), row_bytes);
+    hec_rows_combine(b->assignments, b->returned, d, b->x);
+  }
+}
+
+static void experts(hec_work_state *work, const hec_exec_op *op, bound *b) {
+  const hec_model *model = work->model;
+  if (op->step == b->n_experts) {
+    for (int32_t i = 0; i < b->n_zero; i++)
+      memset(b->zero[i].at, 0, (size_t)hec_model_expert_size(model) * sizeof(float));
+    return;
+  }
+  expert_work *w = &b->experts[op->step];
+  if (op->op.backward)
+    hec_expert_backward(model, w->params, w->grads, w->fresh, w->n, w->in, w->inner, w->out, w->din, work->scratch);
+  else
+    hec_expert_forward(model, w->params, w->n, w->in, w->inner, w->out);
+}
+
+static void zero(float *x, int64_t n) {
+  if (x)
+    memset(x, 0, (size_t)n * sizeof *x);
+}
+
+void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
+  const hec_store *store = hec_exec_store(exec);
+  float *expert = HEC_NEW(arena, float, hec_model_expert_size(work->model));
+  for (int32_t l = 0; l < work->model->n_blocks; l++) {
+    hec_dense d = hec_exec_dense(exec, l);
+    hec_model_init_block(work->model, l, d.params);
+    zero(d.first, d.n);
+    zero(d.second, d.n);
+  }
+  for (int32_t row = 0; row < store->n_rows; row++)
+    for (int32_t part = 0; part < store->n_parts; part++) {
+      if (!hec_store_has(store, row, part))
+        continue;
+      hec_store_part at = hec_store_at(store, row, part);
+      hec_model_init_expert(work->model, row / work->model->n_experts, row % work->model->n_experts, expert);
+      memcpy(at.params, expert + hec_part_begin(store->expert_size, part, store->n_parts),
+             (size_t)at.n * sizeof *expert);
+      zero(at.first, at.n);
+      zero(at.second, at.n);
+    }
+  hec_work_zero_grads(work, exec);
+}
+
+void hec_work_zero_grads(hec_work_state *work, hec_exec *exec) {
+  const hec_store *store = hec_exec_store(exec);
+  for (int32_t l = -1; l < work->model->n_blocks; l++)
+    zero(hec_exec_dense(exec, l).grads, hec_exec_dense(exec, l).n);
+  for (int32_t row = 0; row < store->n_rows; row++)
+    for (int32_t part = 0; part < store->n_parts; part++)
+      if (hec_store_has(store, row, part))
+        zero(hec_store_at(store, row, part).grads, hec_store_at(store, row, part).n);
+}
+
+static void adam(const hec_work_state *work, float *params, float *grads, float *first, float *second, int64_t n) {
+  hec_math_adam(&work->model->adam, work->step, params, grads, first, second, n);
+  if (!work->keep_grads) /* the next iteration adds to them */
+    zero(grads, n);
+}
+
+static void optimizer(hec_work_state *work, hec_exec *exec) {
+  for (int32_t l = -1; l < work->model->n_blocks; l++) {
+    hec_dense d = hec_exec_dense(exec, l);
+    adam(work, d.params, d.grads, d.first, d.second, d.n);
+  }
+  const hec_store *store = hec_exec_store(exec);
+  for (int32_t row = 0; row < store->n_rows; row++)
+    for (int32_t part = 0; part < store->n_parts; part++) {
+      int32_t layer = row / work->model->n_experts, expert = row % work->model->n_experts;
+      if (!hec_exec_keeps(exec, layer, expert, part))
+        continue;
+      hec_store_part at = hec_store_at(store, row, part);
+      adam(work, at.params, at.grads, at.first, at.second, at.n);
+    }
+}
+
+static void attention(hec_work_state *work, const hec_op *op, bound *b) {
+  if (op->backward)
+    hec_block_attention_backward(work->model, b->dense.params, b->dense.grads, work->tokens, b->dx, &b->kept,
+                                 work->scratch);
+  else
+    hec_block_attention(work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
+}
+
+static void shared(hec_work_state *work, const hec_op *op, bound *b) {
+  if (op->backward)
+    hec_block_shared_backward(work->model, b->dense.params, b->dense.grads, work->tokens, b->kept.h2, b->dx, work->dh2,
+                              work->scratch);
+  else
+    hec_block_shared(work->model, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
+}
+
+static void run(void *context, hec_exec *exec, hec_exec_op *op) {
+  hec_work_state *work = context;
+  bound *b = op->data;
+  switch (op->op.role) {
+  case HEC_ROLE_ATTENTION:
+    attention(work, &op->op, b);
+    break;
+  case HEC_ROLE_GATE:
+    gate(work, exec, &op->op, b);
+    break;
+  case HEC_ROLE_SHARED_EXPERTS:
+    shared(work, &op->op, b);
+    break;
+  case HEC_ROLE_PERMUTE:
+  case HEC_ROLE_UNPERMUTE:
+    rows(work, &op->op, b);
+    break;
+  case HEC_ROLE_EXPERTS:
+    experts(work, op, b);
+    break;
+  case HEC_ROLE_EMBEDDING:
+    work->ends.embedding(work->ends.context, op->op.micro_batch, op->op.backward, op->op.backward ? b->dx : b->x);
+    break;
+  case HEC_ROLE_HEAD:
+    work->ends.head(work->ends.context, op->op.micro_batch, op->op.backward, b->x, b->dx);
+    break;
+  case HEC_ROLE_OPTIMIZER:
+    optimizer(work, exec);
+    break;
+  default:
+    hec_assert_failed("a role that can be executed", __FILE__, __LINE__);
+  }
+}
+
+hec_work_table hec_work_table_of(hec_work_state *work) {
+  return (hec_work_table){.bind = bind, .run = run, .context = work};
+}

@@ -1,0 +1,44 @@
+/* The work table of one rank: what compute and local operations of a program do, with the model's mathematics on the
+ * executor's buffers. Replay and training use the same table; they differ in where assignments come from (forced counts,
+ * or the gate's own choice) and in what stands before the first and behind the last block. */
+#ifndef HEC_EXEC_WORK_H
+#define HEC_EXEC_WORK_H
+#include "runtime/exec/exec.h"
+#include "runtime/exec/model.h"
+
+/* What stands outside the MoE blocks: embedding, head, dense blocks. NULL members: that role is not executed. */
+typedef struct {
+  void (*embedding)(void *context, int32_t micro_batch, bool backward, float *x);
+  void (*head)(void *context, int32_t micro_batch, bool backward, float *x, float *dx);
+  void *context;
+} hec_work_ends;
+
+typedef struct {
+  const hec_model *model;
+  int32_t tokens, n_micro_batches; /* per rank; at most */
+  const hec_load *loads;           /* [n_micro_batches] forced counts; NULL: the gate chooses top-k */
+  hec_work_ends ends;
+  int64_t step;     /* optimizer step, from 1 */
+  bool keep_grads;  /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
+  float loss_scale; /* of the auxiliary balance loss; 0: none */
+  int32_t rank;
+  float *x, *dx; /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
+  float *dh2;    /* [T * d] */
+  float *scratch;
+  hec_assignments **assignments; /* [n_micro_batches * n_blocks] of the iteration, on the step arena */
+} hec_work_state;
+
+/* Floats of workspace that it needs in the rank's region. */
+int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches);
+/* Over the executor's workspace; `work.model`, tokens, n_micro_batches, rank set. */
+void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena);
+/* The initial model, of what this rank keeps: parameters, zero gradients and moments. */
+void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena);
+void hec_work_zero_grads(hec_work_state *work, hec_exec *exec);
+hec_work_table hec_work_table_of(hec_work_state *work);
+
+static inline float *hec_work_stream(const hec_work_state *work, float *streams, int32_t micro_batch) {
+  return streams + (size_t)micro_batch * (size_t)work->tokens * (size_t)work->model->moe.d_model;
+}
+
+#endif
