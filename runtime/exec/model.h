@@ -30,8 +30,8 @@ typedef struct {
 } hec_model;
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
- * Needs d_model >= 4, kv heads that divide the heads, one block in exact mode. HEC_BAD_INPUT for shapes that cannot be executed (attention given as a bare
- * parameter count, s2, capacity factor), saying why. */
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, s2, capacity
+ * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 /* Dense parameters of a block, offsets in floats: g1[d] Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g2[d]
