@@ -10,7 +10,9 @@
  *
  * Exact mode (`exact`): every intermediate is an integer times a power of two below 24 significant bits, so float
  * arithmetic is exact in any order: no norms (h = x), linear attention a = (q k^T) v without softmax or scale, ReLU
- * experts, w_j a power of two that depends on (token, place) only and has no gradient; sparse small-integer parameters. */
+ * experts, w_j a power of two that depends on (token, place) only and has no gradient; sparse small-integer parameters.
+ * Measured (hec_reference_bits): at most 23 bits at d 8..64, f 8..128, E <= 64, top-k <= 8, seq <= 128 and 8192 tokens
+ * over ranks and micro-batches. */
 #ifndef HEC_EXEC_MODEL_H
 #define HEC_EXEC_MODEL_H
 #include "models/load.h"
@@ -27,8 +29,9 @@ typedef struct {
   hec_adam adam;
 } hec_model;
 
-/* Fills in what follows from the shape. HEC_BAD_INPUT for shapes that cannot be executed (attention given as a bare
- * parameter count, s2, capacity factor), saying why. */
+/* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, s2, capacity
+ * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 /* Dense parameters of a block, offsets in floats: g1[d] Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g2[d]
@@ -43,6 +46,7 @@ int64_t hec_model_expert_size(const hec_model *model);
 /* Initial values and data, functions of (seed, what, where) alone: any rank makes any of them without the others. */
 void hec_model_init_block(const hec_model *model, int32_t layer, float *params);
 void hec_model_init_expert(const hec_model *model, int32_t layer, int32_t expert, float *params);
+/* Token t of rank r is token r * tokens + t of the step: R ranks have the data of one rank with R times the tokens. */
 void hec_model_input(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens, float *x);
 /* The gradient of the loss by the output of the last block (replay's loss is linear in the output). */
 void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t micro_batch, int32_t rank, int32_t tokens,

@@ -9,11 +9,11 @@
  * smaller by sqrt(2 blocks) (Radford et al., GPT-2), so the stream stays of order 1; gains near 1; data is normal.
  *
  * Exact mode: every nonzero is +1 or -1 and there are few, so that sums stay short (reference.h gives the bound):
- *     x, dx      two nonzeros per token
+ *     x, dx      one in eight elements of a token, at least two
  *     Wq         one per row;  Wk the same place (in its group) in every second row, so that queries meet keys;
  *     Wv, Wo     one per row in one row of four
  *     W1, Wg, Wu one per column;  the last matrix one per row in min(d, f) rows
- *     g1, g2, Wg of the gate: not used; ones and zeros */
+ *     the gate's Wg one per row (it has no gradient); g1, g2 are ones (not used) */
 #include "runtime/exec/model_parts.h"
 
 #include <string.h>
@@ -131,13 +131,16 @@ static void exact_block(const hec_model *model, uint64_t key, float *params) {
   exact_query_key(&w, key + 1, params + at.q, params + at.k);
   one_per_row(key + 2, w.d, w.kv, 4, params + at.v);
   one_per_row(key + 3, w.q, w.d, 4, params + at.o);
+  one_per_row(key + 4, w.d, w.experts, 1, params + at.gate);
 }
 
-/* Two nonzeros in a row of d. */
+/* Nonzeros in a row of d: one in each of n equal stretches. */
 static void exact_row(uint64_t hash, int32_t d, float *row) {
-  uint32_t n = (uint32_t)d, first = (uint32_t)(hash % n), other = (first + 1 + (uint32_t)(mix(hash) % (n - 1))) % n;
-  row[first] = sign_of(hash);
-  row[other] = sign_of(mix(hash + 1));
+  int32_t n = d / 8 > 2 ? d / 8 : 2, stretch = d / n;
+  for (int32_t i = 0; i < n; i++) {
+    uint64_t z = value_at(hash, i);
+    row[i * stretch + (int32_t)(z % (uint32_t)stretch)] = sign_of(z);
+  }
 }
 
 /* ---- What the header declares ---- */

@@ -1,0 +1,351 @@
+/* The dense reference: for every micro-batch and rank, forward and backward through all blocks, all experts here.
+ *
+ * Forced routing makes the tokens of different ranks strangers to each other, so one (micro-batch, rank) at a time is
+ * enough memory; gradients add up over them, then one Adam step. O(tokens * parameters used), no allocation once the
+ * largest step has been seen.
+ *
+ * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Two orders of a sum of n terms differ by at most
+ * about n u sum|terms|, and by sqrt(n) u of it when roundings are independent (Higham, Accuracy and Stability, ch. 4);
+ * an order in blocks (every BLAS) is below that. With n = the longest sum of the model (a width, a sequence, or the
+ * tokens that meet in a weight's gradient), relative to the norm of a tensor:
+ *     one pass       about 20 such sums in a chain per block, forward and backward, whose independent errors add in
+ *                    squares:   pass = u sqrt(n) sqrt(20 blocks)
+ *     one update     a gradient g has the error delta = pass * G, G = its root mean square. Adam's update, g / (|g| +
+ *                    epsilon) at first, turns it into delta epsilon / (|g| + epsilon)^2, large only where g nearly
+ *                    vanishes; over the density 1 / G of small g the root mean square is
+ *                        rate * delta / sqrt(1.5 epsilon G) = rate * pass * sqrt(G / (1.5 epsilon)).
+ *                    Relative to weights of order 1 / sqrt(width), with G of order sqrt(n) for output gradients of order 1.
+ *     each step      passes the errors of the parameters on and adds its own, so they grow at most in proportion.
+ * Sum: TOLERANCE_MARGIN * (pass + steps * rate * sqrt(width) * pass * sqrt(sqrt(n) / (1.5 epsilon))). Tests hold both ends:
+ * other orders and another library stay below it, every injected fault is above. */
+#include "runtime/exec/reference.h"
+
+#include "runtime/exec/reference_bits.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMS, GRADS, FIRST, SECOND, N_STATES };
+
+/* What one (micro-batch, rank) needs; [n_blocks] where it must last from forward to backward. */
+typedef struct {
+  float *memory, *rows;
+  size_t memory_capacity, rows_capacity;
+  float **row;
+  size_t row_capacity;
+  hec_assignments *assignments; /* [n_blocks] */
+  int32_t capacity;             /* assignments per block that there is room for */
+  hec_arena arena;              /* theirs */
+} workspace;
+
+struct hec_reference {
+  hec_model model;
+  int32_t n_ranks, tokens, n_micro_batches, bits;
+  bool train;
+  int64_t block_size, expert_size, longest;
+  float *block[N_STATES], *expert[N_STATES]; /* [n_blocks][size], [n_blocks][E][size] */
+  float *outputs, *input_grads;              /* [micro_batches][n_ranks][T, d] */
+  size_t outputs_capacity, input_grads_capacity;
+  workspace work;
+};
+
+/* ---- State ---- */
+
+static int64_t n_block_params(const hec_reference *r) {
+  return r->model.n_blocks * r->block_size;
+}
+static int64_t n_expert_params(const hec_reference *r) {
+  return r->model.n_blocks * (int64_t)r->model.n_experts * r->expert_size;
+}
+static float *block_at(const hec_reference *r, int state, int32_t layer) {
+  return r->block[state] ? r->block[state] + layer * r->block_size : NULL;
+}
+static float *expert_at(const hec_reference *r, int state, int32_t layer, int32_t expert) {
+  return r->expert[state] ? r->expert[state] + ((int64_t)layer * r->model.n_experts + expert) * r->expert_size : NULL;
+}
+
+static float *zeros(int64_t n) {
+  float *x = hec_malloc((size_t)n, sizeof *x);
+  memset(x, 0, (size_t)n * sizeof *x);
+  return x;
+}
+
+hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_t tokens, bool train) {
+  HEC_ASSERT(n_ranks > 0 && tokens >= 0);
+  hec_reference *r = hec_malloc(1, sizeof *r);
+  *r = (hec_reference){.model = *model, .n_ranks = n_ranks, .tokens = tokens, .train = train, .bits = -1};
+  r->block_size = hec_model_block(model).size;
+  r->expert_size = hec_model_expert_size(model);
+  for (int state = 0; state < (train ? N_STATES : 1); state++) {
+    r->block[state] = zeros(n_block_params(r));
+    r->expert[state] = zeros(n_expert_params(r));
+  }
+  for (int32_t layer = 0; layer < model->n_blocks; layer++) {
+    hec_model_init_block(model, layer, block_at(r, PARAMS, layer));
+    for (int32_t e = 0; e < model->n_experts; e++)
+      hec_model_init_expert(model, layer, e, expert_at(r, PARAMS, layer, e));
+  }
+  r->work.assignments = hec_malloc((size_t)model->n_blocks, sizeof *r->work.assignments);
+  return r;
+}
+
+void hec_reference_free(hec_reference *r) {
+  if (!r)
+    return;
+  for (int state = 0; state < N_STATES; state++) {
+    free(r->block[state]);
+    free(r->expert[state]);
+  }
+  free(r->outputs);
+  free(r->input_grads);
+  free(r->work.memory);
+  free(r->work.rows);
+  free(r->work.row);
+  free(r->work.assignments);
+  hec_arena_free(&r->work.arena);
+  free(r);
+}
+
+/* ---- Room ---- */
+
+static int64_t count_of(const uint32_t *counts, int32_t n_experts) {
+  int64_t n = 0;
+  for (int32_t e = 0; e < n_experts; e++)
+    n += counts[e];
+  return n;
+}
+
+/* The most assignments of a rank in a block; the longest sum over tokens, for the tolerance. */
+static int32_t most_assignments(hec_reference *r, const hec_load *loads, int32_t n_micro_batches) {
+  int64_t most = 0;
+  for (int32_t mb = 0; mb < n_micro_batches; mb++) {
+    HEC_ASSERT(loads[mb].n_layers == r->model.n_blocks && loads[mb].n_sources == r->n_ranks &&
+               loads[mb].n_experts == r->model.n_experts);
+    for (int32_t layer = 0; layer < r->model.n_blocks; layer++)
+      for (int32_t rank = 0; rank < r->n_ranks; rank++) {
+        int64_t n = count_of(hec_load_row(&loads[mb], layer, rank), r->model.n_experts);
+        most = n > most ? n : most;
+      }
+  }
+  int64_t all = (int64_t)n_micro_batches * r->n_ranks * r->tokens;
+  r->longest = all > r->longest ? all : r->longest;
+  HEC_ASSERT(most <= INT32_MAX);
+  return (int32_t)most;
+}
+
+/* Floats per (micro-batch, rank): stream, its gradient, dh2, scratch, then per block kept values; and per assignment
+ * and block inner row and output, and two rows more for all blocks together. */
+static void make_room(hec_reference *r, int32_t n) {
+  const hec_model *m = &r->model;
+  workspace *w = &r->work;
+  int64_t stream = (int64_t)r->tokens * m->moe.d_model, width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
+  int64_t memory = 3 * stream + hec_model_scratch_size(m, r->tokens) + m->n_blocks * hec_block_kept_size(m, r->tokens);
+  int64_t rows = n * (m->n_blocks * (width + m->moe.d_model) + 2 * (int64_t)m->moe.d_model);
+  HEC_RESERVE(w->memory, w->memory_capacity, memory + 1);
+  HEC_RESERVE(w->rows, w->rows_capacity, rows + 1);
+  HEC_RESERVE(w->row, w->row_capacity, 2 * (int64_t)n + 1);
+  if (n > w->capacity || !w->arena.newest) {
+    hec_arena_free(&w->arena);
+    w->capacity = n;
+    for (int32_t layer = 0; layer < m->n_blocks; layer++)
+      w->assignments[layer] = hec_assignments_new(&w->arena, m, n);
+  }
+  size_t outputs = (size_t)r->n_micro_batches * (size_t)r->n_ranks * (size_t)stream;
+  HEC_RESERVE(r->outputs, r->outputs_capacity, outputs + 1);
+  HEC_RESERVE(r->input_grads, r->input_grads_capacity, outputs + 1);
+}
+
+/* Places in the workspace. */
+static float *stream_at(const hec_reference *r, int which) {
+  return r->work.memory + which * (int64_t)r->tokens * r->model.moe.d_model;
+}
+static float *scratch_at(const hec_reference *r) {
+  return stream_at(r, 3);
+}
+static hec_block_kept kept_at(const hec_reference *r, int32_t layer) {
+  float *memory = scratch_at(r) + hec_model_scratch_size(&r->model, r->tokens);
+  return hec_block_kept_at(&r->model, r->tokens, memory + layer * hec_block_kept_size(&r->model, r->tokens));
+}
+/* Rows of a block: inner, outputs; rows that all blocks share: in, din (or dout). */
+static float *inner_at(const hec_reference *r, int32_t layer) {
+  const hec_moe *moe = &r->model.moe;
+  int64_t width = (int64_t)moe->n_ffn_matrices * moe->d_ffn + moe->d_model;
+  return r->work.rows + r->work.capacity * (2 * (int64_t)moe->d_model + layer * width);
+}
+static float *outputs_at(const hec_reference *r, int32_t layer) {
+  return inner_at(r, layer) + (int64_t)r->work.capacity * r->model.moe.n_ffn_matrices * r->model.moe.d_ffn;
+}
+
+/* Pointers to the rows of [n, d] in the order of the assignments; `which`: one of two lists. */
+static float **rows_of(const hec_reference *r, int which, float *rows, int32_t n) {
+  float **row = r->work.row + which * (int64_t)r->work.capacity;
+  for (int32_t j = 0; j < n; j++)
+    row[j] = rows + (int64_t)j * r->model.moe.d_model;
+  return row;
+}
+
+/* ---- Forward and backward of one block ---- */
+
+static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, float *x) {
+  const hec_model *m = &r->model;
+  const float *params = block_at(r, PARAMS, layer);
+  hec_block_kept kept = kept_at(r, layer);
+  hec_assignments *a = &r->work.assignments[layer];
+  int64_t d = m->moe.d_model, width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
+  float *in = r->work.rows, *inner = inner_at(r, layer), *out = outputs_at(r, layer);
+  hec_block_attention(m, params, r->tokens, x, &kept, scratch_at(r));
+  hec_block_gate(m, params, r->tokens, x, &kept);
+  hec_assign_forced(m, counts, r->tokens, a);
+  hec_assign_weights(m, kept.probabilities, a);
+  hec_rows_permute(a, kept.h2, m->moe.d_model, rows_of(r, 0, in, a->n));
+  for (int32_t e = 0; e < m->n_experts; e++) {
+    int32_t at = a->expert_at[e];
+    hec_expert_forward(m, expert_at(r, PARAMS, layer, e), a->expert_at[e + 1] - at, in + at * d, inner + at * width,
+                       out + at * d);
+  }
+  hec_block_shared(m, params, r->tokens, kept.h2, x, scratch_at(r));
+  hec_rows_combine(a, rows_of(r, 0, out, a->n), m->moe.d_model, x);
+}
+
+static void backward(hec_reference *r, int32_t layer, float *dx) {
+  const hec_model *m = &r->model;
+  const float *params = block_at(r, PARAMS, layer);
+  float *grads = block_at(r, GRADS, layer), *scratch = scratch_at(r), *dh2 = stream_at(r, 2);
+  hec_block_kept kept = kept_at(r, layer);
+  hec_assignments *a = &r->work.assignments[layer];
+  int32_t d = m->moe.d_model;
+  int64_t width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
+  float *in = r->work.rows, *din = in + (int64_t)r->work.capacity * d, *out = outputs_at(r, layer);
+  float **row = rows_of(r, 0, out, a->n);
+  hec_rows_uncombine(a, dx, row, d, row); /* outputs make room for their gradients */
+  hec_rows_permute(a, kept.h2, d, rows_of(r, 1, in, a->n));
+  for (int32_t e = 0; e < m->n_experts; e++) {
+    int64_t at = a->expert_at[e];
+    hec_expert_backward(m, expert_at(r, PARAMS, layer, e), expert_at(r, GRADS, layer, e), false,
+                        a->expert_at[e + 1] - (int32_t)at, in + at * d, inner_at(r, layer) + at * width, out + at * d,
+                        din + at * d, NULL);
+  }
+  if (r->tokens > 0)
+    memset(dh2, 0, (size_t)r->tokens * (size_t)d * sizeof *dh2);
+  hec_rows_unpermute(a, rows_of(r, 0, din, a->n), d, dh2);
+  hec_block_shared_backward(m, params, grads, r->tokens, kept.h2, dx, dh2, scratch);
+  hec_block_gate_backward(m, params, grads, r->tokens, dh2, dx, a, &kept, scratch);
+  hec_block_attention_backward(m, params, grads, r->tokens, dx, &kept, scratch);
+}
+
+/* ---- The step ---- */
+
+static int64_t place_of(const hec_reference *r, int32_t micro_batch, int32_t rank) {
+  HEC_ASSERT(micro_batch >= 0 && micro_batch < r->n_micro_batches && rank >= 0 && rank < r->n_ranks);
+  return ((int64_t)micro_batch * r->n_ranks + rank) * r->tokens * r->model.moe.d_model;
+}
+
+static void save(float *to, const float *from, int64_t n) {
+  if (n > 0)
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+static void pass(hec_reference *r, int64_t step, const hec_load *loads, int32_t micro_batch, int32_t rank) {
+  const hec_model *m = &r->model;
+  float *x = stream_at(r, 0), *dx = stream_at(r, 1);
+  int64_t n = (int64_t)r->tokens * m->moe.d_model;
+  hec_model_input(m, step, micro_batch, rank, r->tokens, x);
+  for (int32_t layer = 0; layer < m->n_blocks; layer++)
+    forward(r, layer, hec_load_row(&loads[micro_batch], layer, rank), x);
+  save(r->outputs + place_of(r, micro_batch, rank), x, n);
+  if (!r->train)
+    return;
+  hec_model_output_gradient(m, step, micro_batch, rank, r->tokens, dx);
+  for (int32_t layer = m->n_blocks - 1; layer >= 0; layer--)
+    backward(r, layer, dx);
+  save(r->input_grads + place_of(r, micro_batch, rank), dx, n);
+}
+
+void hec_reference_step(hec_reference *r, int64_t step, const hec_load *loads, int32_t n_micro_batches) {
+  const hec_model *m = &r->model;
+  HEC_ASSERT(n_micro_batches > 0);
+  r->n_micro_batches = n_micro_batches;
+  make_room(r, most_assignments(r, loads, n_micro_batches));
+  if (r->train) {
+    memset(r->block[GRADS], 0, (size_t)n_block_params(r) * sizeof(float));
+    memset(r->expert[GRADS], 0, (size_t)n_expert_params(r) * sizeof(float));
+  }
+  for (int32_t mb = 0; mb < n_micro_batches; mb++)
+    for (int32_t rank = 0; rank < r->n_ranks; rank++)
+      pass(r, step, loads, mb, rank);
+  if (m->exact)
+    r->bits = hec_bits_of_step(&(hec_bits_step){.model = m,
+                                                .block = r->block[PARAMS],
+                                                .experts = r->expert[PARAMS],
+                                                .block_grads = r->block[GRADS],
+                                                .expert_grads = r->expert[GRADS],
+                                                .outputs = r->outputs,
+                                                .input_grads = r->input_grads,
+                                                .n_ranks = r->n_ranks,
+                                                .tokens = r->tokens,
+                                                .train = r->train,
+                                                .step = step,
+                                                .loads = loads,
+                                                .n_micro_batches = n_micro_batches});
+  if (!r->train)
+    return;
+  hec_math_adam(&m->adam, step, r->block[PARAMS], r->block[GRADS], r->block[FIRST], r->block[SECOND],
+                n_block_params(r));
+  hec_math_adam(&m->adam, step, r->expert[PARAMS], r->expert[GRADS], r->expert[FIRST], r->expert[SECOND],
+                n_expert_params(r));
+}
+
+/* ---- Answers ---- */
+
+const float *hec_reference_output(const hec_reference *r, int32_t micro_batch, int32_t rank) {
+  return r->outputs + place_of(r, micro_batch, rank);
+}
+
+const float *hec_reference_input_gradient(const hec_reference *r, int32_t micro_batch, int32_t rank) {
+  HEC_ASSERT(r->train);
+  return r->input_grads + place_of(r, micro_batch, rank);
+}
+
+hec_reference_state hec_reference_block(const hec_reference *r, int32_t layer) {
+  return (hec_reference_state){.params = block_at(r, PARAMS, layer),
+                               .grads = block_at(r, GRADS, layer),
+                               .first = block_at(r, FIRST, layer),
+                               .second = block_at(r, SECOND, layer),
+                               .n = r->block_size};
+}
+
+hec_reference_state hec_reference_expert(const hec_reference *r, int32_t layer, int32_t expert) {
+  return (hec_reference_state){.params = expert_at(r, PARAMS, layer, expert),
+                               .grads = expert_at(r, GRADS, layer, expert),
+                               .first = expert_at(r, FIRST, layer, expert),
+                               .second = expert_at(r, SECOND, layer, expert),
+                               .n = r->expert_size};
+}
+
+int32_t hec_reference_bits(const hec_reference *r) {
+  return r->bits;
+}
+
+double hec_relative_error(const float *a, const float *b, int64_t n) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double delta = (double)a[i] - (double)b[i];
+    difference += delta * delta;
+    norm += (double)b[i] * (double)b[i];
+  }
+  return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+enum { TOLERANCE_MARGIN = 4, SUMS_PER_BLOCK = 20 };
+
+double hec_reference_tolerance(const hec_reference *r, int64_t steps) {
+  const hec_moe *moe = &r->model.moe;
+  const int64_t lengths[] = {moe->d_model, (int64_t)moe->n_heads * moe->d_head, moe->d_ffn, moe->seq_len, r->longest};
+  double n = 1, width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
+  for (int i = 0; i < 5; i++)
+    n = (double)lengths[i] > n ? (double)lengths[i] : n;
+  double pass_error = ldexp(1, -24) * sqrt(n * SUMS_PER_BLOCK * r->model.n_blocks);
+  double update = (double)r->model.adam.rate * sqrt(width) * sqrt(sqrt(n) / (1.5 * (double)r->model.adam.epsilon));
+  return TOLERANCE_MARGIN * pass_error * (1 + (r->train ? (double)steps * update : 0));
+}

@@ -1,0 +1,25 @@
+/* The model once more, forward only, in double, one token and one number at a time: the oracle of the float one, and what
+ * gradients are differenced from. */
+#ifndef HEC_TESTS_EXEC_MODEL_ORACLE_H
+#define HEC_TESTS_EXEC_MODEL_ORACLE_H
+#include "runtime/exec/model.h"
+
+typedef struct {
+  const hec_model *model;
+  const double *blocks;  /* [n_blocks][hec_model_block.size] */
+  const double *experts; /* [n_blocks][E][hec_model_expert_size] */
+  const hec_load *load;
+  int32_t rank, tokens;
+} hec_oracle;
+
+void hec_oracle_forward(const hec_oracle *oracle, double *x); /* [T, d] in place, all blocks */
+/* sum of dx * output, x kept. */
+double hec_oracle_loss(const hec_oracle *oracle, const double *x, const float *dx);
+
+/* A random small shape: 1..3 blocks (1 in exact mode), 2 or 3 matrices, shared experts, grouped heads, both masks. */
+hec_model hec_oracle_random_model(uint64_t *random, bool exact);
+/* Random counts per (block, rank, expert): about tokens * top_k a rank; some experts and ranks get none. */
+hec_load hec_oracle_random_load(hec_arena *arena, uint64_t *random, const hec_model *model, int32_t n_ranks,
+                                int32_t tokens);
+
+#endif
