@@ -69,7 +69,7 @@ typedef struct {
 } hec_transport;
 
 /* Transports of the ranks of one machine; `mpi` is a plug-in with the same table. */
-#define HEC_TRANSPORT_LIST(X) X(shm) X(emulated)
+#define HEC_TRANSPORT_LIST(X) X(shm) X(emulated) X(paced)
 #define HEC_TRANSPORT_DECLARE(name) extern const hec_transport hec_transport_##name;
 HEC_TRANSPORT_LIST(HEC_TRANSPORT_DECLARE)
 extern const hec_transport *const hec_transports[]; /* NULL-terminated */

@@ -89,8 +89,8 @@ hec_status hec_world_new(const hec_launch_options *options, int32_t first, int32
     return status;
   }
   for (int32_t r = 0; r < world->n_ranks; r++) {
-    if (sem_init(&world->slots[r].doorbell, 1, 0) != 0)
-      HEC_ASSERT(!"an unnamed semaphore of value 0 can always be made");
+    int made = sem_init(&world->slots[r].doorbell, 1, 0);
+    HEC_ASSERT(made == 0);
     atomic_init(&world->slots[r].waits_for, -1);
   }
   *out = world;

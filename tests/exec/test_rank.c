@@ -14,9 +14,17 @@
 #include <unistd.h>
 
 enum { N_SIZES = 6, BIG = 700000 };
-static const int32_t sizes[N_SIZES] = {1, 2, 3, 4, 7, 8};
 
 static const hec_place checking = {.role = -1, .phase = "checking"};
+
+/* Every size, form and transport in turn. */
+static hec_launch_options options_of(int i) {
+  static const int32_t sizes[N_SIZES] = {1, 2, 3, 4, 7, 8};
+  hec_launch_options options = hec_test_options(sizes[i % N_SIZES], i / N_SIZES % 2 == 1);
+  options.transport = hec_transports[i / N_SIZES / 2];
+  ck_assert_ptr_nonnull(options.transport);
+  return options;
+}
 
 /* ---- Collectives ---- */
 
@@ -54,7 +62,7 @@ static hec_status run_collectives(hec_rank *rank, void *context) {
 }
 
 START_TEST(collectives) {
-  hec_launch_options options = hec_test_options(sizes[_i % N_SIZES], _i >= N_SIZES);
+  hec_launch_options options = options_of(_i);
   hec_test_launch(&options, run_collectives, NULL);
 }
 END_TEST
@@ -72,7 +80,7 @@ static hec_status run_barriers(hec_rank *rank, void *context) {
 }
 
 START_TEST(barriers_hold_back) {
-  hec_launch_options options = hec_test_options(sizes[_i % N_SIZES], _i >= N_SIZES);
+  hec_launch_options options = options_of(_i);
   hec_test_launch(&options, run_barriers, hec_test_shared_page());
 }
 END_TEST
@@ -95,7 +103,7 @@ static hec_status run_starts(hec_rank *rank, void *context) {
 }
 
 START_TEST(ranks_start_together) {
-  hec_launch_options options = hec_test_options(sizes[_i % N_SIZES], _i >= N_SIZES);
+  hec_launch_options options = options_of(_i);
   options.pin = _i % 2 == 1;
   hec_test_launch(&options, run_starts, hec_test_shared_page());
 }
@@ -123,7 +131,7 @@ static hec_status run_memory(hec_rank *rank, void *context) {
 }
 
 START_TEST(regions_are_shared) {
-  hec_launch_options options = hec_test_options(sizes[_i % N_SIZES], _i >= N_SIZES);
+  hec_launch_options options = options_of(_i);
   hec_test_launch(&options, run_memory, hec_test_shared_page());
 }
 END_TEST
@@ -207,8 +215,9 @@ static hec_status run_failing(hec_rank *rank, void *context) {
     HEC_TRY(hec_rank_barrier(rank));
 }
 
-static void fails_with(failing how, bool threads, hec_status status, const char *text) {
-  hec_launch_options options = hec_test_options(4, threads);
+static void fails_with(failing how, int form, hec_status status, const char *text) {
+  hec_launch_options options = hec_test_options(4, form % 2 == 1);
+  options.transport = hec_transports[form / 2];
   int64_t begin_ns = hec_clock_ns();
   ck_assert_int_eq(hec_launch(&options, run_failing, &how), status);
   ck_assert_str_eq(hec_last_error(), text);
@@ -217,24 +226,24 @@ static void fails_with(failing how, bool threads, hec_status status, const char 
 }
 
 START_TEST(a_failure_ends_all) {
-  bool threads = _i == 1;
-  fails_with(FAIL_RETURN, threads, HEC_FAILED, "rank 2, in " HEC_TEST_DISPATCH ": the disk is full");
-  fails_with(FAIL_BAD_INPUT, threads, HEC_BAD_INPUT, "rank 2, in " HEC_TEST_DISPATCH ": no such file");
-  fails_with(FAIL_CALL, threads, HEC_FAILED, "rank 2, in " HEC_TEST_DISPATCH ": lost 17 bytes");
+  fails_with(FAIL_RETURN, _i, HEC_FAILED, "rank 2, in " HEC_TEST_DISPATCH ": the disk is full");
+  fails_with(FAIL_BAD_INPUT, _i, HEC_BAD_INPUT, "rank 2, in " HEC_TEST_DISPATCH ": no such file");
+  fails_with(FAIL_CALL, _i, HEC_FAILED, "rank 2, in " HEC_TEST_DISPATCH ": lost 17 bytes");
 }
 END_TEST
 
 START_TEST(a_death_ends_all) {
-  fails_with(FAIL_KILL, false, HEC_FAILED, "rank 2 was killed by signal 9 (Killed) in " HEC_TEST_DISPATCH);
-  fails_with(FAIL_EXIT, false, HEC_FAILED,
+  fails_with(FAIL_KILL, 2 * _i, HEC_FAILED, "rank 2 was killed by signal 9 (Killed) in " HEC_TEST_DISPATCH);
+  fails_with(FAIL_EXIT, 2 * _i, HEC_FAILED,
              "rank 2 ended with exit code 3 before its work was done in " HEC_TEST_DISPATCH);
-  fails_with(FAIL_ABORT, false, HEC_FAILED, "rank 2 was killed by signal 6 (Aborted) in " HEC_TEST_DISPATCH);
+  fails_with(FAIL_ABORT, 2 * _i, HEC_FAILED, "rank 2 was killed by signal 6 (Aborted) in " HEC_TEST_DISPATCH);
 }
 END_TEST
 
 START_TEST(a_stopped_rank_is_named_and_killed) {
   failing how = FAIL_STOP;
   hec_launch_options options = hec_test_options(4, false);
+  options.transport = hec_transports[_i];
   options.limit_s = 1;
   const char *text = hec_test_launch_fails(&options, run_failing, &how);
   ck_assert_msg(strstr(text, ": waited 1 s for rank 2 in a barrier, which was last in " HEC_TEST_DISPATCH) != NULL,
@@ -256,7 +265,8 @@ static hec_status run_absent(hec_rank *rank, void *context) {
 }
 
 START_TEST(an_absent_rank_is_named) {
-  hec_launch_options options = hec_test_options(5, _i == 1);
+  hec_launch_options options = hec_test_options(5, _i % 2 == 1);
+  options.transport = hec_transports[_i / 2];
   options.limit_s = 0.3;
   const char *text = hec_test_launch_fails(&options, run_absent, NULL);
   ck_assert_str_eq(text,
@@ -281,6 +291,7 @@ static hec_status run_killed_in_wait(hec_rank *rank, void *context) {
 
 START_TEST(killed_in_a_wait) {
   hec_launch_options options = hec_test_options(4, false);
+  options.transport = hec_transports[_i];
   const char *text = hec_test_launch_fails(&options, run_killed_in_wait, hec_test_shared_page());
   ck_assert_str_eq(text, "rank 2 was killed by signal 9 (Killed) in " HEC_TEST_DISPATCH);
 }
@@ -355,19 +366,23 @@ END_TEST
 
 static Suite *make_suite(void) {
   Suite *suite = suite_create("exec.rank");
+  int n_transports = 0;
+  while (hec_transports[n_transports])
+    n_transports++;
+  int n_forms = 2 * n_transports, n_cases = N_SIZES * n_forms;
   TCase *cases = tcase_create("rank");
   tcase_set_timeout(cases, 120);
-  tcase_add_loop_test(cases, collectives, 0, 2 * N_SIZES);
-  tcase_add_loop_test(cases, barriers_hold_back, 0, 2 * N_SIZES);
-  tcase_add_loop_test(cases, ranks_start_together, 0, 2 * N_SIZES);
-  tcase_add_loop_test(cases, regions_are_shared, 0, 2 * N_SIZES);
+  tcase_add_loop_test(cases, collectives, 0, n_cases);
+  tcase_add_loop_test(cases, barriers_hold_back, 0, n_cases);
+  tcase_add_loop_test(cases, ranks_start_together, 0, n_cases);
+  tcase_add_loop_test(cases, regions_are_shared, 0, n_cases);
   tcase_add_test(cases, places_read_well);
   tcase_add_test(cases, bad_options_are_refused);
-  tcase_add_loop_test(cases, a_failure_ends_all, 0, 2);
-  tcase_add_test(cases, a_death_ends_all);
-  tcase_add_test(cases, a_stopped_rank_is_named_and_killed);
-  tcase_add_loop_test(cases, an_absent_rank_is_named, 0, 2);
-  tcase_add_test(cases, killed_in_a_wait);
+  tcase_add_loop_test(cases, a_failure_ends_all, 0, n_forms);
+  tcase_add_loop_test(cases, a_death_ends_all, 0, n_transports);
+  tcase_add_loop_test(cases, a_stopped_rank_is_named_and_killed, 0, n_transports);
+  tcase_add_loop_test(cases, an_absent_rank_is_named, 0, n_forms);
+  tcase_add_loop_test(cases, killed_in_a_wait, 0, n_transports);
   tcase_add_test(cases, deaf_ranks_are_killed);
   tcase_add_test(cases, children_die_with_the_launcher);
   tcase_add_test(cases, a_dying_rank_leaves_its_parents_files);

@@ -1,0 +1,170 @@
+/* TCP at the pace of the links: never faster than the cluster says, links divided among what crosses them, connections
+ * that are cut, and too few open files. Only lower bounds of times are checked: a busy machine may be slower. */
+#include "runtime/base/arena.h"
+#include "tests/exec/launch_case.h"
+#include "tests/support/check_main.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static hec_arena arena;
+static hec_cluster cluster;
+
+static hec_launch_options paced_options(int32_t n_ranks, const char *line) {
+  hec_launch_options options = hec_test_options(n_ranks, false);
+  ck_assert_int_eq(hec_cluster_parse_line(line, &arena, &cluster), HEC_OK);
+  options.transport = &hec_transport_paced;
+  options.cluster = &cluster;
+  options.memory_bytes = 64 << 20;
+  return options;
+}
+
+static hec_status finish(hec_rank *rank, hec_post *post) {
+  HEC_TRY(rank->transport->start(rank, post));
+  for (bool done = false; !done;) {
+    HEC_TRY(rank->transport->test(rank, post, &done));
+    if (!done)
+      HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + rank->limit_ns));
+  }
+  return HEC_OK;
+}
+
+typedef struct {
+  int64_t bytes;
+  double seconds_min;
+  int32_t n_senders; /* ranks 0 .. n - 1 each send to rank n + own number */
+} flows;
+
+static hec_status run_flows(hec_rank *rank, void *context) {
+  const flows *f = context;
+  bool sends = rank->rank < f->n_senders;
+  hec_segment segment = {rank->memory, f->bytes};
+  hec_message message = {.peer = sends ? rank->rank + f->n_senders : rank->rank - f->n_senders,
+                         .n_segments = 1,
+                         .segments = &segment,
+                         .bytes = f->bytes,
+                         .after = -1};
+  hec_post post = {.lane = HEC_LANE_TOKEN};
+  if (sends)
+    post = (hec_post){.lane = HEC_LANE_TOKEN, .sends = &message, .n_sends = 1};
+  else
+    post = (hec_post){.lane = HEC_LANE_TOKEN, .receives = &message, .n_receives = 1};
+  int64_t start_ns;
+  HEC_TRY(hec_rank_start_together(rank, &start_ns));
+  HEC_TRY(finish(rank, &post));
+  HEC_TRY(hec_rank_barrier(rank));
+  double seconds = (double)(hec_clock_ns() - start_ns) * 1e-9;
+  return seconds >= f->seconds_min ? HEC_OK
+                                   : hec_rank_fail(rank, "%.3f s, at least %.3f expected", seconds, f->seconds_min);
+}
+
+/* 8 MB: 0.2 s at 40 MB/s, 0.4 s where two flows share the 40 MB/s NIC of their node, 0.16 s within a node at 50 MB/s.
+ * One tenth is allowed for the first burst and the buffers. */
+START_TEST(links_set_the_pace) {
+  static const struct {
+    const char *cluster;
+    flows flows;
+  } cases[] = {
+      {"2x1 nic=40M flops=1T mem=1G", {8000000, 0.18, 1}},
+      {"2x2 nvlink=400M nic=40M flops=1T mem=1G", {8000000, 0.36, 2}},
+      {"1x2 nvlink=50M flops=1T mem=1G eff=1", {8000000, 0.144, 1}},
+  };
+  flows f = cases[_i].flows;
+  hec_launch_options options = paced_options(2 * f.n_senders, cases[_i].cluster);
+  hec_test_launch(&options, run_flows, &f);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+/* Nothing moves before the other end has posted: the source's post is not done while rank 1 stays away. */
+static hec_status run_early_source(hec_rank *rank, void *context) {
+  (void)context;
+  hec_segment segment = {rank->memory, 100};
+  hec_message message = {.peer = 1 - rank->rank, .n_segments = 1, .segments = &segment, .bytes = 100, .after = -1};
+  hec_post send = {.sends = &message, .n_sends = 1}, receive = {.receives = &message, .n_receives = 1};
+  if (rank->rank == 0) {
+    bool done = false;
+    HEC_TRY(rank->transport->start(rank, &send));
+    HEC_TRY(hec_rank_barrier(rank));
+    HEC_TRY(rank->transport->test(rank, &send, &done));
+    if (done || message.moved > 0)
+      return hec_rank_fail(rank, "bytes left before the other end had posted");
+    HEC_TRY(hec_rank_barrier(rank));
+    while (!done) {
+      HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + rank->limit_ns));
+      HEC_TRY(rank->transport->test(rank, &send, &done));
+    }
+    return hec_rank_barrier(rank);
+  }
+  HEC_TRY(hec_rank_barrier(rank));
+  HEC_TRY(hec_rank_barrier(rank));
+  HEC_TRY(finish(rank, &receive));
+  return hec_rank_barrier(rank);
+}
+
+START_TEST(both_ends_must_have_posted) {
+  hec_launch_options options = paced_options(2, "2x1 nic=1G flops=1T mem=1G");
+  hec_test_launch(&options, run_early_source, NULL);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+/* Rank 1 shuts every TCP connection that it has. */
+static hec_status run_cut(hec_rank *rank, void *context) {
+  (void)context;
+  HEC_TRY(hec_rank_barrier(rank));
+  hec_test_at_dispatch(rank);
+  for (int fd = 3; rank->rank == 1 && fd < 1000; fd++) {
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    if (getpeername(fd, (struct sockaddr *)&address, &bytes) == 0 && address.ss_family == AF_INET)
+      (void)shutdown(fd, SHUT_RDWR);
+  }
+  for (;;)
+    HEC_TRY(hec_rank_barrier(rank));
+}
+
+START_TEST(a_cut_connection_names_the_peer) {
+  hec_launch_options options = hec_test_options(3, false);
+  options.transport = &hec_transport_paced;
+  const char *text = hec_test_launch_fails(&options, run_cut, NULL);
+  /* rank 1 or a peer of it notices first */
+  ck_assert_msg(strstr(text, ", in " HEC_TEST_DISPATCH ": the connection with rank ") != NULL, "%s", text);
+  ck_assert_msg(strstr(text, "rank 1") != NULL && strstr(text, " was cut (") != NULL, "%s", text);
+}
+END_TEST
+
+static hec_status run_barrier(hec_rank *rank, void *context) {
+  (void)context;
+  return hec_rank_barrier(rank);
+}
+
+START_TEST(open_files_are_limited) {
+  hec_launch_options options = hec_test_options(8, false);
+  options.transport = &hec_transport_paced;
+  struct rlimit limit = {.rlim_cur = 20, .rlim_max = 1000}; /* raised where it may be */
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  hec_test_launch(&options, run_barrier, NULL);
+  limit = (struct rlimit){.rlim_cur = 50, .rlim_max = 50};
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ck_assert_str_eq(hec_test_launch_fails(&options, run_barrier, NULL),
+                   "8 ranks over TCP need 156 open files each process, the limit is 50 (ulimit -Hn)");
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("exec.paced");
+  TCase *cases = tcase_create("paced");
+  tcase_set_timeout(cases, 60);
+  tcase_add_loop_test(cases, links_set_the_pace, 0, 3);
+  tcase_add_test(cases, both_ends_must_have_posted);
+  tcase_add_test(cases, a_cut_connection_names_the_peer);
+  tcase_add_test(cases, open_files_are_limited);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)
