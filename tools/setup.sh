@@ -3,6 +3,7 @@
 # only defines. Everything asks first whether there is anything to do, so a second run costs what ninja needs to say so.
 #
 #   hec_packages            installs missing Debian packages with apt when it may, else says the exact line and exits 1
+#   hec_optional PACKAGE..  the same for packages that hecate does without: never stops, says what it goes on without
 #   hec_configure DIR ARG.. runs cmake unless DIR is already configured for this tree with these -D values
 #   hec_build DIR [TARGET]  builds quietly; compiler messages stay visible
 #   hec_test DIR            runs ctest; sets n_passed, n_failed, n_skipped; lists what failed and what was skipped
@@ -66,6 +67,43 @@ hec_packages() {
   [ "${#missing[@]}" -eq 0 ] || hec_die "Still missing or too old after the installation: ${missing[*]} (cmake must be 3.25 or newer)"
 }
 
+# Those of the optional packages that are not there, one a line; asked for the thing itself as above. OpenBLAS is looked
+# for when hecate runs, the rest when it is configured.
+hec_optional_missing() {
+  local name
+  for name in "$@"; do
+    case $name in
+    libopenblas0-serial) PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep 'libopenblas\.so\.0 ' ;;
+    libopenmpi-dev) command -v mpicc.openmpi ;;
+    openmpi-bin) command -v mpirun.openmpi ;;
+    libmpich-dev) command -v mpicc.mpich ;;
+    mpich) command -v mpirun.mpich ;;
+    *) hec_die "hec_optional_missing: what is $name for?" ;;
+    esac >/dev/null || echo "$name"
+  done
+}
+
+hec_optional() {
+  local missing as=() install
+  mapfile -t missing < <(hec_optional_missing "$@")
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  install="apt-get install -y --no-install-recommends ${missing[*]}"
+  [ "$(id -u)" = 0 ] || as=(sudo -n)
+  if [ "$hec_may_install" = yes ] && command -v apt-get >/dev/null && "${as[@]}" true 2>/dev/null; then
+    hec_say "Installing what is optional: $install"
+    # shellcheck disable=SC2086 # as in hec_packages
+    if "${as[@]}" env DEBIAN_FRONTEND=noninteractive $install -q -o DPkg::Lock::Timeout=120 >/dev/null 2>&1 ||
+      { "${as[@]}" apt-get -q -o DPkg::Lock::Timeout=120 update >/dev/null 2>&1 &&
+        "${as[@]}" env DEBIAN_FRONTEND=noninteractive $install -q -o DPkg::Lock::Timeout=120 >/dev/null 2>&1; }; then
+      hash -r
+      export HEC_RECONFIGURE=yes # folders that were configured without them look again
+    fi
+    mapfile -t missing < <(hec_optional_missing "$@")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+  fi
+  hec_say "Going on without optional packages: ${missing[*]}"
+}
+
 # Is DIR configured for this very tree, with every -DNAME=VALUE among the arguments?
 hec_configured() {
   local cache=$1/CMakeCache.txt argument name
@@ -85,7 +123,7 @@ hec_configured() {
 hec_configure() {
   local dir=$1 how=() said
   shift
-  hec_configured "$dir" "$@" && return 0
+  [ "${HEC_RECONFIGURE-}" != yes ] && hec_configured "$dir" "$@" && return 0
   # A folder of another tree (a copied or moved checkout) or of a failed first attempt starts afresh; a folder that
   # somebody configured by hand keeps its generator and its other settings.
   hec_configured "$dir" || how=(--fresh -G Ninja)

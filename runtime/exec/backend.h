@@ -10,7 +10,8 @@ typedef struct {
   bool (*available)(hec_text *why);
   /* Number of ranks that the process manager set (mpirun -n 8), 0: the caller chooses. Starts what must be started. */
   hec_status (*ranks)(int32_t *n_ranks);
-  const char *(*transport)(void); /* the only transport it has; NULL: any of hec_transports */
+  /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
+  const hec_transport *(*transport)(void);
   hec_status (*launch)(const hec_launch_options *options, hec_rank_body *body, void *context);
   /* True in the one process that may speak to the user before and after launch (rank 0's, or the supervisor). */
   bool (*speaks)(void);

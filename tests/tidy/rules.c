@@ -89,7 +89,7 @@ static const struct {
     {"gsl/gsl_version.h", "runtime/exec/cpu_math.c"},
     {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
     {"*cblas*.h", "runtime/exec/cpu_math.c"},
-    {"mpi*.h", "runtime/exec/*mpi*.c"},
+    {"mpi*.h", "runtime/exec/mpi/*.c"},
     {"cuda*", "runtime/exec/nccl/*"},
     {"cublas*", "runtime/exec/nccl/*"},
     {"nccl*", "runtime/exec/nccl/*"},

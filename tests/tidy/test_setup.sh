@@ -75,6 +75,21 @@ chmod +x "$some"/{cmake,pkg-config,ninja}
 found=$(PATH=$some:/usr/bin:/bin bash -c '. "$0/tools/setup.sh"; hec_missing' "$root" | tr '\n' ' ')
 expect "one library, one old tool" "cmake libcjson-dev " "$found"
 
+# Optional packages: without leave it says what it does without and goes on; with leave only what is missing is asked for,
+# and an installation in vain is no error either.
+: >"$scratch/calls"
+found=$(PATH=$bare bash -c '. "$0/tools/setup.sh"; hec_may_install=no; hec_optional openmpi-bin mpich' "$root" 2>&1)
+expect "optional packages stop nothing" "0 Going on without optional packages: openmpi-bin mpich" "$? $found"
+expect "and ask nobody" "" "$(cat "$scratch/calls")"
+printf '#!/bin/sh\n[ "$1" = -u ] && echo 0\n' >"$scratch/id"
+ln -sf /bin/true "$bare/true"
+ln -sf /bin/true "$bare/mpirun.mpich"
+found=$(PATH=$bare bash -c '. "$0/tools/setup.sh"; hec_optional openmpi-bin mpich' "$root" 2>&1)
+expect "optional packages in vain" "0 Installing what is optional: apt-get install -y --no-install-recommends openmpi-bin
+Going on without optional packages: openmpi-bin" "$? $found"
+expect "apt is asked for the missing one" "apt-get install -y --no-install-recommends openmpi-bin -q -o DPkg::Lock::Timeout=120" \
+  "$(cat "$scratch/calls")"
+
 # Usage.
 for tool in tools/quickstart tools/check; do
   "$root/$tool" --help | grep -q '^usage: ' || expect "$tool --help" "usage: ..." "something else"

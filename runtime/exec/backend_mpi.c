@@ -1,0 +1,205 @@
+/* Ranks under a process manager (mpirun, srun): every process is one rank; messages go through the MPI library.
+ *
+ * Nothing here needs MPI. What does is in a plug-in (mpi/plugin.h), loaded when this backend is asked for. Which one is
+ * decided by the environment that the process manager left, since a process must speak the library of the mpirun that
+ * started it: with another one every process would be a job of its own (which is checked after the start).
+ *
+ * Looked for in $HECATE_PLUGINS, the folder of the executable, and ../lib/hecate seen from there.
+ *
+ * Failure: the rank that fails says so and aborts the job (MPI_Abort), which ends every process, stopped ones too. */
+#include "runtime/exec/backend.h"
+#include "runtime/exec/mpi/plugin.h"
+#include "runtime/exec/world.h"
+
+#include "runtime/base/arena.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef HEC_MPI_BUILT
+#define HEC_MPI_BUILT "" /* plug-ins of this build, separated by blanks: set by CMake */
+#endif
+
+/* Process managers by what they leave in the environment, the surest sign first. */
+typedef struct {
+  const char *sign, *size; /* variables: it is there; number of processes */
+  const char *plugins[2];  /* in the order in which they are tried */
+  const char *name;
+} launcher;
+
+static const launcher launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", {"openmpi", NULL}, "mpirun of Open MPI"},
+    {"HYDI_CONTROL_FD", "PMI_SIZE", {"mpich", NULL}, "mpirun of MPICH"},
+    {"PMI_SIZE", "PMI_SIZE", {"mpich", "openmpi"}, "a process manager (PMI)"},
+    {"PMI_RANK", "PMI_SIZE", {"mpich", "openmpi"}, "a process manager (PMI)"},
+    {"SLURM_PROCID", "SLURM_NTASKS", {"openmpi", "mpich"}, "Slurm"},
+    {NULL, NULL, {"openmpi", "mpich"}, NULL},
+};
+
+/* One MPI per process: it can be started once and never again. */
+static const hec_mpi_plugin *plugin;
+static const hec_mpi_host host = {.fail = hec_rank_fail, .grow = hec_grow};
+static bool begun;
+static int32_t my_rank, world_size;
+
+static const launcher *find_launcher(void) {
+  const launcher *l = launchers;
+  while (l->sign && !getenv(l->sign))
+    l++;
+  return l;
+}
+
+/* The folder of the executable with `below` behind it, or "". */
+static void add_program_folder(hec_text *path, const char *below) {
+  char exe[4096];
+  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  if (n <= 0)
+    return;
+  exe[n] = '\0';
+  char *slash = strrchr(exe, '/');
+  if (slash)
+    hec_text_printf(path, "%.*s%s", (int)(slash - exe), exe, below);
+}
+
+/* Opens folder/hecate-mpi-NAME.so; `why` gets the reason when the file is there and cannot be used. */
+static bool open_in(const hec_text *folder, const char *name, hec_text *why) {
+  if (!folder->length)
+    return false;
+  hec_text path = {0};
+  hec_text_printf(&path, "%s/hecate-mpi-%s.so", folder->data, name);
+  /* Global: parts of Open MPI are loaded later and look for its symbols. The plug-in itself shows one only. */
+  void *library = access(path.data, F_OK) == 0 ? dlopen(path.data, RTLD_NOW | RTLD_GLOBAL) : NULL;
+  const char *error = access(path.data, F_OK) == 0 && !library ? dlerror() : NULL;
+  hec_mpi_plugin_entry *entry = NULL;
+  if (library) {
+    void *symbol = dlsym(library, HEC_MPI_PLUGIN_SYMBOL);
+    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
+  }
+  const hec_mpi_plugin *found = entry ? entry(&host) : NULL;
+  if (found && found->layout == HEC_MPI_LAYOUT)
+    plugin = found;
+  else if (library)
+    hec_text_printf(why, "%s%s belongs to another version of hecate", why->length ? "; " : "", path.data);
+  else if (error)
+    hec_text_printf(why, "%s%s", why->length ? "; " : "", error);
+  hec_text_free(&path);
+  return plugin != NULL;
+}
+
+static bool load(const launcher *l, hec_text *why) {
+  if (plugin)
+    return true;
+  hec_text folders[3] = {0};
+  const char *wanted = getenv("HECATE_PLUGINS");
+  if (wanted)
+    hec_text_add(&folders[0], wanted);
+  add_program_folder(&folders[1], "");
+  add_program_folder(&folders[2], "/../lib/hecate");
+  for (int p = 0; p < 2 && !plugin; p++)
+    for (int f = 0; l->plugins[p] && f < 3 && !plugin; f++)
+      (void)open_in(&folders[f], l->plugins[p], why);
+  if (!plugin && !why->length) {
+    if (HEC_MPI_BUILT[0] == '\0')
+      hec_text_add(why, "not built: no MPI compiler (mpicc) was found when hecate was built");
+    else if (!strstr(HEC_MPI_BUILT, l->plugins[0]) && !l->plugins[1])
+      hec_text_printf(why, "not built for %s: only for %s", l->name, HEC_MPI_BUILT);
+    else
+      hec_text_printf(why, "hecate-mpi-%s.so is not in %s%s%s nor in ../lib/hecate", l->plugins[0],
+                      wanted ? wanted : "", wanted ? ", not in " : "", folders[1].length ? folders[1].data : "?");
+  }
+  for (int f = 0; f < 3; f++)
+    hec_text_free(&folders[f]);
+  return plugin != NULL;
+}
+
+static bool available(hec_text *why) {
+  return load(find_launcher(), why);
+}
+
+static hec_status ranks(int32_t *n_ranks) {
+  const launcher *l = find_launcher();
+  if (!begun) {
+    hec_text why = {0};
+    char text[256] = "";
+    if (!load(l, &why)) {
+      hec_status status = hec_fail(HEC_FAILED, "backend mpi: %s", why.data);
+      hec_text_free(&why);
+      return status;
+    }
+    if (!plugin->begin(&my_rank, &world_size, text, sizeof text))
+      return hec_fail(HEC_FAILED, "backend mpi: %s", text);
+    begun = true;
+    const char *size = l->size ? getenv(l->size) : NULL;
+    if (world_size == 1 && size && atoi(size) > 1)
+      return hec_fail(HEC_FAILED,
+                      "backend mpi: %s started %s processes, but %s sees one: use the mpirun that belongs to it",
+                      l->name, size, plugin->library);
+    if (!l->sign)
+      fprintf(stderr, "backend mpi: no mpirun or srun started this program, so it has one rank\n");
+  }
+  *n_ranks = world_size;
+  return HEC_OK;
+}
+
+static const hec_transport *transport(void) {
+  return plugin ? plugin->transport : NULL;
+}
+
+static bool speaks(void) {
+  return my_rank == 0;
+}
+
+static hec_status run(hec_rank *rank, hec_rank_body *body, void *context) {
+  HEC_TRY(rank->transport->open(rank));
+  HEC_TRY(body(rank, context));
+  /* Nobody leaves while another may still fail or needs what was sent. */
+  return hec_rank_barrier(rank);
+}
+
+/* The world of this process holds its own rank only. */
+static hec_status launch(const hec_launch_options *options, hec_rank_body *body, void *context) {
+  int32_t n_ranks;
+  HEC_TRY(ranks(&n_ranks));
+  if (options->n_ranks != n_ranks)
+    return hec_fail(HEC_BAD_INPUT, "backend mpi: %d ranks are wanted, the process manager started %d", options->n_ranks,
+                    n_ranks);
+  hec_launch_options own = *options;
+  own.transport = plugin->transport;
+  hec_world *world;
+  HEC_TRY(hec_world_new(&own, my_rank, 1, &world));
+  hec_rank rank = hec_world_rank(world, &own, my_rank);
+  hec_status status = run(&rank, body, context);
+  if (status != HEC_OK) {
+    if (hec_rank_check(&rank) == HEC_OK) /* the body failed without hec_rank_fail */
+      hec_rank_report(&rank, status, hec_last_error());
+    (void)fflush(stdout);
+    fprintf(stderr, "%s\n", hec_last_error());
+    /* MPICH's process manager drops what it has not read yet when a job is aborted. */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    plugin->abort((int)status);
+    _exit((int)status); /* not reached where MPI_Abort does what it should */
+  }
+  rank.transport->close(&rank);
+  hec_world_free(world);
+  return HEC_OK;
+}
+
+static void close_job(void) {
+  if (begun)
+    plugin->end();
+}
+
+const hec_backend hec_backend_mpi = {
+    .name = "mpi",
+    .summary = "processes started by mpirun or srun, any network that MPI knows",
+    .available = available,
+    .ranks = ranks,
+    .transport = transport,
+    .launch = launch,
+    .speaks = speaks,
+    .close = close_job,
+};

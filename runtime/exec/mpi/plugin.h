@@ -1,0 +1,35 @@
+/* The contract between the program and its MPI plug-in. The program never links MPI: backend_mpi.c loads
+ * hecate-mpi-openmpi.so or hecate-mpi-mpich.so, whichever belongs to the process manager that started it. The plug-in
+ * takes no symbol from the program; what it needs of it is handed over as `host`. */
+#ifndef HEC_EXEC_MPI_PLUGIN_H
+#define HEC_EXEC_MPI_PLUGIN_H
+#include "runtime/exec/rank.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  hec_status (*fail)(hec_rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
+  void *(*grow)(void *array, size_t *capacity, size_t need, size_t bytes); /* hec_grow */
+} hec_mpi_host;
+
+typedef struct {
+  uint64_t layout;     /* HEC_MPI_LAYOUT of its build: both sides must see the same structs */
+  const char *library; /* "Open MPI", "MPICH" */
+  /* MPI_Init; once per process. False: the reason is in `why`. */
+  bool (*begin)(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes);
+  void (*abort)(int code); /* ends every process of the job */
+  void (*end)(void);       /* MPI_Finalize */
+  const hec_transport *transport;
+} hec_mpi_plugin;
+
+/* The one exported symbol. `host` must live as long as the plug-in is used. */
+typedef const hec_mpi_plugin *hec_mpi_plugin_entry(const hec_mpi_host *host);
+#define HEC_MPI_PLUGIN_SYMBOL "hec_mpi_plugin_open"
+
+/* Changes with the size of every struct that crosses the border. */
+#define HEC_MPI_LAYOUT                                                                                                 \
+  ((uint64_t)sizeof(hec_rank) << 48 ^ (uint64_t)sizeof(hec_post) << 36 ^ (uint64_t)sizeof(hec_message) << 24 ^         \
+   (uint64_t)sizeof(hec_transport) << 8 ^ (uint64_t)HEC_N_CHANNELS)
+
+#endif

@@ -1,0 +1,458 @@
+/* Transport over MPI: the plug-in.
+ *
+ * Protocol. Every lane has its own communicator, so lanes never match each other's messages. A message of B bytes
+ * travels in units of U bytes (the chunk of a chained post, at most 1 MiB): ceil(B / U) MPI messages. Both sides know B
+ * and U, so the way in which each of them cuts its buffer into segments is its own business: a unit in one piece is sent
+ * as it lies, one in several pieces through a derived datatype; both have the type signature of so many bytes. Tag: the
+ * how-manieth message of the post to (from) that peer it is; the units of one message arrive in order because MPI does
+ * not overtake on (communicator, peer, tag), and chains through the same pair do not hold each other up. Small units
+ * keep both ends at work at once: 400 MB in 2000 segments between two processes of a machine took 0.05 s so, and 0.5 s
+ * as one message (tests/exec/program_mpi.c, "large").
+ *
+ * Progress. A message has up to WINDOW units with MPI at a time, in a ring of requests: unit u in slot u mod window. A
+ * unit counts as moved once it and all before it are complete; a forward hands unit u over when its receive has moved
+ * that far. A step costs one MPI_Testsome over the requests of a lane, O(messages * window).
+ *
+ * Waiting polls (MPI offers nothing to sleep on): some polls back to back while every rank of the machine can have a
+ * core, then with sleeps, so that more ranks than cores do not take the processor from each other.
+ *
+ * Reference: MPI 3.1, sections 3.5 (order), 4.1 (derived datatypes), 6.4.2 (MPI_Comm_idup). */
+#include "runtime/exec/mpi/plugin.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WINDOW = 8, POLLS_ALONE = 200, POLLS_CROWDED = 4, SLEEP_NS_MIN = 20000, SLEEP_NS_MAX = 50000 };
+static const int64_t unit_bytes_max = 1 << 20;
+
+static const hec_mpi_host *host;
+
+typedef struct {
+  hec_message *message;
+  bool send;
+  int32_t tag, segment; /* segment: of the next unit to hand over, which begins at `offset` in it */
+  int64_t offset, posted;
+} flow;
+
+typedef struct {
+  MPI_Comm comm;
+  hec_post *post; /* in progress; NULL: none */
+  int64_t unit;
+  int32_t window, n_flows, n_moving; /* n_moving: flows that are not complete */
+  flow *flows;                       /* [n_flows] receives, then sends */
+  MPI_Request *requests;             /* [n_flows * window] */
+  int *finished;                     /* [n_flows * window] for MPI_Testsome */
+  MPI_Status *statuses;              /* likewise */
+  size_t flows_capacity, requests_capacity, finished_capacity, statuses_capacity;
+} lane_state;
+
+typedef struct {
+  lane_state lanes[HEC_N_CHANNELS];
+  int32_t polls; /* back to back, before a wait sleeps */
+  int64_t unit;  /* largest message handed to MPI */
+  int32_t *n_to; /* [2 * n_ranks] messages from, to each peer in the post being started */
+  int *lengths;  /* of the pieces of a unit */
+  MPI_Aint *places;
+  size_t lengths_capacity, places_capacity, n_to_capacity;
+} channels;
+
+#define RESERVE(array, capacity, need)                                                                                 \
+  ((array) = (size_t)(need) <= (capacity) ? (array) : host->grow((array), &(capacity), (size_t)(need), sizeof *(array)))
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void sleep_ns(int64_t ns) {
+  struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+  (void)nanosleep(&t, NULL);
+}
+
+static hec_status mpi_failed(hec_rank *rank, int code, const char *what) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
+    (void)snprintf(text, sizeof text, "error %d", code);
+  return host->fail(rank, "MPI: %s: %s", what, text);
+}
+
+#define TRY_MPI(rank, call, what)                                                                                      \
+  do {                                                                                                                 \
+    int try_code_ = (call);                                                                                            \
+    if (try_code_ != MPI_SUCCESS)                                                                                      \
+      return mpi_failed((rank), try_code_, (what));                                                                    \
+  } while (0)
+
+/* ---- Units ---- */
+
+static int64_t unit_length(const lane_state *lane, const hec_message *message, int64_t at) {
+  int64_t left = message->bytes - at;
+  return left < lane->unit ? left : lane->unit;
+}
+
+/* The next `bytes` of the flow as pieces: lengths and addresses in c->lengths, c->places; neighbours are joined. */
+static int take_pieces(channels *c, flow *f, int64_t bytes) {
+  int n = 0;
+  for (; bytes > 0; f->segment++, f->offset = 0) {
+    const hec_segment *segment = &f->message->segments[f->segment];
+    int64_t length = segment->bytes - f->offset;
+    bool whole = length <= bytes;
+    length = whole ? length : bytes;
+    MPI_Aint place = (MPI_Aint)((char *)segment->at + f->offset);
+    if (length > 0 && n > 0 && c->places[n - 1] + c->lengths[n - 1] == place) {
+      c->lengths[n - 1] += (int)length;
+    } else if (length > 0) {
+      RESERVE(c->lengths, c->lengths_capacity, n + 1);
+      RESERVE(c->places, c->places_capacity, n + 1);
+      c->lengths[n] = (int)length;
+      c->places[n++] = place;
+    }
+    bytes -= length;
+    if (!whole) {
+      f->offset += length;
+      break;
+    }
+  }
+  return n;
+}
+
+static int hand_over(const lane_state *lane, const flow *f, void *at, int count, MPI_Datatype type,
+                     MPI_Request *request) {
+  if (f->send)
+    return MPI_Isend(at, count, type, f->message->peer, f->tag, lane->comm, request);
+  return MPI_Irecv(at, count, type, f->message->peer, f->tag, lane->comm, request);
+}
+
+/* Hands the next unit of a flow to MPI. */
+static hec_status post_unit(hec_rank *rank, lane_state *lane, flow *f, MPI_Request *request) {
+  channels *c = rank->channels;
+  int64_t bytes = unit_length(lane, f->message, f->posted);
+  int n = take_pieces(c, f, bytes);
+  if (n == 1) {
+    TRY_MPI(rank, hand_over(lane, f, (void *)c->places[0], c->lengths[0], MPI_BYTE, request), "starting a message");
+  } else {
+    MPI_Datatype type;
+    TRY_MPI(rank, MPI_Type_create_hindexed(n, c->lengths, c->places, MPI_BYTE, &type), "describing a message");
+    TRY_MPI(rank, MPI_Type_commit(&type), "describing a message");
+    TRY_MPI(rank, hand_over(lane, f, MPI_BOTTOM, 1, type, request), "starting a message");
+    TRY_MPI(rank, MPI_Type_free(&type), "describing a message"); /* lives until the message is complete */
+  }
+  f->posted += bytes;
+  return HEC_OK;
+}
+
+/* Books complete units and hands over what may go now. `flow_at`: index of the flow. */
+static hec_status advance(hec_rank *rank, lane_state *lane, int32_t flow_at) {
+  flow *f = &lane->flows[flow_at];
+  hec_message *message = f->message;
+  MPI_Request *ring = lane->requests + (size_t)flow_at * (size_t)lane->window;
+  if (message->moved == message->bytes)
+    return HEC_OK;
+  while (message->moved < f->posted && ring[message->moved / lane->unit % lane->window] == MPI_REQUEST_NULL)
+    message->moved += unit_length(lane, message, message->moved);
+  /* Receives come first among the flows, so a forward sees what its receive has moved in this very step. */
+  int64_t limit = message->bytes;
+  if (f->send && message->after >= 0)
+    limit = lane->post->receives[message->after].moved;
+  while (f->posted < message->bytes && f->posted + unit_length(lane, message, f->posted) <= limit &&
+         f->posted - message->moved < lane->unit * lane->window)
+    HEC_TRY(post_unit(rank, lane, f, &ring[f->posted / lane->unit % lane->window]));
+  lane->n_moving -= message->moved == message->bytes;
+  return HEC_OK;
+}
+
+/* A receive that brought less than its message says is an error of the sender; MPI itself reports only more. */
+static hec_status check_received(hec_rank *rank, const lane_state *lane, int request, MPI_Status *status) {
+  const flow *f = &lane->flows[request / lane->window];
+  if (f->send)
+    return HEC_OK;
+  int64_t unit = f->message->moved / lane->unit, slot = request % lane->window;
+  unit += (slot - unit % lane->window + lane->window) % lane->window; /* the ring holds the window from `moved` on */
+  int64_t expected = unit_length(lane, f->message, unit * lane->unit);
+  int count = 0;
+  TRY_MPI(rank, MPI_Get_elements(status, MPI_BYTE, &count), "counting a message");
+  if (count != expected)
+    return host->fail(rank, "MPI: a message from rank %d has %d bytes instead of %lld", f->message->peer, count,
+                      (long long)expected);
+  return HEC_OK;
+}
+
+/* Moves what can be moved now on one lane; *changed is set when anything did. */
+static hec_status progress(hec_rank *rank, lane_state *lane, bool *changed) {
+  for (int n_finished = 1; lane->post && lane->n_moving > 0 && n_finished > 0;) {
+    int code = MPI_Testsome(lane->n_flows * lane->window, lane->requests, &n_finished, lane->finished, lane->statuses);
+    for (int i = 0; code == MPI_ERR_IN_STATUS && i < n_finished; i++)
+      if (lane->statuses[i].MPI_ERROR != MPI_SUCCESS && lane->statuses[i].MPI_ERROR != MPI_ERR_PENDING)
+        code = lane->statuses[i].MPI_ERROR;
+    TRY_MPI(rank, code, "moving messages");
+    if (n_finished == MPI_UNDEFINED || n_finished == 0)
+      return HEC_OK;
+    *changed = true;
+    for (int i = 0; i < n_finished; i++)
+      HEC_TRY(check_received(rank, lane, lane->finished[i], &lane->statuses[i]));
+    for (int32_t i = 0; i < lane->n_flows; i++)
+      HEC_TRY(advance(rank, lane, i));
+  }
+  return HEC_OK;
+}
+
+/* ---- The table ---- */
+
+static hec_status add_flow(hec_rank *rank, lane_state *lane, hec_message *message, bool send) {
+  channels *c = rank->channels;
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < message->n_segments; i++)
+    bytes += message->segments[i].bytes;
+  if (bytes != message->bytes || bytes < 1 || message->peer < 0 || message->peer >= rank->n_ranks)
+    return host->fail(rank, "MPI: a message with rank %d is not well formed", message->peer);
+  message->moved = 0;
+  int32_t tag = c->n_to[2 * message->peer + send]++;
+  if (tag > 32767) /* the largest that every MPI has */
+    return host->fail(rank, "MPI: more than 32768 messages in one post with rank %d", message->peer);
+  lane->flows[lane->n_flows++] = (flow){.message = message, .send = send, .tag = tag};
+  return HEC_OK;
+}
+
+static hec_status start(hec_rank *rank, hec_post *post) {
+  channels *c = rank->channels;
+  lane_state *lane = &c->lanes[post->lane];
+  if (lane->post || post->add)
+    return host->fail(rank, "MPI: %s", post->add ? "it cannot add" : "a lane is posted twice");
+  int64_t bytes_max = 1;
+  for (int32_t i = 0; i < post->n_receives; i++)
+    bytes_max = post->receives[i].bytes > bytes_max ? post->receives[i].bytes : bytes_max;
+  for (int32_t i = 0; i < post->n_sends; i++)
+    bytes_max = post->sends[i].bytes > bytes_max ? post->sends[i].bytes : bytes_max;
+  lane->unit = post->chunk_bytes > 0 && post->chunk_bytes < c->unit ? post->chunk_bytes : c->unit;
+  int64_t units = (bytes_max + lane->unit - 1) / lane->unit;
+  lane->window = units < WINDOW ? (int32_t)units : WINDOW;
+
+  int32_t n_flows = post->n_receives + post->n_sends;
+  int n_requests = n_flows * lane->window;
+  RESERVE(lane->flows, lane->flows_capacity, n_flows);
+  RESERVE(lane->requests, lane->requests_capacity, n_requests);
+  RESERVE(lane->finished, lane->finished_capacity, n_requests);
+  RESERVE(lane->statuses, lane->statuses_capacity, n_requests);
+  for (int i = 0; i < n_requests; i++)
+    lane->requests[i] = MPI_REQUEST_NULL;
+  memset(c->n_to, 0, 2 * (size_t)rank->n_ranks * sizeof *c->n_to);
+  lane->n_flows = 0;
+  for (int32_t i = 0; i < post->n_receives; i++)
+    HEC_TRY(add_flow(rank, lane, &post->receives[i], false));
+  for (int32_t i = 0; i < post->n_sends; i++)
+    HEC_TRY(add_flow(rank, lane, &post->sends[i], true));
+  lane->n_moving = n_flows;
+  lane->post = post;
+  for (int32_t i = 0; i < n_flows; i++)
+    HEC_TRY(advance(rank, lane, i));
+  return HEC_OK;
+}
+
+static hec_status test(hec_rank *rank, hec_post *post, bool *done) {
+  lane_state *lane = &((channels *)rank->channels)->lanes[post->lane];
+  bool changed = false;
+  HEC_TRY(progress(rank, lane, &changed));
+  *done = lane->n_moving == 0;
+  if (*done)
+    lane->post = NULL;
+  return HEC_OK;
+}
+
+static hec_status wait_until(hec_rank *rank, int64_t until_ns) {
+  channels *c = rank->channels;
+  int64_t pause = SLEEP_NS_MIN;
+  for (int32_t polls = 0;; polls++) {
+    bool changed = false;
+    for (int i = 0; i < HEC_N_CHANNELS; i++) {
+      HEC_TRY(progress(rank, &c->lanes[i], &changed));
+      changed = changed || (c->lanes[i].post && c->lanes[i].n_moving == 0); /* complete, not asked for yet */
+    }
+    int64_t left = until_ns - now_ns();
+    if (changed || left <= 0)
+      return HEC_OK;
+    if (polls < c->polls) {
+      (void)sched_yield();
+    } else {
+      sleep_ns(pause < left ? pause : left);
+      pause = pause + pause / 4 < SLEEP_NS_MAX ? pause + pause / 4 : SLEEP_NS_MAX;
+    }
+  }
+}
+
+/* Waits for requests of `open`, within the rank's limit. */
+static hec_status finish(hec_rank *rank, int n, MPI_Request *requests, const char *what) {
+  int64_t until = now_ns() + rank->limit_ns;
+  for (int at = 0, done;;) {
+    MPI_Status status;
+    while (at < n) {
+      TRY_MPI(rank, MPI_Test(&requests[at], &done, &status), what);
+      if (!done)
+        break;
+      at++;
+    }
+    if (at == n)
+      return HEC_OK;
+    if (now_ns() > until)
+      return host->fail(rank, "MPI: %s: not all ranks came within %.3g s", what, (double)rank->limit_ns * 1e-9);
+    sleep_ns(SLEEP_NS_MIN);
+  }
+}
+
+/* One byte to and from every peer: libraries connect a pair when it first speaks. */
+static hec_status greet(hec_rank *rank, MPI_Comm comm) {
+  size_t n = (size_t)rank->n_ranks, bytes_capacity = 0, requests_capacity = 0;
+  char *bytes = NULL;
+  MPI_Request *requests = NULL;
+  RESERVE(bytes, bytes_capacity, 2 * n);
+  RESERVE(requests, requests_capacity, 2 * n);
+  memset(bytes, 0, 2 * n);
+  int code = MPI_SUCCESS;
+  for (int r = 0; r < rank->n_ranks && code == MPI_SUCCESS; r++) {
+    int to = (rank->rank + r) % rank->n_ranks, from = (rank->rank + rank->n_ranks - r) % rank->n_ranks;
+    requests[2 * r + 1] = MPI_REQUEST_NULL;
+    code = MPI_Irecv(bytes + r, 1, MPI_BYTE, from, 0, comm, &requests[2 * r]);
+    if (code == MPI_SUCCESS)
+      code = MPI_Isend(bytes + n, 1, MPI_BYTE, to, 0, comm, &requests[2 * r + 1]);
+  }
+  hec_status status = code == MPI_SUCCESS ? finish(rank, 2 * rank->n_ranks, requests, "connecting the ranks")
+                                          : mpi_failed(rank, code, "connecting the ranks");
+  if (status == HEC_OK)
+    free(bytes); /* after a failure MPI may still write there */
+  free(requests);
+  return status;
+}
+
+/* Polls of a wait before it sleeps: spinning is fine only while no other rank of the machine needs the core. Machines
+ * are told apart by a hash of their names (a collision only makes waits gentler); MPI_Comm_split_type has no limit. */
+static hec_status choose_polls(hec_rank *rank, channels *c) {
+  char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
+  int length = 0;
+  TRY_MPI(rank, MPI_Get_processor_name(name, &length), "naming the machine");
+  uint64_t hash = 0xcbf29ce484222325, *hashes = NULL; /* FNV-1a */
+  for (int i = 0; i < length; i++)
+    hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3;
+  size_t capacity = 0;
+  RESERVE(hashes, capacity, (size_t)rank->n_ranks);
+  MPI_Request request;
+  TRY_MPI(rank, MPI_Iallgather(&hash, 8, MPI_BYTE, hashes, 8, MPI_BYTE, c->lanes[0].comm, &request), "counting ranks");
+  HEC_TRY(finish(rank, 1, &request, "counting ranks"));
+  int32_t n_here = 0;
+  for (int r = 0; r < rank->n_ranks; r++)
+    n_here += hashes[r] == hash;
+  free(hashes);
+  c->polls = n_here <= sysconf(_SC_NPROCESSORS_ONLN) ? POLLS_ALONE : POLLS_CROWDED;
+  return HEC_OK;
+}
+
+/* HECATE_MPI_UNIT (bytes) makes units smaller than 1 MiB: for tests, on all ranks alike. */
+static int64_t unit_wanted(void) {
+  const char *text = getenv("HECATE_MPI_UNIT");
+  long long wanted = text ? strtoll(text, NULL, 10) : 0;
+  return wanted > 0 && wanted < unit_bytes_max ? wanted : unit_bytes_max;
+}
+
+static hec_status open_channels(hec_rank *rank) {
+  size_t capacity = 0;
+  channels *c = NULL;
+  RESERVE(c, capacity, 1);
+  memset(c, 0, sizeof *c);
+  for (int i = 0; i < HEC_N_CHANNELS; i++)
+    c->lanes[i].comm = MPI_COMM_NULL;
+  rank->channels = c;
+  RESERVE(c->n_to, c->n_to_capacity, 2 * (size_t)rank->n_ranks);
+  c->unit = unit_wanted();
+  for (int i = 0; i < HEC_N_CHANNELS; i++) {
+    MPI_Request request;
+    TRY_MPI(rank, MPI_Comm_idup(MPI_COMM_WORLD, &c->lanes[i].comm, &request), "opening a lane");
+    HEC_TRY(finish(rank, 1, &request, "opening a lane"));
+  }
+  HEC_TRY(choose_polls(rank, c));
+  return greet(rank, c->lanes[0].comm);
+}
+
+static void close_channels(hec_rank *rank) {
+  channels *c = rank->channels;
+  if (!c)
+    return;
+  bool idle = true;
+  for (int i = 0; i < HEC_N_CHANNELS; i++)
+    idle = idle && !c->lanes[i].post && c->lanes[i].comm != MPI_COMM_NULL;
+  rank->channels = NULL;
+  if (!idle)
+    return; /* after a failure, the process is about to end: MPI may still use what it was given */
+  for (int i = 0; i < HEC_N_CHANNELS; i++) {
+    lane_state *lane = &c->lanes[i];
+    (void)MPI_Comm_free(&lane->comm);
+    free(lane->flows);
+    free(lane->requests);
+    free(lane->finished);
+    free(lane->statuses);
+  }
+  free(c->n_to);
+  free(c->lengths);
+  free(c->places);
+  free(c);
+}
+
+static const hec_transport transport = {
+    .name = "mpi",
+    .summary = "messages of the MPI library",
+    .open = open_channels,
+    .start = start,
+    .test = test,
+    .wait = wait_until,
+    .close = close_channels,
+};
+
+/* ---- The plug-in ---- */
+
+static bool begin(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes) {
+  int provided = 0, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), me = 0, n = 0;
+  if (code == MPI_SUCCESS)
+    code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* inherited by the lanes */
+  if (code == MPI_SUCCESS)
+    code = MPI_Comm_rank(MPI_COMM_WORLD, &me);
+  if (code == MPI_SUCCESS)
+    code = MPI_Comm_size(MPI_COMM_WORLD, &n);
+  if (code != MPI_SUCCESS) {
+    (void)snprintf(why, why_bytes, "MPI did not start (error %d)", code);
+    return false;
+  }
+  *rank = me;
+  *n_ranks = n;
+  return true;
+}
+
+static void abort_job(int code) {
+  (void)MPI_Abort(MPI_COMM_WORLD, code);
+}
+
+static void end(void) {
+  (void)MPI_Finalize();
+}
+
+static const hec_mpi_plugin plugin = {
+    .layout = HEC_MPI_LAYOUT,
+#ifdef OPEN_MPI
+    .library = "Open MPI",
+#else
+    .library = "MPICH",
+#endif
+    .begin = begin,
+    .abort = abort_job,
+    .end = end,
+    .transport = &transport,
+};
+
+extern hec_mpi_plugin_entry hec_mpi_plugin_open;
+__attribute__((visibility("default"))) const hec_mpi_plugin *hec_mpi_plugin_open(const hec_mpi_host *of_program) {
+  host = of_program;
+  return &plugin;
+}
