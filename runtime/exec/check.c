@@ -36,9 +36,33 @@ void hec_check_free(hec_check *check) {
   free(check);
 }
 
-static void compare(hec_check *check, const float *found, const float *expected, int64_t n, const char *what) {
+static double norm(const float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++)
+    sum += (double)x[i] * (double)x[i];
+  return sqrt(sum);
+}
+
+/* `n` numbers from `begin` on of a tensor `whole`: a part's error is relative to the whole, as rounding is. */
+typedef struct {
+  const float *whole;
+  int64_t whole_n, begin, n;
+} expectation;
+
+static double error_of(const float *found, expectation e) {
+  const float *expected = e.whole + e.begin;
+  double error = hec_relative_error(found, expected, e.n);
+  if (e.n == e.whole_n)
+    return error;
+  double part = norm(expected, e.n), whole = norm(e.whole, e.whole_n);
+  return part == 0 || whole == 0 ? error : error * part / whole;
+}
+
+static void compare(hec_check *check, const float *found, expectation e, const char *what) {
   bool exact = check->replay->model->exact;
-  double error = hec_relative_error(found, expected, n);
+  const float *expected = e.whole + e.begin;
+  int64_t n = e.n;
+  double error = error_of(found, e);
   if (exact && memcmp(found, expected, (size_t)n * sizeof *found) != 0)
     error = error > 0 ? error : INFINITY; /* a zero of the other sign counts too: bit for bit */
   hec_replay_check *result = &check->result;
@@ -71,7 +95,7 @@ hec_status hec_check_step(hec_check *check, hec_exec *exec, const hec_work_state
   (void)exec;
   at(check);
   if (check->reference)
-    hec_reference_step(check->reference, index, loads, replay->n_micro_batches);
+    hec_reference_step(check->reference, check->steps, loads, replay->n_micro_batches);
   for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
     float *x, *dx = NULL;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
@@ -81,11 +105,11 @@ hec_status hec_check_step(hec_check *check, hec_exec *exec, const hec_work_state
     for (int32_t r = 0; check->reference && r < replay->problem->n_ranks; r++) {
       char what[96];
       (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d, step %d", r, mb, (int)index);
-      compare(check, x + r * n, hec_reference_output(check->reference, mb, r), n, what);
+      compare(check, x + r * n, (expectation){hec_reference_output(check->reference, mb, r), n, 0, n}, what);
       if (!dx)
         continue;
       (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d, step %d", r, mb, (int)index);
-      compare(check, dx + r * n, hec_reference_input_gradient(check->reference, mb, r), n, what);
+      compare(check, dx + r * n, (expectation){hec_reference_input_gradient(check->reference, mb, r), n, 0, n}, what);
     }
   }
   return HEC_OK;
@@ -109,7 +133,7 @@ static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer) {
       char what[96];
       hec_reference_state state = hec_reference_block(check->reference, layer);
       (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[a], layer, r);
-      compare(check, all + r * dense.n, reference_array(&state, a), dense.n, what);
+      compare(check, all + r * dense.n, (expectation){reference_array(&state, a), dense.n, 0, dense.n}, what);
     }
   }
   return HEC_OK;
@@ -143,7 +167,7 @@ static void compare_parts(hec_check *check, const hec_store *store, int32_t laye
     char what[96];
     (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[array], expert, layer,
                    rank);
-    compare(check, floats, reference_array(&state, array) + begin, n, what);
+    compare(check, floats, (expectation){reference_array(&state, array), state.n, begin, n}, what);
     floats += n;
     seen[*parts]++;
   }

@@ -255,12 +255,12 @@ float *hec_exec_parcel(hec_exec *exec, const hec_parcel *parcel, int32_t array, 
 
 const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
   int32_t layer = op->op.layer;
-  if (exec->rows[layer] == NULL || exec->rows_of[layer] != op->op.cell_at) {
+  if (exec->rows[layer] == NULL || exec->rows_of[layer] != op->op.micro_batch) {
     hec_rows *rows = HEC_NEW(&exec->step, hec_rows, 1);
     *rows = hec_rows_make(&exec->step, exec->program->cells + op->op.cell_at, op->op.n_cells, exec->n_experts,
                           exec->n_ranks, exec->r);
     exec->rows[layer] = rows;
-    exec->rows_of[layer] = op->op.cell_at;
+    exec->rows_of[layer] = op->op.micro_batch;
   }
   return exec->rows[layer];
 }

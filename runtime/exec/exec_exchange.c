@@ -115,20 +115,20 @@ static char *stage(hec_exchange_state *x, hec_segment *segments, int32_t n, char
   return staging;
 }
 
-static void bind_own(hec_exec *exec, hec_exec_op *op) {
-  hec_exchange_state *x = op->exchange;
-  x->own = HEC_NEW(&exec->step, hec_addition, op->op.n_own);
-  x->own_adds = reduces(&op->op);
-  for (int32_t i = 0; i < op->op.n_own; i++) {
-    const hec_move *move = &exec->program->own[op->op.own_at + i];
+/* Slices of guests that this rank keeps itself: copied from the slot (gather), or added to it (scatter). */
+hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n) {
+  hec_addition *own = HEC_NEW(&exec->step, hec_addition, op->n_own);
+  *n = 0;
+  for (int32_t i = 0; i < op->n_own; i++) {
+    const hec_move *move = &exec->program->own[op->own_at + i];
     if (move->source != exec->r)
       continue;
-    int64_t n, size = exec->options.expert_size;
-    float *kept = hec_exec_parcel(exec, &move->parcel, x->own_adds ? 1 : 0, &n);
-    float *guest = hec_exec_guest_at(exec, &op->op, move->parcel.expert, x->own_adds) +
-                   hec_part_begin(size, move->parcel.part, move->parcel.n_parts);
-    x->own[x->n_own++] = x->own_adds ? (hec_addition){kept, guest, n} : (hec_addition){guest, kept, n};
+    int64_t floats, begin = hec_part_begin(exec->options.expert_size, move->parcel.part, move->parcel.n_parts);
+    float *kept = hec_exec_parcel(exec, &move->parcel, adds ? 1 : 0, &floats);
+    float *guest = hec_exec_guest_at(exec, op, move->parcel.expert, adds) + begin;
+    own[(*n)++] = adds ? (hec_addition){kept, guest, floats} : (hec_addition){guest, kept, floats};
   }
+  return own;
 }
 
 /* A rank that gets a new expert takes its slot now; it keeps those that it sends until the iteration ends. */
@@ -177,8 +177,7 @@ static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   }
   if (o->n_chunks > 1)
     x->post.chunk_bytes = (t->bytes / o->n_chunks + 4) / 4 * 4;
-  if (o->n_own > 0)
-    bind_own(exec, op);
+  x->own = hec_exchange_own(exec, o, false, &x->n_own);
   exec->staged = x->additions;
   exec->n_staged = x->n_additions;
   return HEC_OK;
@@ -296,9 +295,7 @@ void hec_exec_add(const hec_addition *additions, int32_t n) {
 
 hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
   hec_exchange_state *x = op->exchange;
-  if (x->own_adds)
-    hec_exec_add(x->own, x->n_own);
-  for (int32_t i = 0; !x->own_adds && i < x->n_own; i++)
+  for (int32_t i = 0; i < x->n_own; i++)
     memcpy(x->own[i].to, x->own[i].from, (size_t)x->own[i].n * sizeof *x->own[i].to);
   return start(exec, &x->post);
 }

@@ -81,8 +81,9 @@ static opening *list_openings(hec_exec *exec, size_t *n) {
 
 /* The reduction of an exchange that added while it received has nothing left to do. */
 static void bind_reduction(hec_exec *exec, hec_exec_op *op) {
-  op->n_steps = exec->n_staged > 0;
   op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
+  op->exchange->own = hec_exchange_own(exec, &op->op, true, &op->exchange->n_own);
+  op->n_steps = exec->n_staged > 0 || op->exchange->n_own > 0;
   op->exchange->additions = exec->staged;
   op->exchange->n_additions = exec->n_staged;
   exec->n_staged = 0;

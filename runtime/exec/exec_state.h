@@ -31,9 +31,8 @@ typedef struct hec_exchange_state {
   hec_post second;
   hec_addition *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
   int32_t n_additions;
-  hec_addition *own; /* [n_own] what stays on the rank: copied (gather) or added (scatter) at the start */
+  hec_addition *own; /* [n_own] slices that stay on the rank: copied at the start of a gather */
   int32_t n_own;
-  bool own_adds;
   int64_t law_ns;    /* held: duration under the closed-form law */
   int32_t *partners; /* [n_partners] ranks that this one exchanges with */
   int32_t n_partners;
@@ -66,8 +65,8 @@ struct hec_exec {
   hec_open_buffer_of *open;
   size_t n_open, open_capacity;
   hec_lane_queue lane[HEC_N_LANES];
-  const hec_rows **rows; /* [n_layers] of the micro-batch being posted; rows_of: its cell_at */
-  int32_t *rows_of;
+  const hec_rows **rows;      /* [n_layers] newest; NULL: none yet */
+  int32_t *rows_of;           /* [n_layers] micro-batch that they belong to */
   const hec_program *program; /* while posting */
   hec_addition *staged;       /* what the reduction after the newest staged exchange adds */
   int32_t n_staged;
@@ -93,6 +92,7 @@ hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) HEC_MUST_USE;
 /* Until when a held operation lasts at least, once its bytes are there; INT64_MAX while a partner has not posted. */
 int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
+hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 const hec_post *hec_exchange_post(const hec_exec_op *op); /* the one in progress */
 void hec_exec_add(const hec_addition *additions, int32_t n);
 

@@ -88,9 +88,9 @@ static void prepare(runner *r, const hec_replay_step *step, int64_t index) {
     const hec_load *from = &step->loads[step->n_loads == 1 ? 0 : mb];
     memcpy(r->loads[mb].counts, from->counts, load_cells(from) * sizeof *from->counts);
     hec_lowering_rewrite(r->low, &r->loads[mb]);
-    hec_model_input(replay->model, index, mb, rank, tokens, hec_work_stream(&r->work, r->work.x, mb));
+    hec_model_input(replay->model, index + 1, mb, rank, tokens, hec_work_stream(&r->work, r->work.x, mb));
     if (replay->problem->train)
-      hec_model_output_gradient(replay->model, index, mb, rank, tokens, hec_work_stream(&r->work, r->work.dx, mb));
+      hec_model_output_gradient(replay->model, index + 1, mb, rank, tokens, hec_work_stream(&r->work, r->work.dx, mb));
   }
   r->work.loads = r->loads;
   r->work.step = index + 1;

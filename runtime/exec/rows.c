@@ -27,7 +27,9 @@ static void accumulate(int32_t *at, int32_t n) {
 
 hec_rows hec_rows_make(hec_arena *arena, const hec_cell *cells, int32_t n_cells, int32_t n_experts, int32_t n_ranks,
                        int32_t rank) {
-  hec_rows rows = {.leaving_at = HEC_NEW(arena, int32_t, n_ranks + 1), .runs_at = HEC_NEW(arena, int32_t, n_ranks + 1)};
+  hec_rows rows = {.n_ranks = n_ranks,
+                   .leaving_at = HEC_NEW(arena, int32_t, n_ranks + 1),
+                   .runs_at = HEC_NEW(arena, int32_t, n_ranks + 1)};
   int32_t *computed_at = HEC_NEW(arena, int32_t, n_experts + 1), *leave = HEC_NEW(arena, int32_t, n_ranks + 1);
   count(&rows, cells, n_cells, rank, computed_at);
   accumulate(computed_at, n_experts);

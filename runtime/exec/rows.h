@@ -17,7 +17,7 @@ typedef struct {
 } hec_rows_run;
 
 typedef struct {
-  int32_t n_assigned, n_computed;
+  int32_t n_ranks, n_assigned, n_computed;
   int32_t *place;      /* [n_assigned] assigned row of assignment j of the list sorted by expert */
   int32_t *stays;      /* [n_assigned] computed row of assignment j, -1: it leaves */
   int32_t *leaving_at; /* [n_ranks + 1] assigned rows leaving_at[d] .. leaving_at[d + 1] - 1 go to rank d */

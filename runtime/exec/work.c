@@ -89,7 +89,9 @@ static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bou
   int32_t d = work->model->moe.d_model;
   bool permute = op->op.role == HEC_ROLE_PERMUTE, backward = op->op.backward;
   if (permute) {
-    float *leaving = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_SEND);
+    float *leaving = NULL; /* nothing leaves any rank: there is no such buffer in backward */
+    if (rows->leaving_at[rows->n_ranks] > 0)
+      leaving = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_SEND);
     float *staying = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_INPUT);
     b->row = row_list(exec, rows, d, leaving, staying);
     return;

@@ -269,7 +269,6 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
     return -1;
   choose(low, true);
   int32_t received = count_received(low), items = list_items(low, received), id = -1;
-  int32_t first = (int32_t)low->program.n_ops;
   for (int32_t s = 0; s < low->chosen.n_stages; s++)
     if (low->chosen.stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_GRAD);
@@ -279,7 +278,7 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
     hec_program_hold(&low->program,
                      (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id, received,
                                 low->problem->bytes.expert_grad, HEC_TENSOR_GUEST_GRAD, low->micro_batch, items});
-    list_own(low, first, layer, HEC_STATE_GRAD);
+    list_own(low, id, layer, HEC_STATE_GRAD); /* a reduction runs on every rank, an exchange only where bytes move */
   }
   return low->layer[layer].scatter = id;
 }

@@ -61,7 +61,8 @@ void hec_lowering_rewrite(hec_lowering *low, hec_load *load);
 
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
-int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer); /* id of the newest counts operation of the layer */
+int32_t hec_lowering_counts(const hec_lowering *low,
+                            int32_t layer); /* id of the newest counts operation of the layer */
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */

@@ -106,7 +106,7 @@ typedef struct {
   uint64_t units; /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
-  int32_t own_at, n_own;    /* exchange: parcels that stay on their rank: into program.own */
+  int32_t own_at, n_own;    /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   int32_t cell_at, n_cells; /* permute, dispatch, experts, combine, unpermute: into program.cells */
 } hec_op;
 

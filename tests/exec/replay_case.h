@@ -1,0 +1,38 @@
+/* Small problems for replays: a random model, cluster, loads and options, and a run of every policy under every schedule
+ * it allows, checked against the dense reference. */
+#ifndef HEC_TESTS_REPLAY_CASE_H
+#define HEC_TESTS_REPLAY_CASE_H
+#include "runtime/exec/backend.h"
+#include "runtime/exec/replay.h"
+
+typedef struct {
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  hec_model model;
+  hec_replay replay;
+  char line[256]; /* for messages */
+} hec_replay_case;
+
+typedef struct {
+  int32_t ranks;                /* 0: random 1..8 */
+  bool exact;                   /* one layer, one step */
+  bool forward;                 /* forward phase only */
+  int32_t steps, micro_batches; /* 0: random */
+  int32_t top_k;                /* 0: random */
+} hec_replay_wish;
+
+hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);
+
+typedef struct {
+  const hec_transport *transport;
+  bool threads;
+  bool every_schedule; /* else each policy's own */
+  const char *policy;  /* NULL: all */
+  double limit_s;
+} hec_replay_launch;
+
+/* Launches the case; HEC_OK when every run passed its check. */
+hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch);
+
+#endif
