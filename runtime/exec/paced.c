@@ -12,8 +12,8 @@
  * the number of messages of all ranks now crossing that link, counted in shared memory and looked at before each write:
  * every link is divided evenly among what crosses it (what a flow cannot use because it is slower elsewhere is not
  * given to others, so this is at most max-min). Latencies of the links are not imitated: loopback has its own (about
- * 25 us). The kernel sends the first burst of a connection, and up to the socket buffer of 32 KiB, unpaced. Without a
- * cluster, and above 4.29 GB/s, nothing is paced.
+ * 25 us). Nothing leaves faster than a core copies (0.4 to 0.6 GB/s per pair where this was written), so faster links
+ * are not paced in effect. Without a cluster nothing is.
  *
  * A connection that ends names its peer, unless a failure that explains it becomes known shortly after. */
 #define _GNU_SOURCE /* ppoll, SO_MAX_PACING_RATE */
