@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <gsl/gsl_cblas.h>
 #include <gsl/gsl_version.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,11 @@ typedef void set_function(int);
 /* Written by hec_math_open only. */
 static struct {
   gemm_function *gemm;
+  bool
+      one_caller; /* built for one thread: its buffers are shared by all callers, so ranks that are threads take turns */
   char name[256];
 } library;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static const char file[] = "libopenblas.so.0";
 
@@ -132,7 +136,10 @@ static bool load(const char *note) {
   char version[64];
   version_of(handle, version, sizeof version);
   int threads = count ? count() : 1;
+  count_function *parallel = NULL;
+  find(handle, "openblas_get_parallel", &parallel, sizeof parallel);
   library.gemm = gemm;
+  library.one_caller = !parallel || parallel() == 0;
   (void)snprintf(library.name, sizeof library.name, "%s, core %s%s, %d thread%s", version, core(), note, threads,
                  threads == 1 ? "" : "s");
   return true;
@@ -199,6 +206,10 @@ void hec_math_gemm(const hec_gemm *g) {
     scale_rows(g->c, g->m, g->n, ldc, g->beta);
     return;
   }
+  if (library.one_caller)
+    (void)pthread_mutex_lock(&turn);
   library.gemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans, g->transpose_b ? CblasTrans : CblasNoTrans,
                g->m, g->n, g->k, g->alpha, g->a, lda, g->b, ldb, g->beta, g->c, ldc);
+  if (library.one_caller)
+    (void)pthread_mutex_unlock(&turn);
 }

@@ -1,7 +1,10 @@
-/* Every policy under every schedule, executed by real ranks, against the dense reference. */
+/* Every policy executed by real ranks against the dense reference: over random problems under every schedule, in random
+ * and exact mode; for each number of ranks, transport, way of launching and clock; top-k 1 to 8; each collective. */
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+
+#include <string.h>
 
 static hec_arena arena;
 static void setup(void) {
@@ -29,14 +32,106 @@ START_TEST(exact_mode) {
 }
 END_TEST
 
+START_TEST(each_number_of_ranks) {
+  static const int32_t ranks[] = {1, 2, 3, 4, 8};
+  for (int32_t exact = 0; exact < 2; exact++) {
+    uint64_t seed = 77 + (uint64_t)_i;
+    hec_replay_wish wish = {.ranks = ranks[_i], .exact = exact, .steps = 3, .micro_batches = 2};
+    expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.every_schedule = true});
+  }
+}
+END_TEST
+
+START_TEST(each_top_k) {
+  uint64_t seed = 177 + (uint64_t)_i;
+  hec_replay_wish wish = {.ranks = 3, .steps = 2, .micro_batches = 3, .top_k = 1 + _i};
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.threads = true});
+}
+END_TEST
+
+START_TEST(forward_only) {
+  uint64_t seed = 277 + (uint64_t)_i;
+  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.forward = true}),
+         (hec_replay_launch){.every_schedule = true, .threads = _i % 2});
+}
+END_TEST
+
+START_TEST(each_collective) {
+  for (int32_t k = 0; hec_collectives[k]; k++) {
+    uint64_t seed = 377 + (uint64_t)_i;
+    hec_replay_case *c =
+        hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4 + 2 * (_i % 3), .exact = _i % 2});
+    c->replay.collective = hec_collectives[k];
+    expect(c, (hec_replay_launch){0});
+  }
+}
+END_TEST
+
+/* Emulated and paced links; the second has no adding receive, so everything that is summed goes through staging. */
+START_TEST(other_transports) {
+  static const hec_transport *const rows[] = {&hec_transport_emulated, &hec_transport_paced};
+  for (int32_t t = 0; t < 2; t++) {
+    uint64_t seed = 477 + (uint64_t)_i;
+    hec_replay_wish wish = {.ranks = 2 + _i % 3, .exact = _i % 2, .steps = 2};
+    expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.transport = rows[t], .threads = _i % 3 == 0});
+  }
+}
+END_TEST
+
+/* In virtual time and in real time; the timelines of all iterations are verified against their programs. */
+static int32_t n_seen;
+static void verify(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline) {
+  (void)context;
+  (void)step;
+  hec_program_check(hec_lowering_program(low));
+  hec_timeline_check(timeline, hec_lowering_program(low));
+  ck_assert_int_gt(hec_timeline_end_ps(timeline), 0);
+  n_seen++;
+}
+
+START_TEST(timelines) {
+  for (int32_t is_virtual = 0; is_virtual < 2; is_virtual++) {
+    uint64_t seed = 577 + (uint64_t)_i;
+    hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 1 + _i, .steps = 2});
+    c->replay.virtual_time = is_virtual;
+    c->replay.measured = verify;
+    n_seen = 0;
+    expect(c, (hec_replay_launch){.threads = true,
+                                  .every_schedule = true,
+                                  .transport = _i % 2 ? &hec_transport_shm : &hec_transport_emulated});
+    ck_assert_int_gt(n_seen, 0);
+  }
+}
+END_TEST
+
+/* One rank that plans from other loads is found, and named. */
+START_TEST(different_plans) {
+  uint64_t seed = 677;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1});
+  c->replay.differ_rank = 2;
+  c->replay.differ_iteration = 1;
+  c->replay.check = false;
+  hec_status status = hec_replay_all(c, (hec_replay_launch){.policy = "ep", .limit_s = 5});
+  ck_assert_int_eq(status, HEC_FAILED);
+  ck_assert_msg(strstr(hec_last_error(), "rank 2") != NULL, "%s", hec_last_error());
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("replay");
   TCase *c = tcase_create("replay");
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(200));
+  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, each_number_of_ranks, 0, 5);
+  tcase_add_loop_test(c, each_top_k, 0, 8);
+  tcase_add_loop_test(c, forward_only, 0, HEC_TEST_CASES(12));
+  tcase_add_loop_test(c, each_collective, 0, HEC_TEST_CASES(12));
+  tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(8));
+  tcase_add_loop_test(c, timelines, 0, 4);
+  tcase_add_test(c, different_plans);
   suite_add_tcase(s, c);
   return s;
 }
