@@ -141,6 +141,10 @@ static hec_status body(hec_rank *rank, void *context) {
 
 hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
   launched l = {c, launch};
+  const hec_backend *backend = launch.backend ? launch.backend : &hec_backend_cpu;
+  const hec_transport *transport = launch.transport ? launch.transport : &hec_transport_shm;
+  if (!launch.transport && backend->transport)
+    transport = backend->transport();
   size_t most = 0;
   for (int32_t p = 0; hec_policies[p]; p++) {
     size_t bytes = hec_replay_bytes(&c->replay, hec_policies[p]);
@@ -148,9 +152,9 @@ hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
   }
   hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                 .threads = launch.threads,
-                                .transport = launch.transport ? launch.transport : &hec_transport_shm,
+                                .transport = transport,
                                 .cluster = &c->cluster,
                                 .memory_bytes = most,
                                 .limit_s = launch.limit_s > 0 ? launch.limit_s : 30};
-  return hec_launch(&options, body, &l);
+  return backend->launch(&options, body, &l);
 }

@@ -25,7 +25,8 @@ typedef struct {
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);
 
 typedef struct {
-  const hec_transport *transport;
+  const hec_backend *backend;     /* NULL: cpu */
+  const hec_transport *transport; /* NULL: the backend's, or shm */
   bool threads;
   bool every_schedule; /* else each policy's own */
   const char *policy;  /* NULL: all */

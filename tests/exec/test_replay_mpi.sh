@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Every policy replayed under the mpirun of Open MPI and of MPICH on 1, 2, 3, 4 and 8 ranks: program_replay.c.
+set -u
+build=$1
+program=$build/program_replay
+failures=0 n_run=0
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
+export OMPI_MCA_plm_rsh_agent=/bin/false
+unset HECATE_PLUGINS HECATE_MPI_UNIT
+
+for kind in openmpi mpich; do
+  launcher=mpirun.$kind
+  if ! command -v "$launcher" >/dev/null; then
+    echo "SKIPPED replay_mpi ($kind): $launcher is not installed"
+    continue
+  fi
+  if [ ! -e "$build/hecate-mpi-$kind.so" ]; then
+    echo "SKIPPED replay_mpi ($kind): not built, no compiler of this MPI was found by cmake"
+    continue
+  fi
+  for ranks in 1 2 3 4 8; do
+    n_run=$((n_run + 1))
+    said=$(timeout -k 5 100 "$launcher" -n $ranks "$program" $((ranks * 1000)) $((ranks < 8 ? 6 : 3)) 2>&1 </dev/null)
+    rc=$?
+    [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
+    echo "FAILED: $launcher -n $ranks: exit $rc: $said"
+    failures=$((failures + 1))
+  done
+done
+[ "$n_run" -gt 0 ] || [ "$failures" -gt 0 ] || exit 77
+[ "$failures" -eq 0 ]
