@@ -58,6 +58,9 @@ int64_t hec_cpu_clock_ns(void); /* CPU time of the calling thread */
 
 /* Publishes where this rank is (cheap: a few stores). */
 void hec_rank_at(hec_rank *rank, const hec_place *place);
+/* For tests of faults: called at every hec_rank_at, on the rank itself; NULL (the default): not. Set before a launch. */
+typedef void hec_place_hook(hec_rank *rank, const hec_place *place);
+extern hec_place_hook *hec_rank_place_hook;
 /* The text of a place: "dispatch of layer 3 (operation 57, micro-batch 0, iteration 12)"; "backward, " before
  * "operation" where it is. */
 void hec_place_describe(const hec_place *place, hec_text *out);

@@ -192,6 +192,8 @@ void hec_world_awake(hec_rank *rank, int64_t now_ns) {
 
 /* ---- What ranks publish ---- */
 
+hec_place_hook *hec_rank_place_hook;
+
 void hec_rank_at(hec_rank *rank, const hec_place *place) {
   hec_rank_slot *slot = &rank->world->slots[rank->rank];
   uint64_t words[HEC_PLACE_WORDS] = {0};
@@ -201,6 +203,8 @@ void hec_rank_at(hec_rank *rank, const hec_place *place) {
   for (int i = 0; i < HEC_PLACE_WORDS; i++)
     atomic_store_explicit(&slot->place[i], words[i], memory_order_release);
   atomic_store_explicit(&slot->place_turn, (turn | 1) + 1, memory_order_release);
+  if (hec_rank_place_hook)
+    hec_rank_place_hook(rank, place);
 }
 
 bool hec_world_place(const hec_world *world, int32_t rank, hec_place *place) {

@@ -1,0 +1,162 @@
+/* A rank killed, stopped or cut off in every phase of an iteration: the launch ends within its limit, names the rank, the
+ * layer and the operation, and leaves no process. Which phases there are is found out by a first, healthy run. */
+#include "tests/exec/launch_case.h"
+#include "tests/exec/replay_case.h"
+#include "tests/support/check_main.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { VICTIM = 1, PHASES = HEC_N_ROLES + 2, PLANNING = HEC_N_ROLES, CHECKING };
+
+static hec_arena arena;
+/* Shared with the ranks: phases that were seen; where to strike, -1: nowhere. */
+typedef struct {
+  _Atomic int seen[2][PHASES]; /* forward, backward */
+  int phase, backward;
+  int signal; /* 0: cut the sockets */
+} plan;
+static plan *page;
+
+static int phase_of(const hec_place *place) {
+  if (place->role >= 0)
+    return place->role;
+  return strcmp(place->phase, "planning") == 0 ? PLANNING : CHECKING;
+}
+
+static void cut(void) {
+  for (int fd = 3; fd < 1024; fd++)
+    (void)shutdown(fd, SHUT_RDWR); /* only sockets can be shut down */
+}
+
+static void hook(hec_rank *rank, const hec_place *place) {
+  int phase = phase_of(place);
+  atomic_store(&page->seen[place->backward][phase], 1);
+  if (rank->rank != VICTIM || phase != page->phase || place->backward != (page->backward != 0) ||
+      place->iteration == 10)
+    return;
+  if (page->signal)
+    (void)raise(page->signal);
+  else
+    cut();
+}
+
+static void setup(void) {
+  hec_math_open();
+  page = hec_test_shared_page();
+  hec_rank_place_hook = hook;
+}
+static void teardown(void) {
+  hec_rank_place_hook = NULL;
+  hec_arena_free(&arena);
+}
+
+/* Four ranks on two nodes, copies, re-sharding every iteration: every kind of operation comes up. */
+static hec_replay_case *make(void) {
+  uint64_t seed = 4711;
+  hec_replay_case *c;
+  do { /* until the shape has what is wanted */
+    hec_arena_free(&arena);
+    c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1, .top_k = 2});
+  } while (c->problem.n_experts < 8 || c->problem.n_layers < 2 || c->moe.n_shared_experts == 0);
+  c->problem.period = 1;
+  c->problem.t = 3;
+  c->problem.m = 3;
+  return c;
+}
+
+static void nothing_left(void) {
+  ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+  ck_assert_int_eq(errno, ECHILD);
+}
+
+static bool find_phases(const char *policy) {
+  *page = (plan){.phase = -1};
+  hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy});
+  if (status != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  nothing_left();
+  return true;
+}
+
+/* The message names the victim, and the place where it is an operation. */
+static void expect_named(const char *text, int phase, int backward) {
+  ck_assert_msg(strstr(text, "rank 1") != NULL, "phase %d, backward %d: %s", phase, backward, text);
+  if (phase < HEC_N_ROLES) {
+    ck_assert_msg(strstr(text, hec_role_name[phase]) != NULL, "phase %s: %s", hec_role_name[phase], text);
+    ck_assert_msg(strstr(text, "operation") != NULL, "%s", text);
+  }
+}
+
+static int strike_everywhere(const char *policy, int signal, double limit_s) {
+  int n = 0;
+  plan found;
+  (void)find_phases(policy);
+  memcpy(&found, page, sizeof found);
+  for (int backward = 0; backward < 2; backward++)
+    for (int phase = 0; phase < PHASES; phase++) {
+      if (!found.seen[backward][phase] || (phase == CHECKING && backward))
+        continue;
+      *page = (plan){.phase = phase, .backward = backward, .signal = signal};
+      hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy, .limit_s = limit_s});
+      ck_assert_msg(status == HEC_FAILED, "phase %d, backward %d: not noticed", phase, backward);
+      expect_named(hec_last_error(), phase, backward);
+      nothing_left();
+      n++;
+    }
+  return n;
+}
+
+START_TEST(killed) {
+  static const char *const policies[] = {"hecate", "hecate-rm", "flexmoe", "fsdp"};
+  int n = 0;
+  for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+    n += strike_everywhere(policies[p], SIGKILL, 20);
+  ck_assert_int_ge(n,
+                   60); /* all roles but those of dense blocks, embedding and head; both directions; planning, checks */
+}
+END_TEST
+
+START_TEST(stopped) {
+  static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_GATHER, HEC_ROLE_OPTIMIZER};
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+    *page = (plan){.phase = phases[i], .backward = phases[i] == HEC_ROLE_OPTIMIZER, .signal = SIGSTOP};
+    hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = 1});
+    ck_assert_int_eq(status, HEC_FAILED);
+    expect_named(hec_last_error(), phases[i], 0);
+    nothing_left();
+  }
+}
+END_TEST
+
+START_TEST(cut_off) {
+  static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_GATHER, HEC_ROLE_EXPERTS};
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+    *page = (plan){.phase = phases[i]};
+    hec_replay_launch launch = {.policy = "hecate", .limit_s = 5, .transport = &hec_transport_paced};
+    ck_assert_int_eq(hec_replay_all(make(), launch), HEC_FAILED);
+    ck_assert_msg(strstr(hec_last_error(), "rank") != NULL && strstr(hec_last_error(), "operation") != NULL, "%s",
+                  hec_last_error());
+    nothing_left();
+  }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("faults");
+  TCase *c = tcase_create("faults");
+  tcase_set_timeout(c, 200);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, killed);
+  tcase_add_test(c, stopped);
+  tcase_add_test(c, cut_off);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
