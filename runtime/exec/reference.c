@@ -4,20 +4,21 @@
  * enough memory; gradients add up over them, then one Adam step. O(tokens * parameters used), no allocation once the
  * largest step has been seen.
  *
- * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Two orders of a sum of n terms differ by at most
- * about n u sum|terms|, and by sqrt(n) u of it when roundings are independent (Higham, Accuracy and Stability, ch. 4);
- * an order in blocks (every BLAS) is below that. With n = the longest sum of the model (a width, a sequence, or the
- * tokens that meet in a weight's gradient), relative to the norm of a tensor:
- *     one pass       about 20 such sums in a chain per block, forward and backward, whose independent errors add in
- *                    squares:   pass = u sqrt(n) sqrt(20 blocks)
- *     one update     a gradient g has the error delta = pass * G, G = its root mean square. Adam's update, g / (|g| +
- *                    epsilon) at first, turns it into delta epsilon / (|g| + epsilon)^2, large only where g nearly
- *                    vanishes; over the density 1 / G of small g the root mean square is
- *                        rate * delta / sqrt(1.5 epsilon G) = rate * pass * sqrt(G / (1.5 epsilon)).
- *                    Relative to weights of order 1 / sqrt(width), with G of order sqrt(n) for output gradients of order 1.
- *     each step      passes the errors of the parameters on and adds its own, so they grow at most in proportion.
- * Sum: TOLERANCE_MARGIN * (pass + steps * rate * sqrt(width) * pass * sqrt(sqrt(n) / (1.5 epsilon))). Tests hold both ends:
- * other orders and another library stay below it, every injected fault is above. */
+ * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Relative to a sum of n terms of random sign and
+ * its own size, the roundings of one after the other make u sqrt(n / 2) (Higham, Accuracy and Stability, ch. 4); BLAS
+ * and math.c keep at least 16 partial sums: u sqrt(n / 32), and never less than one rounding. Two orders of the same sum
+ * differ by as much. With n = the longest sum (a width, a sequence, the tokens that meet in a weight's gradient):
+ *     one pass     about 20 such sums in a chain per block, forward and backward, whose independent errors add in
+ *                  squares:  pass = u sqrt(20 blocks (1 + n / 32))
+ *     Adam         A gradient g has the error delta = pass * G, G its root mean square. The first update of an element,
+ *                  g / (|g| + epsilon), turns it into delta epsilon / (|g| + epsilon)^2: large only where g nearly
+ *                  vanishes. Over the density 1 / G of small g the root mean square is delta / sqrt(1.5 epsilon G), so
+ *                  the parameters, of size 1 / sqrt(width), get the relative error
+ *                      update = rate sqrt(width) pass sqrt(G / (1.5 epsilon)),  G = sqrt(n) for output gradients of 1.
+ *                  Later updates divide by the root of a mean over steps, which is small only where all of them were:
+ *                  they add rate sqrt(width) pass each.
+ * Together MARGIN * pass * (1 + update / pass + steps rate sqrt(width)). The tests hold both ends: other orders and the
+ * other library stay below, every injected fault is above. */
 #include "runtime/exec/reference.h"
 
 #include "runtime/exec/reference_bits.h"
@@ -337,7 +338,7 @@ double hec_relative_error(const float *a, const float *b, int64_t n) {
   return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
-enum { TOLERANCE_MARGIN = 4, SUMS_PER_BLOCK = 20 };
+enum { MARGIN = 4, SUMS_PER_BLOCK = 20, PARTIAL_SUMS = 16 };
 
 double hec_reference_tolerance(const hec_reference *r, int64_t steps) {
   const hec_moe *moe = &r->model.moe;
@@ -345,7 +346,8 @@ double hec_reference_tolerance(const hec_reference *r, int64_t steps) {
   double n = 1, width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
   for (int i = 0; i < 5; i++)
     n = (double)lengths[i] > n ? (double)lengths[i] : n;
-  double pass_error = ldexp(1, -24) * sqrt(n * SUMS_PER_BLOCK * r->model.n_blocks);
-  double update = (double)r->model.adam.rate * sqrt(width) * sqrt(sqrt(n) / (1.5 * (double)r->model.adam.epsilon));
-  return TOLERANCE_MARGIN * pass_error * (1 + (r->train ? (double)steps * update : 0));
+  double pass_error = ldexp(1, -24) * sqrt(SUMS_PER_BLOCK * r->model.n_blocks * (1 + n / (2 * PARTIAL_SUMS)));
+  double one = (double)r->model.adam.rate * sqrt(width);
+  double update = one * sqrt(sqrt(n) / (1.5 * (double)r->model.adam.epsilon));
+  return MARGIN * pass_error * (1 + (r->train ? update + (double)steps * one : 0));
 }
