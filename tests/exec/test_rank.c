@@ -274,6 +274,35 @@ START_TEST(an_absent_rank_is_named) {
 }
 END_TEST
 
+/* Rank 0 misses rank 1, which waits for rank 2 (or was stopped in that wait); rank 2 waits for nobody. */
+static hec_status run_chain(hec_rank *rank, void *context) {
+  const bool *stops = context;
+  char byte = 0, all[3];
+  HEC_TRY(hec_rank_barrier(rank));
+  hec_test_at_dispatch(rank);
+  if (rank->rank == 0)
+    return hec_rank_gather(rank, &byte, 1, all);
+  if (rank->rank == 1)
+    hec_rank_waits_for(rank, 2);
+  for (int i = 0;; i++) {
+    HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + 1000000));
+    if (rank->rank == 1 && *stops && i == 5)
+      (void)raise(SIGSTOP);
+  }
+}
+
+START_TEST(the_end_of_a_chain_of_waits_is_named) {
+  bool stops = _i == 1;
+  hec_launch_options options = hec_test_options(3, false);
+  options.limit_s = 1.5;
+  const char *text = hec_test_launch_fails(&options, run_chain, &stops);
+  char expected[300];
+  (void)snprintf(expected, sizeof expected, "rank 0, in %s: waited 1.5 s for rank %d in a gather, which was last in %s",
+                 HEC_TEST_DISPATCH, stops ? 1 : 2, HEC_TEST_DISPATCH);
+  ck_assert_str_eq(text, expected);
+}
+END_TEST
+
 /* Rank 1 kills rank 2, which waits for it. */
 static hec_status run_killed_in_wait(hec_rank *rank, void *context) {
   _Atomic int32_t *pid = context;
@@ -364,6 +393,31 @@ START_TEST(a_dying_rank_leaves_its_parents_files) {
 }
 END_TEST
 
+static hec_status run_printing(hec_rank *rank, void *context) {
+  (void)context;
+  return printf("rank %d\n", rank->rank) > 0 ? HEC_OK : HEC_FAILED;
+}
+
+/* What is buffered at the launch is written once, what ranks print is not lost. */
+START_TEST(output_is_written_once) {
+  char path[] = "/tmp/hec-rank-XXXXXX", text[200];
+  int fd = mkstemp(path);
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_ge(dup2(fd, STDOUT_FILENO), 0);
+  (void)printf("before\n");
+  hec_launch_options options = hec_test_options(3, _i == 1);
+  hec_test_launch(&options, run_printing, NULL);
+  (void)fflush(stdout);
+  ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  (void)unlink(path);
+  ck_assert_int_eq(n, (ssize_t)strlen("before\nrank 0\nrank 1\nrank 2\n"));
+  text[n] = '\0';
+  ck_assert_int_eq(strncmp(text, "before\n", 7), 0);
+  for (char rank[] = "rank 0\n"; rank[5] < '3'; rank[5]++)
+    ck_assert_ptr_nonnull(strstr(text, rank));
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("exec.rank");
   int n_transports = 0;
@@ -382,10 +436,12 @@ static Suite *make_suite(void) {
   tcase_add_loop_test(cases, a_death_ends_all, 0, n_transports);
   tcase_add_loop_test(cases, a_stopped_rank_is_named_and_killed, 0, n_transports);
   tcase_add_loop_test(cases, an_absent_rank_is_named, 0, n_forms);
+  tcase_add_loop_test(cases, the_end_of_a_chain_of_waits_is_named, 0, 2);
   tcase_add_loop_test(cases, killed_in_a_wait, 0, n_transports);
   tcase_add_test(cases, deaf_ranks_are_killed);
   tcase_add_test(cases, children_die_with_the_launcher);
   tcase_add_test(cases, a_dying_rank_leaves_its_parents_files);
+  tcase_add_loop_test(cases, output_is_written_once, 0, 2);
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -315,7 +315,7 @@ START_TEST(every_transport) {
     ck_assert_ptr_eq(hec_transport_find(hec_transports[i]->name), hec_transports[i]);
     for (int32_t n_ranks = 2; n_ranks <= 8; n_ranks += 2)
       launch_posts(hec_transports[i]->name, n_ranks, _i == 1, (test_case){9, 8, 15, -1});
-    launch_posts(hec_transports[i]->name, 3, _i == 1, (test_case){8, 3, 22, TREES});
+    launch_posts(hec_transports[i]->name, 5, _i == 1, (test_case){8, 8, 20, TREES});
     launch_posts(hec_transports[i]->name, 3, _i == 1, (test_case){11, 3, 22, SCATTERED});
   }
   ck_assert_ptr_null(hec_transport_find("pigeons"));
