@@ -23,15 +23,6 @@ static hec_exchange_state *new_state(hec_exec *exec, hec_lane lane, int32_t n_mo
   return x;
 }
 
-static void add_message(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {
-  int64_t bytes = 0;
-  for (int32_t i = 0; i < n_segments; i++)
-    bytes += segments[i].bytes;
-  if (bytes > 0)
-    list[(*n)++] =
-        (hec_message){.peer = peer, .n_segments = n_segments, .segments = segments, .bytes = bytes, .after = -1};
-}
-
 /* ---- Token rows ---- */
 
 static hec_segment row_segment(float *rows, int32_t d, int32_t first, int32_t n) {
@@ -55,11 +46,11 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   int32_t n_assigned = 0, n_computed = 0;
   for (int32_t p = 0; p < exec->n_ranks; p++) {
     *segment = row_segment(assigned, d, rows->leaving_at[p], rows->leaving_at[p + 1] - rows->leaving_at[p]);
-    add_message(of_assigned, &n_assigned, p, segment, 1);
+    hec_message_add(of_assigned, &n_assigned, p, segment, 1);
     hec_segment *first = ++segment;
     for (int32_t i = rows->runs_at[p]; i < rows->runs_at[p + 1]; i++)
       *segment++ = row_segment(computed, d, rows->runs[i].computed, rows->runs[i].rows);
-    add_message(of_computed, &n_computed, p, first, (int32_t)(segment - first));
+    hec_message_add(of_computed, &n_computed, p, first, (int32_t)(segment - first));
   }
   x->post.n_sends = to_experts ? n_assigned : n_computed;
   x->post.n_receives = to_experts ? n_computed : n_assigned;
@@ -82,8 +73,16 @@ static float *migrating(hec_exec *exec, const hec_parcel *parcel, int32_t array,
   return array == 0 ? at.params : array == 1 ? at.grads : array == 2 ? at.first : at.second;
 }
 
+typedef struct {
+  hec_exec *exec;
+  const hec_op *op;
+} parcels_of;
+
 /* Segments of the parcels of transfer k; returns their number. */
-static int32_t parcel_segments(hec_exec *exec, const hec_op *op, int32_t k, hec_segment *out) {
+static int32_t parcel_segments(void *context, int32_t k, hec_segment *out) {
+  const parcels_of *of = context;
+  hec_exec *exec = of->exec;
+  const hec_op *op = of->op;
   const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
   int32_t n = 0;
   for (int32_t i = at[0]; i < at[1]; i++) {
@@ -102,17 +101,6 @@ static int32_t parcel_segments(hec_exec *exec, const hec_op *op, int32_t k, hec_
 
 static bool reduces(const hec_op *op) {
   return op->role == HEC_ROLE_SCATTER || op->role == HEC_ROLE_REPLICA_SCATTER;
-}
-
-/* What arrives for these segments goes into staging from `staging` on; how to add it afterwards. */
-static char *stage(hec_exchange_state *x, hec_segment *segments, int32_t n, char *staging) {
-  for (int32_t i = 0; i < n; i++) {
-    x->additions[x->n_additions++] = (hec_addition){segments[i].at, (const float *)(const void *)staging,
-                                                    segments[i].bytes / (int64_t)sizeof(float)};
-    segments[i].at = staging;
-    staging += segments[i].bytes;
-  }
-  return staging;
 }
 
 /* Slices of guests that this rank keeps itself: copied from the slot (gather), or added to it (scatter). */
@@ -147,36 +135,22 @@ static hec_status take_slots(hec_exec *exec, const hec_op *op) {
 
 static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   const hec_op *o = &op->op;
-  const hec_transfer *t = exec->program->transfers + o->transfer_at;
+  const int32_t *parcel_at = exec->program->parcel_index + o->parcel_at;
   HEC_TRY(take_slots(exec, o));
-  hec_exchange_state *x = op->exchange = new_state(exec, o->lane, o->n_transfers);
-  int32_t *receive_of = HEC_NEW(&exec->step, int32_t, o->n_transfers); /* 1 + index of the receive of a transfer */
-  int32_t parcels =
-      exec->program->parcel_index[o->parcel_at + o->n_transfers] - exec->program->parcel_index[o->parcel_at];
-  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 2 * parcels);
+  hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
+  x->post.lane = (int32_t)o->lane;
   bool staged = reduces(o) && !exec->rank->transport->adds;
-  char *staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL;
-  x->additions = staged ? HEC_NEW(&exec->step, hec_addition, parcels) : NULL;
-  x->post.add = reduces(o) && !staged;
-  for (int32_t k = 0; k < o->n_transfers; k++) {
-    if (t[k].source != exec->r && t[k].destination != exec->r)
-      continue;
-    bool sends = t[k].source == exec->r;
-    int32_t n = parcel_segments(exec, o, k, segment);
-    if (!sends && staged)
-      staging = stage(x, segment, n, staging);
-    if (sends)
-      add_message(x->post.sends, &x->post.n_sends, t[k].destination, segment, n);
-    else
-      add_message(x->post.receives, &x->post.n_receives, t[k].source, segment, n);
-    if (sends && t[k].after >= 0)
-      x->post.sends[x->post.n_sends - 1].after = receive_of[t[k].after] - 1;
-    if (!sends)
-      receive_of[k] = x->post.n_receives;
-    segment += n;
-  }
-  if (o->n_chunks > 1)
-    x->post.chunk_bytes = (t->bytes / o->n_chunks + 4) / 4 * 4;
+  parcels_of of = {exec, o};
+  hec_stage stage = {.transfers = exec->program->transfers + o->transfer_at,
+                     .n_transfers = o->n_transfers,
+                     .n_chunks = o->n_chunks,
+                     .rank = exec->r,
+                     .n_segments = 2 * (parcel_at[o->n_transfers] - parcel_at[0]),
+                     .reduces = reduces(o),
+                     .staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL,
+                     .segments = parcel_segments,
+                     .context = &of};
+  hec_stage_bind(&stage, &exec->step, &x->post, &x->additions, &x->n_additions);
   x->own = hec_exchange_own(exec, o, false, &x->n_own);
   exec->staged = x->additions;
   exec->n_staged = x->n_additions;
@@ -215,10 +189,10 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
       segment[1].at = staging;
       staging += mine;
     }
-    add_message(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
-    add_message(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
-    add_message(x->second.sends, &x->second.n_sends, p, &segment[2], 1);
-    add_message(x->second.receives, &x->second.n_receives, p, &segment[3], 1);
+    hec_message_add(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
+    hec_message_add(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
+    hec_message_add(x->second.sends, &x->second.n_sends, p, &segment[2], 1);
+    hec_message_add(x->second.receives, &x->second.n_receives, p, &segment[3], 1);
     segment += 4;
   }
 }
@@ -233,8 +207,8 @@ static void bind_counts(hec_exec *exec, hec_exec_op *op) {
       continue;
     segment[0] = (hec_segment){table + (size_t)exec->r * (size_t)exec->n_experts, bytes};
     segment[1] = (hec_segment){table + (size_t)p * (size_t)exec->n_experts, bytes};
-    add_message(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
-    add_message(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
+    hec_message_add(x->post.sends, &x->post.n_sends, p, &segment[0], 1);
+    hec_message_add(x->post.receives, &x->post.n_receives, p, &segment[1], 1);
     segment += 2;
   }
 }

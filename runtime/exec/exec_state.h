@@ -3,6 +3,7 @@
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"
+#include "runtime/exec/stage.h"
 
 enum { HEC_WAITS_MOST = 64, HEC_LANE_STEPS_MAX = 8 };
 
@@ -16,13 +17,6 @@ typedef struct {
   const int32_t *items; /* guests: experts here, [n_items] on the step arena */
   int32_t n_items;
 } hec_open_buffer_of;
-
-/* Adding up what an exchange delivered into staging, source by source. */
-typedef struct {
-  float *to;
-  const float *from;
-  int64_t n;
-} hec_addition;
 
 typedef struct hec_exchange_state {
   hec_post post;

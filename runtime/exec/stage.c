@@ -1,0 +1,62 @@
+/* From transfers to a post.
+ *
+ *   sends     this rank's transfers, in their order; in a chain each names the receive that it forwards
+ *   receives  likewise; those of a reduction land in staging where the transport cannot add, one slot per source
+ *
+ * Transfers stand ascending by (source, destination), so both the transport that adds receive by receive and the
+ * additions after staging sum in ascending order of sources. */
+#include "runtime/exec/stage.h"
+
+void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < n_segments; i++)
+    bytes += segments[i].bytes;
+  if (bytes > 0)
+    list[(*n)++] =
+        (hec_message){.peer = peer, .n_segments = n_segments, .segments = segments, .bytes = bytes, .after = -1};
+}
+
+/* What arrives for these segments goes into staging from `staging` on; how to add it afterwards. */
+static char *put_aside(hec_addition *additions, int32_t *n_additions, hec_segment *segments, int32_t n, char *staging) {
+  for (int32_t i = 0; i < n; i++) {
+    additions[(*n_additions)++] = (hec_addition){segments[i].at, (const float *)(const void *)staging,
+                                                 segments[i].bytes / (int64_t)sizeof(float)};
+    segments[i].at = staging;
+    staging += segments[i].bytes;
+  }
+  return staging;
+}
+
+void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_addition **additions,
+                    int32_t *n_additions) {
+  const hec_transfer *t = stage->transfers;
+  int32_t *receive_of = HEC_NEW(arena, int32_t, stage->n_transfers); /* 1 + index of the receive of a transfer */
+  hec_segment *segment = HEC_NEW(arena, hec_segment, stage->n_segments);
+  bool staged = stage->reduces && stage->staging;
+  char *staging = stage->staging;
+  *additions = staged ? HEC_NEW(arena, hec_addition, stage->n_segments) : NULL;
+  *n_additions = 0;
+  *post = (hec_post){.lane = post->lane,
+                     .sends = HEC_NEW(arena, hec_message, stage->n_transfers),
+                     .receives = HEC_NEW(arena, hec_message, stage->n_transfers),
+                     .add = stage->reduces && !staged};
+  for (int32_t k = 0; k < stage->n_transfers; k++) {
+    if (t[k].source != stage->rank && t[k].destination != stage->rank)
+      continue;
+    bool sends = t[k].source == stage->rank;
+    int32_t n = stage->segments(stage->context, k, segment);
+    if (!sends && staged)
+      staging = put_aside(*additions, n_additions, segment, n, staging);
+    if (sends)
+      hec_message_add(post->sends, &post->n_sends, t[k].destination, segment, n);
+    else
+      hec_message_add(post->receives, &post->n_receives, t[k].source, segment, n);
+    if (sends && t[k].after >= 0)
+      post->sends[post->n_sends - 1].after = receive_of[t[k].after] - 1;
+    if (!sends)
+      receive_of[k] = post->n_receives;
+    segment += n;
+  }
+  if (stage->n_chunks > 1)
+    post->chunk_bytes = (t->bytes / stage->n_chunks + 4) / 4 * 4;
+}

@@ -1,0 +1,36 @@
+/* One exchange of transfers as this rank's post: who sends what to whom is known, where the bytes stand the caller says.
+ * Shared by the executor (parcels of a program) and the library's sparse collectives (buffers of the user). */
+#ifndef HEC_EXEC_STAGE_H
+#define HEC_EXEC_STAGE_H
+#include "models/link_cost.h"
+#include "runtime/base/arena.h"
+#include "runtime/exec/transport.h"
+
+/* Adding up what an exchange delivered into staging, source by source. */
+typedef struct {
+  float *to;
+  const float *from;
+  int64_t n;
+} hec_addition;
+
+/* Appends a message of these segments, unless it is empty. */
+void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments);
+
+typedef struct {
+  const hec_transfer *transfers; /* [n_transfers] of all ranks; one per pair, or a chain */
+  int32_t n_transfers, n_chunks;
+  int32_t rank;
+  int32_t n_segments; /* of this rank's transfers together, at most */
+  bool reduces;       /* what arrives is added to what is there */
+  char *staging;      /* reduces: bytes received land here first, in the order of transfers; NULL: the transport adds */
+  /* Segments of transfer k on this rank, its source or destination; returns their number. */
+  int32_t (*segments)(void *context, int32_t k, hec_segment *out);
+  void *context;
+} hec_stage;
+
+/* Fills post (lane excepted) and, where staged, what to add once it is done: additions [*n_additions], ascending by
+ * source like the transfers. Everything on the arena. O(transfers + segments). */
+void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_addition **additions,
+                    int32_t *n_additions);
+
+#endif
