@@ -104,6 +104,44 @@ START_TEST(timelines) {
 }
 END_TEST
 
+/* Lanes really overlap: with links that take far longer than attention, the attention that a gather is scheduled beside
+ * begins before the gather ends (one lane after the other would never show that). */
+static int32_t n_beside, n_gathers;
+static void count_overlaps(void *context, const hec_replay_step *step, hec_lowering *low,
+                           const hec_timeline *timeline) {
+  const hec_program *program = hec_lowering_program(low);
+  size_t n_ranks = (size_t)program->n_ranks;
+  (void)context;
+  (void)step;
+  for (size_t g = 0; g < program->n_ops; g++)
+    for (size_t a = g; a < program->n_ops && program->ops[g].role == HEC_ROLE_GATHER; a++) {
+      const hec_op *attention = &program->ops[a];
+      if (program->ops[g].kind != HEC_OP_EXCHANGE || attention->role != HEC_ROLE_ATTENTION || attention->backward ||
+          attention->layer != program->ops[g].layer)
+        continue;
+      n_gathers++;
+      n_beside += timeline->begin_ps[a * n_ranks] < timeline->end_ps[g * n_ranks];
+    }
+}
+
+START_TEST(lanes_overlap) {
+  uint64_t seed = 777;
+  hec_replay_case *c =
+      hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 2, .steps = 2, .micro_batches = 1, .top_k = 1});
+  hec_cluster slow;
+  if (hec_cluster_load("2x1 nvlink=1M@1ms nic=1M@50ms flops=1G mem=1G", &arena, &slow) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  c->cluster = slow;
+  c->problem.t = c->problem.n_experts;
+  c->problem.m = c->problem.n_experts;
+  c->replay.measured = count_overlaps;
+  n_beside = n_gathers = 0;
+  expect(c, (hec_replay_launch){.threads = true, .transport = &hec_transport_emulated, .policy = "hecate-nosharding"});
+  ck_assert_int_gt(n_gathers, 0);
+  ck_assert_int_gt(n_beside, 0);
+}
+END_TEST
+
 /* One rank that plans from other loads is found, and named. */
 START_TEST(different_plans) {
   uint64_t seed = 677;
@@ -131,6 +169,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, each_collective, 0, HEC_TEST_CASES(12));
   tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(8));
   tcase_add_loop_test(c, timelines, 0, 4);
+  tcase_add_test(c, lanes_overlap);
   tcase_add_test(c, different_plans);
   suite_add_tcase(s, c);
   return s;
