@@ -6,15 +6,18 @@
  *
  * Tolerance. Float32 rounds to nearest with unit roundoff u = 2^-24. Relative to a sum of n terms of random sign and
  * its own size, the roundings of one after the other make u sqrt(n / 2) (Higham, Accuracy and Stability, ch. 4); BLAS
- * and math.c keep at least 16 partial sums: u sqrt(n / 32), and never less than one rounding. Two orders of the same sum
- * differ by as much. With n = the longest sum (a width, a sequence, the tokens that meet in a weight's gradient):
+ * and math.c keep at least 16 partial sums: u sqrt(n / 32), beside the few roundings of whatever is not a sum. Two orders
+ * of the same sum differ by as much. With n = the longest sum (a width, a sequence, the tokens that meet in a weight's
+ * gradient):
  *     one pass     about 20 such sums in a chain per block, forward and backward, whose independent errors add in
- *                  squares:  pass = u sqrt(20 blocks (1 + n / 32))
+ *                  squares:  pass = u sqrt(20 blocks (4 + n / 32))
  *     Adam         A gradient g has the error delta = pass * G, G its root mean square. The first update of an element,
  *                  g / (|g| + epsilon), turns it into delta epsilon / (|g| + epsilon)^2: large only where g nearly
- *                  vanishes. Over the density 1 / G of small g the root mean square is delta / sqrt(1.5 epsilon G), so
- *                  the parameters, of size 1 / sqrt(width), get the relative error
- *                      update = rate sqrt(width) pass sqrt(G / (1.5 epsilon)),  G = sqrt(n) for output gradients of 1.
+ *                  vanishes. Over the density 1 / G of small g the root mean square is delta / sqrt(1.5 epsilon G); a
+ *                  tensor of N elements may also have one that is hit in full, delta / epsilon, which its norm divides
+ *                  by sqrt(N). The parameters, of size 1 / sqrt(width), get the relative error
+ *                      update = rate sqrt(width) pass (sqrt(G / (1.5 epsilon)) + G / (epsilon sqrt(N))),
+ *                  with G = sqrt(n) for output gradients of 1.
  *                  Later updates divide by the root of a mean over steps, which is small only where all of them were:
  *                  they add rate sqrt(width) pass each.
  * Together MARGIN * pass * (1 + update / pass + steps rate sqrt(width)). The tests hold both ends: other orders and the
@@ -346,8 +349,9 @@ double hec_reference_tolerance(const hec_reference *r, int64_t steps) {
   double n = 1, width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
   for (int i = 0; i < 5; i++)
     n = (double)lengths[i] > n ? (double)lengths[i] : n;
-  double pass_error = ldexp(1, -24) * sqrt(SUMS_PER_BLOCK * r->model.n_blocks * (1 + n / (2 * PARTIAL_SUMS)));
+  double pass_error = ldexp(1, -24) * sqrt(SUMS_PER_BLOCK * r->model.n_blocks * (4 + n / (2 * PARTIAL_SUMS)));
   double one = (double)r->model.adam.rate * sqrt(width);
-  double update = one * sqrt(sqrt(n) / (1.5 * (double)r->model.adam.epsilon));
+  double epsilon = (double)r->model.adam.epsilon, smallest = fmin((double)r->block_size, (double)r->expert_size);
+  double update = one * (sqrt(sqrt(n) / (1.5 * epsilon)) + sqrt(n / smallest) / epsilon);
   return MARGIN * pass_error * (1 + (r->train ? update + (double)steps * one : 0));
 }
