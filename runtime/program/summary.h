@@ -52,7 +52,7 @@ typedef struct {
 
 /* How and where it was executed. */
 typedef struct {
-  const char *backend, *backend_summary, *transport, *transport_summary;
+  const char *backend, *transport, *transport_summary;
   const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic */
   const char *ranks_are;       /* "processes", "threads" */
   int32_t n_cores;             /* of this machine that may be used */

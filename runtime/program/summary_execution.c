@@ -15,8 +15,7 @@ void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
                   job->header.synthetic ? " (synthetic)" : "", summary->n_iterations, e->n_warmup);
   hec_summary_add_model(summary, out);
   hec_summary_add_work(summary, out);
-  hec_text_printf(out, "ranks    %" PRId32 " %s of backend %s: %s\n", n_ranks, e->ranks_are, e->backend,
-                  e->backend_summary);
+  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", n_ranks, e->ranks_are, e->backend);
   hec_text_printf(out, "network  transport %s: %s; ", e->transport, e->transport_summary);
   if (summary->law)
     hec_text_printf(out, "%s network law %s\n", e->virtual_time ? "its times are those of" : "predicted by",

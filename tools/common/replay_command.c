@@ -227,9 +227,14 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
   HEC_TRY(choose_policies(c));
   HEC_TRY(choose_steps(c, reader));
+  return HEC_OK;
+}
+
+/* Sooner than the kernel that ends a rank for want of memory. */
+static hec_status check_memory(const command *c) {
   const hec_problem *p = &c->job.problem;
   double bytes = hec_problem_bytes_without_copies(p) * p->n_ranks, memory = hec_machine_memory();
-  if (ranks == 0 && memory > 0 && bytes > memory)
+  if (c->backend->transport == NULL && memory > 0 && bytes > memory)
     return hec_fail(HEC_BAD_INPUT,
                     "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "
                     "--tokens, or another --model",
@@ -248,7 +253,6 @@ static void describe(command *c) {
   const settings *s = c->s;
   hec_machine_cpu(&c->cpu);
   c->execution = (hec_summary_execution){.backend = c->backend->name,
-                                         .backend_summary = c->backend->summary,
                                          .transport = c->transport->name,
                                          .transport_summary = c->transport->summary,
                                          .cpu = c->cpu.data,
@@ -302,6 +306,8 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
                                       .limit_s = c->s->limit_s};
+  if (c->backend->speaks())
+    warn(c);
   hec_status status = c->backend->launch(&options, hec_measure_body, measure);
   if (c->options.progress)
     fprintf(stderr, "\r\033[K");
@@ -340,10 +346,10 @@ static hec_status run(command *c) {
     c->options.files = s->out != NULL;
     c->options.timeline_iter = s->timeline_iter;
     c->options.progress = isatty(STDERR_FILENO) == 1 && c->backend->speaks();
-    if (c->backend->speaks())
-      warn(c);
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
+    if (status == HEC_OK)
+      status = check_memory(c);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);
