@@ -3,16 +3,12 @@
 #include "sim/compare.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* One policy at work. */
 typedef struct {
   hec_lowering *low;
   hec_sim *sim;
   hec_timeline timeline;
-  double *peak; /* [n_ranks] */
 } lane;
 
 static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
@@ -21,7 +17,6 @@ static hec_status open_lanes(const hec_job *job, const hec_compare_options *opti
     HEC_TRY(hec_schedule_of(options->policies[p], options->schedule, &schedule));
     lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
     lanes[p].sim = hec_sim_new(&job->problem, options->law, arena);
-    lanes[p].peak = HEC_NEW(arena, double, job->problem.n_ranks);
   }
   return HEC_OK;
 }
@@ -34,27 +29,6 @@ static void close_lanes(lane *lanes, int32_t n) {
   }
 }
 
-static void add_memory(lane *one, hec_summary_row *row, const hec_program *program) {
-  double by_class[HEC_N_MEMORY];
-  hec_program_memory_peak(program, one->peak, by_class);
-  double most = 0;
-  for (int32_t r = 0; r < program->n_ranks; r++)
-    most = one->peak[r] > most ? one->peak[r] : most;
-  if (most > row->peak_bytes) {
-    row->peak_bytes = most;
-    memcpy(row->peak_class, by_class, sizeof by_class);
-  }
-}
-
-static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t n) {
-  for (int32_t i = 0; values && i < n; i++) {
-    if (values[i] < 0)
-      continue;
-    *least = *least < 0 || values[i] < *least ? values[i] : *least;
-    *most = values[i] > *most ? values[i] : *most;
-  }
-}
-
 static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
                            hec_summary_row *row) {
   hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
@@ -62,7 +36,6 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
     return HEC_OK;
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
-  row->n_migrations += hec_lowering_migrated(one->low);
   if (hec_lowering_one_off(one->low)) {
     hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
     ordinary = hec_timeline_breakdown(&one->timeline, program);
@@ -78,18 +51,7 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
     hec_timeline_check(&one->timeline, program);
   }
   all = hec_timeline_breakdown(&one->timeline, program);
-  hec_summary_add(row, &all, hec_lowering_one_off(one->low) ? &ordinary : &all, iteration->stride);
-  double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
-  hec_program_traffic(program, traffic, moved);
-  hec_summary_add_traffic(row, traffic, moved, iteration->stride);
-  int32_t n;
-  const double *overload = hec_lowering_overload(one->low, &n);
-  for (int32_t i = 0; i < n; i++)
-    hec_series_add(&row->overload, overload[i]);
-  add_memory(one, row, program);
-  const hec_policy_run *run = hec_lowering_run(one->low);
-  widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
-  widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  hec_summary_add_iteration(row, one->low, &all, hec_lowering_one_off(one->low) ? &ordinary : &all, iteration->stride);
   return HEC_OK;
 }
 
@@ -128,38 +90,12 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
     const hec_schedule *schedule = NULL;
     status = hec_schedule_of(policy, options->schedule, &schedule);
     if (status == HEC_OK)
-      summary->rows[p] = (hec_summary_row){.name = policy->name,
-                                           .schedule = schedule->name,
-                                           .reference = policy->reference,
-                                           .baseline = policy->baseline,
-                                           .rearrangement = policy->rearrangement,
-                                           .t_least = -1,
-                                           .t_most = -1,
-                                           .m_least = -1,
-                                           .m_most = -1};
+      summary->rows[p] = hec_summary_row_of(policy, schedule, job->problem.n_ranks, arena);
   }
   if (status == HEC_OK)
     status = run_all(job, reader, options, lanes, summary);
   close_lanes(lanes, options->n_policies);
   return status;
-}
-
-void hec_compare_free(hec_summary *summary) {
-  for (int32_t p = 0; p < summary->n_rows; p++) {
-    hec_series_free(&summary->rows[p].iteration_s);
-    hec_series_free(&summary->rows[p].overload);
-  }
-}
-
-/* Which reported iteration of the row is nearest its median; the earlier wins ties. */
-static int64_t nearest_median(hec_summary_row *row) {
-  const hec_series *series = &row->iteration_s;
-  double median = hec_summary_median(row);
-  int64_t best = 0;
-  for (size_t i = 1; i < series->n; i++)
-    if (fabs(series->value[i] - median) < fabs(series->value[best] - median))
-      best = (int64_t)i;
-  return best;
 }
 
 /* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
@@ -169,15 +105,12 @@ static int32_t draw(const hec_job *job, const hec_iteration *iteration, const he
   for (int32_t p = 0; p < options->n_policies; p++) {
     hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
                         iteration->n_micro_batches);
-    bool wanted =
-        iter >= 0 ? iteration->iter == iter : iteration->index - job->warmup == nearest_median(&summary->rows[p]);
+    bool wanted = iter >= 0 ? iteration->iter == iter
+                            : iteration->index - job->warmup == hec_summary_nearest_median(&summary->rows[p]);
     if (!wanted)
       continue;
     hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low), (hec_sim_options){0}, &lanes[p].timeline);
-    char label[160];
-    (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, summary->rows[p].name, summary->rows[p].schedule,
-                   iteration->iter);
-    hec_trace_events_add(out, label, (p + 1) * 10000, hec_lowering_program(lanes[p].low), &lanes[p].timeline);
+    hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out);
     drawn++;
   }
   return drawn;

@@ -17,10 +17,9 @@ typedef struct {
 } hec_compare_options;
 
 /* One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per
- * iteration and policy). Rows are on the arena; free their series with hec_compare_free. */
+ * iteration and policy). Rows are on the arena; free their series with hec_summary_free. */
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
-void hec_compare_free(hec_summary *summary);
 
 /* Trace events of one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
  * nearest its median. Goes through the trace again. */

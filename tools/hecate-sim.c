@@ -4,14 +4,12 @@
 #include "sim/compare.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
+#include "tools/common/output.h"
 #include "tools/common/plan_command.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef HEC_VERSION
@@ -68,58 +66,17 @@ static void show_progress(int64_t iterations, void *context) {
     fprintf(stderr, "\r%" PRId64 " iterations", iterations);
 }
 
-/* Before anything is simulated: --out is a folder, or can become one. It is made when there is something to write. */
-static hec_status check_folder(const char *path) {
-  struct stat info;
-  if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
-    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", path);
-  if (access(path, W_OK | X_OK) == 0)
-    return HEC_OK;
-  if (errno != ENOENT || path[0] == 0)
-    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", path, strerror(errno));
-  hec_text parent = {0};
-  hec_text_add(&parent, path);
-  size_t n = parent.length;
-  while (n > 0 && parent.data[n - 1] == '/')
-    n--;
-  while (n > 0 && parent.data[n - 1] != '/')
-    n--;
-  parent.data[n] = 0;
-  hec_status status = HEC_OK;
-  if (access(n > 0 ? parent.data : ".", W_OK | X_OK) != 0)
-    status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", path, strerror(errno));
-  hec_text_free(&parent);
-  return status;
-}
-
-static hec_status write_texts(const char *folder, const char *const names[3], const hec_text texts[3]) {
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
-  hec_text paths[3] = {{0}};
-  hec_file_out files[3];
-  for (int i = 0; i < 3; i++) {
-    hec_text_printf(&paths[i], "%s/%s", folder, names[i]);
-    files[i] = (hec_file_out){paths[i].data, texts[i].data, texts[i].length};
-  }
-  hec_status status = hec_write_files(files, 3);
-  for (int i = 0; i < 3; i++)
-    hec_text_free(&paths[i]);
-  return status;
-}
-
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
                             const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
-  static const char *const names[3] = {"timeline.json", "summary.csv", "summary.json"};
-  hec_text texts[3] = {{0}};
-  hec_summary_csv(summary, &texts[1]);
-  hec_summary_json(summary, &texts[2]);
+  hec_output_files files = {0};
+  hec_summary_csv(summary, &files.csv);
+  hec_summary_json(summary, &files.json);
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
-    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &texts[0]);
+    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &files.timeline);
   if (status == HEC_OK)
-    status = write_texts(s->out, names, texts);
-  for (int i = 0; i < 3; i++)
-    hec_text_free(&texts[i]);
+    status = hec_output_write(s->out, &files);
+  hec_output_free(&files);
   return status;
 }
 
@@ -130,11 +87,10 @@ static hec_status print(const settings *s, hec_summary *summary) {
   else
     hec_summary_table(summary, &text);
   if (!s->json && s->out)
-    hec_text_printf(&text, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n",
-                    s->out);
-  bool written = fwrite(text.data, 1, text.length, stdout) == text.length && fflush(stdout) == 0;
+    hec_output_mention(s->out, &text);
+  hec_status status = hec_output_print(&text);
   hec_text_free(&text);
-  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  return status;
 }
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
@@ -144,7 +100,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
   HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
   if (s->out)
-    HEC_TRY(check_folder(s->out));
+    HEC_TRY(hec_output_check(s->out));
   hec_job_options wanted;
   hec_job job;
   HEC_TRY(hec_job_args_options(&s->job, &wanted));
@@ -161,7 +117,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     status = write_out(s, &job, reader, &options, &summary, arena);
   if (status == HEC_OK)
     status = print(s, &summary);
-  hec_compare_free(&summary);
+  hec_summary_free(&summary);
   return status;
 }
 

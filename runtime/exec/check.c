@@ -204,7 +204,9 @@ hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, h
     for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++)
       HEC_TRY(check_experts(check, exec, l, a));
   }
-  if (check->reference && result)
+  if (check->reference && result) {
     *result = check->result;
+    result->bits = hec_reference_bits(check->reference);
+  }
   return HEC_OK;
 }

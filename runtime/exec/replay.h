@@ -7,6 +7,7 @@
 #ifndef HEC_EXEC_REPLAY_H
 #define HEC_EXEC_REPLAY_H
 #include "runtime/exec/work.h"
+#include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 
 /* Loads of the iterations to execute, in memory. */
@@ -16,10 +17,20 @@ typedef struct {
   const hec_load *loads; /* n_sources = ranks */
 } hec_replay_step;
 
+/* The first `n_wanted` iterations of a trace (all when it has fewer), of the job's layers, spread and scaled. As many
+ * records in each as in the first: HEC_BAD_INPUT otherwise. */
+typedef struct {
+  const hec_replay_step *steps; /* [n_steps] */
+  int32_t n_steps, n_micro_batches;
+} hec_recording;
+hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int32_t n_wanted, hec_arena *arena,
+                              hec_recording *recording) HEC_MUST_USE;
+
 typedef struct {
   bool passed;
   double worst, tolerance; /* relative errors; exact: 0 */
   int64_t compared;        /* numbers */
+  int32_t bits;            /* exact: that the sums of the last step needed; above 24 equality proves nothing; else -1 */
   char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
 } hec_replay_check;
 

@@ -19,8 +19,7 @@ static const struct {
                     {"Mixtral-8x22B", "mixtral-8x22b"}, {"Mixtral-8x7B", "mixtral-8x7b"},
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
-static void take(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void take(hec_job *job, hec_arena *arena, const char *format, ...) {
+void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) {
   char sentence[512];
   va_list arguments;
   va_start(arguments, format);
@@ -53,35 +52,59 @@ static hec_status shape_from_header(hec_job *job, hec_arena *arena) {
   return hec_moe_load(name, &job->moe);
 }
 
+/* What CPUs execute of a shape. */
+static void shape_executed(hec_job *job, hec_arena *arena) {
+  hec_moe *moe = &job->moe;
+  if (moe->dtype_bytes != 4 || moe->grad_bytes != 4 || moe->optimizer_bytes != 8)
+    hec_job_say(job, arena,
+                "precision: float32 throughout, 4 bytes a parameter, 4 a gradient, 8 of moments (model %s: %d, %g, %g)",
+                moe->name, moe->dtype_bytes, moe->grad_bytes, moe->optimizer_bytes);
+  if (moe->n_layers > moe->n_moe_layers)
+    hec_job_say(job, arena, "blocks: the %d dense ones of model %s are not executed", moe->n_layers - moe->n_moe_layers,
+                moe->name);
+  if (moe->vocabulary > 0)
+    hec_job_say(job, arena, "vocabulary: embedding and head of model %s are not executed", moe->name);
+  if (moe->recompute)
+    hec_job_say(job, arena, "recomputation: off, activations are kept");
+  moe->dtype_bytes = 4;
+  moe->grad_bytes = 4;
+  moe->optimizer_bytes = 8;
+  moe->n_layers = moe->n_moe_layers;
+  moe->vocabulary = 0;
+  moe->recompute = false;
+}
+
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   int32_t known = known_model(job->header.model);
   if (options->model) {
     HEC_TRY(hec_moe_load(options->model, &job->moe));
   } else if (job->header.shape) {
     HEC_TRY(shape_from_header(job, arena));
-    take(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
+    hec_job_say(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
   } else if (known >= 0) {
     HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
-    take(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
-         known_models[known].part);
+    hec_job_say(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
+                known_models[known].part);
   } else {
     HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
-    take(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
+    hec_job_say(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
   }
   hec_moe *moe = &job->moe;
   const hec_trace_header *header = &job->header;
   if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)
-    take(job, arena,
-         "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32 ", %" PRId32
-         ", %" PRId32 ")",
-         header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
+    hec_job_say(job, arena,
+                "layers, experts, top-k: %" PRId32 ", %" PRId32 ", %" PRId32 " from the trace (model: %" PRId32
+                ", %" PRId32 ", %" PRId32 ")",
+                header->n_layers, header->n_experts, header->top_k, moe->n_moe_layers, moe->n_experts, moe->top_k);
   int32_t dense = moe->n_moe_layers == header->n_layers ? moe->n_layers - moe->n_moe_layers : 0;
-  moe->n_moe_layers = header->n_layers;
-  moe->n_layers = header->n_layers + dense;
+  moe->n_moe_layers = options->layers > 0 ? options->layers : header->n_layers;
+  moe->n_layers = moe->n_moe_layers + dense;
   moe->n_experts = header->n_experts;
   moe->top_k = header->top_k;
   if (options->nonmoe_scale > 0)
     moe->nonmoe_scale = options->nonmoe_scale;
+  if (options->executed)
+    shape_executed(job, arena);
   return HEC_OK;
 }
 
@@ -89,8 +112,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   const char *name = options->cluster;
   if (!name) {
     name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
-    take(job, arena, "cluster: preset %s%s; choose with --cluster", name,
-         wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
+    hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
+                wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
   return hec_cluster_load(name, arena, &job->cluster);
 }
@@ -104,17 +127,18 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
   HEC_TRY(choose_cluster(job, options, wanted, arena));
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)
-    take(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
-         header->ranks > 0       ? "the trace's \"ranks\""
-         : header->n_sources > 1 ? "the trace's sources"
-                                 : "all devices of the cluster");
+    hec_job_say(job, arena, "ranks: %" PRId32 " (%s)", *ranks,
+                header->ranks > 0       ? "the trace's \"ranks\""
+                : header->n_sources > 1 ? "the trace's sources"
+                                        : "all devices of the cluster");
   if (*ranks > job->cluster.n_devices)
     return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32,
                     job->cluster.n_devices, job->cluster.name, *ranks);
   if (header->n_sources > 1 && header->n_sources != *ranks)
-    take(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " ranks", header->n_sources, *ranks);
+    hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " ranks", header->n_sources,
+                *ranks);
   if (header->n_sources == 1 && *ranks > 1)
-    take(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
+    hec_job_say(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
   return HEC_OK;
 }
 
@@ -124,7 +148,7 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   const hec_trace_record *record;
   HEC_TRY(hec_trace_next(reader, &record));
   uint64_t total = 0, per_token = (uint64_t)ranks * (uint64_t)job->header.top_k;
-  for (int32_t l = 0; record && l < record->load.n_layers; l++) {
+  for (int32_t l = 0; record && l < job->moe.n_moe_layers; l++) {
     uint64_t layer = hec_load_layer_total(&record->load, l);
     total = layer > total ? layer : total;
   }
@@ -135,10 +159,10 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
   } else if (job->header.n_sources == 1 && own > TOTALS_TOKENS_ABOVE) {
     *tokens = TOTALS_TOKENS;
     job->scale_to = (uint64_t)*tokens * per_token;
-    take(job, arena,
-         "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
-         "); choose with --tokens",
-         TOTALS_TOKENS, own);
+    hec_job_say(job, arena,
+                "tokens per rank: %d, every layer scaled to it (the trace's totals would be %" PRIu64
+                "); choose with --tokens",
+                TOTALS_TOKENS, own);
   } else {
     if (own > TOKENS_MOST)
       return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
@@ -146,10 +170,10 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
     *tokens = own > 0 ? (int32_t)own : 1;
     const char *exact = total % per_token == 0 ? "" : ", of the first record, rounded up";
     if (job->header.n_sources == ranks)
-      take(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
+      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
     else
-      take(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " ranks%s)", *tokens, ranks,
-           exact);
+      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " ranks%s)", *tokens,
+                  ranks, exact);
   }
   return HEC_OK;
 }
@@ -173,12 +197,12 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "the trace has no record");
   if (n > 1 && second - first > 1)
-    take(job, arena,
-         "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
-         second - first);
+    hec_job_say(job, arena,
+                "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
+                second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
   if (options->warmup < 0 && job->warmup > 0)
-    take(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
+    hec_job_say(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
   if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
     return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the trace's %" PRId64 " iterations, found %" PRId32, n,
                     options->warmup);
@@ -189,9 +213,9 @@ static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec
   if (!options->phase) {
     *train = job->header.phase == HEC_PHASE_TRAIN;
     if (job->header.phase_text[0] == 0)
-      take(job, arena, "phase: train (the trace does not say)");
+      hec_job_say(job, arena, "phase: train (the trace does not say)");
     else if (!*train)
-      take(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
+      hec_job_say(job, arena, "phase: forward only, because the trace records %s", job->header.phase_text);
     return HEC_OK;
   }
   *train = strcmp(options->phase, "train") == 0;
@@ -251,6 +275,9 @@ static hec_status check_clock(const hec_job *job) {
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+  if (options->layers > job->header.n_layers)
+    return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
+                    job->header.n_layers, options->layers);
   bool train = true;
   int32_t ranks = 0, tokens = 0;
   HEC_TRY(choose_phase(options, job, arena, &train));
@@ -261,7 +288,8 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(choose_warmup(job, options, reader, arena));
   job->micro_batches = options->micro_batches > 0 ? options->micro_batches : 1;
   if (job->micro_batches > 1)
-    take(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times", job->micro_batches);
+    hec_job_say(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
+                job->micro_batches);
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
@@ -271,15 +299,17 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.slots = options->slots;
   HEC_TRY(check_clock(job));
   if (job->problem.dp > 1)
-    take(job, arena,
-         "groups: %" PRId32 " expert-parallel groups of %" PRId32
-         " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
-         job->problem.dp, job->problem.ep, job->problem.n_experts);
+    hec_job_say(job, arena,
+                "groups: %" PRId32 " expert-parallel groups of %" PRId32
+                " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
+                job->problem.dp, job->problem.ep, job->problem.n_experts);
   return HEC_OK;
 }
 
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
-  hec_status status = hec_load_spread(&record->load, out);
+  hec_load first = record->load; /* layers beyond the problem's are left out */
+  first.n_layers = out->n_layers;
+  hec_status status = hec_load_spread(&first, out);
   if (status != HEC_OK) { /* the counts are the trace's: bad input */
     char why[256];
     (void)snprintf(why, sizeof why, "%s", hec_last_error());

@@ -17,6 +17,8 @@ typedef struct {
   int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
   int32_t t, m, period, slots; /* HEC_AUTO */
   double nonmoe_scale;         /* 0: the model's */
+  int32_t layers;              /* the first MoE layers of the trace; 0: all */
+  bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
 } hec_job_options;
 
 #define HEC_JOB_OPTIONS                                                                                                \
@@ -36,6 +38,13 @@ typedef struct {
 /* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                         hec_job *job) HEC_MUST_USE;
+
+/* The same for an execution on the CPUs of one or more machines: `executed`, and what neither the user says nor the
+ * trace must say has the defaults of DESIGN section 7. Without a cluster: a line for its ranks. Warm-up 0 unless given. */
+hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
+                                 hec_job *job) HEC_MUST_USE;
+/* Writes one more choice down. */
+void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* One iteration: the records of one `iter`, spread over the ranks and scaled. */
 typedef struct {

@@ -60,6 +60,12 @@ double hec_summary_median(hec_summary_row *row) {
   return hec_series_quantile(&row->iteration_s, 0.5);
 }
 
+double hec_summary_spread(hec_summary_row *row) {
+  double median = hec_summary_median(row),
+         wide = hec_series_quantile(&row->iteration_s, 0.75) - hec_series_quantile(&row->iteration_s, 0.25);
+  return median > 0 ? wide / median : 0;
+}
+
 double hec_summary_mean(const hec_summary_row *row) {
   return row->stride > 0 ? row->weighted_s / row->stride : 0;
 }
@@ -101,6 +107,24 @@ static double per_iteration(const hec_summary_row *row, double sum) {
   return row->stride > 0 ? sum / row->stride : 0;
 }
 
+static void json_check(const hec_summary_check *check, hec_json_out *json) {
+  hec_json_object(json, "check");
+  hec_json_bool(json, "passed", check->passed);
+  hec_json_double(json, "worst_error", check->worst);
+  hec_json_double(json, "tolerance", check->tolerance);
+  hec_json_int(json, "compared", check->compared);
+  hec_json_string(json, "worst_at", check->worst_at);
+  hec_json_object(json, "exact");
+  if (check->exact_bits > HEC_FLOAT_BITS)
+    hec_json_null(json, "passed");
+  else
+    hec_json_bool(json, "passed", check->exact_equal);
+  hec_json_int(json, "compared", check->exact_compared);
+  hec_json_int(json, "bits", check->exact_bits);
+  hec_json_close(json);
+  hec_json_close(json);
+}
+
 static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
@@ -110,7 +134,11 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_double(json, "median", hec_summary_median(row));
   hec_json_double(json, "p95", hec_series_quantile(&row->iteration_s, 0.95));
   hec_json_double(json, "mean", hec_summary_mean(row));
+  if (summary->execution)
+    hec_json_double(json, "spread", hec_summary_spread(row));
   hec_json_close(json);
+  if (row->check)
+    json_check(row->check, json);
   hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
   hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
   hec_json_object(json, "overload_factor");
@@ -145,6 +173,29 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_close(json);
 }
 
+static void json_execution(const hec_summary_execution *e, hec_json_out *json) {
+  hec_json_string(json, "backend", e->backend);
+  hec_json_string(json, "transport", e->transport);
+  hec_json_string(json, "ranks_are", e->ranks_are);
+  hec_json_bool(json, "virtual", e->virtual_time);
+  hec_json_int(json, "warmup", e->n_warmup);
+  hec_json_int(json, "seed", (int64_t)e->seed);
+  hec_json_string(json, "cpu", e->cpu);
+  hec_json_int(json, "cores", e->n_cores);
+  hec_json_string(json, "blas", e->blas);
+  hec_json_array(json, "limits");
+  for (int32_t i = 0; i < e->n_limits; i++)
+    hec_json_string(json, NULL, e->limits[i]);
+  hec_json_close(json);
+}
+
+static void json_text(hec_json_out *json, const char *key, const char *value) {
+  if (value)
+    hec_json_string(json, key, value);
+  else
+    hec_json_null(json, key);
+}
+
 void hec_summary_json(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   hec_json_out json = hec_json_begin(out, 1);
@@ -158,9 +209,11 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_int(&json, "ranks", job->problem.n_ranks);
   hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
   hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
-  hec_json_string(&json, "law", summary->law);
-  hec_json_string(&json, "not_modelled", summary->not_modelled);
+  json_text(&json, "law", summary->law);
+  json_text(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
+  if (summary->execution)
+    json_execution(summary->execution, &json);
   hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
   hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);

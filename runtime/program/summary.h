@@ -2,6 +2,7 @@
 #ifndef HEC_PROGRAM_SUMMARY_H
 #define HEC_PROGRAM_SUMMARY_H
 #include "runtime/program/job.h"
+#include "runtime/program/lower.h"
 #include "runtime/program/timeline.h"
 
 /* Growing list of numbers, one per iteration (or per iteration and layer). */
@@ -15,6 +16,20 @@ void hec_series_add(hec_series *series, double value);
 void hec_series_free(hec_series *series);
 /* Quantile q in 0..1 by linear interpolation between order statistics (rank q*(n-1)). 0 when empty. */
 double hec_series_quantile(hec_series *series, double q);
+
+enum { HEC_FLOAT_BITS = 24 }; /* of a float32's significand */
+
+/* What a run's comparison with the dense reference found. */
+typedef struct {
+  bool passed;
+  double worst, tolerance; /* relative errors of the run's own iterations */
+  int64_t compared;        /* numbers */
+  char worst_at[96];
+  bool exact_equal;   /* one layer, one step, bit for bit */
+  int32_t exact_bits; /* that its sums needed; above 24 rounding decides, so it proves nothing */
+  int64_t exact_compared;
+  char exact_worst_at[96];
+} hec_summary_check;
 
 /* One policy over the reported iterations. */
 typedef struct {
@@ -31,16 +46,46 @@ typedef struct {
   int32_t t_least, t_most, m_least, m_most; /* FSSDP; -1: none */
   int64_t n;                                /* iterations reported */
   int64_t n_migrations;
+  double *rank_peak;        /* [n_ranks] scratch */
+  hec_summary_check *check; /* NULL: none */
 } hec_summary_row;
+
+/* How and where it was executed. */
+typedef struct {
+  const char *backend, *transport, *transport_summary;
+  const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic */
+  const char *ranks_are;       /* "processes", "threads" */
+  int32_t n_cores;             /* of this machine that may be used */
+  int32_t n_warmup;            /* iterations before those reported */
+  bool virtual_time, imitates; /* imitates: transfers are held to the links of the cluster */
+  uint64_t seed;
+  const char *const *limits; /* [n_limits] what the numbers do not say */
+  int32_t n_limits;
+} hec_summary_execution;
 
 typedef struct {
   const hec_job *job;
-  const char *tool, *trace, *law; /* trace: its path as given */
-  const char *not_modelled;       /* by the network law */
-  hec_summary_row *rows;          /* [n_rows] */
+  const char *tool, *trace, *law;         /* trace: its path as given */
+  const char *not_modelled;               /* by the network law */
+  const hec_summary_execution *execution; /* NULL: simulated; else law is the one that predicts it, NULL: none does */
+  hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
   int64_t n_iterations; /* reported */
 } hec_summary;
+
+hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule *schedule, int32_t n_ranks,
+                                   hec_arena *arena);
+void hec_summary_free(hec_summary *summary); /* the series of its rows */
+
+/* Adds the iteration that was just lowered and how long its parts took: times, traffic, overload, memory, degrees.
+ * all, ordinary, stride: as hec_summary_add. */
+void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, const hec_breakdown *all,
+                               const hec_breakdown *ordinary, int64_t stride);
+/* Which reported iteration of the row is nearest its median; the earlier wins ties. */
+int64_t hec_summary_nearest_median(hec_summary_row *row);
+/* Trace events of the iteration that was just lowered, as those of row `index`. */
+void hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
+                      const hec_timeline *timeline, hec_text *out);
 
 /* Adds one iteration: all of it, and what it would have been without its one-off operations (the same when there are
  * none). Everything but the series counts stride * ordinary + one-off, so that the parts of a row add up to its mean.
@@ -50,6 +95,7 @@ void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_T
                              const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
 double hec_summary_median(hec_summary_row *row);
+double hec_summary_spread(hec_summary_row *row); /* interquartile range over median */
 double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
@@ -58,7 +104,7 @@ double hec_summary_memory(const hec_summary *summary);                  /* bytes
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
-void hec_summary_json(hec_summary *summary, hec_text *out);  /* DESIGN section 10, "sim" */
+void hec_summary_json(hec_summary *summary, hec_text *out);  /* DESIGN section 10, "sim" and "run" */
 void hec_summary_csv(hec_summary *summary, hec_text *out);
 
 #endif

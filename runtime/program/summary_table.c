@@ -1,10 +1,34 @@
 /* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 100 columns
  * wide, and the verdict in words. */
-#include "runtime/program/summary.h"
+#include "runtime/program/summary_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  const hec_problem *problem = &job->problem;
+  hec_text_printf(out,
+                  "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
+                  ", d_ffn %" PRId32 "\n",
+                  job->moe.name, problem->n_layers, problem->n_experts, problem->top_k, job->moe.d_model,
+                  job->moe.d_ffn);
+}
+
+void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_text_printf(out, "work     %s, %" PRId32 " tokens per rank",
+                  job->problem.train ? "training iteration" : "forward pass", job->problem.tokens);
+  if (job->micro_batches > 1)
+    hec_text_printf(out, " and micro-batch, %" PRId32 " micro-batches", job->micro_batches);
+  hec_text_add(out, "\n");
+}
+
+void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
+  for (int32_t i = 0; i < summary->job->n_defaults; i++)
+    hec_text_printf(out, "%s%s\n", i == 0 ? "assumed  " : "         ", summary->job->defaults[i]);
+}
 
 static void add_header(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
@@ -13,24 +37,16 @@ static void add_header(hec_summary *summary, hec_text *out) {
   hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
   hec_text_printf(out, "%s, %" PRId64 " iterations\n", job->header.synthetic ? " (synthetic)" : "",
                   summary->n_iterations);
-  hec_text_printf(out,
-                  "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
-                  ", d_ffn %" PRId32 "\n",
-                  job->moe.name, problem->n_layers, problem->n_experts, problem->top_k, job->moe.d_model,
-                  job->moe.d_ffn);
+  hec_summary_add_model(summary, out);
   hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s\n",
                   job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
                   hec_summary_memory(summary) * 1e-9, summary->law);
-  hec_text_printf(out, "work     %s, %" PRId32 " tokens per rank",
-                  problem->train ? "training iteration" : "forward pass", problem->tokens);
-  if (job->micro_batches > 1)
-    hec_text_printf(out, " and micro-batch, %" PRId32 " micro-batches", job->micro_batches);
-  hec_text_printf(out, "\nleft out %s\n", summary->not_modelled);
-  for (int32_t i = 0; i < job->n_defaults; i++)
-    hec_text_printf(out, "%s%s\n", i == 0 ? "assumed  " : "         ", job->defaults[i]);
+  hec_summary_add_work(summary, out);
+  hec_text_printf(out, "left out %s\n", summary->not_modelled);
+  hec_summary_add_defaults(summary, out);
 }
 
-static void add_ratio(hec_text *out, int width, double ratio) {
+void hec_summary_add_ratio(hec_text *out, int width, double ratio) {
   if (isfinite(ratio))
     hec_text_printf(out, " %*.2fx", width - 1, ratio);
   else
@@ -65,7 +81,7 @@ static void add_times(hec_summary *summary, int width, int decimals, hec_text *o
     hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %8.*f", width, row->name, row->schedule, decimals,
                     1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
                     decimals, 1e3 * hec_summary_mean(row));
-    add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
+    hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
     hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
                     hec_series_quantile(&row->overload, 0.95), row->peak_bytes * 1e-9,
                     hec_summary_fits(summary, row) ? "yes" : "NO");
@@ -185,10 +201,11 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
 }
 
 void hec_summary_table(hec_summary *summary, hec_text *out) {
-  add_header(summary, out);
+  bool executed = summary->execution != NULL;
+  (executed ? hec_summary_execution_header : add_header)(summary, out);
   int width = name_width(summary), decimals = decimals_of(summary);
-  add_times(summary, width, decimals, out);
+  (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
   add_books(summary, width, decimals, out);
   add_degrees(summary, out);
-  add_verdict(summary, out);
+  (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }

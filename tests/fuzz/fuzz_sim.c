@@ -30,7 +30,7 @@ static void compare(const hec_job *job, hec_trace_reader *reader, uint8_t choice
     hec_summary_table(&summary, &text);
     hec_text_free(&text);
   }
-  hec_compare_free(&summary);
+  hec_summary_free(&summary);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -50,7 +50,7 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
 }
 
 static void finish(comparison *c) {
-  hec_compare_free(&c->summary);
+  hec_summary_free(&c->summary);
   hec_trace_close(c->reader);
   hec_text_free(&c->text);
   hec_text_free(&c->json);

@@ -1,0 +1,67 @@
+/* The job of an execution on CPUs: defaults small enough for a laptop (DESIGN section 7), each written down. */
+#include "runtime/program/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { RANKS = 4, LAYERS = 4, TOKENS = 256 };
+
+/* What policies plan for when no cluster is given: ranks of one machine, each with its own core. The numbers are assumed,
+ * of the order of a server core: 10 GFLOP/s reached on GEMMs of this size in float32 (peaks are several times that), 10
+ * GB/s from memory, and 1 GB/s and 50 us from rank to rank, slow enough that placement matters, as it does on clusters.
+ */
+static const char cpu_cluster[] =
+    "1x%" PRId32 " nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us c=5us launch=5us";
+
+static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
+  *ranks = RANKS;
+  if (!options->cluster)
+    return HEC_OK;
+  hec_arena arena = {0};
+  hec_cluster cluster;
+  hec_status status = hec_cluster_load(options->cluster, &arena, &cluster);
+  if (status == HEC_OK && cluster.n_devices < RANKS)
+    *ranks = cluster.n_devices;
+  hec_arena_free(&arena);
+  return status;
+}
+
+hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
+                                 hec_job *job) {
+  hec_job_options wanted = *options;
+  const hec_trace_header *header = hec_trace_header_of(reader);
+  char line[256];
+  wanted.executed = true;
+  if (options->ranks == 0)
+    HEC_TRY(choose_ranks(options, &wanted.ranks));
+  if (!options->cluster) {
+    (void)snprintf(line, sizeof line, cpu_cluster, wanted.ranks);
+    wanted.cluster = line;
+  }
+  if (!options->model)
+    wanted.model = "tiny";
+  if (options->layers == 0)
+    wanted.layers = header->n_layers < LAYERS ? header->n_layers : LAYERS;
+  if (options->tokens == 0)
+    wanted.tokens = TOKENS;
+  if (options->warmup < 0)
+    wanted.warmup = 0;
+  HEC_TRY(hec_job_make(&wanted, reader, arena, job));
+  if (!options->model)
+    hec_job_say(job, arena, "model shape: preset tiny (made for CPUs); choose with --model");
+  if (options->layers == 0 && wanted.layers < header->n_layers)
+    hec_job_say(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
+                wanted.layers, header->n_layers);
+  if (options->ranks == 0)
+    hec_job_say(job, arena, "ranks: %" PRId32 "; choose with --ranks", wanted.ranks);
+  if (options->tokens == 0)
+    hec_job_say(job, arena, "tokens per rank: %d, every layer scaled to it; choose with --tokens", TOKENS);
+  if (!options->cluster) {
+    (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)",
+                   wanted.ranks);
+    hec_job_say(
+        job, arena,
+        "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another; choose with --cluster");
+  }
+  return HEC_OK;
+}

@@ -1,0 +1,85 @@
+/* From one lowered and timed iteration to a row of the summary: what simulator and runtime do alike. Linear in operations
+ * and transfers. */
+#include "runtime/program/summary.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule *schedule, int32_t n_ranks,
+                                   hec_arena *arena) {
+  return (hec_summary_row){.name = policy->name,
+                           .schedule = schedule->name,
+                           .reference = policy->reference,
+                           .baseline = policy->baseline,
+                           .rearrangement = policy->rearrangement,
+                           .t_least = -1,
+                           .t_most = -1,
+                           .m_least = -1,
+                           .m_most = -1,
+                           .rank_peak = HEC_NEW(arena, double, n_ranks)};
+}
+
+void hec_summary_free(hec_summary *summary) {
+  for (int32_t p = 0; p < summary->n_rows; p++) {
+    hec_series_free(&summary->rows[p].iteration_s);
+    hec_series_free(&summary->rows[p].overload);
+  }
+}
+
+static void add_memory(hec_summary_row *row, const hec_program *program) {
+  double by_class[HEC_N_MEMORY];
+  hec_program_memory_peak(program, row->rank_peak, by_class);
+  double most = 0;
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    most = row->rank_peak[r] > most ? row->rank_peak[r] : most;
+  if (most > row->peak_bytes) {
+    row->peak_bytes = most;
+    memcpy(row->peak_class, by_class, sizeof by_class);
+  }
+}
+
+static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t n) {
+  for (int32_t i = 0; values && i < n; i++) {
+    if (values[i] < 0)
+      continue;
+    *least = *least < 0 || values[i] < *least ? values[i] : *least;
+    *most = values[i] > *most ? values[i] : *most;
+  }
+}
+
+void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, const hec_breakdown *all,
+                               const hec_breakdown *ordinary, int64_t stride) {
+  const hec_program *program = hec_lowering_program(low);
+  row->n_migrations += hec_lowering_migrated(low);
+  hec_summary_add(row, all, ordinary, stride);
+  double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
+  hec_program_traffic(program, traffic, moved);
+  hec_summary_add_traffic(row, traffic, moved, stride);
+  int32_t n;
+  const double *overload = hec_lowering_overload(low, &n);
+  for (int32_t i = 0; i < n; i++)
+    hec_series_add(&row->overload, overload[i]);
+  add_memory(row, program);
+  const hec_policy_run *run = hec_lowering_run(low);
+  widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
+  widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+}
+
+int64_t hec_summary_nearest_median(hec_summary_row *row) {
+  const hec_series *series = &row->iteration_s;
+  double median = hec_summary_median(row);
+  int64_t best = 0;
+  for (size_t i = 1; i < series->n; i++)
+    if (fabs(series->value[i] - median) < fabs(series->value[best] - median))
+      best = (int64_t)i;
+  return best;
+}
+
+void hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
+                      const hec_timeline *timeline, hec_text *out) {
+  char label[160];
+  (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, row->name, row->schedule, iter);
+  hec_trace_events_add(out, label, (index + 1) * 10000, hec_lowering_program(low), timeline);
+}

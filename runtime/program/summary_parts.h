@@ -1,0 +1,17 @@
+/* What the tables for people of simulated and of executed comparisons share. The summary's own. */
+#ifndef HEC_PROGRAM_SUMMARY_PARTS_H
+#define HEC_PROGRAM_SUMMARY_PARTS_H
+#include "runtime/program/summary.h"
+
+/* "model ..." and "work ..." lines; the list of defaults; " 1.23x" or "-", right-aligned. */
+void hec_summary_add_model(const hec_summary *summary, hec_text *out);
+void hec_summary_add_work(const hec_summary *summary, hec_text *out);
+void hec_summary_add_defaults(const hec_summary *summary, hec_text *out);
+void hec_summary_add_ratio(hec_text *out, int width, double ratio);
+
+/* Of an execution: everything above the second table, and the verdict. */
+void hec_summary_execution_header(hec_summary *summary, hec_text *out);
+void hec_summary_execution_times(hec_summary *summary, int width, int decimals, hec_text *out);
+void hec_summary_execution_verdict(hec_summary *summary, hec_text *out);
+
+#endif

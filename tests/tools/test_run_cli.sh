@@ -1,0 +1,180 @@
+#!/bin/bash
+# hecate-run as a user meets it: exit codes and messages for wrong input, checks that pass, outputs whole or absent.
+set -u
+build=$(cd "$1" && pwd)
+run=$build/hecate-run
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+sample=$source_dir/traces/sample-synthetic.jsonl
+cd "$work" || exit 1
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# refuses CODE PART ARGS...: that exit code, nothing on stdout, one line on stderr that has PART.
+refuses() {
+  local code=$1 part=$2
+  shift 2
+  "$run" "$@" >out.txt 2>err.txt
+  local got=$?
+  [ $got -eq "$code" ] || fail "exit code $got, expected $code: $*"
+  [ ! -s out.txt ] || fail "something on stdout: $*"
+  [ "$(wc -l <err.txt)" -eq 1 ] || fail "$(wc -l <err.txt) lines on stderr: $*: $(head -c 300 err.txt)"
+  grep -qF -- "$part" err.txt || fail "\"$(head -c 300 err.txt)\" says nothing of \"$part\": $*"
+}
+
+# Whether times are meant is not this test's business: the warning about cores is allowed.
+accepts() {
+  "$run" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"
+  grep -v 'warning: times are of' err.txt >more.txt && fail "something on stderr: $*: $(head -c 300 more.txt)"
+}
+
+has() {
+  grep -qF -- "$1" "${2:-out.txt}" || fail "${2:-out.txt} says nothing of \"$1\""
+}
+
+# The fields of one JSON document, or nothing where there is no python3.
+if command -v python3 >/dev/null; then
+  value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
+  expect() { [ "$(value "$1" "$2")" = "$3" ] || fail "$1: $2 is $(value "$1" "$2" | tail -1), expected $3"; }
+else
+  echo "SKIPPED json: no python3"
+  expect() { :; }
+fi
+
+small=small.jsonl
+header='{"format":"hecate-trace","version":1,"name":"s","layers":2,"experts":3,"top_k":1,"source_ranks":2,"layout":"layer x source_rank x expert","unit":"token-expert assignments"}'
+{
+  echo "$header"
+  for i in 1 2 3; do echo "{\"iter\":$i,\"layers\":[[[4,0,$i],[1,7,0]],[[1,1,1],[0,0,9]]]}"; done
+} >$small
+quick=("$small" --ranks 2 --tokens 16 --policy ep,hecate)
+
+# Input that is none, options that make no sense: nothing runs.
+refuses 2 "expected a trace"
+refuses 2 missing.jsonl missing.jsonl
+head -c -20 $small >cut.jsonl && refuses 2 cut.jsonl cut.jsonl
+head -c 3000 /dev/urandom >binary && refuses 2 binary replay binary
+for option in --cluster --model --policy --schedule --collective --phase --t --backend --transport; do
+  refuses 2 nonsense $small $option nonsense
+  refuses 2 "$option" $small $option
+done
+for option in --layers --steps --ranks --timeout --tokens; do refuses 2 "$option" $small $option 0; done
+refuses 2 "--layers" $small --layers 3
+refuses 2 bounds $small --policy ideal
+refuses 2 ranks $small --ranks 3 --cluster "1x2 nvlink=1G flops=1T mem=1G"
+refuses 2 --warmup $small --warmup 3
+refuses 2 --timeline-iter $small --timeline-iter 2
+refuses 2 --timeline-iter $small --timeline-iter 9 --out t9
+[ ! -e t9 ] || fail "something written for an iteration that does not run"
+refuses 2 --virtual $small --virtual --transport paced
+refuses 2 parameter $small --model deepseek-v3
+if [ "$(awk '/MemTotal/ {print $2}' /proc/meminfo)" -lt 150000000 ]; then
+  refuses 2 GB $small --model mixtral-8x22b --ranks 64 --tokens 64
+fi
+refuses 2 nowhere $small --out nowhere/deep
+refuses 2 $small $small --out $small
+
+# What is right.
+for option in --help --version --list "--backend list"; do
+  # shellcheck disable=SC2086
+  "$run" $option >out.txt 2>&1 || fail "$option"
+  [ -s out.txt ] || fail "$option says nothing"
+done
+has emulated
+"$run" replay --help | grep -q -- --check || fail "replay is no sub-command"
+
+# Every policy gives what the dense reference gives, and says where the run stood.
+accepts "$sample" --policy all --ranks 2 --steps 3 --check --json
+[ "$(grep -c '"passed": true' out.txt)" -ge 20 ] || fail "fewer checks than policies: $(grep -c '"passed": true' out.txt)"
+mv out.txt all.json
+expect all.json 'all(p["check"]["passed"] and p["check"]["compared"] > 1e5 for p in d["policies"])' True
+expect all.json 'all(p["check"]["worst_error"] <= p["check"]["tolerance"] for p in d["policies"])' True
+expect all.json 'all(p["check"]["exact"]["passed"] and p["check"]["exact"]["bits"] <= 24 for p in d["policies"])' True
+expect all.json 'all(p["iteration_s"]["p95"] >= p["iteration_s"]["median"] > 0 for p in d["policies"])' True
+expect all.json '"ideal" in [p["name"] for p in d["policies"]]' False
+expect all.json 'sorted(set(["version","backend","transport","cpu","blas","virtual","limits","defaults_taken"]) - set(d))' '[]'
+expect all.json '(d["backend"], d["transport"], d["iterations"], d["warmup"], d["synthetic"])' "('cpu', 'shm', 2, 1, True)"
+
+accepts "${quick[@]}" --check
+has "passed"
+has "model    tiny: 2 MoE layers, 3 experts, top-1"
+has "all that the trace has, 3"
+accepts "$sample" --steps 1 --policy ep
+has "first 4 MoE layers of the trace's 6"
+has "(synthetic)"
+has "assumed rates"
+accepts "${quick[@]}" --virtual --check
+has "virtual time: validates compute, waiting and order, not the network"
+has "virtual time, ms"
+accepts "${quick[@]}" --transport emulated --steps 1 --cluster "1x2 nvlink=1G@10us flops=10G mem=1G"
+has "predicted by network law alpha_beta"
+has "its links are imitated"
+accepts "${quick[@]}" --threads --check --micro-batches 2
+has "ranks    2, as threads"
+accepts "${quick[@]}" --phase forward --check --layers 1
+has "forward pass"
+sed 's/"version"/"phase":"prefill","version"/' $small >prefill.jsonl
+accepts prefill.jsonl --ranks 2 --tokens 16 --policy hecate --check
+has "forward pass"
+gzip -c $small | "$run" - --ranks 2 --tokens 16 --policy ep >out.txt 2>err.txt || fail "a trace from a pipe"
+"$run" "${quick[@]}" --ranks 5 --cluster "1x8 nvlink=1G flops=10G mem=1G" --steps 1 >out.txt 2>err.txt || fail "five ranks"
+[ "$(nproc)" -ge 5 ] || has "warning: times are of 5 ranks on $(nproc) cores" err.txt
+
+# Files: those of hecate-sim, the document that --json prints.
+accepts "${quick[@]}" --check --out one --json
+cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
+[ "$(cd one && echo *)" = "summary.csv summary.json timeline.json" ] || fail "in --out: $(ls -A one)"
+expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
+"$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
+[ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"
+expect one/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' "$(value two/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' 2>/dev/null)"
+accepts "${quick[@]}" --out drawn --timeline-iter 1
+has "iteration 1:" drawn/timeline.json
+
+# No room for the results, or for the files: exit code 1 and nothing that looks whole.
+(ulimit -f 1 && "$run" "${quick[@]}" --out limited >out.txt 2>err.txt)
+[ $? -eq 1 ] || fail "a file size limit: $(cat err.txt)"
+[ -z "$(ls -A limited 2>/dev/null)" ] || fail "left behind past a file size limit: $(ls -A limited)"
+mkdir full
+if mount -t tmpfs -o size=16k none full 2>/dev/null; then
+  "$run" "${quick[@]}" --out full/out >out.txt 2>err.txt
+  [ $? -eq 1 ] || fail "a full disk: $(cat err.txt)"
+  [ -z "$(ls -A full/out 2>/dev/null)" ] || fail "left behind on a full disk: $(ls -A full/out)"
+  umount full
+else
+  echo "SKIPPED full disk: no right to mount"
+fi
+if [ -w /dev/full ]; then
+  "$run" "${quick[@]}" --json >/dev/full 2>err.txt
+  [ $? -eq 1 ] || fail "writing to a full device"
+fi
+
+# A rank that is killed: named, exit code 1, nobody left, nothing written.
+"$run" "$sample" --ranks 2 --policy ep --steps 15 --layers 6 --tokens 4096 --out killed >out.txt 2>err.txt &
+parent=$!
+children=
+for _ in $(seq 2000); do
+  children=$(cat /proc/$parent/task/$parent/children 2>/dev/null)
+  [ "$(echo "$children" | wc -w)" -eq 2 ] && break
+  sleep 0.005
+done
+set -- $children
+if [ $# -eq 2 ]; then
+  kill -9 "$2"
+  wait $parent
+  [ $? -eq 1 ] || fail "a killed rank does not fail the run"
+  has "killed by signal 9" err.txt
+  [ ! -s out.txt ] && [ ! -e killed ] || fail "output of a run that failed"
+  for pid in "$@"; do [ ! -e "/proc/$pid" ] || fail "rank $pid is left"; done
+else
+  kill $parent
+  echo "SKIPPED killed rank: the list of children is not to be had"
+fi
+
+[ $failures -eq 0 ] || exit 1
+echo "all command-line tests passed"

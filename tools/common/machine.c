@@ -1,0 +1,38 @@
+/* From /proc/cpuinfo, the affinity mask and sysconf. */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
+#include "tools/common/machine.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void hec_machine_cpu(hec_text *name) {
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  char line[512];
+  while (file && name->length == 0 && fgets(line, sizeof line, file)) {
+    char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) != 0 || !colon)
+      continue;
+    colon += 1 + strspn(colon + 1, " \t");
+    colon[strcspn(colon, "\n")] = 0;
+    hec_text_add_plain(name, colon);
+  }
+  if (file)
+    (void)fclose(file);
+  if (name->length == 0)
+    hec_text_add(name, "unknown CPU");
+}
+
+int32_t hec_machine_cores(void) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    return CPU_COUNT(&allowed);
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? (int32_t)online : 1;
+}
+
+double hec_machine_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
+}

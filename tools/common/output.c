@@ -1,0 +1,65 @@
+/* See output.h. */
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+hec_status hec_output_check(const char *folder) {
+  struct stat info;
+  if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", folder);
+  if (access(folder, W_OK | X_OK) == 0)
+    return HEC_OK;
+  if (errno != ENOENT || folder[0] == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
+                    strerror(errno));
+  hec_text parent = {0};
+  hec_text_add(&parent, folder);
+  size_t n = parent.length;
+  while (n > 0 && parent.data[n - 1] == '/')
+    n--;
+  while (n > 0 && parent.data[n - 1] != '/')
+    n--;
+  parent.data[n] = 0;
+  hec_status status = HEC_OK;
+  if (access(n > 0 ? parent.data : ".", W_OK | X_OK) != 0)
+    status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", folder, strerror(errno));
+  hec_text_free(&parent);
+  return status;
+}
+
+void hec_output_free(hec_output_files *files) {
+  hec_text_free(&files->json);
+  hec_text_free(&files->csv);
+  hec_text_free(&files->timeline);
+}
+
+hec_status hec_output_write(const char *folder, const hec_output_files *files) {
+  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
+  static const char *const names[3] = {"timeline.json", "summary.csv", "summary.json"};
+  const hec_text *const texts[3] = {&files->timeline, &files->csv, &files->json};
+  hec_text paths[3] = {{0}};
+  hec_file_out out[3];
+  for (int i = 0; i < 3; i++) {
+    hec_text_printf(&paths[i], "%s/%s", folder, names[i]);
+    out[i] = (hec_file_out){paths[i].data, texts[i]->data, texts[i]->length};
+  }
+  hec_status status = hec_write_files(out, 3);
+  for (int i = 0; i < 3; i++)
+    hec_text_free(&paths[i]);
+  return status;
+}
+
+void hec_output_mention(const char *folder, hec_text *out) {
+  hec_text_printf(out, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n",
+                  folder);
+}
+
+hec_status hec_output_print(const hec_text *text) {
+  bool written = fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0;
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+}

@@ -1,0 +1,383 @@
+/* From the command line to a launch, and from its results to the user. Under a process manager every process comes here;
+ * all read the trace and plan for themselves, the one that speaks prints. */
+#include "tools/common/replay_command.h"
+
+#include "runtime/exec/backend.h"
+#include "runtime/exec/math.h"
+#include "tools/common/job_args.h"
+#include "tools/common/machine.h"
+#include "tools/common/measure.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3, LIMITS_MAX = 8 };
+
+typedef struct {
+  hec_job_args job;
+  const char *trace, *out, *backend, *transport;
+  int64_t layers, steps, seed, timeline_iter;
+  double limit_s;
+  bool json, list, check, threads, virtual_time, pin;
+} settings;
+
+/* One command at work. */
+typedef struct {
+  const settings *s;
+  const hec_backend *backend;
+  const hec_transport *transport;
+  hec_arena arena;
+  hec_job job;
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  hec_text cpu;
+  const char *limits[LIMITS_MAX];
+  hec_summary_execution execution;
+  hec_measure_options options;
+} command;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.job = hec_job_args_default, .backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
+  const hec_arg args[] = {
+      HEC_JOB_ARG_ROWS(s->job),
+      HEC_ARG_WHOLE("--layers", s->layers, "N", "the first N MoE layers of the trace (default 4)", 1, 100000),
+      HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
+      HEC_POLICY_ARG_ROWS(s->job),
+      HEC_ARG_TITLE("Execution"),
+      HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default), mpi, or list: which there are, and why not"),
+      HEC_ARG_WORD("--transport", s->transport, "T", "of backend cpu: shm (default), emulated, paced; see --list"),
+      {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->virtual_time, NULL,
+       "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0},
+      {"--pin", HEC_ARG_FLAG, &s->pin, NULL, "each rank on a core of its own", 0, 0},
+      {"--check", HEC_ARG_FLAG, &s->check, NULL,
+       "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
+      HEC_ARG_REAL("--timeout", s->limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--out", s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)"),
+      HEC_ARG_WHOLE("--timeline-iter", s->timeline_iter, "I",
+                    "with --out: iteration to draw (default: nearest the median, of the last 64 at most)", 0,
+                    HEC_ITER_MAX),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends, transports, policies, schedules and presets", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-run",
+      .usage = "hecate-run [replay] TRACE [options]",
+      .summary = "Executes the iterations of a recorded trace for real: the plans, transfers and schedules that "
+                 "hecate-sim simulates,\nwith the trace's routing on a float32 model with made-up weights and tokens, "
+                 "and measures them.\nDefaults of an execution: shape tiny, 4 ranks, 4 layers, 256 tokens per rank, "
+                 "warm-up 1.",
+      .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
+                  "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
+                  "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n\n" HEC_JOB_ARGS_FORMS,
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
+  if (*done || s->list || strcmp(s->backend, "list") == 0)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-run --help");
+  if (s->timeline_iter >= 0 && !s->out)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
+  return HEC_OK;
+}
+
+static void list(void) {
+  printf("backends\n");
+  for (int32_t i = 0; hec_backends[i]; i++) {
+    hec_text why = {0};
+    bool there = hec_backends[i]->available(&why);
+    printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
+           there ? "available" : "not available: ",
+           there      ? ""
+           : why.data ? why.data
+                      : "no reason is known");
+    hec_text_free(&why);
+  }
+  printf("transports of backend cpu\n");
+  for (int32_t i = 0; hec_transports[i]; i++)
+    printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
+           hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
+           hec_transports[i]->law ? hec_transports[i]->law : "");
+  hec_job_args_list();
+}
+
+/* ---- Where it runs ---- */
+
+static hec_status choose_transport(command *c) {
+  const settings *s = c->s;
+  c->transport = c->backend->transport ? c->backend->transport() : NULL;
+  if (c->transport && s->transport && strcmp(s->transport, c->transport->name) != 0)
+    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", c->backend->name,
+                    c->transport->name, s->transport);
+  if (c->transport)
+    return HEC_OK;
+  c->transport = hec_transport_find(s->transport ? s->transport : "shm");
+  if (c->transport)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_transports[i]; i++)
+    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_transports[i]->name);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--transport: expected one of %s, found \"%s\"", names.data, s->transport);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status find_backend(const char *name, const hec_backend **backend) {
+  *backend = hec_backend_find(name);
+  if (*backend)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_backends[i]; i++)
+    hec_text_printf(&names, "%s, ", hec_backends[i]->name);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "--backend: expected one of %slist, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
+/* Starts the backend. *ranks: those of the process manager, 0: free. */
+static hec_status start_backend(command *c, int32_t *ranks) {
+  const settings *s = c->s;
+  hec_text why = {0};
+  hec_status status = HEC_OK;
+  if (!c->backend->available(&why))
+    status = hec_fail(HEC_FAILED, "--backend %s: %s", c->backend->name, why.data ? why.data : "not available");
+  hec_text_free(&why);
+  if (status == HEC_OK)
+    status = c->backend->ranks(ranks);
+  if (status == HEC_OK)
+    status = choose_transport(c);
+  HEC_TRY(status);
+  if (*ranks > 0 && s->job.ranks > 0 && s->job.ranks != *ranks)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,
+                    s->job.ranks);
+  if (*ranks > 0 && (s->threads || s->pin))
+    return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
+                    s->threads ? "--threads" : "--pin", c->backend->name);
+  if (s->virtual_time && (*ranks > 0 || strcmp(c->transport->name, "shm") != 0))
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s and %s",
+                    c->backend->name, c->transport->name);
+  return HEC_OK;
+}
+
+/* ---- What runs ---- */
+
+/* Bounds are left out: nothing can execute them. */
+static hec_status choose_policies(command *c) {
+  int32_t n, kept = 0;
+  const hec_policy *found[HEC_POLICIES_MAX];
+  HEC_TRY(hec_job_args_policies(c->s->job.policies, found, &n));
+  for (int32_t p = 0; p < n; p++) {
+    const hec_schedule *schedule;
+    HEC_TRY(hec_schedule_of(found[p], c->s->job.schedule, &schedule));
+    if (schedule->bound)
+      hec_job_say(&c->job, &c->arena, "policies: %s is left out, a bound that nothing can execute", found[p]->name);
+    else
+      c->policies[kept++] = found[p];
+  }
+  if (kept == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected a policy that can be executed, found only bounds",
+                    c->s->job.policies);
+  c->options.policies = c->policies;
+  c->options.n_policies = kept;
+  return HEC_OK;
+}
+
+static hec_status choose_steps(command *c, hec_trace_reader *reader) {
+  const settings *s = c->s;
+  int32_t wanted = s->steps > 0 ? (int32_t)s->steps : STEPS;
+  hec_recording *r = &c->options.recording;
+  HEC_TRY(hec_recording_read(&c->job, reader, wanted, &c->arena, r));
+  if (s->steps < 0 || r->n_steps < wanted)
+    hec_job_say(&c->job, &c->arena, "iterations: %s%" PRId32 "; choose with --steps",
+                r->n_steps < wanted ? "all that the trace has, " : "the first ", r->n_steps);
+  if (r->n_steps > 1 && r->steps[0].stride > 1)
+    hec_job_say(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
+  c->job.warmup = s->job.warmup >= 0 ? (int32_t)s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
+  if (s->job.warmup < 0)
+    hec_job_say(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
+                c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");
+  if (c->job.warmup >= r->n_steps)
+    return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the %" PRId32 " iterations that run, found %" PRId32,
+                    r->n_steps, c->job.warmup);
+  bool there = s->timeline_iter < 0;
+  for (int32_t i = 0; i < r->n_steps; i++)
+    there = there || r->steps[i].iter == s->timeline_iter;
+  if (!there)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: no iteration %" PRId64 " is among those that run",
+                    s->timeline_iter);
+  return HEC_OK;
+}
+
+static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) {
+  hec_job_options wanted;
+  HEC_TRY(hec_job_args_options(&c->s->job, &wanted));
+  HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
+  wanted.layers = (int32_t)c->s->layers;
+  if (ranks > 0)
+    wanted.ranks = ranks;
+  HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
+  HEC_TRY(choose_policies(c));
+  HEC_TRY(choose_steps(c, reader));
+  return HEC_OK;
+}
+
+/* Sooner than the kernel that ends a rank for want of memory. */
+static hec_status check_memory(const command *c) {
+  const hec_problem *p = &c->job.problem;
+  double bytes = hec_problem_bytes_without_copies(p) * p->n_ranks, memory = hec_machine_memory();
+  if (c->backend->transport == NULL && memory > 0 && bytes > memory)
+    return hec_fail(HEC_BAD_INPUT,
+                    "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "
+                    "--tokens, or another --model",
+                    bytes * 1e-9, memory * 1e-9);
+  return HEC_OK;
+}
+
+/* ---- What is said about it ---- */
+
+static void add_limit(command *c, const char *text) {
+  HEC_ASSERT(c->execution.n_limits < LIMITS_MAX);
+  c->limits[c->execution.n_limits++] = text;
+}
+
+static void describe(command *c) {
+  const settings *s = c->s;
+  hec_machine_cpu(&c->cpu);
+  c->execution = (hec_summary_execution){.backend = c->backend->name,
+                                         .transport = c->transport->name,
+                                         .transport_summary = c->transport->summary,
+                                         .cpu = c->cpu.data,
+                                         .blas = hec_math_library(),
+                                         .ranks_are = s->threads ? "threads" : "processes",
+                                         .n_cores = hec_machine_cores(),
+                                         .n_warmup = c->job.warmup,
+                                         .virtual_time = s->virtual_time,
+                                         .imitates = c->transport->law != NULL,
+                                         .seed = (uint64_t)s->seed,
+                                         .limits = c->limits};
+  if (s->virtual_time) {
+    add_limit(c, "virtual time: validates compute, waiting and order, not the network");
+    add_limit(c, "computing is measured, one rank at a time; transfers take what the cluster's links would");
+  }
+  if (c->transport->law)
+    add_limit(c, "emulated network: validates compute, waiting and order, not the network");
+  else if (!s->virtual_time && c->backend->transport == NULL)
+    add_limit(c, "the network is this machine's memory: nothing here says how a cluster's network behaves");
+  if (!s->virtual_time && c->backend->transport == NULL && c->execution.n_cores < c->job.problem.n_ranks)
+    add_limit(c, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
+  add_limit(c, "routing is the trace's; weights and tokens are made up");
+}
+
+static void warn(const command *c) {
+  int32_t ranks = c->job.problem.n_ranks, cores = c->execution.n_cores;
+  bool here = c->backend->transport == NULL;
+  if (here && !c->s->virtual_time && ranks > cores)
+    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " cores; use --virtual\n", ranks,
+            cores);
+  if (here && c->s->pin && ranks > cores)
+    fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
+}
+
+/* ---- The run ---- */
+
+static hec_status show(const settings *s, hec_measured *m) {
+  if (s->out)
+    HEC_TRY(hec_output_write(s->out, &m->files));
+  if (s->out && !s->json)
+    hec_output_mention(s->out, &m->printed);
+  HEC_TRY(hec_output_print(&m->printed));
+  return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
+}
+
+static hec_status launch(command *c, hec_measure *measure) {
+  const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
+                                      .threads = c->s->threads,
+                                      .pin = c->s->pin,
+                                      .transport = c->transport,
+                                      .cluster = &c->job.cluster,
+                                      .memory_bytes = hec_measure_bytes(measure),
+                                      .limit_s = c->s->limit_s};
+  if (c->backend->speaks())
+    warn(c);
+  hec_status status = c->backend->launch(&options, hec_measure_body, measure);
+  if (c->options.progress)
+    fprintf(stderr, "\r\033[K");
+  HEC_TRY(status);
+  if (!c->backend->speaks())
+    return HEC_OK;
+  hec_measured measured = {0};
+  status = hec_measure_take(measure, &measured);
+  if (status == HEC_OK)
+    status = show(c->s, &measured);
+  hec_measured_free(&measured);
+  return status;
+}
+
+static hec_status run(command *c) {
+  const settings *s = c->s;
+  int32_t ranks = 0;
+  hec_trace_reader *reader = NULL;
+  hec_text kept = {0};
+  HEC_TRY(start_backend(c, &ranks));
+  if (s->out && c->backend->speaks())
+    HEC_TRY(hec_output_check(s->out));
+  hec_status status = hec_job_args_open(s->trace, &kept, &reader);
+  if (status == HEC_OK)
+    status = make_job(c, reader, ranks);
+  if (status == HEC_OK) {
+    describe(c);
+    c->options.job = &c->job;
+    c->options.schedule = s->job.schedule;
+    c->options.execution = &c->execution;
+    c->options.tool = "hecate-run " HEC_VERSION;
+    c->options.trace = s->trace;
+    c->options.law = s->virtual_time ? "alpha_beta" : c->transport->law;
+    c->options.check = s->check;
+    c->options.json = s->json;
+    c->options.files = s->out != NULL;
+    c->options.timeline_iter = s->timeline_iter;
+    c->options.progress = isatty(STDERR_FILENO) == 1 && c->backend->speaks();
+    hec_measure measure;
+    status = hec_measure_open(&measure, &c->options, &c->arena);
+    if (status == HEC_OK)
+      status = check_memory(c);
+    if (status == HEC_OK)
+      status = launch(c, &measure);
+    hec_measure_close(&measure);
+  }
+  hec_trace_close(reader);
+  hec_text_free(&kept);
+  return status;
+}
+
+int hec_replay_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-run", status);
+  if (s.list || strcmp(s.backend, "list") == 0) {
+    list();
+    return hec_tool_exit("hecate-run", HEC_OK);
+  }
+  command c = {.s = &s};
+  status = find_backend(s.backend, &c.backend);
+  if (status == HEC_OK)
+    status = run(&c);
+  bool speaks = !c.backend || c.backend->speaks();
+  int code = speaks ? hec_tool_exit("hecate-run", status) : (int)status;
+  hec_text_free(&c.cpu);
+  hec_arena_free(&c.arena);
+  if (c.backend && c.backend->close)
+    c.backend->close();
+  return code;
+}
