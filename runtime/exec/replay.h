@@ -1,13 +1,11 @@
 /* Replay: the iterations of a trace executed for real on one rank of a launch. Every rank plans for itself, from the
  * same past loads and, after each gate that the policy looks at, from the counts that it received; that all planned the
  * same program is verified every iteration. Routing is forced to the recorded counts; all else is computed.
- *
- * An iteration: to the gate of a layer, wait for the counts where the policy refines, plan, the rest of the layer, ...,
- * backward, optimizer (lower.h). Time stamps of planning are the host's: what deciding and lowering took. */
+ */
 #ifndef HEC_EXEC_REPLAY_H
 #define HEC_EXEC_REPLAY_H
-#include "runtime/exec/work.h"
-#include "runtime/program/lower.h"
+#include "runtime/exec/check.h"
+#include "runtime/exec/runner.h"
 
 /* Loads of the iterations to execute, in memory. */
 typedef struct {
@@ -17,13 +15,6 @@ typedef struct {
 } hec_replay_step;
 
 typedef struct {
-  bool passed;
-  double worst, tolerance; /* relative errors; exact: 0 */
-  int64_t compared;        /* numbers */
-  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
-} hec_replay_check;
-
-typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
   const hec_replay_step *steps; /* [n_steps] */
@@ -31,6 +22,7 @@ typedef struct {
   const char *schedule;             /* "auto" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
+  double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
   /* For tests of faults: rank `rank` plans from loads that differ in `iteration`. */
   int32_t differ_rank;
   int64_t differ_iteration; /* -1: never */
