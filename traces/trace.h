@@ -29,6 +29,7 @@ typedef struct {
   int32_t ranks, devices_per_node; /* 0 when absent */
   hec_counted counted;
   bool has_transitions; /* recorded and kept in the file; not read in this version */
+  char *transitions;    /* for the writer: raw JSON of "transitions", NULL: none; a reader leaves it NULL */
 } hec_trace_header;
 
 typedef struct {

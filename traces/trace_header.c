@@ -285,8 +285,9 @@ void hec_trace_header_print(const hec_trace_header *header, hec_text *text) {
     hec_json_string(&json, "counted", header->counted == HEC_COUNTED_BEFORE_DROP ? "before_drop" : "after_drop");
   add_optional_text(&json, "notes", header->notes);
   hec_json_close(&json);
-  text->length -= 2; /* brace and line feed: two members follow that are JSON already */
+  text->length -= 2; /* brace and line feed: members follow that are JSON already */
   add_raw(text, "shape", header->shape);
   add_raw(text, "synthetic", header->synthetic);
+  add_raw(text, "transitions", header->transitions);
   hec_text_add(text, "}\n");
 }

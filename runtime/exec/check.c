@@ -11,7 +11,9 @@
 #include <string.h>
 
 struct hec_check {
-  const hec_replay *replay;
+  const hec_problem *problem;
+  const hec_model *model;
+  int32_t n_micro_batches;
   hec_rank *rank;
   hec_reference *reference; /* on rank 0 */
   hec_arena arena;          /* of a step */
@@ -19,12 +21,12 @@ struct hec_check {
   int64_t steps;
 };
 
-hec_check *hec_check_new(const hec_replay *replay, hec_rank *rank) {
+hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank) {
   hec_check *check = hec_malloc(1, sizeof *check);
-  *check = (hec_check){.replay = replay, .rank = rank, .result = {.passed = true}};
+  *check = (hec_check){
+      .problem = problem, .model = model, .n_micro_batches = n_micro_batches, .rank = rank, .result = {.passed = true}};
   if (rank->rank == 0)
-    check->reference =
-        hec_reference_new(replay->model, replay->problem->n_ranks, replay->problem->tokens, replay->problem->train);
+    check->reference = hec_reference_new(model, problem->n_ranks, problem->tokens, problem->train);
   return check;
 }
 
@@ -59,7 +61,7 @@ static double error_of(const float *found, expectation e) {
 }
 
 static void compare(hec_check *check, const float *found, expectation e, const char *what) {
-  bool exact = check->replay->model->exact;
+  bool exact = check->model->exact;
   const float *expected = e.whole + e.begin;
   int64_t n = e.n;
   double error = error_of(found, e);
@@ -77,7 +79,7 @@ static void compare(hec_check *check, const float *found, expectation e, const c
 }
 
 static hec_status gather(hec_check *check, const float *data, int64_t n, float **all) {
-  *all = check->rank->rank == 0 ? HEC_NEW(&check->arena, float, n * check->replay->problem->n_ranks) : NULL;
+  *all = check->rank->rank == 0 ? HEC_NEW(&check->arena, float, n * check->problem->n_ranks) : NULL;
   return hec_rank_gather(check->rank, data, (size_t)n * sizeof *data, *all);
 }
 
@@ -87,22 +89,65 @@ static void at(hec_check *check) {
   hec_rank_at(check->rank, &place);
 }
 
-hec_status hec_check_step(hec_check *check, hec_exec *exec, const hec_work_state *work, int64_t index,
-                          const hec_load *loads) {
-  const hec_replay *replay = check->replay;
+/* ---- A language model's step ---- */
+
+/* The tokens of the assignments of all ranks; NULL but on rank 0. */
+static hec_status gather_choices(hec_check *check, const hec_work_state *work, int32_t **all) {
+  int32_t n = work->tokens * work->model->top_k, lists = check->n_micro_batches * work->model->n_blocks;
+  int32_t *own = HEC_NEW(&check->arena, int32_t, (size_t)n * (size_t)lists);
+  for (int32_t i = 0; i < lists; i++) {
+    HEC_ASSERT(work->assignments[i]->n == n);
+    memcpy(own + (size_t)i * (size_t)n, work->assignments[i]->token, (size_t)n * sizeof *own);
+  }
+  size_t size = (size_t)n * (size_t)lists;
+  *all = check->reference ? HEC_NEW(&check->arena, int32_t, size * (size_t)check->problem->n_ranks) : NULL;
+  return hec_rank_gather(check->rank, own, size * sizeof *own, *all);
+}
+
+static void compare_number(hec_check *check, double found, double expected, const char *what) {
+  float of[2] = {(float)found, (float)expected};
+  compare(check, of, (expectation){of + 1, 1, 0, 1}, what);
+}
+
+static hec_status train_reference(hec_check *check, const hec_work_state *work, const hec_load *loads,
+                                  const hec_check_text *text) {
+  hec_arena_rewind(&check->arena, (hec_arena_mark){0});
+  int32_t n_ranks = check->problem->n_ranks, *choices;
+  HEC_TRY(gather_choices(check, work, &choices));
+  if (!check->reference)
+    return HEC_OK;
+  size_t all = (size_t)check->n_micro_batches * (size_t)n_ranks * (size_t)work->tokens, at = 0;
+  uint8_t *ids = HEC_NEW(&check->arena, uint8_t, all), *next = HEC_NEW(&check->arena, uint8_t, all);
+  for (int32_t mb = 0; mb < check->n_micro_batches; mb++)
+    for (int32_t r = 0; r < n_ranks; r++, at += (size_t)work->tokens)
+      hec_corpus_batch(text->corpus, work->model, (hec_corpus_place){check->steps, mb, r, n_ranks, work->tokens},
+                       ids + at, next + at);
+  hec_reference_text batch = {.ids = ids, .next = next, .choices = choices, .balance = text->balance};
+  hec_reference_loss loss = hec_reference_train(check->reference, check->steps, loads, check->n_micro_batches, &batch);
+  check->result.flips += loss.flips;
+  compare_number(check, 1 + loss.worst_choice, 1, "probabilities of the chosen experts");
+  compare_number(check, text->loss, loss.loss, "loss");
+  compare_number(check, text->balance_loss, loss.balance, "balance loss");
+  return HEC_OK;
+}
+
+hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t index, const hec_load *loads,
+                          const hec_check_text *text) {
   int64_t n = (int64_t)work->tokens * work->model->moe.d_model;
+  bool train = check->problem->train;
   check->steps = index + 1;
-  (void)exec;
   at(check);
-  if (check->reference)
-    hec_reference_step(check->reference, check->steps, loads, replay->n_micro_batches);
-  for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
+  if (text)
+    HEC_TRY(train_reference(check, work, loads, text));
+  else if (check->reference)
+    hec_reference_step(check->reference, check->steps, loads, check->n_micro_batches);
+  for (int32_t mb = 0; mb < check->n_micro_batches; mb++) {
     float *x, *dx = NULL;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
     HEC_TRY(gather(check, hec_work_stream(work, work->x, mb), n, &x));
-    if (replay->problem->train)
+    if (train)
       HEC_TRY(gather(check, hec_work_stream(work, work->dx, mb), n, &dx));
-    for (int32_t r = 0; check->reference && r < replay->problem->n_ranks; r++) {
+    for (int32_t r = 0; check->reference && r < check->problem->n_ranks; r++) {
       char what[96];
       (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d, step %d", r, mb, (int)index);
       compare(check, x + r * n, (expectation){hec_reference_output(check->reference, mb, r), n, 0, n}, what);
@@ -199,8 +244,10 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
 hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) {
   check->steps = n_steps;
   at(check);
-  for (int32_t l = 0; l < check->replay->problem->n_layers; l++) {
+  for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->problem->n_layers; l++) {
     HEC_TRY(check_dense(check, exec, l));
+    if (l < 0)
+      continue;
     for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++)
       HEC_TRY(check_experts(check, exec, l, a));
   }

@@ -1,17 +1,37 @@
-/* Checking a replay against the dense single-rank reference, on rank 0: after every step the outputs and the gradients
+/* Checking a run against the dense single-rank reference, on rank 0: after every step the outputs and the gradients
  * of inputs of all ranks, after the last the gradients, parameters and moments of every dense block on every rank and of
  * every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative error (Euclidean) of every tensor
  * is at most the reference's tolerance. */
 #ifndef HEC_EXEC_CHECK_H
 #define HEC_EXEC_CHECK_H
-#include "runtime/exec/replay.h"
+#include "runtime/exec/reference.h"
+#include "runtime/exec/work.h"
+
+typedef struct {
+  bool passed;
+  double worst, tolerance; /* relative errors; exact: 0 */
+  int64_t compared;        /* numbers */
+  int32_t bits;            /* exact: that the sums of the last step needed; above 24 equality proves nothing; else -1 */
+  int64_t flips;           /* training: choices that the reference alone would have made otherwise */
+  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
+} hec_check_result;
+typedef hec_check_result hec_replay_check;
+
+/* What training adds: the batch of all ranks is a function of the text, so rank 0 makes it again. The experts that the
+ * gates chose are taken over by the reference, which verifies that each is among its own best k up to the tolerance (two
+ * nearly equal probabilities may change places by rounding: `flips` counts those that did). */
+typedef struct {
+  const hec_corpus *corpus;
+  float balance;             /* coefficient as in hec_work_state */
+  double loss, balance_loss; /* of the run: mean over all tokens; of all ranks (on rank 0) */
+} hec_check_text;
 
 typedef struct hec_check hec_check;
-hec_check *hec_check_new(const hec_replay *replay, hec_rank *rank);
+hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank);
 void hec_check_free(hec_check *check);
-/* Every rank calls it after step `index` with the loads that were computed. */
-hec_status hec_check_step(hec_check *check, hec_exec *exec, const hec_work_state *work, int64_t index,
-                          const hec_load *loads) HEC_MUST_USE;
+/* Every rank calls it after step `index` with the loads that were computed; `text`: of a language model, else NULL. */
+hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t index, const hec_load *loads,
+                          const hec_check_text *text) HEC_MUST_USE;
 hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) HEC_MUST_USE;
 
 #endif

@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,41 @@ static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int3
   return false;
 }
 
+/* Experts kept here, as lower.c counts them: in slices; a copy per slot; reserved slots whether in use or not. */
+static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
+  double kept = 0, reserved = (double)plan->slots * exec->n_layers;
+  for (int32_t l = 0; l < exec->n_layers; l++)
+    for (int32_t e = 0; e < exec->n_experts; e++) {
+      const int32_t *home = plan->home + hec_row_of(exec, l, e) * (size_t)plan->n_slices, *ranks;
+      const uint8_t *kinds;
+      for (int32_t part = 0; part < plan->n_slices; part++)
+        kept += home[part] == exec->r ? 1.0 / plan->n_slices : 0;
+      int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
+      for (int32_t i = 0; i < n; i++)
+        kept += ranks[i] == exec->r && kinds[i] == HEC_COPY_RESIDENT;
+    }
+  return kept > reserved ? kept : reserved;
+}
+
+static double state_of_plan(const hec_exec *exec, const hec_plan *plan) {
+  const hec_memory_cost *bytes = &exec->problem->bytes;
+  double experts = kept_experts(exec, plan);
+  if (!exec->train)
+    return bytes->dense_param + experts * bytes->expert_param;
+  return bytes->dense_param + bytes->dense_grad + bytes->dense_optimizer + bytes->activation_rest +
+         experts * (bytes->expert_param + bytes->expert_grad + bytes->expert_optimizer);
+}
+
+hec_status hec_exec_check_capacity(hec_exec *exec) {
+  double capacity = exec->options.capacity, needed = exec->kept_bytes + exec->buffers.live;
+  if (capacity <= 0 || needed <= capacity)
+    return HEC_OK;
+  return hec_rank_fail(exec->rank,
+                       "iteration %" PRId64 " needs %.0f bytes of memory (%.0f of state, %.0f of buffers), the stated "
+                       "capacity of a rank is %.0f bytes",
+                       exec->iteration, needed, exec->kept_bytes, exec->buffers.live, capacity);
+}
+
 hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
   HEC_ASSERT(plan->n_slices == exec->options.n_slices);
   uint8_t *keep = exec->keeps;
@@ -161,7 +197,8 @@ hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
         if (*keep++ && fresh)
           HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, l, e), part));
       }
-  return HEC_OK;
+  exec->kept_bytes = state_of_plan(exec, plan);
+  return hec_exec_check_capacity(exec);
 }
 
 bool hec_exec_keeps(const hec_exec *exec, int32_t layer, int32_t expert, int32_t part) {

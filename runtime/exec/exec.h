@@ -55,6 +55,7 @@ typedef struct {
   int32_t n_micro_batches; /* at most */
   int64_t workspace_size;  /* floats that the work table wants in the rank's region */
   bool virtual_time;
+  double capacity; /* bytes that state and planned buffers may take, as the program counts them; 0: no limit */
 } hec_exec_options;
 
 /* Bytes that a rank's region must have for it (reserved, not touched). */

@@ -23,6 +23,7 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *after, int32
   if (!b.at)
     return hec_fail(HEC_FAILED, "rank %d: %.0f bytes of planned buffers do not fit beside %.0f", exec->r, b.bytes,
                     exec->buffers.live);
+  HEC_TRY(hec_exec_check_capacity(exec));
   if (hold->items_at >= 0) {
     const int32_t *at = exec->program->item_index + hold->items_at + exec->r;
     int32_t *items = HEC_NEW(&exec->step, int32_t, at[1] - at[0]);

@@ -69,6 +69,7 @@ struct hec_exec {
   int64_t progress_ns; /* when something last moved */
   bool live;           /* operations have been published since */
   hec_link_cost cost;  /* held transports */
+  double kept_bytes;   /* state of the plan in force, as the program will count it */
   double state_bytes, peak_bytes;
   size_t span;
 };
@@ -89,6 +90,9 @@ int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
 hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 const hec_post *hec_exchange_post(const hec_exec_op *op); /* the one in progress */
 void hec_exec_add(const hec_addition *additions, int32_t n);
+
+/* exec.c: HEC_FAILED when state and open buffers are more than the capacity. */
+hec_status hec_exec_check_capacity(hec_exec *exec) HEC_MUST_USE;
 
 /* exec.c: where array 0..3 (parameters, gradients, moments) of a parcel stands here, kept or a guest's; *n floats. NULL:
  * nowhere. */

@@ -57,6 +57,7 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
   HEC_TRY(hec_exec_drain(exec));
   HEC_ASSERT(exec->n_open == 0 && exec->buffers.live < 0.5);
   exec->state_bytes = state_of(exec, program);
+  HEC_ASSERT(fabs(exec->state_bytes - exec->kept_bytes) < 1 + 1e-9 * exec->state_bytes);
   exec->peak_bytes = exec->state_bytes + exec->buffers.peak;
   exec->span = exec->buffers.top;
   double *peak = HEC_NEW(&exec->step, double, exec->n_ranks);

@@ -58,6 +58,7 @@ typedef struct {
   int32_t n, n_tokens, capacity;
   int32_t *expert_at, *token;
   float *weight, *weight_grad;
+  float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
 } hec_assignments;
 hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity);
 /* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
@@ -66,6 +67,17 @@ void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t t
 /* The top-k experts of each token (ties to the lower expert). */
 void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out);
 void hec_assign_weights(const hec_model *model, const float *probabilities, hec_assignments *assignments);
+
+/* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4): coefficient * E *
+ * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability.
+ * counts [n_ranks][E] of all ranks. Fills in balance; returns the share of this rank's tokens: ranks add up. */
+typedef struct {
+  const uint32_t *counts;
+  int32_t n_ranks;
+  float coefficient;
+} hec_balance;
+double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
+                          hec_assignments *assignments);
 
 /* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input,
  * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]. */

@@ -87,6 +87,26 @@ void hec_assign_weights(const hec_model *model, const float *probabilities, hec_
     }
 }
 
+/* With g_e = coefficient E f_e / (n_ranks T), the loss is sum_e g_e sum_t p[t, e] over all tokens. */
+double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
+                          hec_assignments *a) {
+  int32_t n_experts = model->n_experts;
+  double all = 0, loss = 0;
+  for (int64_t i = 0; i < (int64_t)balance->n_ranks * n_experts; i++)
+    all += balance->counts[i];
+  double factor = all > 0 ? (double)balance->coefficient * n_experts / (all * balance->n_ranks * a->n_tokens) : 0;
+  for (int32_t e = 0; e < n_experts; e++) {
+    double count = 0, sum = 0;
+    for (int32_t r = 0; r < balance->n_ranks; r++)
+      count += balance->counts[(int64_t)r * n_experts + e];
+    for (int32_t t = 0; t < a->n_tokens; t++)
+      sum += (double)probabilities[(int64_t)t * n_experts + e];
+    a->balance[e] = (float)(factor * count);
+    loss += factor * count * sum;
+  }
+  return loss;
+}
+
 /* ---- Rows ---- */
 
 void hec_rows_permute(const hec_assignments *a, const float *h2, int32_t d, float *const *row) {

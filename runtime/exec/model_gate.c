@@ -1,6 +1,6 @@
 /* Norm and gate:  h2 = rmsnorm(x1; g2)   l = h2 Wg   p = softmax(l)
  *
- *     dp[t, e] = sum of weight_grad over the token's assignments to e
+ *     dp[t, e] = sum of weight_grad over the token's assignments to e (+ balance[e])
  *     dl = p (dp - sum_e p dp)    dWg += h2^T dl    dh2 += dl Wg^T    dx += norm's gradient of dh2
  *
  * Exact mode: h2 = x1, the weights do not depend on p, so Wg has no gradient. */
@@ -32,8 +32,10 @@ void hec_block_gate(const hec_model *model, const float *params, int32_t tokens,
 static void logits_gradient(const hec_model *model, int32_t tokens, const hec_assignments *a, const float *p,
                             float *dl) {
   int32_t experts = model->n_experts;
-  if (tokens > 0)
+  if (tokens > 0 && !a->balance)
     memset(dl, 0, (size_t)tokens * (size_t)experts * sizeof *dl);
+  for (int32_t t = 0; a->balance && t < tokens; t++)
+    copy(dl + (int64_t)t * experts, a->balance, experts);
   for (int32_t e = 0; e < experts; e++)
     for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++)
       dl[(int64_t)a->token[j] * experts + e] += a->weight_grad[j];

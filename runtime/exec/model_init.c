@@ -14,11 +14,12 @@
  *     Wv, Wo     one per row in one row of four
  *     W1, Wg, Wu one per column;  the last matrix one per row in min(d, f) rows
  *     the gate's Wg one per row (it has no gradient); g1, g2 are ones (not used) */
+#include "runtime/exec/language.h"
 #include "runtime/exec/model_parts.h"
 
 #include <string.h>
 
-enum { WHAT_BLOCK = 1, WHAT_EXPERT, WHAT_INPUT, WHAT_OUTPUT_GRADIENT };
+enum { WHAT_BLOCK = 1, WHAT_EXPERT, WHAT_INPUT, WHAT_OUTPUT_GRADIENT, WHAT_ENDS, WHAT_WINDOW };
 
 static const uint64_t golden = 0x9E3779B97F4A7C15U;
 
@@ -186,4 +187,19 @@ void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t mic
                                float *dx) {
   uint64_t key = key_of(model->seed, WHAT_OUTPUT_GRADIENT, step, micro_batch, 0);
   fill_rows(model, key, (int64_t)rank * tokens, tokens, dx);
+}
+
+/* ---- What language.h declares ---- */
+
+/* The stream begins with size 1, logits begin with size 1. */
+void hec_language_init(const hec_model *model, float *params) {
+  uint64_t key = key_of(model->seed, WHAT_ENDS, 0, 0, 0);
+  int64_t head = (int64_t)model->moe.vocabulary * model->moe.d_model;
+  fill_normal(key + 1, 0, 1, params, head);
+  fill_normal(key + 2, 0, inverse_root((double)model->moe.d_model), params + head, head);
+}
+
+int64_t hec_language_window(const hec_model *model, int64_t step, int64_t sequence, int64_t n) {
+  uint64_t key = key_of(model->seed, WHAT_WINDOW, step, sequence, 0);
+  return (int64_t)(key % (uint64_t)n);
 }

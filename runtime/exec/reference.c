@@ -17,7 +17,7 @@
  *                  tensor of N elements may also have one that is hit in full, delta / epsilon, which its norm divides
  *                  by sqrt(N). The parameters, of size 1 / sqrt(width), get the relative error
  *                      update = rate sqrt(width) pass (sqrt(G / (1.5 epsilon)) + G / (epsilon sqrt(N))),
- *                  with G = sqrt(n) for output gradients of 1.
+ *                  with G = sqrt(n) for output gradients of 1, measured where there is a loss.
  *                  Later updates divide by the root of a mean over steps, which is small only where all of them were:
  *                  they add rate sqrt(width) pass each.
  * Together MARGIN * pass * (1 + update / pass + steps rate sqrt(width)). The tests hold both ends: other orders and the
@@ -52,6 +52,14 @@ struct hec_reference {
   float *outputs, *input_grads;              /* [micro_batches][n_ranks][T, d] */
   size_t outputs_capacity, input_grads_capacity;
   workspace work;
+  /* A language model's. */
+  int64_t ends_size;
+  float *ends[N_STATES], *ends_kept, *balance; /* [V d, d V]; between head and its backward; [E] */
+  const hec_reference_text *text;              /* of the step; NULL: forced routing, linear loss */
+  const hec_load *loads;
+  int32_t micro_batch, rank; /* of the pass */
+  hec_reference_loss loss;
+  double gradient; /* root mean square of all gradients, the largest of the steps; 0: no text */
 };
 
 /* ---- State ---- */
@@ -63,6 +71,8 @@ static int64_t n_expert_params(const hec_reference *r) {
   return r->model.n_blocks * (int64_t)r->model.n_experts * r->expert_size;
 }
 static float *block_at(const hec_reference *r, int state, int32_t layer) {
+  if (layer < 0)
+    return r->ends[state];
   return r->block[state] ? r->block[state] + layer * r->block_size : NULL;
 }
 static float *expert_at(const hec_reference *r, int state, int32_t layer, int32_t expert) {
@@ -70,7 +80,7 @@ static float *expert_at(const hec_reference *r, int state, int32_t layer, int32_
 }
 
 static float *zeros(int64_t n) {
-  float *x = hec_malloc((size_t)n, sizeof *x);
+  float *x = hec_malloc((size_t)n + 1, sizeof *x);
   memset(x, 0, (size_t)n * sizeof *x);
   return x;
 }
@@ -81,10 +91,16 @@ hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_
   *r = (hec_reference){.model = *model, .n_ranks = n_ranks, .tokens = tokens, .train = train, .bits = -1};
   r->block_size = hec_model_block(model).size;
   r->expert_size = hec_model_expert_size(model);
+  r->ends_size = hec_language_size(model);
   for (int state = 0; state < (train ? N_STATES : 1); state++) {
     r->block[state] = zeros(n_block_params(r));
     r->expert[state] = zeros(n_expert_params(r));
+    r->ends[state] = zeros(r->ends_size);
   }
+  if (r->ends_size > 0)
+    hec_language_init(model, r->ends[PARAMS]);
+  r->ends_kept = zeros(hec_language_kept(model, tokens));
+  r->balance = zeros(model->n_experts);
   for (int32_t layer = 0; layer < model->n_blocks; layer++) {
     hec_model_init_block(model, layer, block_at(r, PARAMS, layer));
     for (int32_t e = 0; e < model->n_experts; e++)
@@ -100,7 +116,10 @@ void hec_reference_free(hec_reference *r) {
   for (int state = 0; state < N_STATES; state++) {
     free(r->block[state]);
     free(r->expert[state]);
+    free(r->ends[state]);
   }
+  free(r->ends_kept);
+  free(r->balance);
   free(r->outputs);
   free(r->input_grads);
   free(r->work.memory);
@@ -189,6 +208,102 @@ static float **rows_of(const hec_reference *r, int which, float *rows, int32_t n
   return row;
 }
 
+/* ---- What a language model adds ---- */
+
+static hec_language language_of(const hec_reference *r) {
+  return (hec_language){.model = &r->model,
+                        .tokens = r->tokens,
+                        .params = r->ends[PARAMS],
+                        .grads = r->ends[GRADS],
+                        .kept = r->ends_kept};
+}
+
+static const uint8_t *symbols_at(const hec_reference *r, const uint8_t *symbols) {
+  return symbols + ((int64_t)r->micro_batch * r->n_ranks + r->rank) * r->tokens;
+}
+
+/* Each token's k-th best probability, by the same choice that the gates make. */
+static void kth_best(hec_reference *r, const float *p, float *kth) {
+  const hec_model *m = &r->model;
+  hec_arena arena = {0};
+  hec_assignments own = hec_assignments_new(&arena, m, r->tokens * m->top_k);
+  hec_assign_top_k(m, p, r->tokens, &own);
+  for (int32_t t = 0; t < r->tokens; t++)
+    kth[t] = 1;
+  for (int32_t e = 0; e < m->n_experts; e++)
+    for (int32_t j = own.expert_at[e]; j < own.expert_at[e + 1]; j++)
+      kth[own.token[j]] = own.weight[j] < kth[own.token[j]] ? own.weight[j] : kth[own.token[j]];
+  hec_arena_free(&arena);
+}
+
+/* Takes the choices over, and looks at them: tokens ascend within an expert, and each token is there k times. */
+static void assign_given(hec_reference *r, int32_t layer, const uint32_t *counts, const float *p, hec_assignments *a) {
+  const hec_model *m = &r->model;
+  int64_t n = (int64_t)r->tokens * m->top_k, place = (int64_t)r->rank * r->n_micro_batches + r->micro_batch;
+  const int32_t *choices = r->text->choices + (place * m->n_blocks + layer) * n;
+  float *kth = scratch_at(r), *seen = kth + r->tokens;
+  hec_assign_forced(m, counts, r->tokens, a);
+  HEC_ASSERT(a->n == n);
+  memcpy(a->token, choices, (size_t)n * sizeof *choices);
+  kth_best(r, p, kth);
+  memset(seen, 0, (size_t)r->tokens * sizeof *seen);
+  for (int32_t e = 0; e < m->n_experts; e++)
+    for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
+      int32_t t = a->token[j];
+      HEC_ASSERT(t >= 0 && t < r->tokens);
+      bool twice = j > a->expert_at[e] && a->token[j - 1] >= t;
+      double below = (double)(kth[t] - p[(int64_t)t * m->n_experts + e]) / (double)kth[t];
+      r->loss.flips += below > 0;
+      seen[t] += 1;
+      if (twice || seen[t] > (float)m->top_k)
+        r->loss.worst_choice = INFINITY;
+      if (!(below <= r->loss.worst_choice)) /* not a number too */
+        r->loss.worst_choice = below;
+    }
+}
+
+static void add_balance(hec_reference *r, int32_t layer, const float *p, hec_assignments *a) {
+  a->balance = NULL;
+  if (!r->text || r->text->balance <= 0)
+    return;
+  a->balance = r->balance;
+  hec_balance of_all = {.counts = hec_load_row(&r->loads[r->micro_batch], layer, 0),
+                        .n_ranks = r->n_ranks,
+                        .coefficient = r->text->balance / (float)r->n_micro_batches};
+  r->loss.balance += hec_assign_balance(&r->model, &of_all, p, a);
+}
+
+static void input(hec_reference *r, int64_t step, float *x) {
+  hec_language language = language_of(r);
+  if (r->text)
+    hec_language_embed(&language, symbols_at(r, r->text->ids), x);
+  else
+    hec_model_input(&r->model, step, r->micro_batch, r->rank, r->tokens, x);
+}
+
+static void output_gradient(hec_reference *r, int64_t step, const float *x, float *dx) {
+  if (!r->text) {
+    hec_model_output_gradient(&r->model, step, r->micro_batch, r->rank, r->tokens, dx);
+    return;
+  }
+  hec_language language = language_of(r);
+  double all = (double)r->n_ranks * r->n_micro_batches * r->tokens;
+  r->loss.loss += hec_language_head(&language, symbols_at(r, r->text->next), x) / all;
+  hec_language_head_backward(&language, symbols_at(r, r->text->next), (float)(1 / all), dx);
+}
+
+static void measure_gradients(hec_reference *r) {
+  const float *const of[] = {r->block[GRADS], r->expert[GRADS], r->ends[GRADS]};
+  const int64_t n[] = {n_block_params(r), n_expert_params(r), r->ends_size};
+  double sum = 0, all = 0;
+  for (int k = 0; k < 3; k++) {
+    all += (double)n[k];
+    for (int64_t i = 0; i < n[k]; i++)
+      sum += (double)of[k][i] * (double)of[k][i];
+  }
+  r->gradient = sqrt(sum / all) > r->gradient ? sqrt(sum / all) : r->gradient;
+}
+
 /* ---- Forward and backward of one block ---- */
 
 static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, float *x) {
@@ -200,7 +315,10 @@ static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, flo
   float *in = r->work.rows, *inner = inner_at(r, layer), *out = outputs_at(r, layer);
   hec_block_attention(m, params, r->tokens, x, &kept, scratch_at(r));
   hec_block_gate(m, params, r->tokens, x, &kept);
-  hec_assign_forced(m, counts, r->tokens, a);
+  if (r->text)
+    assign_given(r, layer, counts, kept.probabilities, a);
+  else
+    hec_assign_forced(m, counts, r->tokens, a);
   hec_assign_weights(m, kept.probabilities, a);
   hec_rows_permute(a, kept.h2, m->moe.d_model, rows_of(r, 0, in, a->n));
   for (int32_t e = 0; e < m->n_experts; e++) {
@@ -234,6 +352,7 @@ static void backward(hec_reference *r, int32_t layer, float *dx) {
     memset(dh2, 0, (size_t)r->tokens * (size_t)d * sizeof *dh2);
   hec_rows_unpermute(a, rows_of(r, 0, din, a->n), d, dh2);
   hec_block_shared_backward(m, params, grads, r->tokens, kept.h2, dx, dh2, scratch);
+  add_balance(r, layer, kept.probabilities, a);
   hec_block_gate_backward(m, params, grads, r->tokens, dh2, dx, a, &kept, scratch);
   hec_block_attention_backward(m, params, grads, r->tokens, dx, &kept, scratch);
 }
@@ -250,20 +369,23 @@ static void save(float *to, const float *from, int64_t n) {
     memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-static void pass(hec_reference *r, int64_t step, const hec_load *loads, int32_t micro_batch, int32_t rank) {
+static void pass(hec_reference *r, int64_t step) {
   const hec_model *m = &r->model;
   float *x = stream_at(r, 0), *dx = stream_at(r, 1);
   int64_t n = (int64_t)r->tokens * m->moe.d_model;
-  hec_model_input(m, step, micro_batch, rank, r->tokens, x);
+  input(r, step, x);
   for (int32_t layer = 0; layer < m->n_blocks; layer++)
-    forward(r, layer, hec_load_row(&loads[micro_batch], layer, rank), x);
-  save(r->outputs + place_of(r, micro_batch, rank), x, n);
+    forward(r, layer, hec_load_row(&r->loads[r->micro_batch], layer, r->rank), x);
+  save(r->outputs + place_of(r, r->micro_batch, r->rank), x, n);
   if (!r->train)
     return;
-  hec_model_output_gradient(m, step, micro_batch, rank, r->tokens, dx);
+  output_gradient(r, step, x, dx);
   for (int32_t layer = m->n_blocks - 1; layer >= 0; layer--)
     backward(r, layer, dx);
-  save(r->input_grads + place_of(r, micro_batch, rank), dx, n);
+  save(r->input_grads + place_of(r, r->micro_batch, r->rank), dx, n);
+  hec_language language = language_of(r);
+  if (r->text)
+    hec_language_embed_backward(&language, symbols_at(r, r->text->ids), dx);
 }
 
 void hec_reference_step(hec_reference *r, int64_t step, const hec_load *loads, int32_t n_micro_batches) {
@@ -274,10 +396,12 @@ void hec_reference_step(hec_reference *r, int64_t step, const hec_load *loads, i
   if (r->train) {
     memset(r->block[GRADS], 0, (size_t)n_block_params(r) * sizeof(float));
     memset(r->expert[GRADS], 0, (size_t)n_expert_params(r) * sizeof(float));
+    memset(r->ends[GRADS], 0, (size_t)r->ends_size * sizeof(float));
   }
-  for (int32_t mb = 0; mb < n_micro_batches; mb++)
-    for (int32_t rank = 0; rank < r->n_ranks; rank++)
-      pass(r, step, loads, mb, rank);
+  r->loads = loads;
+  for (r->micro_batch = 0; r->micro_batch < n_micro_batches; r->micro_batch++)
+    for (r->rank = 0; r->rank < r->n_ranks; r->rank++)
+      pass(r, step);
   if (m->exact)
     r->bits = hec_bits_of_step(&(hec_bits_step){.model = m,
                                                 .block = r->block[PARAMS],
@@ -298,6 +422,18 @@ void hec_reference_step(hec_reference *r, int64_t step, const hec_load *loads, i
                 n_block_params(r));
   hec_math_adam(&m->adam, step, r->expert[PARAMS], r->expert[GRADS], r->expert[FIRST], r->expert[SECOND],
                 n_expert_params(r));
+  hec_math_adam(&m->adam, step, r->ends[PARAMS], r->ends[GRADS], r->ends[FIRST], r->ends[SECOND], r->ends_size);
+}
+
+hec_reference_loss hec_reference_train(hec_reference *r, int64_t step, const hec_load *loads, int32_t n_micro_batches,
+                                       const hec_reference_text *text) {
+  HEC_ASSERT(r->train && r->ends_size > 0);
+  r->text = text;
+  r->loss = (hec_reference_loss){0};
+  hec_reference_step(r, step, loads, n_micro_batches);
+  measure_gradients(r);
+  r->text = NULL;
+  return r->loss;
 }
 
 /* ---- Answers ---- */
@@ -316,7 +452,7 @@ hec_reference_state hec_reference_block(const hec_reference *r, int32_t layer) {
                                .grads = block_at(r, GRADS, layer),
                                .first = block_at(r, FIRST, layer),
                                .second = block_at(r, SECOND, layer),
-                               .n = r->block_size};
+                               .n = layer < 0 ? r->ends_size : r->block_size};
 }
 
 hec_reference_state hec_reference_expert(const hec_reference *r, int32_t layer, int32_t expert) {
@@ -350,8 +486,9 @@ double hec_reference_tolerance(const hec_reference *r, int64_t steps) {
   for (int i = 0; i < 5; i++)
     n = (double)lengths[i] > n ? (double)lengths[i] : n;
   double pass_error = ldexp(1, -24) * sqrt(SUMS_PER_BLOCK * r->model.n_blocks * (4 + n / (2 * PARTIAL_SUMS)));
-  double one = (double)r->model.adam.rate * sqrt(width);
-  double epsilon = (double)r->model.adam.epsilon, smallest = fmin((double)r->block_size, (double)r->expert_size);
-  double update = one * (sqrt(sqrt(n) / (1.5 * epsilon)) + sqrt(n / smallest) / epsilon);
+  double one = (double)r->model.adam.rate * sqrt(width), epsilon = (double)r->model.adam.epsilon;
+  double size = r->gradient > 0 ? r->gradient : sqrt(n); /* G: a mean loss has small gradients, so they were measured */
+  double smallest = fmin((double)r->block_size, (double)r->expert_size);
+  double update = one * (sqrt(size / (1.5 * epsilon)) + size / (epsilon * sqrt(smallest)));
   return MARGIN * pass_error * (1 + (r->train ? update + (double)steps * one : 0));
 }

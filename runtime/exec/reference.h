@@ -5,7 +5,7 @@
  * gradient of the dense parameters is the sum over ranks, as the dense all-reduce makes it. */
 #ifndef HEC_EXEC_REFERENCE_H
 #define HEC_EXEC_REFERENCE_H
-#include "runtime/exec/model.h"
+#include "runtime/exec/language.h"
 
 typedef struct hec_reference hec_reference;
 
@@ -15,6 +15,24 @@ void hec_reference_free(hec_reference *reference);
 /* loads [n_micro_batches], each [n_blocks][n_ranks][E]: forced routing. */
 void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *loads, int32_t n_micro_batches);
 
+/* A step of a language model (model.moe.vocabulary > 0), with the experts that somebody else's gates chose. The loss is
+ * the mean over the tokens of all ranks and micro-batches; the balance losses of layers add up and are the mean over
+ * micro-batches. */
+typedef struct {
+  const uint8_t *ids, *next; /* [n_micro_batches][n_ranks][T] */
+  const int32_t *choices;    /* [n_ranks][n_micro_batches][n_blocks][T * k] tokens of the assignments, by expert */
+  float balance;             /* coefficient of the balance loss; 0: none */
+} hec_reference_text;
+typedef struct {
+  double loss, balance;
+  int64_t flips; /* choices that are not among the token's k most probable experts here */
+  /* Of them, the largest share by which the probability is below the k-th best; infinite where a token does not have k
+   * different experts. */
+  double worst_choice;
+} hec_reference_loss;
+hec_reference_loss hec_reference_train(hec_reference *reference, int64_t step, const hec_load *loads,
+                                       int32_t n_micro_batches, const hec_reference_text *text);
+
 /* Of the last step; state after Adam. All belong to the reference. */
 const float *hec_reference_output(const hec_reference *reference, int32_t micro_batch, int32_t rank); /* [T, d] */
 const float *hec_reference_input_gradient(const hec_reference *reference, int32_t micro_batch, int32_t rank);
@@ -22,7 +40,7 @@ typedef struct {
   const float *params, *grads, *first, *second; /* [n] */
   int64_t n;
 } hec_reference_state;
-hec_reference_state hec_reference_block(const hec_reference *reference, int32_t layer);
+hec_reference_state hec_reference_block(const hec_reference *reference, int32_t layer); /* -1: embedding and head */
 hec_reference_state hec_reference_expert(const hec_reference *reference, int32_t layer, int32_t expert);
 
 /* Largest number of significant bits that any product sum of the last step needed, computed in double with absolute

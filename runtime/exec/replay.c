@@ -5,75 +5,28 @@
 #include "runtime/exec/check.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-/* One rank at work on one policy. */
+/* The runner's context. */
 typedef struct {
-  const hec_replay *replay;
-  hec_rank *rank;
-  hec_arena arena; /* of the policy */
-  hec_lowering *low;
-  hec_exec *exec;
-  hec_work_state work;
-  hec_load *loads; /* [n_micro_batches] of the iteration, rewritten by the policy where it does that */
-  hec_load seen;   /* what the counts said */
-  hec_timeline timeline;
+  hec_load seen; /* what the counts said */
   hec_check *check;
-} runner;
+} state;
 
-static hec_exec_options options_of(const hec_replay *replay, hec_rank *rank, int32_t n_slices) {
-  hec_block_layout block = hec_model_block(replay->model);
-  return (hec_exec_options){.problem = replay->problem,
-                            .rank = rank,
-                            .n_slices = n_slices,
-                            .expert_size = hec_model_expert_size(replay->model),
-                            .block_size = block.size,
-                            .n_micro_batches = replay->n_micro_batches,
-                            .workspace_size =
-                                hec_work_workspace(replay->model, replay->problem->tokens, replay->n_micro_batches),
-                            .virtual_time = replay->virtual_time};
+static hec_runner_options options_of(const hec_replay *replay) {
+  return (hec_runner_options){.problem = replay->problem,
+                              .model = replay->model,
+                              .n_micro_batches = replay->n_micro_batches,
+                              .schedule = replay->schedule,
+                              .collective = replay->collective,
+                              .virtual_time = replay->virtual_time,
+                              .keep_grads = replay->check,
+                              .capacity = replay->capacity};
 }
 
 size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy) {
-  hec_exec_options options = options_of(replay, NULL, policy->sliced ? replay->problem->n_ranks : 1);
-  return hec_exec_bytes(&options);
-}
-
-static hec_status open_runner(runner *r, const hec_policy *policy) {
-  const hec_replay *replay = r->replay;
-  const hec_problem *p = replay->problem;
-  const hec_schedule *schedule;
-  HEC_TRY(hec_schedule_of(policy, replay->schedule, &schedule));
-  r->low = hec_lowering_new(p, policy, schedule, replay->collective, &r->arena);
-  hec_lowering_detail(r->low);
-  const hec_plan *plan = &hec_lowering_run(r->low)->plan;
-  hec_exec_options options = options_of(replay, r->rank, plan->n_slices);
-  r->work = (hec_work_state){.model = replay->model,
-                             .tokens = p->tokens,
-                             .n_micro_batches = replay->n_micro_batches,
-                             .rank = r->rank->rank,
-                             .keep_grads = replay->check};
-  options.work = hec_work_table_of(&r->work);
-  HEC_TRY(hec_exec_new(&options, &r->arena, &r->exec));
-  hec_work_open(&r->work, r->exec, &r->arena);
-  HEC_TRY(hec_exec_set_plan(r->exec, plan, true));
-  hec_work_init(&r->work, r->exec, &r->arena);
-  r->loads = HEC_NEW(&r->arena, hec_load, replay->n_micro_batches);
-  for (int32_t mb = 0; mb < replay->n_micro_batches; mb++)
-    r->loads[mb] = hec_load_new(&r->arena, p->n_layers, p->n_ranks, p->n_experts);
-  r->seen = hec_load_new(&r->arena, p->n_layers, p->n_ranks, p->n_experts);
-  if (replay->check)
-    r->check = hec_check_new(replay, r->rank);
-  return HEC_OK;
-}
-
-static void close_runner(runner *r) {
-  hec_check_free(r->check);
-  hec_timeline_free(&r->timeline);
-  hec_exec_free(r->exec);
-  hec_lowering_free(r->low);
-  hec_arena_free(&r->arena);
+  hec_runner_options options = options_of(replay);
+  return hec_runner_bytes(&options, policy);
 }
 
 static size_t load_cells(const hec_load *load) {
@@ -81,8 +34,7 @@ static size_t load_cells(const hec_load *load) {
 }
 
 /* Loads, inputs and output gradients of an iteration: before its clock starts. */
-static void prepare(runner *r, const hec_replay_step *step, int64_t index) {
-  const hec_replay *replay = r->replay;
+static void prepare(hec_runner *r, const hec_replay *replay, const hec_replay_step *step, int64_t index) {
   int32_t tokens = replay->problem->tokens, rank = r->rank->rank;
   for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
     const hec_load *from = &step->loads[step->n_loads == 1 ? 0 : mb];
@@ -98,54 +50,19 @@ static void prepare(runner *r, const hec_replay_step *step, int64_t index) {
     hec_work_zero_grads(&r->work, r->exec);
 }
 
-static void planning(runner *r, int64_t iter, int32_t micro_batch, int32_t layer) {
-  hec_place place = {.iteration = iter, .op = -1, .layer = layer, .micro_batch = micro_batch, .role = -1, .lane = -1};
-  (void)snprintf(place.phase, sizeof place.phase, "planning");
-  hec_rank_at(r->rank, &place);
-}
-
 /* What the policy looks at after the gate: the counts as they arrived. */
-static hec_status refine_load(runner *r, int32_t micro_batch, int32_t layer, const hec_load **load) {
+static hec_status load_of(hec_runner *r, int32_t micro_batch, int32_t layer, const hec_load **load) {
+  state *s = r->context;
   *load = &r->loads[micro_batch];
   if (!hec_lowering_run(r->low)->policy->refine)
     return HEC_OK;
-  HEC_TRY(hec_exec_wait(r->exec, hec_lowering_counts(r->low, layer)));
-  size_t row = (size_t)r->seen.n_sources * (size_t)r->seen.n_experts;
-  memcpy(hec_load_row(&r->seen, layer, 0), hec_exec_counts(r->exec, layer, micro_batch), row * sizeof *r->seen.counts);
-  *load = &r->seen;
-  return HEC_OK;
-}
-
-static hec_status layer(runner *r, int64_t iter, int32_t micro_batch, int32_t l) {
-  const hec_load *load;
-  hec_lower_to_gate(r->low, l);
-  HEC_TRY(hec_exec_post(r->exec, hec_lowering_program(r->low)));
-  HEC_TRY(refine_load(r, micro_batch, l, &load));
-  planning(r, iter, micro_batch, l);
-  int64_t begin = hec_clock_ns();
-  hec_lower_from_gate(r->low, l, load);
-  hec_exec_planned(r->exec, begin, hec_clock_ns());
-  return hec_exec_post(r->exec, hec_lowering_program(r->low));
-}
-
-static hec_status micro_batch(runner *r, int64_t iter, int32_t mb) {
-  if (mb > 0)
-    HEC_TRY(hec_exec_drain(r->exec));
-  planning(r, iter, mb, -1);
-  int64_t begin = hec_clock_ns();
-  hec_lower_micro_batch(r->low, mb);
-  hec_exec_planned(r->exec, begin, hec_clock_ns());
-  HEC_TRY(hec_exec_set_plan(r->exec, &hec_lowering_run(r->low)->plan, false));
-  HEC_TRY(hec_exec_post(r->exec, hec_lowering_program(r->low)));
-  for (int32_t l = 0; l < r->replay->problem->n_layers; l++)
-    HEC_TRY(layer(r, iter, mb, l));
-  hec_lower_micro_batch_end(r->low, &r->loads[mb]);
-  return hec_exec_post(r->exec, hec_lowering_program(r->low));
+  *load = &s->seen;
+  return hec_runner_counts(r, micro_batch, layer, &s->seen);
 }
 
 /* A fault on purpose: this rank believes in another past. */
-static void differ(runner *r, int64_t index) {
-  if (r->replay->differ_rank != r->rank->rank || r->replay->differ_iteration != index)
+static void differ(hec_runner *r, const hec_replay *replay, int64_t index) {
+  if (replay->differ_rank != r->rank->rank || replay->differ_iteration != index)
     return;
   for (int32_t l = 0; l < r->loads[0].n_layers; l++) {
     uint32_t *row = hec_load_row(&r->loads[0], l, 0);
@@ -156,9 +73,9 @@ static void differ(runner *r, int64_t index) {
 }
 
 /* The counts that were exchanged are the trace's (of the last micro-batch: tables are per micro-batch). */
-static hec_status verify_counts(runner *r, int64_t iter) {
-  const hec_problem *p = r->replay->problem;
-  for (int32_t mb = 0; mb < r->replay->n_micro_batches; mb++)
+static hec_status verify_counts(hec_runner *r, int64_t iter) {
+  const hec_problem *p = r->options.problem;
+  for (int32_t mb = 0; mb < r->options.n_micro_batches; mb++)
     for (int32_t l = 0; l < p->n_layers; l++)
       if (memcmp(hec_exec_counts(r->exec, l, mb), hec_load_row(&r->loads[mb], l, 0),
                  (size_t)p->n_ranks * (size_t)p->n_experts * sizeof(uint32_t)) != 0)
@@ -169,33 +86,31 @@ static hec_status verify_counts(runner *r, int64_t iter) {
   return HEC_OK;
 }
 
-static hec_status iterate(runner *r, const hec_replay_step *step, int64_t index) {
-  const hec_replay *replay = r->replay;
-  int64_t start_ns;
-  prepare(r, step, index);
-  differ(r, index);
-  HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
-  hec_exec_begin(r->exec, step->iter, start_ns);
-  hec_lower_begin(r->low, step->iter, replay->n_micro_batches);
-  for (int32_t mb = 0; mb < replay->n_micro_batches; mb++)
-    HEC_TRY(micro_batch(r, step->iter, mb));
-  hec_lower_end(r->low);
-  HEC_TRY(hec_exec_finish(r->exec, hec_lowering_program(r->low)));
-  HEC_TRY(hec_exec_timeline(r->exec, hec_lowering_program(r->low), &r->timeline));
+static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_replay_step *step, int64_t index) {
+  hec_check *check = ((state *)r->context)->check;
+  prepare(r, replay, step, index);
+  differ(r, replay, index);
+  HEC_TRY(hec_runner_iterate(r, step->iter));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
     replay->measured(replay->context, step, r->low, &r->timeline);
-  return r->check ? hec_check_step(r->check, r->exec, &r->work, index, r->loads) : HEC_OK;
+  return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 
 hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, hec_rank *rank,
                           hec_replay_check *result) {
-  runner r = {.replay = replay, .rank = rank};
-  hec_status status = open_runner(&r, policy);
+  const hec_problem *p = replay->problem;
+  state s = {0};
+  hec_runner r = {.options = options_of(replay), .rank = rank, .load_of = load_of, .context = &s};
+  hec_status status = hec_runner_open(&r, policy);
+  s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);
+  if (replay->check)
+    s.check = hec_check_new(p, replay->model, replay->n_micro_batches, rank);
   for (int32_t i = 0; status == HEC_OK && i < replay->n_steps; i++)
-    status = iterate(&r, &replay->steps[i], i);
-  if (status == HEC_OK && r.check)
-    status = hec_check_finish(r.check, r.exec, replay->n_steps, result);
-  close_runner(&r);
+    status = iterate(&r, replay, &replay->steps[i], i);
+  if (status == HEC_OK && s.check)
+    status = hec_check_finish(s.check, r.exec, replay->n_steps, result);
+  hec_check_free(s.check);
+  hec_runner_close(&r);
   return status;
 }

@@ -1,14 +1,12 @@
 /* Replay: the iterations of a trace executed for real on one rank of a launch. Every rank plans for itself, from the
  * same past loads and, after each gate that the policy looks at, from the counts that it received; that all planned the
  * same program is verified every iteration. Routing is forced to the recorded counts; all else is computed.
- *
- * An iteration: to the gate of a layer, wait for the counts where the policy refines, plan, the rest of the layer, ...,
- * backward, optimizer (lower.h). Time stamps of planning are the host's: what deciding and lowering took. */
+ */
 #ifndef HEC_EXEC_REPLAY_H
 #define HEC_EXEC_REPLAY_H
-#include "runtime/exec/work.h"
+#include "runtime/exec/check.h"
+#include "runtime/exec/runner.h"
 #include "runtime/program/job.h"
-#include "runtime/program/lower.h"
 
 /* Loads of the iterations to execute, in memory. */
 typedef struct {
@@ -27,14 +25,6 @@ hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int3
                               hec_recording *recording) HEC_MUST_USE;
 
 typedef struct {
-  bool passed;
-  double worst, tolerance; /* relative errors; exact: 0 */
-  int64_t compared;        /* numbers */
-  int32_t bits;            /* exact: that the sums of the last step needed; above 24 equality proves nothing; else -1 */
-  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
-} hec_replay_check;
-
-typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
   const hec_replay_step *steps; /* [n_steps] */
@@ -42,6 +32,7 @@ typedef struct {
   const char *schedule;             /* "auto" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
+  double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
   /* For tests of faults: rank `rank` plans from loads that differ in `iteration`. */
   int32_t differ_rank;
   int64_t differ_iteration; /* -1: never */

@@ -7,6 +7,7 @@
 #include "runtime/exec/work.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/language.h"
 
 #include <string.h>
 
@@ -164,6 +165,8 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
   if (op->op.role == HEC_ROLE_GATE && !op->op.backward) {
     hec_assignments *list = HEC_NEW(hec_exec_step_arena(exec), hec_assignments, 1);
     *list = hec_assignments_new(hec_exec_step_arena(exec), work->model, assigned_most(work, &op->op));
+    if (work->balance > 0)
+      list->balance = HEC_NEW(hec_exec_step_arena(exec), float, work->model->n_experts);
     *assignments_of(work, &op->op) = list;
   }
   if (layer >= 0)
@@ -176,8 +179,18 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
 
 /* ---- Steps ---- */
 
+/* The counts of all ranks have come: they were needed to plan the layer. */
+static void balance(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  hec_balance of_all = {.counts = hec_exec_counts(exec, op->layer, op->micro_batch),
+                        .n_ranks = hec_exec_problem(exec)->n_ranks,
+                        .coefficient = work->balance};
+  work->balance_loss += hec_assign_balance(work->model, &of_all, b->kept.probabilities, b->assignments);
+}
+
 static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
   if (op->backward) {
+    if (work->balance > 0)
+      balance(work, exec, op, b);
     hec_block_gate_backward(work->model, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
                             b->assignments, &b->kept, work->scratch);
     return;
@@ -235,9 +248,12 @@ static void zero(float *x, int64_t n) {
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   const hec_store *store = hec_exec_store(exec);
   float *expert = HEC_NEW(arena, float, hec_model_expert_size(work->model));
-  for (int32_t l = 0; l < work->model->n_blocks; l++) {
+  for (int32_t l = work->model->moe.vocabulary > 0 ? -1 : 0; l < work->model->n_blocks; l++) {
     hec_dense d = hec_exec_dense(exec, l);
-    hec_model_init_block(work->model, l, d.params);
+    if (l < 0)
+      hec_language_init(work->model, d.params);
+    else
+      hec_model_init_block(work->model, l, d.params);
     zero(d.first, d.n);
     zero(d.second, d.n);
   }
@@ -303,6 +319,15 @@ static void shared(hec_work_state *work, const hec_op *op, bound *b) {
     hec_block_shared(work->model, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
 }
 
+static void end_of_model(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  hec_work_end end = {.micro_batch = op->micro_batch,
+                      .backward = op->backward,
+                      .dense = hec_exec_dense(exec, -1),
+                      .x = b->x,
+                      .dx = b->dx};
+  (op->role == HEC_ROLE_HEAD ? work->ends.head : work->ends.embedding)(work->ends.context, &end);
+}
+
 static void run(void *context, hec_exec *exec, hec_exec_op *op) {
   hec_work_state *work = context;
   bound *b = op->data;
@@ -324,10 +349,8 @@ static void run(void *context, hec_exec *exec, hec_exec_op *op) {
     experts(work, op, b);
     break;
   case HEC_ROLE_EMBEDDING:
-    work->ends.embedding(work->ends.context, op->op.micro_batch, op->op.backward, op->op.backward ? b->dx : b->x);
-    break;
   case HEC_ROLE_HEAD:
-    work->ends.head(work->ends.context, op->op.micro_batch, op->op.backward, b->x, b->dx);
+    end_of_model(work, exec, &op->op, b);
     break;
   case HEC_ROLE_OPTIMIZER:
     optimizer(work, exec);

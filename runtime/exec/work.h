@@ -6,10 +6,18 @@
 #include "runtime/exec/exec.h"
 #include "runtime/exec/model.h"
 
-/* What stands outside the MoE blocks: embedding, head, dense blocks. NULL members: that role is not executed. */
+/* What stands outside the MoE blocks: embedding and head, with the dense parameters of layer -1. Embedding: forward
+ * writes x, backward reads dx. Head: forward reads x, backward writes dx. NULL where the model has no vocabulary. */
 typedef struct {
-  void (*embedding)(void *context, int32_t micro_batch, bool backward, float *x);
-  void (*head)(void *context, int32_t micro_batch, bool backward, float *x, float *dx);
+  int32_t micro_batch;
+  bool backward;
+  hec_dense dense;
+  float *x, *dx; /* [T, d] */
+} hec_work_end;
+
+typedef struct {
+  void (*embedding)(void *context, const hec_work_end *at);
+  void (*head)(void *context, const hec_work_end *at);
   void *context;
 } hec_work_ends;
 
@@ -18,9 +26,10 @@ typedef struct {
   int32_t tokens, n_micro_batches; /* per rank; at most */
   const hec_load *loads;           /* [n_micro_batches] forced counts; NULL: the gate chooses top-k */
   hec_work_ends ends;
-  int64_t step;     /* optimizer step, from 1 */
-  bool keep_grads;  /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
-  float loss_scale; /* of the auxiliary balance loss; 0: none */
+  int64_t step;        /* optimizer step, from 1 */
+  bool keep_grads;     /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
+  float balance;       /* coefficient of the balance loss of a layer and micro-batch (hec_assign_balance); 0: none */
+  double balance_loss; /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
   float *x, *dx; /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
   float *dh2;    /* [T * d] */

@@ -1,0 +1,112 @@
+/* Per iteration and rank: lowering O(layers * (ranks^2 + ranks * experts)), posting, execution. */
+#include "runtime/exec/runner.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/exec/language.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank, int32_t n_slices) {
+  return (hec_exec_options){.problem = o->problem,
+                            .rank = rank,
+                            .n_slices = n_slices,
+                            .expert_size = hec_model_expert_size(o->model),
+                            .block_size = hec_model_block(o->model).size,
+                            .rest_size = hec_language_size(o->model),
+                            .n_micro_batches = o->n_micro_batches,
+                            .workspace_size = hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches),
+                            .virtual_time = o->virtual_time,
+                            .capacity = o->capacity};
+}
+
+size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *policy) {
+  hec_exec_options wanted = exec_options(options, NULL, policy->sliced ? options->problem->n_ranks : 1);
+  return hec_exec_bytes(&wanted);
+}
+
+hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
+  const hec_runner_options *o = &r->options;
+  const hec_problem *p = o->problem;
+  const hec_schedule *schedule;
+  HEC_TRY(hec_schedule_of(policy, o->schedule, &schedule));
+  r->low = hec_lowering_new(p, policy, schedule, o->collective, &r->arena);
+  hec_lowering_detail(r->low);
+  const hec_plan *plan = &hec_lowering_run(r->low)->plan;
+  hec_exec_options wanted = exec_options(o, r->rank, plan->n_slices);
+  r->work = (hec_work_state){.model = o->model,
+                             .tokens = p->tokens,
+                             .n_micro_batches = o->n_micro_batches,
+                             .rank = r->rank->rank,
+                             .keep_grads = o->keep_grads};
+  wanted.work = hec_work_table_of(&r->work);
+  HEC_TRY(hec_exec_new(&wanted, &r->arena, &r->exec));
+  hec_work_open(&r->work, r->exec, &r->arena);
+  HEC_TRY(hec_exec_set_plan(r->exec, plan, true));
+  hec_work_init(&r->work, r->exec, &r->arena);
+  r->loads = HEC_NEW(&r->arena, hec_load, o->n_micro_batches);
+  for (int32_t mb = 0; mb < o->n_micro_batches; mb++)
+    r->loads[mb] = hec_load_new(&r->arena, p->n_layers, p->n_ranks, p->n_experts);
+  return HEC_OK;
+}
+
+void hec_runner_close(hec_runner *r) {
+  hec_timeline_free(&r->timeline);
+  hec_exec_free(r->exec);
+  hec_lowering_free(r->low);
+  hec_arena_free(&r->arena);
+}
+
+hec_status hec_runner_counts(hec_runner *r, int32_t micro_batch, int32_t layer, hec_load *load) {
+  HEC_TRY(hec_exec_wait(r->exec, hec_lowering_counts(r->low, layer)));
+  size_t row = (size_t)load->n_sources * (size_t)load->n_experts;
+  memcpy(hec_load_row(load, layer, 0), hec_exec_counts(r->exec, layer, micro_batch), row * sizeof *load->counts);
+  return HEC_OK;
+}
+
+static void planning(hec_runner *r, int32_t micro_batch, int32_t layer) {
+  hec_place place = {
+      .iteration = r->iter, .op = -1, .layer = layer, .micro_batch = micro_batch, .role = -1, .lane = -1};
+  (void)snprintf(place.phase, sizeof place.phase, "planning");
+  hec_rank_at(r->rank, &place);
+}
+
+static hec_status layer(hec_runner *r, int32_t micro_batch, int32_t l) {
+  const hec_load *load;
+  hec_lower_to_gate(r->low, l);
+  HEC_TRY(hec_exec_post(r->exec, hec_lowering_program(r->low)));
+  HEC_TRY(r->load_of(r, micro_batch, l, &load));
+  planning(r, micro_batch, l);
+  int64_t begin = hec_clock_ns();
+  hec_lower_from_gate(r->low, l, load);
+  hec_exec_planned(r->exec, begin, hec_clock_ns());
+  return hec_exec_post(r->exec, hec_lowering_program(r->low));
+}
+
+static hec_status micro_batch(hec_runner *r, int32_t mb) {
+  if (mb > 0)
+    HEC_TRY(hec_exec_drain(r->exec));
+  planning(r, mb, -1);
+  int64_t begin = hec_clock_ns();
+  hec_lower_micro_batch(r->low, mb);
+  hec_exec_planned(r->exec, begin, hec_clock_ns());
+  HEC_TRY(hec_exec_set_plan(r->exec, &hec_lowering_run(r->low)->plan, false));
+  HEC_TRY(hec_exec_post(r->exec, hec_lowering_program(r->low)));
+  for (int32_t l = 0; l < r->options.problem->n_layers; l++)
+    HEC_TRY(layer(r, mb, l));
+  hec_lower_micro_batch_end(r->low, &r->loads[mb]);
+  return hec_exec_post(r->exec, hec_lowering_program(r->low));
+}
+
+hec_status hec_runner_iterate(hec_runner *r, int64_t iter) {
+  int64_t start_ns;
+  r->iter = iter;
+  HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
+  hec_exec_begin(r->exec, iter, start_ns);
+  hec_lower_begin(r->low, iter, r->options.n_micro_batches);
+  for (int32_t mb = 0; mb < r->options.n_micro_batches; mb++)
+    HEC_TRY(micro_batch(r, mb));
+  hec_lower_end(r->low);
+  HEC_TRY(hec_exec_finish(r->exec, hec_lowering_program(r->low)));
+  return hec_exec_timeline(r->exec, hec_lowering_program(r->low), &r->timeline);
+}

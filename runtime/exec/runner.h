@@ -1,0 +1,48 @@
+/* A rank at work on one policy: what replay and training share. Planning, lowering, posting and waiting of an iteration;
+ * where loads and inputs come from is the driver's.
+ *
+ * An iteration: to the gate of a layer, the driver's load of it, plan, the rest of the layer, ..., backward, optimizer
+ * (lower.h). Time stamps of planning are the host's: what deciding and lowering took. */
+#ifndef HEC_EXEC_RUNNER_H
+#define HEC_EXEC_RUNNER_H
+#include "runtime/exec/work.h"
+#include "runtime/program/lower.h"
+
+typedef struct {
+  const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
+  const hec_model *model;
+  int32_t n_micro_batches;
+  const char *schedule;             /* "auto" or a row */
+  const hec_collective *collective; /* NULL: by cost */
+  bool virtual_time, keep_grads;
+  double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
+} hec_runner_options;
+
+typedef struct hec_runner hec_runner;
+struct hec_runner {
+  hec_runner_options options;
+  hec_rank *rank;
+  hec_arena arena; /* of the policy */
+  hec_lowering *low;
+  hec_exec *exec;
+  hec_work_state work;
+  hec_load *loads;       /* [n_micro_batches] of the iteration: forced, or what the gates chose so far */
+  hec_timeline timeline; /* of the last iteration, on rank 0 */
+  int64_t iter;
+  /* The load to plan the rest of the layer with; its gate has been posted. */
+  hec_status (*load_of)(hec_runner *runner, int32_t micro_batch, int32_t layer, const hec_load **load);
+  void *context; /* the driver's */
+};
+
+/* Bytes that each rank's region must have for this policy. */
+size_t hec_runner_bytes(const hec_runner_options *options, const hec_policy *policy);
+/* The initial model in place, the first plan in force. `work` members of the driver's choice are set afterwards. In every
+ * case to be closed. */
+hec_status hec_runner_open(hec_runner *runner, const hec_policy *policy) HEC_MUST_USE;
+void hec_runner_close(hec_runner *runner);
+/* One iteration with what the driver prepared. */
+hec_status hec_runner_iterate(hec_runner *runner, int64_t iter) HEC_MUST_USE;
+/* Waits for the counts of the layer's gate and copies those of all ranks into `load`. */
+hec_status hec_runner_counts(hec_runner *runner, int32_t micro_batch, int32_t layer, hec_load *load) HEC_MUST_USE;
+
+#endif

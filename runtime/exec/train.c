@@ -1,0 +1,168 @@
+/* The driver of training; a step of a rank is a batch, an iteration of the runner, and a word with the others about the
+ * loss. */
+#include "runtime/exec/train.h"
+
+#include "runtime/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The runner's context. */
+typedef struct {
+  const hec_train *train;
+  hec_runner *runner;
+  hec_record *record;
+  hec_check *check;
+  uint8_t *ids, *next; /* [n_micro_batches][T] of this rank */
+  float *kept;         /* the head's */
+  float factor;        /* of a token's loss in the mean */
+  double loss;         /* of this rank's tokens, as their share of the mean */
+  double *shares;      /* on rank 0: [n_ranks][2] loss and balance loss */
+} state;
+
+static hec_runner_options options_of(const hec_train *train) {
+  return (hec_runner_options){.problem = train->problem,
+                              .model = train->model,
+                              .n_micro_batches = train->n_micro_batches,
+                              .schedule = train->schedule,
+                              .collective = train->collective,
+                              .virtual_time = train->virtual_time,
+                              .keep_grads = train->check,
+                              .capacity = train->capacity};
+}
+
+hec_status hec_train_check(const hec_train *train, const hec_policy *policy) {
+  const hec_schedule *schedule;
+  HEC_TRY(hec_schedule_of(policy, train->schedule, &schedule));
+  if (policy->rewrite || schedule->bound)
+    return hec_fail(HEC_BAD_INPUT, "policy %s cannot train: it %s", policy->name,
+                    policy->rewrite ? "forces loads, and in training the gate chooses them" : "is a bound, no system");
+  return hec_corpus_check(train->corpus, train->model, train->problem->tokens);
+}
+
+size_t hec_train_bytes(const hec_train *train, const hec_policy *policy) {
+  hec_runner_options options = options_of(train);
+  return hec_runner_bytes(&options, policy);
+}
+
+/* ---- The ends of the model ---- */
+
+static hec_language language_of(const state *s, const hec_work_end *at) {
+  return (hec_language){.model = s->train->model,
+                        .tokens = s->train->problem->tokens,
+                        .params = at->dense.params,
+                        .grads = at->dense.grads,
+                        .kept = s->kept};
+}
+
+static void embedding(void *context, const hec_work_end *at) {
+  state *s = context;
+  hec_language language = language_of(s, at);
+  const uint8_t *ids = s->ids + (size_t)at->micro_batch * (size_t)language.tokens;
+  if (at->backward)
+    hec_language_embed_backward(&language, ids, at->dx);
+  else
+    hec_language_embed(&language, ids, at->x);
+}
+
+static void head(void *context, const hec_work_end *at) {
+  state *s = context;
+  hec_language language = language_of(s, at);
+  const uint8_t *next = s->next + (size_t)at->micro_batch * (size_t)language.tokens;
+  if (at->backward)
+    hec_language_head_backward(&language, next, s->factor, at->dx);
+  else
+    s->loss += hec_language_head(&language, next, at->x) * (double)s->factor;
+}
+
+/* ---- A step ---- */
+
+static hec_status load_of(hec_runner *r, int32_t micro_batch, int32_t layer, const hec_load **load) {
+  *load = &r->loads[micro_batch];
+  return hec_runner_counts(r, micro_batch, layer, &r->loads[micro_batch]);
+}
+
+static void prepare(state *s, int64_t step) {
+  const hec_train *train = s->train;
+  hec_runner *r = s->runner;
+  int32_t tokens = train->problem->tokens;
+  for (int32_t mb = 0; mb < train->n_micro_batches; mb++) {
+    size_t at = (size_t)mb * (size_t)tokens;
+    hec_corpus_batch(train->corpus, train->model, (hec_corpus_place){step, mb, r->rank->rank, r->rank->n_ranks, tokens},
+                     s->ids + at, s->next + at);
+  }
+  s->loss = r->work.balance_loss = 0;
+  r->work.step = step;
+  if (r->work.keep_grads)
+    hec_work_zero_grads(&r->work, r->exec);
+}
+
+/* Shares of the loss meet on rank 0 and are added in the order of ranks. */
+static hec_status add_up(state *s, hec_train_measure *measure) {
+  double own[2] = {s->loss, s->runner->work.balance_loss};
+  HEC_TRY(hec_rank_gather(s->runner->rank, own, sizeof own, s->shares));
+  for (int32_t i = 0; s->shares && i < s->runner->rank->n_ranks; i++) {
+    measure->loss += s->shares[2 * i];
+    measure->balance_loss += s->shares[2 * i + 1];
+  }
+  return HEC_OK;
+}
+
+static hec_status step(state *s, int64_t index) {
+  const hec_train *train = s->train;
+  hec_runner *r = s->runner;
+  hec_train_measure measure = {.step = index + 1};
+  prepare(s, measure.step);
+  HEC_TRY(hec_runner_iterate(r, index));
+  for (int32_t mb = 0; s->record && mb < train->n_micro_batches; mb++) {
+    hec_record_choices(s->record, r->work.assignments + (size_t)mb * (size_t)train->model->n_blocks);
+    HEC_TRY(hec_record_load(s->record, index, &r->loads[mb]));
+  }
+  HEC_TRY(add_up(s, &measure));
+  if (r->rank->rank == 0 && train->measured) {
+    measure.timeline = &r->timeline;
+    measure.program = hec_lowering_program(r->low);
+    measure.iteration_s = (double)hec_timeline_end_ps(&r->timeline) * 1e-12;
+    train->measured(train->context, &measure);
+  }
+  hec_check_text text = {
+      .corpus = train->corpus, .balance = train->aux, .loss = measure.loss, .balance_loss = measure.balance_loss};
+  return s->check ? hec_check_step(s->check, &r->work, index, r->loads, &text) : HEC_OK;
+}
+
+/* ---- The run ---- */
+
+static hec_status open_state(state *s, const hec_policy *policy) {
+  const hec_train *train = s->train;
+  hec_runner *r = s->runner;
+  size_t all = (size_t)train->n_micro_batches * (size_t)train->problem->tokens;
+  HEC_TRY(hec_runner_open(r, policy));
+  r->work.ends = (hec_work_ends){.embedding = embedding, .head = head, .context = s};
+  r->work.balance = train->aux / (float)train->n_micro_batches;
+  s->ids = HEC_NEW(&r->arena, uint8_t, all);
+  s->next = HEC_NEW(&r->arena, uint8_t, all);
+  s->kept = HEC_NEW(&r->arena, float, hec_language_kept(train->model, train->problem->tokens));
+  s->factor = 1 / ((float)all * (float)r->rank->n_ranks);
+  s->shares = r->rank->rank == 0 ? HEC_NEW(&r->arena, double, 2 * r->rank->n_ranks) : NULL;
+  if (train->check)
+    s->check = hec_check_new(train->problem, train->model, train->n_micro_batches, r->rank);
+  return train->record ? hec_record_open(train->model, r->rank, &s->record) : HEC_OK;
+}
+
+hec_status hec_train_run(const hec_train *train, const hec_policy *policy, hec_rank *rank, hec_check_result *result) {
+  HEC_TRY(hec_train_check(train, policy));
+  state s = {.train = train};
+  hec_runner r = {.options = options_of(train), .rank = rank, .load_of = load_of, .context = &s};
+  s.runner = &r;
+  hec_status status = open_state(&s, policy);
+  for (int32_t i = 0; status == HEC_OK && i < train->n_steps; i++)
+    status = step(&s, i);
+  if (status == HEC_OK && s.check)
+    status = hec_check_finish(s.check, r.exec, train->n_steps, result);
+  if (status == HEC_OK && s.record)
+    status = hec_record_write(s.record, train->record, train->header);
+  hec_check_free(s.check);
+  hec_record_free(s.record);
+  hec_runner_close(&r);
+  return status;
+}

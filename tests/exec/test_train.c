@@ -1,0 +1,253 @@
+/* Training: the loss falls, and it falls the same whatever the policy, the schedule and the number of ranks; what is
+ * recorded is what was computed. Gradients: test_language.c. */
+#include "runtime/base/arena.h"
+#include "tests/exec/train_case.h"
+#include "tests/support/check_main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static hec_train_outcome outcome;
+
+static void setup(void) {
+  hec_math_open();
+}
+
+static hec_train_wish small(int32_t ranks) {
+  return (hec_train_wish){.ranks = ranks,
+                          .tokens = 64 / ranks,
+                          .micro_batches = 2,
+                          .steps = 3,
+                          .layers = 2,
+                          .experts = 6,
+                          .top_k = 2,
+                          .aux = 0.05F,
+                          .check = true};
+}
+
+START_TEST(loss_falls) {
+  hec_train_wish wish = small(2);
+  wish.steps = 150;
+  wish.micro_batches = 1;
+  wish.check = false;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  ck_assert_int_eq(outcome.n_steps, 150);
+  double first = 0, last = 0;
+  for (int32_t i = 0; i < 10; i++) {
+    first += outcome.loss[i] / 10;
+    last += outcome.loss[140 + i] / 10;
+  }
+  ck_assert_msg(first > 4 && first < 6, "%g", first); /* about ln of 70 characters, and a half */
+  ck_assert_msg(last < 0.75 * first, "from %g to %g", first, last);
+}
+END_TEST
+
+static const int32_t rank_counts[] = {1, 2, 4};
+
+/* Every policy that can train, under every schedule: against the reference, and against the other numbers of ranks. */
+START_TEST(every_policy) {
+  double loss[3] = {0}, balance[3] = {0};
+  int32_t n_trained = 0;
+  for (int32_t p = 0; hec_policies[p]; p++)
+    for (int32_t s = 0; hec_schedules[s]; s++) {
+      if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_schedules[s]->bound)
+        continue;
+      hec_train_wish wish = small(rank_counts[_i]);
+      wish.policy = hec_policies[p]->name;
+      wish.schedule = hec_schedules[s]->name;
+      ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s under %s: %s", wish.policy, wish.schedule,
+                    hec_last_error());
+      ck_assert_msg(outcome.check.passed, "%s under %s: %s: error %g, tolerance %g", wish.policy, wish.schedule,
+                    outcome.check.worst_at, outcome.check.worst, outcome.check.tolerance);
+      ck_assert_int_gt(outcome.check.compared, 10000);
+      for (int32_t i = 0; i < 3; i++) {
+        if (n_trained == 0)
+          loss[i] = outcome.loss[i], balance[i] = outcome.balance_loss[i];
+        ck_assert_double_le(fabs(outcome.loss[i] - loss[i]), 1e-4 * loss[i]);
+        ck_assert_double_le(fabs(outcome.balance_loss[i] - balance[i]), 1e-3 * balance[i]);
+      }
+      n_trained++;
+    }
+  ck_assert_int_ge(n_trained, 8);
+}
+END_TEST
+
+START_TEST(ranks_agree) {
+  static hec_train_outcome of[3];
+  for (int32_t i = 0; i < 3; i++)
+    ck_assert_msg(hec_train_launch(small(rank_counts[i]), &of[i]) == HEC_OK, "%s", hec_last_error());
+  for (int32_t i = 1; i < 3; i++)
+    for (int32_t step = 0; step < 3; step++) {
+      ck_assert_double_le(fabs(of[i].loss[step] - of[0].loss[step]), 1e-4 * of[0].loss[step]);
+      ck_assert_double_le(fabs(of[i].balance_loss[step] - of[0].balance_loss[step]), 1e-3 * of[0].balance_loss[step]);
+    }
+}
+END_TEST
+
+/* The check is worth something: a rank that trains on another text is found. */
+START_TEST(check_finds_faults) {
+  hec_train_wish wish = small(4);
+  wish.other_text = true;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  ck_assert(!outcome.check.passed);
+  ck_assert_double_gt(outcome.check.worst, 10 * outcome.check.tolerance);
+}
+END_TEST
+
+START_TEST(threads_and_virtual_time) {
+  hec_train_wish wish = small(2);
+  wish.threads = true;
+  wish.policy = "hecate";
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(outcome.check.passed, "%s", outcome.check.worst_at);
+  wish.virtual_time = true;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(outcome.check.passed, "%s", outcome.check.worst_at);
+}
+END_TEST
+
+/* What cannot be trained is refused with the reason. */
+START_TEST(refusals) {
+  hec_train_wish wish = small(2);
+  wish.policy = "ep-balanced";
+  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), "ep-balanced cannot train") != NULL, "%s", hec_last_error());
+  wish = small(2);
+  wish.tokens = 20;
+  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), "multiple of the sequence length (8), found 20") != NULL, "%s",
+                hec_last_error());
+  hec_corpus corpus;
+  ck_assert_int_eq(hec_corpus_make("aaaa", 4, "a.txt", &corpus), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), "a.txt") != NULL, "%s", hec_last_error());
+  ck_assert_int_eq(hec_corpus_load("/nowhere/at-all.txt", &corpus), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_corpus_make("abab", 4, "b.txt", &corpus), HEC_OK);
+  hec_moe moe = hec_train_moe(small(1));
+  hec_model model;
+  ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, 1e-3F, 1, &model), HEC_OK);
+  ck_assert_int_eq(hec_corpus_check(&corpus, &model, 64), HEC_BAD_INPUT);
+  hec_corpus_free(&corpus);
+}
+END_TEST
+
+/* Too little memory: rank, iteration and bytes are named, nothing is recorded. Enough: it runs. */
+START_TEST(capacity) {
+  char path[] = "/tmp/hecate-train-capacity-XXXXXX";
+  int file = mkstemp(path);
+  ck_assert_int_ge(file, 0);
+  ck_assert(close(file) == 0 && unlink(path) == 0);
+  hec_train_wish wish = small(2);
+  wish.capacity = 100000;
+  wish.record = path;
+  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_FAILED);
+  const char *message = hec_last_error();
+  ck_assert_msg(strncmp(message, "rank ", 5) == 0 && strstr(message, "iteration 0 needs ") &&
+                    strstr(message, "capacity of a rank is 100000 bytes"),
+                "%s", message);
+  ck_assert_int_ne(access(path, F_OK), 0);
+  wish.capacity = 50e6;
+  wish.record = NULL;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+}
+END_TEST
+
+/* ---- The record ---- */
+
+enum { RANKS = 4, LAYERS = 3, EXPERTS = 6, TOP_K = 2, TOKENS = 16, STEPS = 5, MICRO_BATCHES = 2 };
+
+/* The numbers of "transitions" in the header line, in order. */
+static void read_transitions(const char *path, uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS]) {
+  static char line[1 << 16];
+  FILE *in = fopen(path, "r");
+  ck_assert_ptr_nonnull(in);
+  ck_assert_ptr_nonnull(fgets(line, sizeof line, in));
+  (void)fclose(in);
+  char *at = strstr(line, "\"transitions\":");
+  ck_assert_ptr_nonnull(at);
+  at += strlen("\"transitions\":");
+  for (int32_t i = 0; i < (LAYERS - 1) * EXPERTS * EXPERTS; i++) {
+    at += strcspn(at, "0123456789");
+    count[i] = strtoull(at, &at, 10);
+  }
+  ck_assert_ptr_null(strpbrk(at, "0123456789"));
+}
+
+static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS]) {
+  hec_trace_reader *reader;
+  const hec_trace_record *record;
+  int32_t n = 0;
+  ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
+  const hec_trace_header *h = hec_trace_header_of(reader);
+  ck_assert(h->per_source && h->has_transitions && h->ranks == RANKS && h->n_sources == RANKS);
+  ck_assert(h->n_layers == LAYERS && h->n_experts == EXPERTS && h->top_k == TOP_K && !h->synthetic);
+  ck_assert_str_eq(h->name, "test");
+  for (;; n++) {
+    ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());
+    if (!record)
+      break;
+    ck_assert_int_eq(record->iter, n / MICRO_BATCHES);
+    for (int32_t l = 0; l < LAYERS; l++)
+      for (int32_t s = 0; s < RANKS; s++) {
+        uint64_t sum = 0;
+        for (int32_t e = 0; e < EXPERTS; e++) {
+          sum += hec_load_row(&record->load, l, s)[e];
+          total[l][e] += hec_load_row(&record->load, l, s)[e];
+        }
+        ck_assert_uint_eq(sum, TOKENS * TOP_K);
+      }
+  }
+  ck_assert_int_eq(n, STEPS * MICRO_BATCHES);
+  hec_trace_close(reader);
+}
+
+START_TEST(record) {
+  char path[] = "/tmp/hecate-train-record-XXXXXX";
+  int file = mkstemp(path);
+  ck_assert_int_ge(file, 0);
+  (void)close(file);
+  hec_train_wish wish = {.ranks = RANKS,
+                         .tokens = TOKENS,
+                         .micro_batches = MICRO_BATCHES,
+                         .steps = STEPS,
+                         .layers = LAYERS,
+                         .experts = EXPERTS,
+                         .top_k = TOP_K,
+                         .record = path};
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS], total[LAYERS][EXPERTS] = {{0}};
+  sum_loads(path, total);
+  read_transitions(path, count);
+  for (int32_t l = 0; l + 1 < LAYERS; l++)
+    for (int32_t a = 0; a < EXPERTS; a++) {
+      uint64_t row = 0, column = 0;
+      for (int32_t b = 0; b < EXPERTS; b++) {
+        row += count[(l * EXPERTS + a) * EXPERTS + b];
+        column += count[(l * EXPERTS + b) * EXPERTS + a];
+      }
+      ck_assert_uint_eq(row, TOP_K * total[l][a]);
+      ck_assert_uint_eq(column, TOP_K * total[l + 1][a]);
+    }
+  ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("train");
+  TCase *c = tcase_create("train");
+  tcase_set_timeout(c, 120);
+  tcase_add_unchecked_fixture(c, setup, NULL);
+  tcase_add_test(c, loss_falls);
+  tcase_add_loop_test(c, every_policy, 0, 3);
+  tcase_add_test(c, ranks_agree);
+  tcase_add_test(c, check_finds_faults);
+  tcase_add_test(c, threads_and_virtual_time);
+  tcase_add_test(c, refusals);
+  tcase_add_test(c, capacity);
+  tcase_add_test(c, record);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,112 @@
+/* The text is the project's licence: there wherever the tests are. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "tests/exec/train_case.h"
+
+#include "runtime/base/arena.h"
+#include "tests/support/check_main.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef struct {
+  hec_train train;
+  const hec_policy *policy;
+  hec_corpus other;
+  hec_train_outcome *outcome; /* shared with the ranks */
+  bool other_text;
+} job;
+
+hec_moe hec_train_moe(hec_train_wish wish) {
+  hec_moe moe = {.name = "letters",
+                 .n_layers = wish.layers,
+                 .n_moe_layers = wish.layers,
+                 .d_model = 16,
+                 .d_ffn = 24,
+                 .d_ffn_shared = 8,
+                 .n_ffn_matrices = 2,
+                 .n_experts = wish.experts,
+                 .top_k = wish.top_k,
+                 .n_heads = 2,
+                 .n_kv_heads = 2,
+                 .d_head = 8,
+                 .seq_len = 8,
+                 .tokens_per_rank = wish.tokens,
+                 .micro_batches = wish.micro_batches,
+                 .dtype_bytes = 4,
+                 .grad_bytes = 4,
+                 .optimizer_bytes = 8,
+                 .attention = HEC_ATTENTION_CAUSAL,
+                 .fused_attention = true,
+                 .nonmoe_scale = 1};
+  return moe;
+}
+
+static void measured(void *context, const hec_train_measure *m) {
+  hec_train_outcome *outcome = context;
+  outcome->loss[outcome->n_steps] = m->loss;
+  outcome->balance_loss[outcome->n_steps++] = m->balance_loss;
+}
+
+static hec_status body(hec_rank *rank, void *context) {
+  job *j = context;
+  hec_train train = j->train;
+  if (j->other_text && rank->rank == rank->n_ranks - 1)
+    train.corpus = &j->other;
+  return hec_train_run(&train, j->policy, rank, rank->rank == 0 ? &j->outcome->check : NULL);
+}
+
+static hec_status launch(hec_train_wish wish, job *j, const hec_cluster *cluster) {
+  hec_launch_options options = {.n_ranks = wish.ranks,
+                                .threads = wish.threads,
+                                .transport = &hec_transport_shm,
+                                .cluster = cluster,
+                                .memory_bytes = hec_train_bytes(&j->train, j->policy),
+                                .limit_s = 30};
+  hec_status status = hec_train_check(&j->train, j->policy);
+  return status == HEC_OK ? hec_launch(&options, body, j) : status;
+}
+
+hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
+  hec_arena arena = {0};
+  hec_corpus corpus;
+  hec_cluster cluster;
+  hec_moe moe = hec_train_moe(wish);
+  hec_model model;
+  hec_problem problem;
+  hec_trace_header header = {.name = "test", .source = "tests"};
+  ck_assert_int_eq(hec_corpus_load(HEC_SOURCE_DIR "/LICENSE", &corpus), HEC_OK);
+  ck_assert_int_eq(hec_cluster_load("2x4 nvlink=10G@2us nic=2G@5us flops=1T mem=1G", &arena, &cluster), HEC_OK);
+  ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, 3e-3F, 7, &model), HEC_OK);
+  ck_assert_int_eq(hec_problem_make(&model.moe, &cluster, true, wish.ranks, wish.tokens, &problem), HEC_OK);
+  hec_train_outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+  job j = {.train = {.problem = &problem,
+                     .model = &model,
+                     .corpus = &corpus,
+                     .n_steps = wish.steps,
+                     .n_micro_batches = wish.micro_batches,
+                     .schedule = wish.schedule ? wish.schedule : "auto",
+                     .virtual_time = wish.virtual_time,
+                     .check = wish.check,
+                     .aux = wish.aux,
+                     .capacity = wish.capacity,
+                     .record = wish.record,
+                     .header = &header,
+                     .measured = measured,
+                     .context = shared},
+           .policy = hec_policy_find(wish.policy ? wish.policy : "ep"),
+           .other = corpus,
+           .outcome = shared,
+           .other_text = wish.other_text};
+  j.other.ids = hec_malloc((size_t)corpus.n, 1);
+  for (int64_t i = 0; i < corpus.n; i++)
+    j.other.ids[i] = corpus.byte_of[corpus.ids[i]] == 'e' ? 0 : corpus.ids[i];
+  hec_status status = launch(wish, &j, &cluster);
+  *outcome = *shared;
+  (void)munmap(shared, sizeof *shared);
+  hec_corpus_free(&j.other);
+  hec_corpus_free(&corpus);
+  hec_arena_free(&arena);
+  return status;
+}

@@ -1,0 +1,28 @@
+/* A small training run for tests: launched over forked ranks, its losses brought back. */
+#ifndef HEC_TESTS_TRAIN_CASE_H
+#define HEC_TESTS_TRAIN_CASE_H
+#include "runtime/exec/train.h"
+
+enum { HEC_TRAIN_STEPS_MAX = 256 };
+
+typedef struct {
+  int32_t ranks, tokens, micro_batches, steps, layers, experts, top_k;
+  float aux;
+  bool check, threads, virtual_time;
+  const char *policy, *schedule; /* NULL: ep, auto */
+  const char *record;
+  double capacity;
+  bool other_text; /* the last rank reads a text in which the letter e is another */
+} hec_train_wish;
+
+typedef struct {
+  int32_t n_steps;
+  double loss[HEC_TRAIN_STEPS_MAX], balance_loss[HEC_TRAIN_STEPS_MAX];
+  hec_check_result check;
+} hec_train_outcome;
+
+hec_moe hec_train_moe(hec_train_wish wish);
+/* HEC_OK: the run ended; the check may have failed. */
+hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome);
+
+#endif
