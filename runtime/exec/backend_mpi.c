@@ -4,9 +4,11 @@
  * decided by the environment that the process manager left, since a process must speak the library of the mpirun that
  * started it: with another one every process would be a job of its own (which is checked after the start).
  *
- * Looked for in $HECATE_PLUGINS, the folder of the executable, and ../lib/hecate seen from there.
+ * Looked for in $HECATE_PLUGINS, the folder of the executable, ../lib/hecate seen from there, and, when this is part of a
+ * shared library, its folder, hecate and ../hecate seen from there.
  *
  * Failure: the rank that fails says so and aborts the job (MPI_Abort), which ends every process, stopped ones too. */
+#define _GNU_SOURCE /* dladdr */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/mpi/plugin.h"
 #include "runtime/exec/world.h"
@@ -23,6 +25,8 @@
 #ifndef HEC_MPI_BUILT
 #define HEC_MPI_BUILT "" /* plug-ins of this build, separated by blanks: set by CMake */
 #endif
+
+enum { N_FOLDERS = 6 }; /* that plug-ins are looked for in */
 
 /* Process managers by what they leave in the environment, the surest sign first. */
 typedef struct {
@@ -65,6 +69,14 @@ static void add_program_folder(hec_text *path, const char *below) {
     hec_text_printf(path, "%.*s%s", (int)(slash - exe), exe, below);
 }
 
+/* The same of the file that this code was loaded from: the shared library, where it is part of one. */
+static void add_library_folder(hec_text *path, const char *below) {
+  Dl_info own;
+  const char *slash = dladdr(launchers, &own) != 0 && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
+  if (slash)
+    hec_text_printf(path, "%.*s%s", (int)(slash - own.dli_fname), own.dli_fname, below);
+}
+
 /* Opens folder/hecate-mpi-NAME.so; `why` gets the reason when the file is there and cannot be used. */
 static bool open_in(const hec_text *folder, const char *name, hec_text *why) {
   if (!folder->length)
@@ -93,14 +105,17 @@ static bool open_in(const hec_text *folder, const char *name, hec_text *why) {
 static bool load(const launcher *l, hec_text *why) {
   if (plugin)
     return true;
-  hec_text folders[3] = {0};
+  hec_text folders[N_FOLDERS] = {0};
   const char *wanted = getenv("HECATE_PLUGINS");
   if (wanted)
     hec_text_add(&folders[0], wanted);
   add_program_folder(&folders[1], "");
   add_program_folder(&folders[2], "/../lib/hecate");
+  add_library_folder(&folders[3], "");
+  add_library_folder(&folders[4], "/hecate");
+  add_library_folder(&folders[5], "/../hecate");
   for (int p = 0; p < 2 && !plugin; p++)
-    for (int f = 0; l->plugins[p] && f < 3 && !plugin; f++)
+    for (int f = 0; l->plugins[p] && f < N_FOLDERS && !plugin; f++)
       (void)open_in(&folders[f], l->plugins[p], why);
   if (!plugin && !why->length) {
     if (HEC_MPI_BUILT[0] == '\0')
@@ -111,7 +126,7 @@ static bool load(const launcher *l, hec_text *why) {
       hec_text_printf(why, "hecate-mpi-%s.so is not in %s%s%s nor in ../lib/hecate", l->plugins[0],
                       wanted ? wanted : "", wanted ? ", not in " : "", folders[1].length ? folders[1].data : "?");
   }
-  for (int f = 0; f < 3; f++)
+  for (int f = 0; f < N_FOLDERS; f++)
     hec_text_free(&folders[f]);
   return plugin != NULL;
 }

@@ -1,0 +1,241 @@
+/* libhecate: the planner and the sparse collectives of hecate for trainers written by others.
+ *
+ * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of a
+ * micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
+ * return to the homes (SparseReduceScatter, spRS). FSSDP, "Hecate: Unlocking Efficient Sparse Model Training via Fully
+ * Sharded Sparse Data Parallelism", arXiv 2502.02581: section 3 (sparse collectives), section 4 (Algorithm 1: sparse
+ * materialisation; Algorithm 2: heterogeneous sharding). The other policies name their papers: hec_policy_name.
+ *
+ *   hec_planner_open                              every rank, the same options
+ *   each micro-batch:
+ *     hec_planner_step                            before the gates; homes may move: hec_planner_moves
+ *     each MoE layer:
+ *       hec_planner_guests(BEFORE), hec_sparse_all_gather         while attention runs
+ *       gate, all-gather of the counts (yours)
+ *       hec_planner_refine(counts)                the layer's copies are final
+ *       hec_planner_guests(ADDED), hec_sparse_all_gather
+ *       hec_planner_split                         where the tokens of each source go; dispatch, experts, combine
+ *       backward: hec_planner_guests(ALL), hec_sparse_reduce_scatter
+ *     hec_planner_end                             the counts become history
+ *
+ * Ranks never send each other plans: equal options and equal counts give equal plans on every machine, and
+ * hec_planner_digest lets them compare.
+ *
+ * Errors. Functions that return int return HECATE_OK, HECATE_FAILED (the run failed: a peer died, no space) or
+ * HECATE_BAD_INPUT (an argument is wrong; nothing was changed); hec_error says what and what was expected. Outputs are
+ * written only on HECATE_OK. Pointers must not be NULL unless said. Out of memory ends the process with a message.
+ * Ownership. What the library returns by pointer belongs to the planner or communicator it came from, and says until
+ * when it is valid; what you pass is yours and only read during the call unless said.
+ * Threads. One thread at a time per planner and per communicator; different ones are independent. hec_error is the
+ * calling thread's. hec_run may not be called from two threads at once.
+ * Numbers. Ranks, layers and experts count from 0; bytes are bytes, times seconds, tokens token-expert assignments
+ * (a token with top-2 is two).
+ * Version. Before 1.0 a new minor version may change functions and structs; the library's file name carries it. */
+#ifndef HEC_EXEC_HECATE_H
+#define HEC_EXEC_HECATE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define HECATE_VERSION_MAJOR 0
+#define HECATE_VERSION_MINOR 1
+#define HECATE_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define HEC_API __attribute__((visibility("default")))
+#else
+#define HEC_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { HECATE_OK = 0, HECATE_FAILED = 1, HECATE_BAD_INPUT = 2 };
+
+HEC_API const char *hec_version(void); /* of the library that runs: "0.1.0" */
+/* What the last function that failed in this thread says; "" when none did. Valid until the next failure. */
+HEC_API const char *hec_error(void);
+
+/* ---- Planner ---- */
+
+typedef struct hec_planner hec_planner;
+
+enum { HECATE_AUTO = -1, HECATE_T_PAPER = -2 };
+
+/* Start from hec_planner_defaults: fields may be added. */
+typedef struct {
+  const char *policy;  /* hec_policy_name; default "hecate" */
+  const char *cluster; /* a preset ("dgx-h100"), a line ("4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G": nodes x
+                          devices, bytes/s, latency, FLOP/s, bytes of memory per device) or the path of a cluster file */
+  int32_t n_ranks;     /* ranks are devices 0 .. n_ranks - 1, nodes filled in order; 0: all devices */
+  int32_t n_layers;    /* MoE layers */
+  int32_t n_experts, top_k;           /* per layer; per token */
+  int32_t d_model, d_ffn, n_matrices; /* an expert has n_matrices (2: plain, 3: gated) * d_model * d_ffn */
+  int32_t param_bytes;                /* per parameter, on the wire and in compute (default 2) */
+  double grad_bytes, optimizer_bytes; /* per parameter (2, 12) */
+  int32_t tokens;                     /* of each rank in a micro-batch */
+  int32_t n_heads, seq_len;           /* of attention, for its time (default d_model / 64 and 2048) */
+  int32_t forward_only;               /* not 0: no gradients, no optimizer state */
+  double window_s; /* forward time between two MoE layers, as you measured it: what a gather may hide under;
+                      0: modelled from the cluster and the sizes above */
+  int32_t t;       /* hottest experts copied per layer; HECATE_AUTO: as many as fit the window; HECATE_T_PAPER: the
+                      paper's formula */
+  int32_t m;       /* copies that a rank has room for per layer; HECATE_AUTO: from the device's memory */
+  int32_t period;  /* iterations between decisions of policies that move experts; HECATE_AUTO: the policy's */
+  int32_t slots;   /* experts' places per rank and layer, of policies that replicate; HECATE_AUTO: the policy's */
+} hec_planner_options;
+
+HEC_API hec_planner_options hec_planner_defaults(void);
+
+/* Names that hec_planner_options.policy takes, i = 0, 1, ...; NULL after the last. *summary and *source (its paper) are
+ * set unless NULL. Valid for ever. */
+HEC_API const char *hec_policy_name(int32_t i, const char **summary, const char **source);
+
+/* *planner: with the policy's first placement in force. Sizes: n_layers * n_experts * n_ranks at most 2^28. Memory is
+ * taken here; step, refine, split, guests and end take none once the policy's own scratch stopped growing. */
+HEC_API int hec_planner_open(const hec_planner_options *options, hec_planner **planner);
+HEC_API void hec_planner_close(hec_planner *planner); /* NULL: nothing */
+
+/* The decision before the gates of a micro-batch, for all layers, from the history. `iteration` >= 0 and never falls;
+ * `micro_batch` counts from 0 in each iteration. O(what the policy does): microseconds to milliseconds. */
+HEC_API int hec_planner_step(hec_planner *planner, int64_t iteration, int32_t micro_batch);
+/* After the gate of one layer, once per layer and step, layers in any order: counts[source * n_experts + expert] =
+ * assignments that rank `source` sends to the expert, the same array on every rank; at most 2^31 - 1 in all. Needed by
+ * split, and by policies that look at the actual load. Only this layer's copies may change. */
+HEC_API int hec_planner_refine(hec_planner *planner, int32_t layer, const uint32_t *counts);
+/* Ends the step: the counts become history. counts: [n_layers][n_ranks][n_experts], or NULL: those given to refine,
+ * which then must have been called for every layer. */
+HEC_API int hec_planner_end(hec_planner *planner, const uint32_t *counts);
+
+enum { HECATE_RESIDENT = 0, HECATE_GUEST = 1 };
+
+/* The plan in force. Copies of `expert` in `layer` are copy_rank[b + i] and copy_kind[b + i] with
+ * b = layer * copy_capacity, copy_at[layer * (n_experts + 1) + expert] <= i < copy_at[.. + expert + 1]; ranks ascend.
+ * Resident: kept between iterations with its optimizer state, gradients all-reduced among home and residents. Guest:
+ * gathered for this micro-batch, gradient returned to the home. Valid until the planner is closed; contents until the
+ * next step, refine. */
+typedef struct {
+  int32_t n_layers, n_experts, n_ranks;
+  int32_t n_slices;         /* 1; n_ranks for "fsdp": every expert in n equal slices, all ranks guests */
+  const int32_t *home;      /* [n_layers][n_experts][n_slices] rank that keeps parameters and optimizer state */
+  const int32_t *copy_at;   /* [n_layers][n_experts + 1] */
+  const int32_t *copy_rank; /* [n_layers][copy_capacity] */
+  const uint8_t *copy_kind; /* [n_layers][copy_capacity] HECATE_RESIDENT, HECATE_GUEST */
+  int32_t copy_capacity;
+  const int32_t *t, *m;  /* [n_layers] what FSSDP chose; -1 where the policy has none */
+  int32_t rematerialise; /* guests are dropped after forward and gathered again in backward */
+  int32_t planned;       /* the last step or refine really planned (a periodic policy between decisions did not) */
+  double window_s;       /* in force */
+  double expert_bytes;   /* parameters of one expert */
+} hec_plan_view;
+HEC_API void hec_planner_view(const hec_planner *planner, hec_plan_view *view);
+HEC_API uint64_t hec_planner_digest(const hec_planner *planner); /* equal plans, equal digests, on every machine */
+
+/* Where the assignments of (source, expert) are computed, after refine of the layer: ranks[i] computes tokens[i] of
+ * them, ranks ascending, cut from the source's list in this order; both arrays [n_ranks]. *n: parts, 0 when there are no
+ * assignments. */
+HEC_API int hec_planner_split(hec_planner *planner, int32_t layer, int32_t source, int32_t expert, int32_t *ranks,
+                              uint32_t *tokens, int32_t *n);
+
+enum { HECATE_PARAM = 0, HECATE_GRAD = 1, HECATE_OPTIMIZER = 2 };
+
+/* Part `part` of `n_parts` equal parts of an expert's parameters or optimizer state goes from rank to rank. */
+typedef struct {
+  int32_t source, destination, layer, expert, part, n_parts;
+  int32_t state; /* HECATE_PARAM, HECATE_OPTIMIZER */
+} hec_planner_move;
+/* What must move because the last step changed homes or residents, ascending by (source, destination, layer, expert);
+ * apply it before the layers run. Valid until the next step. */
+HEC_API const hec_planner_move *hec_planner_moves(const hec_planner *planner, size_t *n);
+
+/* ---- Sparse collectives ---- */
+
+/* Experts to gather or to return: item i goes from owner[i] to receiver[receiver_at[i] .. receiver_at[i + 1]] (ascending,
+ * without the owner, at least one). */
+typedef struct {
+  int32_t n_items;
+  const int32_t *expert;      /* [n_items] ascending */
+  const int32_t *owner;       /* [n_items] */
+  const int32_t *receiver_at; /* [n_items + 1], the first 0 */
+  const int32_t *receiver;    /* [receiver_at[n_items]] */
+} hec_sparse_items;
+
+enum {
+  HECATE_BEFORE, /* the guests that the step decided on */
+  HECATE_ADDED,  /* those that refine added since */
+  HECATE_ALL,    /* all guests: what a reduce-scatter returns */
+};
+/* The guests of a layer as items. Valid until the next guests or close of this planner. Not for "fsdp" (slices). */
+HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t which, hec_sparse_items *items);
+
+/* A rank's end of a group of ranks made by hec_run. */
+typedef struct hec_comm hec_comm;
+
+/* Backends, i = 0, 1, ...: "cpu" (processes or threads of this machine), "mpi" (under mpirun or srun); NULL after the
+ * last. *summary is set unless NULL. */
+HEC_API const char *hec_backend_name(int32_t i, const char **summary);
+/* HECATE_OK: can be used here and now. Else hec_error says why not. */
+HEC_API int hec_backend_check(const char *name);
+
+typedef struct {
+  const char *backend;    /* default "cpu" */
+  int32_t n_ranks;        /* at most 256; mpi: 0, or the number that mpirun started */
+  int32_t threads;        /* cpu: not 0: ranks are threads of this process instead of forked processes */
+  const char *cluster;    /* as in hec_planner_options, for the choice of collective; NULL: one machine */
+  const char *collective; /* "direct", "two_level", "chain"; NULL: the cheapest on this cluster */
+  size_t memory_bytes;    /* for hec_comm_alloc, of each rank; reserved, taken as it is touched (default 1 GiB) */
+  double limit_s;         /* longest wait for a peer (default 60) */
+} hec_run_options;
+HEC_API hec_run_options hec_run_defaults(int32_t n_ranks);
+
+typedef int hec_body(hec_comm *comm, void *context);
+
+/* Runs body(comm, context) on every rank and waits for all; a body returns HECATE_OK or a code (its message: what hec_error
+ * says in it). HECATE_OK: every body did. Else the failure that came first; the others' waits fail, no process is left.
+ * Processes: forked here, so the caller must have no other threads, and what a body writes to memory is lost with it.
+ * Under mpi: this process is one rank, MPI is started by the first hec_run and may not be by the program; a failure ends
+ * the whole job (MPI_Abort). */
+HEC_API int hec_run(const hec_run_options *options, hec_body *body, void *context);
+HEC_API void hec_finish(void); /* at the end of a program under mpi; else does nothing */
+
+HEC_API int32_t hec_comm_rank(const hec_comm *comm);
+HEC_API int32_t hec_comm_size(const hec_comm *comm);
+HEC_API int hec_comm_barrier(hec_comm *comm);
+/* Ends the run for all ranks with this message, which hec_run reports with the rank; returns HECATE_FAILED, for the body
+ * to return. */
+HEC_API int hec_comm_fail(hec_comm *comm, const char *message);
+/* `bytes` of every rank, into all [n_ranks * bytes] on every rank. For counts, digests: goes over rank 0. */
+HEC_API int hec_comm_all_gather(hec_comm *comm, const void *data, size_t bytes, void *all);
+/* Zeroed, 64-byte aligned, from the rank's region, which peers read in place; NULL: the region is used up. Freed with the
+ * communicator. */
+HEC_API void *hec_comm_alloc(hec_comm *comm, size_t bytes);
+
+/* SparseAllGather: `bytes` of every item from its owner's buffer into its receivers'. buffers[i]: item i on this rank,
+ * at owner and receivers; else not looked at. Called by every rank with the same items and sizes. Buffers may be
+ * anywhere; between processes of one machine what is sent from memory not of hec_comm_alloc is copied once more.
+ * Lowered to `direct`, `two_level` (into each node once) or `chain` (chunked), by closed-form cost on the cluster. */
+HEC_API int hec_sparse_all_gather(hec_comm *comm, const hec_sparse_items *items, size_t bytes, void *const *buffers);
+/* SparseReduceScatter: at the owner, buffers[i][0 .. n_floats) += the receivers' in ascending order of ranks; with
+ * two_level and chain, first within each other node at one of its receivers (in ascending order), then at the owner.
+ * Either way the order, and so every bit, is the same in every run. Buffers of receivers may be overwritten. */
+HEC_API int hec_sparse_reduce_scatter(hec_comm *comm, const hec_sparse_items *items, size_t n_floats,
+                                      float *const *buffers);
+
+enum { HECATE_GATHER = 0, HECATE_SCATTER = 1 };
+/* The same in pieces: one gather and one scatter may be in progress at a time. Between start and the test that says done,
+ * or wait, buffers must stay and not be touched; items are copied. Bytes move only inside test and wait (of either), so
+ * call test between steps of computing. */
+HEC_API int hec_sparse_all_gather_start(hec_comm *comm, const hec_sparse_items *items, size_t bytes,
+                                        void *const *buffers);
+HEC_API int hec_sparse_reduce_scatter_start(hec_comm *comm, const hec_sparse_items *items, size_t n_floats,
+                                            float *const *buffers);
+HEC_API int hec_sparse_test(hec_comm *comm, int32_t which, int32_t *done); /* none in progress: done */
+HEC_API int hec_sparse_wait(hec_comm *comm, int32_t which);
+/* Bytes that this rank sent in collectives so far, and the name of the last one's way ("" before the first). */
+HEC_API int64_t hec_comm_sent(const hec_comm *comm, const char **collective);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
