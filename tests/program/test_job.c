@@ -303,6 +303,63 @@ START_TEST(absurdly_slow_machines) {
 }
 END_TEST
 
+/* The first layers of a trace: the same loads as with all layers, then cut; tokens from those layers alone. */
+START_TEST(first_layers) {
+  hec_load loads[2];
+  for (int32_t i = 0; i < 2; i++) {
+    hec_job_options o = options();
+    o.layers = i == 0 ? 0 : 1;
+    hec_trace_close(reader);
+    hec_text_free(&text);
+    must(make(small, o));
+    ck_assert_int_eq(job.problem.n_layers, i == 0 ? 2 : 1);
+    hec_feed *feed = hec_feed_new(&job, reader);
+    const hec_iteration *it;
+    must(hec_feed_next(feed, &it));
+    loads[i] = hec_load_new(&arena, it->loads->n_layers, it->loads->n_sources, it->loads->n_experts);
+    ck_assert_int_eq(loads[i].n_layers, job.problem.n_layers);
+    memcpy(hec_load_row(&loads[i], 0, 0), hec_load_row(it->loads, 0, 0),
+           4 * 8 * sizeof(uint32_t)); /* of layer 0: sources x experts */
+    hec_feed_free(feed);
+  }
+  ck_assert_mem_eq(hec_load_row(&loads[0], 0, 0), hec_load_row(&loads[1], 0, 0), 4 * 8 * sizeof(uint32_t));
+}
+END_TEST
+START_TEST(more_layers_than_the_trace) {
+  hec_job_options o = options();
+  o.layers = 3;
+  must_fail(make(small, o), "--layers");
+}
+END_TEST
+
+/* What CPUs execute: float32, MoE blocks alone, small by default, all of it said; what the user says stays. */
+START_TEST(executed) {
+  hec_test_trace t = small;
+  t.layers = 6;
+  t.extra = ",\"ranks\":16";
+  reader = hec_test_trace_open(&t, 1, &text);
+  hec_job_options o = options();
+  o.model = _i == 0 ? NULL : "gpt2-xl-moe";
+  o.ranks = _i == 0 ? 0 : 3;
+  must(hec_job_make_executed(&o, reader, &arena, &job));
+  ck_assert_int_eq(job.problem.n_ranks, _i == 0 ? 4 : 3);
+  ck_assert_int_eq(job.cluster.n_devices, job.problem.n_ranks);
+  ck_assert(job.problem.n_layers == 4 && job.moe.n_layers == 4 && job.problem.tokens == 256 && job.warmup == 0);
+  ck_assert(job.moe.dtype_bytes == 4 && job.moe.grad_bytes == 4 && job.moe.optimizer_bytes == 8);
+  ck_assert(job.moe.vocabulary == 0 && !job.moe.recompute);
+  ck_assert(said("layers: the first 4") && said("tokens per rank: 256") && said("assumed rates"));
+  ck_assert(said("ranks: 4") == (_i == 0) && said("preset tiny") == (_i == 0) && said("precision") == (_i == 1));
+}
+END_TEST
+START_TEST(executed_on_a_small_cluster) {
+  reader = hec_test_trace_open(&small, 1, &text);
+  hec_job_options o = options();
+  o.cluster = "1x3 nvlink=1G flops=10G mem=1G";
+  must(hec_job_make_executed(&o, reader, &arena, &job));
+  ck_assert(job.problem.n_ranks == 3 && !said("assumed rates"));
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("job");
   TCase *c = tcase_create("job");
@@ -329,6 +386,10 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, shape_chosen, 0, 4);
   tcase_add_test(c, cluster_by_default);
   tcase_add_loop_test(c, absurdly_slow_machines, 0, 4);
+  tcase_add_test(c, first_layers);
+  tcase_add_test(c, more_layers_than_the_trace);
+  tcase_add_loop_test(c, executed, 0, 2);
+  tcase_add_test(c, executed_on_a_small_cluster);
   suite_add_tcase(s, c);
   return s;
 }
