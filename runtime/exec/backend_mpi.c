@@ -165,6 +165,10 @@ static const hec_transport *transport(void) {
   return plugin ? plugin->transport : NULL;
 }
 
+const hec_mpi_collectives *hec_mpi_collectives_of(void) {
+  return begun ? plugin->collectives : NULL;
+}
+
 static bool speaks(void) {
   return my_rank == 0;
 }

@@ -413,6 +413,23 @@ static const hec_transport transport = {
     .close = close_channels,
 };
 
+/* ---- The library's own collectives ---- */
+
+static bool all_barrier(void) {
+  return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static bool all_gatherv(float *buffer, const int *counts, const int *places) {
+  return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, buffer, counts, places, MPI_FLOAT, MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static bool all_reduce_scatter(const float *terms, float *sums, const int *counts) {
+  return MPI_Reduce_scatter(terms, sums, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static const hec_mpi_collectives collectives = {
+    .barrier = all_barrier, .allgatherv = all_gatherv, .reduce_scatter = all_reduce_scatter};
+
 /* ---- The plug-in ---- */
 
 static bool begin(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes) {
@@ -451,6 +468,7 @@ static const hec_mpi_plugin plugin = {
     .abort = abort_job,
     .end = end,
     .transport = &transport,
+    .collectives = &collectives,
 };
 
 extern hec_mpi_plugin_entry hec_mpi_plugin_open;
