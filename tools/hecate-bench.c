@@ -2,6 +2,7 @@
  * The numbers are for comparing two builds on one machine, or parts of one run with each other. */
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
+#include "tools/common/bench_commands.h"
 #include "tools/common/job_args.h"
 #include "traces/synth.h"
 #include "traces/trace_bench.h"
@@ -173,7 +174,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                           {.name = NULL}};
   const hec_command command = {
       .program = "hecate-bench",
-      .usage = "hecate-bench [options]",
+      .usage =
+          "hecate-bench [options]\n"
+          "       hecate-bench collectives [options]   sparse collectives against their limits (--help says more)\n"
+          "       hecate-bench executor [options]      CPU time per operation of the executor",
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
@@ -274,6 +278,10 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "collectives") == 0)
+    return hec_collectives_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "executor") == 0)
+    return hec_executor_command(argc - 1, argv + 1);
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);

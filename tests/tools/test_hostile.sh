@@ -83,6 +83,11 @@ refused 2 '--law: expected' "$bench" --law none --no-trace
 refused 2 '--experts: expected' "$bench" --experts 2 --no-trace
 refused 2 '--shape: expected a model preset' "${synth[@]}" --workload W0 --shape none --out "$folder/none"
 works '"policies"' "$bench" --no-trace --json --ranks 7 --layers 2 --experts 5 --iterations 2
+refused 2 '--backend: expected' "$bench" collectives --backend none
+refused 2 '--least is above --most' "$bench" collectives --least 2 --most 1
+refused 2 '--ranks: expected' "$bench" collectives --ranks 1
+works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --most 1
+works '"cpu_greatest_s"' "$bench" executor --json --repeats 2 --operations 1000
 
 # ---- files that are no traces ----
 refused 2 'cannot be opened' "$sim" "$folder/absent"

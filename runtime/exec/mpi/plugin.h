@@ -13,6 +13,16 @@ typedef struct {
   void *(*grow)(void *array, size_t *capacity, size_t need, size_t bytes); /* hec_grow */
 } hec_mpi_host;
 
+/* The collectives of the library itself, on floats and all ranks: what benchmarks compare ours with. False: it failed.
+ * Rank r has counts[r] floats. */
+typedef struct {
+  bool (*barrier)(void);
+  /* In place: those of rank r stand, or come to stand, at buffer + places[r]. */
+  bool (*allgatherv)(float *buffer, const int *counts, const int *places);
+  /* `terms` [sum of counts] of every rank are summed; rank r gets its counts[r] of the sum. */
+  bool (*reduce_scatter)(const float *terms, float *sums, const int *counts);
+} hec_mpi_collectives;
+
 typedef struct {
   uint64_t layout;     /* HEC_MPI_LAYOUT of its build: both sides must see the same structs */
   const char *library; /* "Open MPI", "MPICH" */
@@ -21,15 +31,19 @@ typedef struct {
   void (*abort)(int code); /* ends every process of the job */
   void (*end)(void);       /* MPI_Finalize */
   const hec_transport *transport;
+  const hec_mpi_collectives *collectives;
 } hec_mpi_plugin;
 
 /* The one exported symbol. `host` must live as long as the plug-in is used. */
 typedef const hec_mpi_plugin *hec_mpi_plugin_entry(const hec_mpi_host *host);
 #define HEC_MPI_PLUGIN_SYMBOL "hec_mpi_plugin_open"
 
+/* Of the plug-in in use; NULL while the backend has not started (backend.h, ranks). */
+const hec_mpi_collectives *hec_mpi_collectives_of(void);
+
 /* Changes with the size of every struct that crosses the border. */
 #define HEC_MPI_LAYOUT                                                                                                 \
   ((uint64_t)sizeof(hec_rank) << 48 ^ (uint64_t)sizeof(hec_post) << 36 ^ (uint64_t)sizeof(hec_message) << 24 ^         \
-   (uint64_t)sizeof(hec_transport) << 8 ^ (uint64_t)HEC_N_CHANNELS)
+   (uint64_t)sizeof(hec_transport) << 8 ^ (uint64_t)sizeof(hec_mpi_plugin) << 4 ^ (uint64_t)HEC_N_CHANNELS)
 
 #endif

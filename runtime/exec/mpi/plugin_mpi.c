@@ -27,7 +27,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WINDOW = 8, POLLS_ALONE = 200, POLLS_CROWDED = 4, SLEEP_NS_MIN = 20000, SLEEP_NS_MAX = 50000 };
+/* A sleep ends up to some 70 us late: after POLL_NS_ALONE of polling that is a small part of the wait.
+ * A rank with a core of its own does not offer it to others meanwhile: they would keep it for milliseconds. */
+enum { WINDOW = 8, POLL_NS_ALONE = 1000000, POLLS_CROWDED = 4, SLEEP_NS_MIN = 20000, SLEEP_NS_MAX = 50000 };
 static const int64_t unit_bytes_max = 1 << 20;
 
 static const hec_mpi_host *host;
@@ -53,10 +55,10 @@ typedef struct {
 
 typedef struct {
   lane_state lanes[HEC_N_CHANNELS];
-  int32_t polls; /* back to back, before a wait sleeps */
-  int64_t unit;  /* largest message handed to MPI */
-  int32_t *n_to; /* [2 * n_ranks] messages from, to each peer in the post being started */
-  int *lengths;  /* of the pieces of a unit */
+  int64_t poll_ns; /* of polling back to back before a wait sleeps; 0: POLLS_CROWDED polls */
+  int64_t unit;    /* largest message handed to MPI */
+  int32_t *n_to;   /* [2 * n_ranks] messages from, to each peer in the post being started */
+  int *lengths;    /* of the pieces of a unit */
   MPI_Aint *places;
   size_t lengths_capacity, places_capacity, n_to_capacity;
 } channels;
@@ -267,19 +269,19 @@ static hec_status test(hec_rank *rank, hec_post *post, bool *done) {
 
 static hec_status wait_until(hec_rank *rank, int64_t until_ns) {
   channels *c = rank->channels;
-  int64_t pause = SLEEP_NS_MIN;
+  int64_t pause = SLEEP_NS_MIN, poll_until_ns = now_ns() + c->poll_ns;
   for (int32_t polls = 0;; polls++) {
     bool changed = false;
     for (int i = 0; i < HEC_N_CHANNELS; i++) {
       HEC_TRY(progress(rank, &c->lanes[i], &changed));
       changed = changed || (c->lanes[i].post && c->lanes[i].n_moving == 0); /* complete, not asked for yet */
     }
-    int64_t left = until_ns - now_ns();
+    int64_t now = now_ns(), left = until_ns - now;
     if (changed || left <= 0)
       return HEC_OK;
-    if (polls < c->polls) {
+    if (polls < POLLS_CROWDED && c->poll_ns == 0) {
       (void)sched_yield();
-    } else {
+    } else if (now >= poll_until_ns) {
       sleep_ns(pause < left ? pause : left);
       pause = pause + pause / 4 < SLEEP_NS_MAX ? pause + pause / 4 : SLEEP_NS_MAX;
     }
@@ -331,7 +333,7 @@ static hec_status greet(hec_rank *rank, MPI_Comm comm) {
 
 /* Polls of a wait before it sleeps: spinning is fine only while no other rank of the machine needs the core. Machines
  * are told apart by a hash of their names (a collision only makes waits gentler); MPI_Comm_split_type has no limit. */
-static hec_status choose_polls(hec_rank *rank, channels *c) {
+static hec_status choose_polling(hec_rank *rank, channels *c) {
   char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
   int length = 0;
   TRY_MPI(rank, MPI_Get_processor_name(name, &length), "naming the machine");
@@ -347,7 +349,7 @@ static hec_status choose_polls(hec_rank *rank, channels *c) {
   for (int r = 0; r < rank->n_ranks; r++)
     n_here += hashes[r] == hash;
   free(hashes);
-  c->polls = n_here <= sysconf(_SC_NPROCESSORS_ONLN) ? POLLS_ALONE : POLLS_CROWDED;
+  c->poll_ns = n_here <= sysconf(_SC_NPROCESSORS_ONLN) ? POLL_NS_ALONE : 0;
   return HEC_OK;
 }
 
@@ -373,7 +375,7 @@ static hec_status open_channels(hec_rank *rank) {
     TRY_MPI(rank, MPI_Comm_idup(MPI_COMM_WORLD, &c->lanes[i].comm, &request), "opening a lane");
     HEC_TRY(finish(rank, 1, &request, "opening a lane"));
   }
-  HEC_TRY(choose_polls(rank, c));
+  HEC_TRY(choose_polling(rank, c));
   return greet(rank, c->lanes[0].comm);
 }
 
@@ -410,6 +412,23 @@ static const hec_transport transport = {
     .wait = wait_until,
     .close = close_channels,
 };
+
+/* ---- The library's own collectives ---- */
+
+static bool all_barrier(void) {
+  return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static bool all_gatherv(float *buffer, const int *counts, const int *places) {
+  return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, buffer, counts, places, MPI_FLOAT, MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static bool all_reduce_scatter(const float *terms, float *sums, const int *counts) {
+  return MPI_Reduce_scatter(terms, sums, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
+}
+
+static const hec_mpi_collectives collectives = {
+    .barrier = all_barrier, .allgatherv = all_gatherv, .reduce_scatter = all_reduce_scatter};
 
 /* ---- The plug-in ---- */
 
@@ -449,6 +468,7 @@ static const hec_mpi_plugin plugin = {
     .abort = abort_job,
     .end = end,
     .transport = &transport,
+    .collectives = &collectives,
 };
 
 extern hec_mpi_plugin_entry hec_mpi_plugin_open;
