@@ -147,6 +147,7 @@ static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
                      .rank = exec->r,
                      .n_segments = 2 * (parcel_at[o->n_transfers] - parcel_at[0]),
                      .reduces = reduces(o),
+                     .staged = staged,
                      .staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL,
                      .segments = parcel_segments,
                      .context = &of};

@@ -48,7 +48,7 @@ static hec_status check_available(const hec_backend *backend) {
 
 int hec_backend_check(const char *name) {
   const hec_backend *backend;
-  HEC_TRY(find_backend(name, &backend));
+  HEC_TRY_CODE(find_backend(name, &backend));
   return (int)check_available(backend);
 }
 
@@ -97,6 +97,7 @@ static hec_status run_rank(hec_rank *rank, void *context) {
       comm->flight[f].bounce_base = rank->memory + comm->heap_bytes + (size_t)f * bounce_bytes;
       comm->flight[f].bounce_end = comm->flight[f].bounce_base + bounce_bytes;
     }
+    status = hec_fail(HEC_OK, "%s", ""); /* what a forked process inherited says nothing about the body */
     int code = r->body(comm, r->context);
     status = code == HECATE_OK ? HEC_OK : code == HECATE_BAD_INPUT ? HEC_BAD_INPUT : HEC_FAILED;
     if (status == HEC_OK && hec_flight_open(comm))
@@ -134,12 +135,12 @@ int hec_run(const hec_run_options *options, hec_body *body, void *context) {
   const hec_backend *backend;
   hec_run_options own = *options;
   int32_t set = 0;
-  HEC_TRY(find_backend(own.backend, &backend));
-  HEC_TRY(check_available(backend));
-  HEC_TRY(backend->ranks(&set));
+  HEC_TRY_CODE(find_backend(own.backend, &backend));
+  HEC_TRY_CODE(check_available(backend));
+  HEC_TRY_CODE(backend->ranks(&set));
   own.n_ranks = own.n_ranks == 0 ? set : own.n_ranks;
   run r = {.options = &own, .body = body, .context = context};
-  HEC_TRY(check_run(&own, &r));
+  HEC_TRY_CODE(check_run(&own, &r));
   hec_launch_options launch = {.n_ranks = own.n_ranks,
                                .threads = own.threads != 0,
                                .transport = backend->transport ? backend->transport() : &hec_transport_shm,
@@ -173,7 +174,7 @@ int hec_comm_fail(hec_comm *comm, const char *message) {
 }
 
 int hec_comm_all_gather(hec_comm *comm, const void *data, size_t bytes, void *all) {
-  HEC_TRY(hec_rank_gather(comm->rank, data, bytes, all));
+  HEC_TRY_CODE(hec_rank_gather(comm->rank, data, bytes, all));
   return (int)hec_rank_broadcast(comm->rank, all, bytes * (size_t)comm->rank->n_ranks);
 }
 

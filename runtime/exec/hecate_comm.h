@@ -8,6 +8,14 @@
 #include "runtime/exec/stage.h"
 #include "runtime/plan/collective.h"
 
+/* The public codes are ints. */
+#define HEC_TRY_CODE(expression)                                                                                       \
+  do {                                                                                                                 \
+    int try_code_ = (int)(expression);                                                                                 \
+    if (try_code_ != HECATE_OK)                                                                                        \
+      return try_code_;                                                                                                \
+  } while (0)
+
 enum { HEC_N_FLIGHTS = 2 }; /* HECATE_GATHER, HECATE_SCATTER */
 
 /* Where an item stands on this rank. */

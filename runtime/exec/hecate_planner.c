@@ -13,6 +13,14 @@
 
 enum { CELLS_MAX = 1 << 28, MOVES_RESERVED_MAX = 1 << 20, HEAD_WIDTH = 64, SEQUENCE = 2048 };
 
+/* The public codes are ints. */
+#define TRY(expression)                                                                                                \
+  do {                                                                                                                 \
+    int try_code_ = (int)(expression);                                                                                 \
+    if (try_code_ != HECATE_OK)                                                                                        \
+      return try_code_;                                                                                                \
+  } while (0)
+
 struct hec_planner {
   hec_arena arena;
   hec_moe moe;
@@ -183,7 +191,7 @@ static void allocate(hec_planner *p) {
 
 int hec_planner_open(const hec_planner_options *options, hec_planner **planner) {
   const hec_policy *policy;
-  HEC_TRY(find_policy(options->policy, &policy));
+  TRY(find_policy(options->policy, &policy));
   hec_planner *p = hec_malloc(1, sizeof *p);
   *p = (hec_planner){0};
   hec_status status = make_problem(options, p);
@@ -246,10 +254,10 @@ static void mark_guests(hec_planner *p) {
 
 int hec_planner_step(hec_planner *p, int64_t iteration, int32_t micro_batch) {
   if (p->stepping)
-    return hec_fail(HEC_BAD_INPUT, "step: the step before was not ended (hec_planner_end)");
+    return (int)hec_fail(HEC_BAD_INPUT, "step: the step before was not ended (hec_planner_end)");
   if (iteration < p->run.iter || micro_batch < 0)
-    return hec_fail(HEC_BAD_INPUT, "step: expected iteration >= %lld and micro-batch >= 0, found %lld and %d",
-                    (long long)p->run.iter, (long long)iteration, micro_batch);
+    return (int)hec_fail(HEC_BAD_INPUT, "step: expected iteration >= %lld and micro-batch >= 0, found %lld and %d",
+                         (long long)p->run.iter, (long long)iteration, micro_batch);
   hec_plan_assign(&p->before, &p->run.plan);
   hec_policy_decide(&p->run, iteration, micro_batch);
   p->planned = p->run.planned;
@@ -289,11 +297,11 @@ static size_t cells(const hec_planner *p) {
 }
 
 int hec_planner_refine(hec_planner *p, int32_t layer, const uint32_t *counts) {
-  HEC_TRY(check_step(p, "refine"));
-  HEC_TRY(check_layer(p, "refine", layer));
+  TRY(check_step(p, "refine"));
+  TRY(check_layer(p, "refine", layer));
   if (p->seen[layer])
-    return hec_fail(HEC_BAD_INPUT, "refine: layer %d was refined before in this step", layer);
-  HEC_TRY(check_counts("refine", counts, cells(p)));
+    return (int)hec_fail(HEC_BAD_INPUT, "refine: layer %d was refined before in this step", layer);
+  TRY(check_counts("refine", counts, cells(p)));
   memcpy(hec_load_row(&p->load, layer, 0), counts, cells(p) * sizeof *counts);
   hec_policy_refine(&p->run, layer, &p->load);
   p->planned = p->run.planned;
@@ -302,12 +310,12 @@ int hec_planner_refine(hec_planner *p, int32_t layer, const uint32_t *counts) {
 }
 
 int hec_planner_end(hec_planner *p, const uint32_t *counts) {
-  HEC_TRY(check_step(p, "end"));
+  TRY(check_step(p, "end"));
   for (int32_t l = 0; l < p->problem.n_layers; l++) {
     if (counts)
-      HEC_TRY(check_counts("end", counts + (size_t)l * cells(p), cells(p)));
+      TRY(check_counts("end", counts + (size_t)l * cells(p), cells(p)));
     else if (!p->seen[l])
-      return hec_fail(HEC_BAD_INPUT, "end: the counts of layer %d were neither given to refine nor now", l);
+      return (int)hec_fail(HEC_BAD_INPUT, "end: the counts of layer %d were neither given to refine nor now", l);
   }
   if (counts)
     memcpy(p->load.counts, counts, (size_t)p->problem.n_layers * cells(p) * sizeof *counts);
@@ -343,12 +351,12 @@ uint64_t hec_planner_digest(const hec_planner *p) {
 
 int hec_planner_split(hec_planner *p, int32_t layer, int32_t source, int32_t expert, int32_t *ranks, uint32_t *tokens,
                       int32_t *n) {
-  HEC_TRY(check_layer(p, "split", layer));
+  TRY(check_layer(p, "split", layer));
   if (source < 0 || source >= p->problem.n_ranks || expert < 0 || expert >= p->problem.n_experts)
-    return hec_fail(HEC_BAD_INPUT, "split: expected a source below %d and an expert below %d, found %d and %d",
-                    p->problem.n_ranks, p->problem.n_experts, source, expert);
+    return (int)hec_fail(HEC_BAD_INPUT, "split: expected a source below %d and an expert below %d, found %d and %d",
+                         p->problem.n_ranks, p->problem.n_experts, source, expert);
   if (!p->seen[layer])
-    return hec_fail(HEC_BAD_INPUT, "split: layer %d was not refined in this step", layer);
+    return (int)hec_fail(HEC_BAD_INPUT, "split: layer %d was not refined in this step", layer);
   *n = hec_routing_split(&p->routing, p->run.policy->dispatch, &p->problem, &p->run.plan, &p->load, layer, source,
                          expert, p->split_rank, p->split_tokens);
   memcpy(ranks, p->split_rank, (size_t)*n * sizeof *ranks); /* slots of a rank are one part: at most n_ranks */
@@ -362,11 +370,11 @@ const hec_planner_move *hec_planner_moves(const hec_planner *p, size_t *n) {
 }
 
 int hec_planner_guests(hec_planner *p, int32_t layer, int32_t which, hec_sparse_items *items) {
-  HEC_TRY(check_layer(p, "guests", layer));
+  TRY(check_layer(p, "guests", layer));
   if (which < HECATE_BEFORE || which > HECATE_ALL)
-    return hec_fail(HEC_BAD_INPUT, "guests: expected HECATE_BEFORE, _ADDED or _ALL, found %d", which);
+    return (int)hec_fail(HEC_BAD_INPUT, "guests: expected HECATE_BEFORE, _ADDED or _ALL, found %d", which);
   if (p->run.plan.n_slices > 1)
-    return hec_fail(HEC_BAD_INPUT, "guests: policy %s keeps slices, not experts", p->run.policy->name);
+    return (int)hec_fail(HEC_BAD_INPUT, "guests: policy %s keeps slices, not experts", p->run.policy->name);
   int32_t n_items = 0, at = 0;
   p->receiver_at[0] = 0;
   for (int32_t e = 0; e < p->problem.n_experts; e++) {

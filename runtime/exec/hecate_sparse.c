@@ -125,7 +125,8 @@ static hec_status begin_stage(hec_comm *comm, hec_flight *f) {
                      .rank = me,
                      .n_segments = n_segments,
                      .reduces = f->scatter,
-                     .staging = staged ? f->staging : NULL,
+                     .staged = staged,
+                     .staging = f->staging,
                      .segments = segments_of,
                      .context = f};
   f->post = (hec_post){.lane = f->scatter ? HEC_LANE_GRAD : HEC_LANE_PARAM};
@@ -275,7 +276,7 @@ int hec_sparse_all_gather_start(hec_comm *comm, const hec_sparse_items *items, s
 int hec_sparse_reduce_scatter_start(hec_comm *comm, const hec_sparse_items *items, size_t n_floats,
                                     float *const *buffers) {
   if (n_floats > SIZE_MAX / sizeof(float))
-    return hec_fail(HEC_BAD_INPUT, "floats of an item: %zu cannot be addressed", n_floats);
+    return (int)hec_fail(HEC_BAD_INPUT, "floats of an item: %zu cannot be addressed", n_floats);
   hec_arena pointers = {0};
   void **plain = HEC_NEW(&pointers, void *, items->n_items > 0 ? items->n_items : 0);
   for (int32_t i = 0; i < items->n_items; i++)
@@ -298,8 +299,8 @@ static hec_status advance_all(hec_comm *comm) {
 }
 
 int hec_sparse_test(hec_comm *comm, int32_t which, int32_t *done) {
-  HEC_TRY(check_which(which));
-  HEC_TRY(advance_all(comm));
+  HEC_TRY_CODE(check_which(which));
+  HEC_TRY_CODE(advance_all(comm));
   *done = !comm->flight[which].active;
   return HECATE_OK;
 }
@@ -327,18 +328,18 @@ static hec_status wait_for(hec_comm *comm, int32_t which) {
 }
 
 int hec_sparse_wait(hec_comm *comm, int32_t which) {
-  HEC_TRY(check_which(which));
+  HEC_TRY_CODE(check_which(which));
   hec_status status = wait_for(comm, which);
   hec_rank_waits_for(comm->rank, -1);
   return (int)status;
 }
 
 int hec_sparse_all_gather(hec_comm *comm, const hec_sparse_items *items, size_t bytes, void *const *buffers) {
-  HEC_TRY(hec_sparse_all_gather_start(comm, items, bytes, buffers));
+  HEC_TRY_CODE(hec_sparse_all_gather_start(comm, items, bytes, buffers));
   return hec_sparse_wait(comm, HECATE_GATHER);
 }
 
 int hec_sparse_reduce_scatter(hec_comm *comm, const hec_sparse_items *items, size_t n_floats, float *const *buffers) {
-  HEC_TRY(hec_sparse_reduce_scatter_start(comm, items, n_floats, buffers));
+  HEC_TRY_CODE(hec_sparse_reduce_scatter_start(comm, items, n_floats, buffers));
   return hec_sparse_wait(comm, HECATE_SCATTER);
 }

@@ -32,7 +32,7 @@ void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, he
   const hec_transfer *t = stage->transfers;
   int32_t *receive_of = HEC_NEW(arena, int32_t, stage->n_transfers); /* 1 + index of the receive of a transfer */
   hec_segment *segment = HEC_NEW(arena, hec_segment, stage->n_segments);
-  bool staged = stage->reduces && stage->staging;
+  bool staged = stage->reduces && stage->staged;
   char *staging = stage->staging;
   *additions = staged ? HEC_NEW(arena, hec_addition, stage->n_segments) : NULL;
   *n_additions = 0;

@@ -22,7 +22,8 @@ typedef struct {
   int32_t rank;
   int32_t n_segments; /* of this rank's transfers together, at most */
   bool reduces;       /* what arrives is added to what is there */
-  char *staging;      /* reduces: bytes received land here first, in the order of transfers; NULL: the transport adds */
+  bool staged;        /* reduces: not by the transport: it lands in staging, to be added once all is there */
+  char *staging;      /* staged: bytes of all that this rank receives, in the order of transfers; else not looked at */
   /* Segments of transfer k on this rank, its source or destination; returns their number. */
   int32_t (*segments)(void *context, int32_t k, hec_segment *out);
   void *context;

@@ -1,6 +1,6 @@
 /* A trainer of somebody else's that uses libhecate: four ranks plan with FSSDP, gather the hot experts (spAG), "compute"
  * with them, return the gradients (spRS), and check the sums against a plain loop.
- *   cc main.c $(pkg-config --cflags --libs hecate) && ./a.out       as threads: ./a.out threads;  mpirun ./a.out mpi */
+ *   cc main.c $(pkg-config --cflags --libs hecate) && ./a.out       or ./a.out threads, mpirun -n 4 ./a.out mpi */
 #include <hecate/hecate.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,6 +109,7 @@ int main(int argc, char **argv) {
   hec_run_options run = hec_run_defaults(RANKS);
   run.threads = argc > 1 && strcmp(argv[1], "threads") == 0;
   run.backend = argc > 1 && strcmp(argv[1], "mpi") == 0 ? "mpi" : "cpu";
+  run.collective = argc > 2 ? argv[2] : NULL;
   int code = hec_run(&run, body, &planner);
   fprintf(stderr, "hecate %s: %s\n", hec_version(),
           code == HECATE_OK ? "every number as the plain loop's" : hec_error());

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# What others' builds see: installed below a prefix with a blank in it, the example is built outside the tree through
+# CMake and through pkg-config and run as processes, as threads and under mpirun; the header is C and C++ on its own; the
+# library exports the functions of the header and nothing else. Usage: test_install.sh BUILD_DIR
+set -u
+build=$1
+if grep -qE '^HEC_(SANITIZE:STRING=.+|COVERAGE:BOOL=ON)$' "$build/CMakeCache.txt"; then
+  echo "SKIPPED exec.install: an instrumented library needs instrumented users"
+  exit 77
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+prefix="$folder/a prefix"
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+cmake --install "$build" --prefix "$prefix" >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+# Moved: nothing may remember where it was installed.
+mv "$prefix" "$folder/another prefix"
+prefix="$folder/another prefix"
+header=$prefix/include/hecate/hecate.h
+library=$(find "$prefix" -name 'libhecate.so')
+libdir=$(dirname "$library")
+compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+
+# Every function of the header is exported, and no other symbol.
+sed -n 's/^HEC_API.*[ *]\(hec_[a-z_]*\)(.*/\1/p' "$header" | sort >"$folder/declared"
+nm -D --defined-only "$library" | awk '{print $3}' | sort >"$folder/exported"
+[ "$(wc -l <"$folder/declared")" -gt 25 ] || fail "only $(wc -l <"$folder/declared") functions in the header"
+diff "$folder/declared" "$folder/exported" || fail "the library does not export the header's functions alone"
+for name in "$prefix"/bin/hecate-sim; do
+  "$name" --help >/dev/null || fail "$name does not run"
+done
+
+# The header on its own, in both languages, with every warning.
+echo '#include <hecate/hecate.h>' >"$folder/alone.c"
+"$compiler" -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$prefix/include" "$folder/alone.c" ||
+  fail "the header is no C99"
+if command -v c++ >/dev/null; then
+  printf '#include <hecate/hecate.h>\nint main() { return hec_version()[0] == 0; }\n' >"$folder/alone.cpp"
+  c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -I "$prefix/include" "$folder/alone.cpp" -o "$folder/cpp" \
+    -L "$libdir" -lhecate && LD_LIBRARY_PATH=$libdir "$folder/cpp" || fail "a C++ program does not build or run"
+else
+  echo "SKIPPED exec.install (C++): no c++"
+fi
+
+# runs WHAT COMMAND...: says that every number is right, and each of the four ranks what it sent.
+runs() {
+  "${@:2}" >"$folder/out" 2>"$folder/err" </dev/null || fail "$1: exit $?: $(cat "$folder/err")"
+  grep -q "every number as the plain loop's" "$folder/err" || fail "$1 said: $(cat "$folder/err")"
+  [ "$(grep -cE '^rank [0-3]: sent [1-9][0-9]* bytes' "$folder/out")" -ge 1 ] || fail "$1: $(cat "$folder/out")"
+}
+
+cp -r "$prefix/share/doc/hecate/example" "$folder/example" || fail "the example is not installed"
+cmake -S "$folder/example" -B "$folder/built" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$folder/log" 2>&1 && cmake --build "$folder/built" >>"$folder/log" 2>&1 ||
+  { cat "$folder/log"; fail "the example does not build with find_package(hecate)"; }
+runs "through CMake" "$folder/built/example"
+runs "as threads" "$folder/built/example" threads
+
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+flags=$(pkg-config --cflags --libs hecate) || fail "pkg-config does not find hecate"
+eval "$compiler '$folder/example/main.c' $flags -o '$folder/plain'" || fail "the example does not build: $flags"
+export LD_LIBRARY_PATH=$libdir
+runs "through pkg-config" "$folder/plain"
+said=$("$folder/plain" 2>&1 >/dev/null)
+[ "${said%%:*}" = "hecate $(pkg-config --modversion hecate)" ] || fail "versions: $said, $(pkg-config --modversion hecate)"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
+export OMPI_MCA_plm_rsh_agent=/bin/false
+unset HECATE_PLUGINS
+for kind in openmpi mpich; do
+  if command -v "mpirun.$kind" >/dev/null && [ -e "$prefix/lib/hecate/hecate-mpi-$kind.so" ]; then
+    runs "under mpirun.$kind" timeout -k 5 60 "mpirun.$kind" -n 4 "$folder/plain" mpi
+    runs "under mpirun.$kind, chain" timeout -k 5 60 "mpirun.$kind" -n 4 "$folder/plain" mpi chain
+  else
+    echo "SKIPPED exec.install ($kind): mpirun.$kind or its plug-in is not there"
+  fi
+done
+[ "$failures" -eq 0 ]
