@@ -2,13 +2,14 @@
 #include "runtime/base/temporary.h"
 #include "runtime/exec/math.h"
 #include "tools/common/replay_command.h"
+#include "tools/common/train_command.h"
 
 #include <string.h>
 
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"replay", hec_replay_command}};
+} commands[] = {{"replay", hec_replay_command}, {"train", hec_train_command}};
 
 int main(int argc, char **argv) {
   hec_math_open(); /* before any thread, fork or MPI */

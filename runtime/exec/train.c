@@ -36,7 +36,7 @@ hec_status hec_train_check(const hec_train *train, const hec_policy *policy) {
   HEC_TRY(hec_schedule_of(policy, train->schedule, &schedule));
   if (policy->rewrite || schedule->bound)
     return hec_fail(HEC_BAD_INPUT, "policy %s cannot train: it %s", policy->name,
-                    policy->rewrite ? "forces loads, and in training the gate chooses them" : "is a bound, no system");
+                    schedule->bound ? "is a bound, no system" : "forces loads, and in training the gate chooses them");
   return hec_corpus_check(train->corpus, train->model, train->problem->tokens);
 }
 

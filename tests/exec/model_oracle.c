@@ -106,7 +106,8 @@ static void feed(const hec_model *m, const double *params, int32_t f, const doub
   free(inner);
 }
 
-static void experts(const hec_oracle *o, const double *params, const double *own, const uint32_t *counts, double *x) {
+static void experts(const hec_oracle *o, int32_t layer, const double *params, const double *own, double *x) {
+  const uint32_t *counts = hec_load_row(o->load, layer, o->rank);
   const hec_model *m = o->model;
   hec_block_layout at = hec_model_block(m);
   int32_t d = m->moe.d_model, f = m->moe.d_ffn_shared;
@@ -117,13 +118,15 @@ static void experts(const hec_oracle *o, const double *params, const double *own
     for (int32_t e = 0; e < m->n_experts; e++)
       p[(int64_t)t * m->n_experts + e] = column(row, params + at.gate, d, m->n_experts, e);
     soften(p + (int64_t)t * m->n_experts, m->n_experts);
+    for (int32_t e = 0; o->probability_sums && e < m->n_experts; e++)
+      o->probability_sums[layer * m->n_experts + e] += p[(int64_t)t * m->n_experts + e];
     for (int32_t s = 0; s < m->moe.n_shared_experts; s++)
       feed(m, params + at.shared + (int64_t)s * m->moe.n_ffn_matrices * d * f, f, row, 1, x + (int64_t)t * d);
   }
   int64_t j = 0;
   for (int32_t e = 0; e < m->n_experts; e++)
     for (uint32_t i = 0; i < counts[e]; i++, j++) {
-      int64_t t = j % o->tokens;
+      int64_t n = (int64_t)o->tokens * m->top_k, t = o->choices ? o->choices[layer * n + j] : j % o->tokens;
       double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3)) : p[t * m->n_experts + e];
       feed(m, own + e * hec_model_expert_size(m), m->moe.d_ffn, h + t * d, weight, x + t * d);
     }
@@ -134,7 +137,7 @@ void hec_oracle_forward(const hec_oracle *o, double *x) {
   int64_t block = hec_model_block(o->model).size, expert = o->model->n_experts * hec_model_expert_size(o->model);
   for (int32_t layer = 0; layer < o->model->n_blocks; layer++) {
     attention(o, o->blocks + layer * block, x);
-    experts(o, o->blocks + layer * block, o->experts + layer * expert, hec_load_row(o->load, layer, o->rank), x);
+    experts(o, layer, o->blocks + layer * block, o->experts + layer * expert, x);
   }
 }
 

@@ -10,6 +10,10 @@ typedef struct {
   const double *experts; /* [n_blocks][E][hec_model_expert_size] */
   const hec_load *load;
   int32_t rank, tokens;
+  /* Of a gate that chose (else NULL): the tokens of the assignments by expert, [n_blocks][tokens * top_k]; where to add
+   * the probabilities of all tokens, [n_blocks][E]. */
+  const int32_t *choices;
+  double *probability_sums;
 } hec_oracle;
 
 void hec_oracle_forward(const hec_oracle *oracle, double *x); /* [T, d] in place, all blocks */

@@ -1,0 +1,418 @@
+/* From the command line to a training run and back: losses as they come, then times and the check. The curve lies in
+ * memory that the ranks share, because rank 0 may be another process than the one that speaks. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "tools/common/train_command.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/train.h"
+#include "tools/common/args.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
+
+typedef struct {
+  const char *text, *policy, *schedule, *record, *backend, *transport, *cluster, *name;
+  int64_t ranks, steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
+  double rate, aux, memory, limit_s;
+  char **words; /* of the command line, [n_words] */
+  int n_words;
+  bool check, json, threads, virtual_time;
+} settings;
+
+/* Shared with the ranks. */
+typedef struct {
+  hec_check_result check;
+  int64_t n;
+  hec_train_measure step[]; /* [steps] */
+} curve;
+
+typedef struct {
+  const settings *s;
+  const hec_backend *backend;
+  const hec_transport *transport;
+  hec_corpus corpus;
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_model model;
+  hec_problem problem;
+  const hec_policy *policy;
+  const hec_schedule *schedule;
+  hec_trace_header header;
+  hec_text source, notes, shape;
+  hec_train train;
+  curve *curve;
+  hec_arena arena;
+} command;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.policy = "hecate",
+                  .schedule = "auto",
+                  .backend = "cpu",
+                  .ranks = 4,
+                  .steps = 100,
+                  .layers = 4,
+                  .experts = 16,
+                  .top_k = 2,
+                  .d_model = 64,
+                  .d_ffn = 128,
+                  .heads = 4,
+                  .seq_len = 64,
+                  .tokens = 256,
+                  .micro_batches = 1,
+                  .seed = 1,
+                  .rate = 3e-3};
+  const hec_arg args[] = {
+      HEC_ARG_WORD("--text", s->text, "FILE", "what to learn; its distinct bytes are the vocabulary (required)"),
+      HEC_ARG_TITLE("Model"),
+      HEC_ARG_WHOLE("--layers", s->layers, "N", "blocks, each with MoE (default 4)", 1, 1000),
+      HEC_ARG_WHOLE("--experts", s->experts, "N", "experts of a layer (default 16)", 1, 65536),
+      HEC_ARG_WHOLE("--top-k", s->top_k, "N", "experts of a token (default 2)", 1, 65536),
+      HEC_ARG_WHOLE("--d-model", s->d_model, "N", "width (default 64)", 4, 65536),
+      HEC_ARG_WHOLE("--d-ffn", s->d_ffn, "N", "inner width of an expert (default 128)", 1, 65536),
+      HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
+      HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
+      HEC_ARG_TITLE("Training"),
+      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks (default 4)", 1, 65536),
+      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
+                    10000000),
+      HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
+      HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
+      HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
+      HEC_ARG_REAL("--aux", s->aux, "X", "coefficient of the auxiliary balance loss (default 0)", 0, 1000),
+      HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
+      HEC_ARG_TITLE("Execution"),
+      HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate)"),
+      HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
+      HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: one node of CPU ranks)"),
+      HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default) or mpi"),
+      HEC_ARG_WORD("--transport", s->transport, "T", "of backend cpu: shm (default), emulated, paced"),
+      {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->virtual_time, NULL,
+       "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
+      HEC_ARG_REAL("--memory", s->memory, "BYTES",
+                   "capacity of a rank for state and planned buffers; more is an error (default: no limit)", 1, 1e18),
+      {"--check", HEC_ARG_FLAG, &s->check, NULL,
+       "train a dense single-rank reference beside it and compare everything; exit 1 where it differs", 0, 0},
+      HEC_ARG_REAL("--timeout", s->limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace (.gz: compressed)"),
+      HEC_ARG_WORD("--name", s->name, "NAME", "with --record: name in the trace (default: made of the model)"),
+      HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
+                    STEPS_MAX),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-run train",
+      .usage = "hecate-run train --text FILE [options]",
+      .summary = "Trains a small GPT-MoE language model on the characters of a text, distributed under any policy, and "
+                 "records the\nexpert loads of its gates.",
+      .examples = "  hecate-run train --text README.md --ranks 4 --policy hecate --check --steps 5\n"
+                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz\n",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  if (*done)
+    return HEC_OK;
+  if (!s->text)
+    return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
+  if (s->heads > s->d_model || s->d_model % s->heads != 0)
+    return hec_fail(HEC_BAD_INPUT, "--heads: expected a divisor of --d-model (%" PRId64 "), found %" PRId64, s->d_model,
+                    s->heads);
+  s->words = argv;
+  s->n_words = argc;
+  if (s->name && !s->record)
+    return hec_fail(HEC_BAD_INPUT, "--name: expected --record FILE beside it, found none");
+  return HEC_OK;
+}
+
+/* ---- Where and what ---- */
+
+static hec_status choose_backend(command *c, int32_t *ranks) {
+  const settings *s = c->s;
+  hec_text why = {0};
+  c->backend = hec_backend_find(s->backend);
+  if (!c->backend)
+    return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found \"%s\"", s->backend);
+  hec_status status = HEC_OK;
+  if (!c->backend->available(&why))
+    status = hec_fail(HEC_FAILED, "--backend %s: %s", c->backend->name, why.data ? why.data : "not available");
+  hec_text_free(&why);
+  HEC_TRY(status);
+  HEC_TRY(c->backend->ranks(ranks));
+  c->transport =
+      c->backend->transport ? c->backend->transport() : hec_transport_find(s->transport ? s->transport : "shm");
+  if (!c->transport || (s->transport && strcmp(s->transport, c->transport->name) != 0))
+    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has no \"%s\"", c->backend->name, s->transport);
+  if (*ranks > 0 && (s->threads || s->virtual_time))
+    return hec_fail(HEC_BAD_INPUT, "%s: not with the ranks of a process manager",
+                    s->threads ? "--threads" : "--virtual");
+  *ranks = *ranks > 0 ? *ranks : (int32_t)s->ranks;
+  return HEC_OK;
+}
+
+static hec_moe shape_of(const settings *s) {
+  return (hec_moe){.name = "charlm",
+                   .n_layers = (int32_t)s->layers,
+                   .n_moe_layers = (int32_t)s->layers,
+                   .d_model = (int32_t)s->d_model,
+                   .d_ffn = (int32_t)s->d_ffn,
+                   .d_ffn_dense = (int32_t)s->d_ffn,
+                   .d_ffn_shared = (int32_t)s->d_ffn,
+                   .n_ffn_matrices = 2,
+                   .n_experts = (int32_t)s->experts,
+                   .top_k = (int32_t)s->top_k,
+                   .n_heads = (int32_t)s->heads,
+                   .n_kv_heads = (int32_t)s->heads,
+                   .d_head = (int32_t)(s->d_model / s->heads),
+                   .seq_len = (int32_t)s->seq_len,
+                   .tokens_per_rank = (int32_t)s->tokens,
+                   .micro_batches = (int32_t)s->micro_batches,
+                   .dtype_bytes = 4,
+                   .grad_bytes = 4,
+                   .optimizer_bytes = 8,
+                   .attention = HEC_ATTENTION_CAUSAL,
+                   .fused_attention = true,
+                   .nonmoe_scale = 1};
+}
+
+/* A node of CPU ranks: rates of the order that memory and one core of a server have. */
+static hec_status choose_cluster(command *c, int32_t ranks) {
+  char line[160];
+  double memory = c->s->memory > 0 ? c->s->memory : 4e9;
+  (void)snprintf(line, sizeof line, "1x%" PRId32 " nvlink=4G@5us nic=1G@20us flops=50G mem=%.0f", ranks, memory);
+  return hec_cluster_load(c->s->cluster ? c->s->cluster : line, &c->arena, &c->cluster);
+}
+
+static const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* What the trace says of itself. Paths of this machine mean nothing elsewhere: names of files only. */
+static void describe(command *c) {
+  const settings *s = c->s;
+  const hec_moe *m = &c->model.moe;
+  hec_text_printf(&c->source,
+                  "own training run of a character-level GPT-MoE language model (hecate-run train) on the text %s: "
+                  "%" PRId64 " bytes, %" PRId32 " distinct; recorded, not synthetic",
+                  file_name(s->text), c->corpus.n, c->corpus.vocabulary);
+  hec_text_printf(&c->notes,
+                  "%" PRId64 " steps of %" PRId32 " ranks x %" PRId32 " tokens x %" PRId64
+                  " micro-batches, Adam with rate %g, auxiliary balance loss %g, seed %" PRId64
+                  ", backend %s, %s. transitions[l][a][b]: number of (token, expert a in layer l, expert b in layer "
+                  "l + 1) over all steps, top_k * top_k pairs a token. Command: hecate-run",
+                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->aux, s->seed,
+                  c->backend->name, hec_math_library());
+  for (int i = 0; i < s->n_words; i++)
+    hec_text_printf(&c->notes, " %s", file_name(s->words[i]));
+  hec_text_printf(&c->shape,
+                  "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
+                  ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
+                  ",\"seq_len\":%" PRId32 ",\"vocabulary\":%" PRId32 ",\"tokens_per_rank\":%" PRId32
+                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8}",
+                  m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
+                  m->tokens_per_rank);
+  char name[96];
+  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s", m->n_experts, s->aux > 0 ? "aux" : "noaux");
+  c->header = (hec_trace_header){.name = hec_arena_text(&c->arena, s->name ? s->name : name),
+                                 .source = c->source.data,
+                                 .notes = c->notes.data,
+                                 .shape = c->shape.data,
+                                 .phase = HEC_PHASE_TRAIN};
+}
+
+static void measured(void *context, const hec_train_measure *m) {
+  command *c = context;
+  const settings *s = c->s;
+  int64_t every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS;
+  c->curve->step[c->curve->n++] = *m;
+  if (s->json || (m->step != 1 && m->step != s->steps && m->step % every != 0))
+    return;
+  printf("%8" PRId64 "  %9.4f  %12.4f  %12.3f\n", m->step, m->loss, m->balance_loss, m->iteration_s * 1e3);
+  (void)fflush(stdout);
+}
+
+static hec_status make(command *c) {
+  const settings *s = c->s;
+  int32_t ranks;
+  HEC_TRY(choose_backend(c, &ranks));
+  HEC_TRY(hec_corpus_load(s->text, &c->corpus));
+  c->policy = hec_policy_find(s->policy);
+  if (!c->policy)
+    return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run --list", s->policy);
+  c->moe = shape_of(s);
+  HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
+  HEC_TRY(choose_cluster(c, ranks));
+  HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
+  c->train = (hec_train){.problem = &c->problem,
+                         .model = &c->model,
+                         .corpus = &c->corpus,
+                         .n_steps = (int32_t)s->steps,
+                         .n_micro_batches = (int32_t)s->micro_batches,
+                         .schedule = s->schedule,
+                         .virtual_time = s->virtual_time,
+                         .check = s->check,
+                         .aux = (float)s->aux,
+                         .capacity = s->memory,
+                         .record = s->record,
+                         .header = &c->header,
+                         .measured = measured,
+                         .context = c};
+  HEC_TRY(hec_train_check(&c->train, c->policy));
+  HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
+  describe(c);
+  return HEC_OK;
+}
+
+/* ---- Results ---- */
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Median of the iteration times but the first. */
+static double median_s(command *c) {
+  int64_t n = c->curve->n, first = n > 1;
+  double *times = HEC_NEW(&c->arena, double, n);
+  for (int64_t i = 0; i < n; i++)
+    times[i] = c->curve->step[i].iteration_s;
+  qsort(times + first, (size_t)(n - first), sizeof *times, by_value);
+  return times[first + (n - first) / 2];
+}
+
+static void print_head(const command *c) {
+  hec_text model = {0};
+  hec_moe_describe(&c->model.moe, &model);
+  printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
+         " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\nBLAS    %s\n\n"
+         "    step       loss  balance loss  iteration ms\n",
+         c->s->text, c->corpus.n, c->corpus.vocabulary, model.data, c->problem.n_ranks, c->problem.tokens,
+         c->train.n_micro_batches, c->policy->name, c->schedule->name, c->backend->name, c->transport->name,
+         hec_math_library());
+  (void)fflush(stdout);
+  hec_text_free(&model);
+}
+
+static void print_tail(command *c) {
+  const hec_check_result *check = &c->curve->check;
+  printf("\niteration median %.3f ms\n", median_s(c) * 1e3);
+  if (c->s->check)
+    printf("check   %s: worst error %.3g (%s), tolerance %.3g, %" PRId64 " numbers, %" PRId64 " choices flipped\n",
+           check->passed ? "passed" : "FAILED", check->worst, check->worst_at[0] ? check->worst_at : "none",
+           check->tolerance, check->compared, check->flips);
+  if (c->s->record)
+    printf("trace   %s\n", c->s->record);
+}
+
+static void print_numbers(hec_json_out *json, const command *c, const char *key, size_t offset) {
+  hec_json_array(json, key);
+  for (int64_t i = 0; i < c->curve->n; i++)
+    hec_json_double(json, NULL, *(const double *)(const void *)((const char *)&c->curve->step[i] + offset));
+  hec_json_close(json);
+}
+
+static void print_json(command *c, hec_text *out) {
+  const hec_check_result *check = &c->curve->check;
+  hec_json_out json = hec_json_begin(out, 2);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "text", c->s->text);
+  hec_json_int(&json, "characters", c->corpus.n);
+  hec_json_int(&json, "vocabulary", c->corpus.vocabulary);
+  hec_json_int(&json, "ranks", c->problem.n_ranks);
+  hec_json_string(&json, "policy", c->policy->name);
+  hec_json_string(&json, "schedule", c->schedule->name);
+  hec_json_string(&json, "backend", c->backend->name);
+  hec_json_string(&json, "transport", c->transport->name);
+  hec_json_string(&json, "blas", hec_math_library());
+  print_numbers(&json, c, "loss", offsetof(hec_train_measure, loss));
+  print_numbers(&json, c, "balance_loss", offsetof(hec_train_measure, balance_loss));
+  print_numbers(&json, c, "iteration_s", offsetof(hec_train_measure, iteration_s));
+  hec_json_double(&json, "iteration_median_s", median_s(c));
+  if (c->s->check) {
+    hec_json_object(&json, "check");
+    hec_json_bool(&json, "passed", check->passed);
+    hec_json_double(&json, "worst_error", check->worst);
+    hec_json_double(&json, "tolerance", check->tolerance);
+    hec_json_int(&json, "compared", check->compared);
+    hec_json_int(&json, "flips", check->flips);
+    hec_json_close(&json);
+  }
+  if (c->s->record)
+    hec_json_string(&json, "record", c->s->record);
+  hec_json_close(&json);
+}
+
+static hec_status report(command *c) {
+  if (c->s->json) {
+    hec_text text = {0};
+    print_json(c, &text);
+    (void)fwrite(text.data, 1, text.length, stdout);
+    hec_text_free(&text);
+  } else {
+    print_tail(c);
+  }
+  if (fflush(stdout) != 0 || ferror(stdout))
+    return hec_fail(HEC_FAILED, "standard output: cannot be written");
+  const hec_check_result *check = &c->curve->check;
+  if (c->s->check && !check->passed)
+    return hec_fail(HEC_FAILED, "--check: %s: error %.3g, tolerance %.3g", check->worst_at, check->worst,
+                    check->tolerance);
+  return HEC_OK;
+}
+
+/* ---- The run ---- */
+
+static hec_status body(hec_rank *rank, void *context) {
+  command *c = context;
+  return hec_train_run(&c->train, c->policy, rank, rank->rank == 0 ? &c->curve->check : NULL);
+}
+
+static hec_status run(command *c) {
+  HEC_TRY(make(c));
+  const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
+                                      .threads = c->s->threads,
+                                      .transport = c->transport,
+                                      .cluster = &c->cluster,
+                                      .memory_bytes = hec_train_bytes(&c->train, c->policy),
+                                      .limit_s = c->s->limit_s};
+  size_t bytes = sizeof *c->curve + (size_t)c->s->steps * sizeof *c->curve->step;
+  c->curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (c->curve == MAP_FAILED)
+    return hec_fail(HEC_FAILED, "no memory for the results");
+  if (!c->s->json && c->backend->speaks())
+    print_head(c);
+  hec_status status = c->backend->launch(&options, body, c);
+  if (status == HEC_OK && c->backend->speaks())
+    status = report(c);
+  (void)munmap(c->curve, bytes);
+  return status;
+}
+
+int hec_train_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-run train", status);
+  command c = {.s = &s};
+  status = run(&c);
+  bool speaks = !c.backend || c.backend->speaks();
+  int code = speaks ? hec_tool_exit("hecate-run train", status) : (int)status;
+  hec_text_free(&c.source);
+  hec_text_free(&c.notes);
+  hec_text_free(&c.shape);
+  hec_corpus_free(&c.corpus);
+  hec_arena_free(&c.arena);
+  if (c.backend && c.backend->close)
+    c.backend->close();
+  return code;
+}
