@@ -134,7 +134,7 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
                       1e-6 * summary->job->problem.bytes.expert_param);
     add_range("\n  t", row->t_least, row->t_most, out);
     add_range(", m", row->m_least, row->m_most, out);
-    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no memory for copies: nothing is balanced)" : "", row->name);
+    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->name);
     before = row;
   }
   if (before)
