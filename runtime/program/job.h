@@ -39,6 +39,10 @@ typedef struct {
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                         hec_job *job) HEC_MUST_USE;
 
+/* The cluster that stands for this machine's CPU ranks when none is given: assumed rates, `memory` bytes a rank. */
+enum { HEC_CPU_LINE_BYTES = 192 };
+void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]);
+
 /* The same for an execution on the CPUs of one or more machines: `executed`, and what neither the user says nor the
  * trace must say has the defaults of DESIGN section 7. Without a cluster: a line for its ranks. Warm-up 0 unless given. */
 hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,

@@ -10,8 +10,11 @@ enum { RANKS = 4, LAYERS = 4, TOKENS = 256 };
  * of the order of a server core: 10 GFLOP/s reached on GEMMs of this size in float32 (peaks are several times that), 10
  * GB/s from memory, and 1 GB/s and 50 us from rank to rank, slow enough that placement matters, as it does on clusters.
  */
-static const char cpu_cluster[] =
-    "1x%" PRId32 " nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us c=5us launch=5us";
+void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]) {
+  (void)snprintf(line, HEC_CPU_LINE_BYTES,
+                 "1x%" PRId32 " nvlink=1G@50us flops=10G eff=1 hbm=10G mem=%.0f tile=8 a=5us c=5us launch=5us", ranks,
+                 memory);
+}
 
 static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
   *ranks = RANKS;
@@ -30,12 +33,12 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
                                  hec_job *job) {
   hec_job_options wanted = *options;
   const hec_trace_header *header = hec_trace_header_of(reader);
-  char line[256];
+  char line[HEC_CPU_LINE_BYTES];
   wanted.executed = true;
   if (options->ranks == 0)
     HEC_TRY(choose_ranks(options, &wanted.ranks));
   if (!options->cluster) {
-    (void)snprintf(line, sizeof line, cpu_cluster, wanted.ranks);
+    hec_job_cpu_line(wanted.ranks, 4e9, line);
     wanted.cluster = line;
   }
   if (!options->model)

@@ -6,6 +6,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/train.h"
+#include "runtime/program/job.h"
 #include "tools/common/args.h"
 
 #include <inttypes.h>
@@ -90,7 +91,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TITLE("Execution"),
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate)"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
-      HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: one node of CPU ranks)"),
+      HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
       HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default) or mpi"),
       HEC_ARG_WORD("--transport", s->transport, "T", "of backend cpu: shm (default), emulated, paced"),
       {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
@@ -182,11 +183,10 @@ static hec_moe shape_of(const settings *s) {
                    .nonmoe_scale = 1};
 }
 
-/* A node of CPU ranks: rates of the order that memory and one core of a server have. */
+/* What plans are made for: the memory that is stated is the memory that they may use. */
 static hec_status choose_cluster(command *c, int32_t ranks) {
-  char line[160];
-  double memory = c->s->memory > 0 ? c->s->memory : 4e9;
-  (void)snprintf(line, sizeof line, "1x%" PRId32 " nvlink=4G@5us nic=1G@20us flops=50G mem=%.0f", ranks, memory);
+  char line[HEC_CPU_LINE_BYTES];
+  hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
   return hec_cluster_load(c->s->cluster ? c->s->cluster : line, &c->arena, &c->cluster);
 }
 
