@@ -304,17 +304,25 @@ hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *
   return HEC_OK;
 }
 
-const hec_post *hec_exchange_post(const hec_exec_op *op) {
-  return op->exchange->phase == 1 ? &op->exchange->second : &op->exchange->post;
+/* When rank p posted the operation; before the iteration's start: not yet. */
+static int64_t posted_by(const hec_exec *exec, const hec_exec_op *op, int32_t p) {
+  return p == exec->r ? op->posted_ns : hec_rank_posted(exec->rank, p, op->id);
+}
+
+int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op) {
+  const hec_exchange_state *x = op->exchange;
+  int32_t peer = hec_post_missing_peer(x->phase == 1 ? &x->second : &x->post);
+  for (int32_t i = 0; peer < 0 && i < x->n_partners; i++)
+    if (posted_by(exec, op, x->partners[i]) < exec->start_ns)
+      peer = x->partners[i];
+  return peer;
 }
 
 int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op) {
   const hec_exchange_state *x = op->exchange;
   int64_t latest = op->posted_ns;
-  if (x->partners == NULL)
-    return latest;
   for (int32_t i = 0; i < x->n_partners; i++) {
-    int64_t posted = x->partners[i] == exec->r ? op->posted_ns : hec_rank_posted(exec->rank, x->partners[i], op->id);
+    int64_t posted = posted_by(exec, op, x->partners[i]);
     if (posted < exec->start_ns)
       return INT64_MAX;
     latest = posted > latest ? posted : latest;

@@ -150,9 +150,9 @@ static hec_status idle(hec_exec *exec) {
   int64_t now = hec_clock_ns();
   const hec_exec_op *op = oldest_exchange(exec);
   HEC_ASSERT(op != NULL); /* else some operation waits for one that nobody will finish */
-  int32_t peer = hec_post_missing_peer(hec_exchange_post(op));
+  int32_t peer = hec_exchange_waits_for(exec, op);
   hec_rank_waits_for(exec->rank, peer);
-  if (now - exec->progress_ns > exec->rank->limit_ns)
+  if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
     return late(exec, op, peer);
   return exec->rank->transport->wait(exec->rank, next_due(exec, now));
 }

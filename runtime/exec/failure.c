@@ -109,6 +109,7 @@ static int32_t culprit(const hec_rank *rank, int32_t peer) {
 hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) {
   hec_place place;
   hec_text text = {0};
+  HEC_ASSERT(peer >= 0 && peer < rank->n_ranks);
   int32_t missing = culprit(rank, peer);
   hec_text_printf(&text, "waited %.3g s for rank %d in %s", (double)rank->limit_ns * 1e-9, missing, what);
   if (hec_world_place(rank->world, missing, &place)) {

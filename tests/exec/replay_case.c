@@ -16,7 +16,7 @@ static int32_t below(uint64_t *seed, int32_t n) {
 }
 
 static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
-  int32_t layers = wish.exact ? 1 : 1 + below(seed, 3), experts = 1 + below(seed, 12);
+  int32_t layers = wish.exact ? 1 : wish.layers > 0 ? wish.layers : 1 + below(seed, 3), experts = 1 + below(seed, 12);
   int32_t top_k = wish.top_k > 0 ? wish.top_k : 1 + below(seed, 8);
   experts = experts < top_k ? top_k : experts;
   int32_t heads = 1 << below(seed, 3), kv = below(seed, 2) ? heads : 1;

@@ -19,7 +19,7 @@ typedef struct {
   bool exact;                   /* one layer, one step */
   bool forward;                 /* forward phase only */
   int32_t steps, micro_batches; /* 0: random */
-  int32_t top_k;                /* 0: random */
+  int32_t top_k, layers;        /* 0: random */
 } hec_replay_wish;
 
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);

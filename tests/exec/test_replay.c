@@ -142,6 +142,20 @@ START_TEST(lanes_overlap) {
 }
 END_TEST
 
+/* A link whose law takes longer than the longest wait for a peer: nobody is late, for nobody is waited for. */
+START_TEST(law_beyond_the_limit) {
+  uint64_t seed = 877;
+  hec_replay_case *c = hec_replay_random(
+      &arena, &seed,
+      (hec_replay_wish){.ranks = 2, .steps = 1, .micro_batches = 1, .top_k = 1, .layers = 1, .forward = true});
+  const hec_load *load = &c->replay.steps[0].loads[0]; /* no tokens: the counts are the only exchange */
+  memset(load->counts, 0, (size_t)load->n_sources * (size_t)load->n_experts * sizeof *load->counts);
+  if (hec_cluster_load("2x1 nvlink=1G@1us nic=1G@2500ms flops=1G mem=1G", &arena, &c->cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  expect(c, (hec_replay_launch){.transport = &hec_transport_emulated, .policy = "ep", .limit_s = 2});
+}
+END_TEST
+
 /* One rank that plans from other loads is found, and named. */
 START_TEST(different_plans) {
   uint64_t seed = 677;
@@ -172,6 +186,12 @@ static Suite *suite(void) {
   tcase_add_test(c, lanes_overlap);
   tcase_add_test(c, different_plans);
   suite_add_tcase(s, c);
+  TCase *limits = tcase_create("limits");
+  tcase_set_timeout(limits, 120);
+  tcase_add_unchecked_fixture(limits, setup, NULL);
+  tcase_add_checked_fixture(limits, NULL, teardown);
+  tcase_add_test(limits, law_beyond_the_limit);
+  suite_add_tcase(s, limits);
   return s;
 }
 
