@@ -93,6 +93,7 @@ void hec_exec_free(hec_exec *exec) {
   hec_arena_free(&exec->step);
   free(exec->ops);
   free(exec->open);
+  free(exec->after);
   for (int32_t l = 0; l < HEC_N_LANES; l++)
     free(exec->lane[l].op);
 }

@@ -10,7 +10,7 @@ static double hold_bytes(const hec_exec *exec, const hec_hold *hold) {
   return hold->bytes_at < 0 ? hold->bytes : hold->bytes * exec->program->local_bytes[hold->bytes_at + exec->r];
 }
 
-static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *after, int32_t *n_after) {
+static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *n_after) {
   const hec_hold *hold = &exec->program->holds[index];
   hec_open_buffer_of b = {.hold = index,
                           .tensor = hold->tensor,
@@ -18,8 +18,11 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *after, int32
                           .micro_batch = hold->micro_batch,
                           .at = exec->buffers.base,
                           .bytes = hold_bytes(exec, hold)};
-  if (b.bytes > 0)
-    b.at = hec_buffers_take(&exec->buffers, b.bytes, after, n_after, HEC_WAITS_MOST);
+  if (b.bytes > 0) {
+    size_t most = (size_t)*n_after + exec->buffers.n_pieces; /* a piece is free after one operation */
+    HEC_RESERVE(exec->after, exec->after_capacity, most);
+    b.at = hec_buffers_take(&exec->buffers, b.bytes, exec->after, n_after, (int32_t)most);
+  }
   if (!b.at)
     return hec_fail(HEC_FAILED, "rank %d: %.0f bytes of planned buffers do not fit beside %.0f", exec->r, b.bytes,
                     exec->buffers.live);
@@ -115,7 +118,7 @@ static hec_status bind(hec_exec *exec, hec_exec_op *op) {
   return HEC_OK;
 }
 
-static hec_exec_op *new_op(hec_exec *exec, int32_t id, const int32_t *after, int32_t n_after) {
+static hec_exec_op *new_op(hec_exec *exec, int32_t id, int32_t n_after) {
   const hec_op *op = &exec->program->ops[id];
   hec_exec_op *new = HEC_NEW(&exec->step, hec_exec_op, 1);
   *new = (hec_exec_op){.op = *op, .id = id, .posted_ns = -1, .begin_ns = -1, .end_ns = -1};
@@ -124,8 +127,8 @@ static hec_exec_op *new_op(hec_exec *exec, int32_t id, const int32_t *after, int
     if (exec->ops[exec->program->deps[op->dep_at + i]] != NULL)
       new->waits[new->n_waits++] = exec->program->deps[op->dep_at + i];
   for (int32_t i = 0; i < n_after; i++)
-    if (exec->ops[after[i]] != NULL)
-      new->waits[new->n_waits++] = after[i];
+    if (exec->ops[exec->after[i]] != NULL)
+      new->waits[new->n_waits++] = exec->after[i];
   return new;
 }
 
@@ -141,15 +144,15 @@ hec_status hec_exec_post(hec_exec *exec, const hec_program *program) {
   opening *openings = list_openings(exec, &n_openings);
   HEC_RESERVE(exec->ops, exec->ops_capacity, program->n_ops);
   /* Memory opened at an operation in which this rank has no part is first written by its compute lane. */
-  int32_t after[HEC_WAITS_MOST], n_after = 0;
+  int32_t n_after = 0;
   for (int32_t id = (int32_t)exec->n_ops; id < (int32_t)program->n_ops; id++) {
     const hec_op *op = &program->ops[id];
     bool takes_part = hec_program_takes_part(program, op, exec->r);
     exec->ops[id] = NULL;
     for (; next < n_openings && openings[next].first == id; next++)
-      HEC_TRY(open_hold(exec, openings[next].hold, after, &n_after));
+      HEC_TRY(open_hold(exec, openings[next].hold, &n_after));
     if (takes_part) {
-      hec_exec_op *new = new_op(exec, id, after, n_after);
+      hec_exec_op *new = new_op(exec, id, n_after);
       n_after = op->lane == HEC_LANE_COMPUTE ? 0 : n_after;
       exec->ops[id] = new;
       HEC_TRY(bind(exec, new));

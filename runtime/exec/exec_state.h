@@ -5,8 +5,6 @@
 #include "runtime/exec/exec.h"
 #include "runtime/exec/stage.h"
 
-enum { HEC_WAITS_MOST = 64, HEC_LANE_STEPS_MAX = 8 };
-
 /* A buffer that is open while operations are posted. */
 typedef struct {
   int32_t hold; /* into program.holds */
@@ -58,6 +56,8 @@ struct hec_exec {
   size_t n_holds; /* of the program, seen */
   hec_open_buffer_of *open;
   size_t n_open, open_capacity;
+  int32_t *after; /* while posting: operations that newly opened memory waits for */
+  size_t after_capacity;
   hec_lane_queue lane[HEC_N_LANES];
   const hec_rows **rows;      /* [n_layers] newest; NULL: none yet */
   int32_t *rows_of;           /* [n_layers] micro-batch that they belong to */

@@ -156,6 +156,26 @@ START_TEST(law_beyond_the_limit) {
 }
 END_TEST
 
+/* A buffer that takes the place of very many small ones, each free after another operation: in the second micro-batch
+ * all tokens meet on one rank, in the first there were hardly any. */
+START_TEST(more_fragments_than_operations) {
+  uint64_t seed = 977;
+  hec_replay_case *c = hec_replay_random(
+      &arena, &seed, (hec_replay_wish){.ranks = 8, .steps = 1, .micro_batches = 2, .top_k = 8, .layers = 48});
+  const hec_load *loads = c->replay.steps[0].loads;
+  for (int32_t l = 0; l < c->problem.n_layers; l++)
+    for (int32_t s = 0; s < c->problem.n_ranks; s++) {
+      size_t row = (size_t)c->problem.n_experts * sizeof *loads->counts;
+      memset(hec_load_row(&loads[0], l, s), 0, row);
+      memset(hec_load_row(&loads[1], l, s), 0, row);
+      hec_load_row(&loads[0], l, s)[l % c->problem.n_experts] = 1;
+      hec_load_row(&loads[1], l, s)[0] = (uint32_t)(c->problem.tokens * c->problem.top_k);
+    }
+  c->replay.check = false;
+  expect(c, (hec_replay_launch){.threads = true, .policy = "ep"});
+}
+END_TEST
+
 /* One rank that plans from other loads is found, and named. */
 START_TEST(different_plans) {
   uint64_t seed = 677;
@@ -191,6 +211,7 @@ static Suite *suite(void) {
   tcase_add_unchecked_fixture(limits, setup, NULL);
   tcase_add_checked_fixture(limits, NULL, teardown);
   tcase_add_test(limits, law_beyond_the_limit);
+  tcase_add_test(limits, more_fragments_than_operations);
   suite_add_tcase(s, limits);
   return s;
 }
