@@ -41,7 +41,8 @@ static layout layout_of(const hec_exec_options *o) {
   at.counts = at.dense + pages((size_t)(dense_floats(o) * arrays(o)) * sizeof(float));
   at.workspace = at.counts + pages(counts * sizeof(uint32_t));
   at.staging = at.workspace + pages((size_t)o->workspace_size * sizeof(float));
-  at.slots = at.staging + pages(p->train ? (size_t)most * sizeof(float) : 0);
+  /* n_ranks - 1 slices of an all-reduce, each rounded up to a whole number */
+  at.slots = at.staging + pages(p->train ? ((size_t)most + (size_t)p->n_ranks) * sizeof(float) : 0);
   at.buffers = at.slots + pages(hec_store_bytes(o->expert_size, o->n_slices, arrays(o), at.n_slots));
   at.end = at.buffers + buffers_most;
   return at;
