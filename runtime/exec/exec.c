@@ -130,12 +130,6 @@ int32_t hec_exec_rank(const hec_exec *exec) {
 bool hec_exec_train(const hec_exec *exec) {
   return exec->train;
 }
-double hec_exec_peak(const hec_exec *exec) {
-  return exec->peak_bytes;
-}
-size_t hec_exec_span(const hec_exec *exec) {
-  return exec->span;
-}
 
 /* ---- Plans ---- */
 

@@ -115,9 +115,4 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) HEC_MUST_
 /* On rank 0: the timeline of all ranks, and that all planned the same program; the others take part. */
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) HEC_MUST_USE;
 
-/* Of the last iteration: most bytes of planned buffers as the program counts them, with state; bytes of address space
- * that they took (fragments included). */
-double hec_exec_peak(const hec_exec *exec);
-size_t hec_exec_span(const hec_exec *exec);
-
 #endif

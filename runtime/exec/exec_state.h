@@ -18,7 +18,6 @@ typedef struct {
 
 typedef struct hec_exchange_state {
   hec_post post;
-  bool started;
   int32_t phase; /* of an all-reduce: 0 reduce-scatter, 1 all-gather, 2 done */
   hec_post second;
   hec_addition *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
@@ -49,7 +48,6 @@ struct hec_exec {
   uint8_t *keeps; /* [n_layers * n_experts * n_slices] */
   /* The iteration. */
   hec_arena step;
-  hec_arena_mark step_mark;
   int64_t iteration, start_ns;
   hec_exec_op **ops; /* [n_ops] posted; NULL: this rank takes no part */
   size_t n_ops, ops_capacity;
@@ -67,11 +65,8 @@ struct hec_exec {
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
   int64_t progress_ns; /* when something last moved */
-  bool live;           /* operations have been published since */
   hec_link_cost cost;  /* held transports */
   double kept_bytes;   /* state of the plan in force, as the program will count it */
-  double state_bytes, peak_bytes;
-  size_t span;
 };
 
 static inline size_t hec_row_of(const hec_exec *exec, int32_t layer, int32_t expert) {

@@ -56,13 +56,11 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
   HEC_TRY(hec_exec_post(exec, program));
   HEC_TRY(hec_exec_drain(exec));
   HEC_ASSERT(exec->n_open == 0 && exec->buffers.live < 0.5);
-  exec->state_bytes = state_of(exec, program);
-  HEC_ASSERT(fabs(exec->state_bytes - exec->kept_bytes) < 1 + 1e-9 * exec->state_bytes);
-  exec->peak_bytes = exec->state_bytes + exec->buffers.peak;
-  exec->span = exec->buffers.top;
+  double state = state_of(exec, program), used = state + exec->buffers.peak;
+  HEC_ASSERT(fabs(state - exec->kept_bytes) < 1 + 1e-9 * state);
   double *peak = HEC_NEW(&exec->step, double, exec->n_ranks);
   hec_program_memory_peak(program, peak, NULL);
-  HEC_ASSERT(fabs(peak[exec->r] - exec->peak_bytes) < 1 + 1e-9 * peak[exec->r]); /* the simulator's memory model */
+  HEC_ASSERT(fabs(peak[exec->r] - used) < 1 + 1e-9 * peak[exec->r]); /* the simulator's memory model */
   give_back(exec);
   return HEC_OK;
 }

@@ -66,7 +66,6 @@ hec_status hec_store_take(hec_store *store, int32_t row, int32_t part) {
   else
     return hec_fail(HEC_FAILED, "no memory for another expert: %d are kept here already", store->n_used);
   store->n_used++;
-  store->used_most = store->n_used > store->used_most ? store->n_used : store->used_most;
   hec_store_part at = hec_store_at(store, row, part);
   if (at.grads)
     memset(at.grads, 0, (size_t)at.n * sizeof *at.grads);

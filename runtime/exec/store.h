@@ -19,7 +19,7 @@ typedef struct {
   int64_t slot_size;       /* floats of a slot */
   int32_t n_arrays;        /* 4, or 1 */
   float *slots;            /* in the rank's region */
-  int32_t n_slots, slots_most, n_used, used_most;
+  int32_t n_slots, slots_most, n_used;
   int32_t *slot_of; /* [n_rows * n_parts], -1: not here */
   int32_t *free;    /* [slots_most] stack of slots below n_slots that are free */
   int32_t n_free;

@@ -19,21 +19,19 @@ typedef struct {
   float *x, *dx;
   float **row, **returned; /* [n assignments] */
   const hec_rows *rows;
-  float *copy_from, *copy_to; /* unpermute: rows that stay, from outputs into the returned rows */
+  float *outputs; /* unpermute: computed rows, of which those that stay go among the returned ones */
   struct expert_work *experts;
   int32_t n_experts;
-  struct {
-    float *at;
-  } * zero; /* gradients of guests without rows */
+  float **zero; /* [n_zero] gradients of guests without rows */
   int32_t n_zero;
 } bound;
 
 typedef struct expert_work {
   const float *params;
   float *grads;
-  bool fresh;
+  bool fresh; /* grads have no value yet */
   int32_t n;
-  float *in, *inner, *out; /* backward: out = gradient of the outputs, in2 = of the inputs */
+  float *in, *inner, *out; /* backward: out and din are the gradients of the outputs and of the inputs */
   float *din;
 } expert_work;
 
@@ -103,19 +101,19 @@ static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bou
     b->row = row_list(exec, rows, d, hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_SEND),
                       hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_OUTPUT));
   else
-    b->copy_from = hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT);
+    b->outputs = hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT);
 }
 
 static void bind_guests_without_rows(hec_exec *exec, hec_exec_op *op, bound *b, const hec_work *list, int32_t n) {
   int32_t n_guests = hec_exec_guests(exec, op), k = 0;
-  b->zero = hec_arena_alloc(hec_exec_step_arena(exec), (size_t)n_guests, sizeof *b->zero);
+  b->zero = HEC_NEW(hec_exec_step_arena(exec), float *, n_guests);
   for (int32_t i = 0; i < n_guests; i++) {
     int32_t expert = hec_exec_guest(exec, op, i);
     while (k < n && list[k].item < expert)
       k++;
     bool guest;
     if (k == n || list[k].item != expert)
-      b->zero[b->n_zero++].at = hec_exec_grads(exec, op, expert, &guest);
+      b->zero[b->n_zero++] = hec_exec_grads(exec, op, expert, &guest);
   }
 }
 
@@ -221,7 +219,7 @@ static void rows(hec_work_state *work, const hec_op *op, bound *b) {
   } else {
     for (int32_t j = 0; j < b->rows->n_assigned; j++)
       if (b->rows->stays[j] >= 0)
-        memcpy(b->returned[j], row_at(b->copy_from, d, b->rows->stays[j]), row_bytes);
+        memcpy(b->returned[j], row_at(b->outputs, d, b->rows->stays[j]), row_bytes);
     hec_rows_combine(b->assignments, b->returned, d, b->x);
   }
 }
@@ -230,7 +228,7 @@ static void experts(hec_work_state *work, const hec_exec_op *op, bound *b) {
   const hec_model *model = work->model;
   if (op->step == b->n_experts) {
     for (int32_t i = 0; i < b->n_zero; i++)
-      memset(b->zero[i].at, 0, (size_t)hec_model_expert_size(model) * sizeof(float));
+      memset(b->zero[i], 0, (size_t)hec_model_expert_size(model) * sizeof(float));
     return;
   }
   expert_work *w = &b->experts[op->step];

@@ -44,7 +44,6 @@ int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, cons
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, id);
     return id;
   }
-  low->layer[layer].attention = id;
   hec_open_buffer(
       low, layer, HEC_TENSOR_BLOCK,
       (hec_hold){
@@ -53,11 +52,7 @@ int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, cons
 }
 
 int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
-  int32_t id =
-      hec_emit_uniform(low, HEC_ROLE_GATE, HEC_SHAPE_GATE, layer, backward, low->problem->tokens, deps, n_deps);
-  if (!backward)
-    low->layer[layer].gate = id;
-  return id;
+  return hec_emit_uniform(low, HEC_ROLE_GATE, HEC_SHAPE_GATE, layer, backward, low->problem->tokens, deps, n_deps);
 }
 
 int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
@@ -108,7 +103,6 @@ int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const 
     hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
     return id;
   }
-  ops->experts = id;
   open_rows(low, layer, HEC_TENSOR_OUTPUT, id, ops->computed_at);
   if (!low->problem->train)
     hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
@@ -284,8 +278,6 @@ int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to
   ops->part_at = low->program.ops[id].part_at;
   ops->dispatch_bytes = low->program.ops[id].bytes;
   token_buffers(low, layer, to_experts, backward, id);
-  if (to_experts && !backward)
-    ops->dispatch = id;
   return id;
 }
 

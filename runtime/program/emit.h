@@ -8,9 +8,9 @@
 
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
 typedef struct {
-  int32_t attention, gate, counts;
+  int32_t counts;
   int32_t gather, regather; /* waits of the layer's spAG before the gate, and in backward */
-  int32_t dispatch, experts, experts_backward, scatter;
+  int32_t experts_backward, scatter;
   int32_t work_at;                           /* experts' work rows */
   int32_t transfer_at, n_transfers, part_at; /* dispatch */
   double dispatch_bytes;
@@ -49,7 +49,7 @@ struct hec_lowering {
   bool migrated, one_off;
   bool detail;              /* fill in what executors need */
   const hec_load *load;     /* of the micro-batch, while a layer is lowered */
-  int32_t *split_rank;      /* scratch [n_ranks * 2] */
+  int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
   uint32_t *split_tokens;   /* likewise */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */

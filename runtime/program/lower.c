@@ -195,13 +195,9 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
   low->micro_batch = micro_batch;
   for (int32_t l = 0; l < low->problem->n_layers; l++) {
     low->scattered[l] = micro_batch > 0 ? low->layer[l].scatter : -1;
-    low->layer[l] = (hec_layer_ops){.attention = -1,
-                                    .gate = -1,
-                                    .counts = -1,
+    low->layer[l] = (hec_layer_ops){.counts = -1,
                                     .gather = -1,
                                     .regather = -1,
-                                    .dispatch = -1,
-                                    .experts = -1,
                                     .experts_backward = -1,
                                     .scatter = -1,
                                     .work_at = -1,
