@@ -8,14 +8,19 @@
 
 static const int64_t slice_ns = 50 * 1000 * 1000;
 
+static hec_place place_of(const hec_exec *exec, const hec_exec_op *op) {
+  return (hec_place){.iteration = exec->iteration,
+                     .op = op->id,
+                     .layer = op->op.layer,
+                     .micro_batch = op->op.micro_batch,
+                     .role = (int32_t)op->op.role,
+                     .lane = (int32_t)op->op.lane,
+                     .backward = op->op.backward};
+}
+
 static void publish(hec_exec *exec, const hec_exec_op *op) {
-  hec_rank_at(exec->rank, &(hec_place){.iteration = exec->iteration,
-                                       .op = op->id,
-                                       .layer = op->op.layer,
-                                       .micro_batch = op->op.micro_batch,
-                                       .role = (int32_t)op->op.role,
-                                       .lane = (int32_t)op->op.lane,
-                                       .backward = op->op.backward});
+  hec_place place = place_of(exec, op);
+  hec_rank_at(exec->rank, &place);
 }
 
 static bool ready(const hec_exec *exec, const hec_exec_op *op) {
@@ -118,15 +123,9 @@ static const hec_exec_op *oldest_exchange(const hec_exec *exec) {
 
 static hec_status late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
   hec_text what = {0};
+  hec_place place = place_of(exec, op);
   publish(exec, op);
-  hec_place_describe(&(hec_place){.iteration = exec->iteration,
-                                  .op = op->id,
-                                  .layer = op->op.layer,
-                                  .micro_batch = op->op.micro_batch,
-                                  .role = (int32_t)op->op.role,
-                                  .lane = (int32_t)op->op.lane,
-                                  .backward = op->op.backward},
-                     &what);
+  hec_place_describe(&place, &what);
   hec_status status = hec_rank_late(exec->rank, peer, what.data);
   hec_text_free(&what);
   return status;
