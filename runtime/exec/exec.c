@@ -37,7 +37,7 @@ static layout layout_of(const hec_exec_options *o) {
   const hec_problem *p = o->problem;
   int64_t most = o->block_size > o->rest_size ? o->block_size : o->rest_size;
   size_t counts = (size_t)o->n_micro_batches * (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts;
-  layout at = {.n_slots = 2 * p->n_layers * p->n_experts * o->n_slices}; /* while migrating, old and new */
+  layout at = {.n_slots = p->n_layers * p->n_experts * o->n_slices}; /* a part has one slot, migrating or not */
   at.counts = at.dense + pages((size_t)(dense_floats(o) * arrays(o)) * sizeof(float));
   at.workspace = at.counts + pages(counts * sizeof(uint32_t));
   at.staging = at.workspace + pages((size_t)o->workspace_size * sizeof(float));
