@@ -57,8 +57,8 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
   layout at = layout_of(options);
   HEC_ASSERT(options->rank->n_ranks == p->n_ranks);
   if (at.end > options->rank->memory_bytes)
-    return hec_fail(HEC_FAILED, "rank %d: needs %zu bytes of address space, has %zu", options->rank->rank, at.end,
-                    options->rank->memory_bytes);
+    return hec_rank_fail(options->rank, "needs %zu bytes of address space, has %zu", at.end,
+                         options->rank->memory_bytes);
   hec_exec *e = HEC_NEW(arena, hec_exec, 1);
   char *base = options->rank->memory;
   *e = (hec_exec){.options = *options,

@@ -24,8 +24,8 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *n_after) {
     b.at = hec_buffers_take(&exec->buffers, b.bytes, exec->after, n_after, (int32_t)most);
   }
   if (!b.at)
-    return hec_fail(HEC_FAILED, "rank %d: %.0f bytes of planned buffers do not fit beside %.0f", exec->r, b.bytes,
-                    exec->buffers.live);
+    return hec_rank_fail(exec->rank, "%.0f bytes of planned buffers do not fit beside %.0f", b.bytes,
+                         exec->buffers.live);
   HEC_TRY(hec_exec_check_capacity(exec));
   if (hold->items_at >= 0) {
     const int32_t *at = exec->program->item_index + hold->items_at + exec->r;
