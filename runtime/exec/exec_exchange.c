@@ -11,7 +11,6 @@
  * order is ascending by source, so both give the same bits. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
-#include "runtime/exec/math.h"
 
 #include <string.h>
 
@@ -255,17 +254,8 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
   return HEC_OK;
 }
 
-static bool empty(const hec_post *post) {
-  return post->n_sends == 0 && post->n_receives == 0;
-}
-
 static hec_status start(hec_exec *exec, hec_post *post) {
-  return empty(post) ? HEC_OK : exec->rank->transport->start(exec->rank, post);
-}
-
-void hec_exec_add(const hec_addition *additions, int32_t n) {
-  for (int32_t i = 0; i < n; i++)
-    hec_math_add(additions[i].to, additions[i].from, additions[i].n);
+  return hec_post_is_empty(post) ? HEC_OK : exec->rank->transport->start(exec->rank, post);
 }
 
 hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
@@ -278,7 +268,7 @@ hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
 static hec_status test(hec_exec *exec, hec_post *post, bool *done, bool *moved) {
   int64_t before = hec_post_moved(post);
   *done = true;
-  if (!empty(post))
+  if (!hec_post_is_empty(post))
     HEC_TRY(exec->rank->transport->test(exec->rank, post, done));
   *moved = *moved || hec_post_moved(post) != before || *done;
   return HEC_OK;
@@ -290,7 +280,7 @@ hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *
   if (x->phase == 0) {
     HEC_TRY(test(exec, &x->post, done, moved));
     if (*done && op->op.kind == HEC_OP_ALLREDUCE) {
-      hec_exec_add(x->additions, x->n_additions);
+      hec_additions_apply(x->additions, x->n_additions);
       HEC_TRY(start(exec, &x->second));
       x->phase = 1;
       *done = false;

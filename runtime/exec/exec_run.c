@@ -62,8 +62,8 @@ static hec_status step(hec_exec *exec, hec_exec_op *op) {
     HEC_TRY(hec_rank_take_turn(exec->rank));
   int64_t before = measured ? hec_cpu_clock_ns() : 0;
   if (op->op.role == HEC_ROLE_REDUCE) {
-    hec_exec_add(op->exchange->additions, op->exchange->n_additions);
-    hec_exec_add(op->exchange->own, op->exchange->n_own);
+    hec_additions_apply(op->exchange->additions, op->exchange->n_additions);
+    hec_additions_apply(op->exchange->own, op->exchange->n_own);
   } else {
     exec->options.work.run(exec->options.work.context, exec, op);
   }

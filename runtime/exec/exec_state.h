@@ -85,7 +85,6 @@ int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
 hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
-void hec_exec_add(const hec_addition *additions, int32_t n);
 
 /* exec.c: HEC_FAILED when state and open buffers are more than the capacity. */
 hec_status hec_exec_check_capacity(hec_exec *exec) HEC_MUST_USE;

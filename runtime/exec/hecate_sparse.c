@@ -102,10 +102,6 @@ static int32_t segments_of(void *context, int32_t k, hec_segment *out) {
   return n;
 }
 
-static bool empty(const hec_post *post) {
-  return post->n_sends == 0 && post->n_receives == 0;
-}
-
 static hec_status begin_stage(hec_comm *comm, hec_flight *f) {
   const hec_transfer_list *merged = &f->merged.stage[f->stage], *each = each_of(f);
   int32_t me = comm->rank->rank, n_segments = 0, n_received = 0;
@@ -131,15 +127,11 @@ static hec_status begin_stage(hec_comm *comm, hec_flight *f) {
                      .context = f};
   f->post = (hec_post){.lane = f->scatter ? HEC_LANE_GRAD : HEC_LANE_PARAM};
   hec_stage_bind(&stage, &f->arena, &f->post, &f->additions, &f->n_additions);
-  return empty(&f->post) ? HEC_OK : comm->rank->transport->start(comm->rank, &f->post);
+  return hec_post_is_empty(&f->post) ? HEC_OK : comm->rank->transport->start(comm->rank, &f->post);
 }
 
 static void end_stage(const hec_comm *comm, hec_flight *f) {
-  for (int32_t i = 0; i < f->n_additions; i++) {
-    const hec_addition *a = &f->additions[i];
-    for (int64_t j = 0; j < a->n; j++)
-      a->to[j] += a->from[j];
-  }
+  hec_additions_apply(f->additions, f->n_additions);
   const hec_transfer_list *each = each_of(f);
   for (size_t k = 0; k < each->n; k++) {
     const hec_flight_item *item = &f->items[each->data[k].item];
@@ -152,7 +144,7 @@ static void end_stage(const hec_comm *comm, hec_flight *f) {
 static hec_status advance(hec_comm *comm, hec_flight *f) {
   while (f->active) {
     bool done = true;
-    if (!empty(&f->post))
+    if (!hec_post_is_empty(&f->post))
       HEC_TRY(comm->rank->transport->test(comm->rank, &f->post, &done));
     if (!done)
       return HEC_OK;

@@ -7,6 +7,13 @@
  * additions after staging sum in ascending order of sources. */
 #include "runtime/exec/stage.h"
 
+#include "runtime/exec/math.h"
+
+void hec_additions_apply(const hec_addition *additions, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    hec_math_add(additions[i].to, additions[i].from, additions[i].n);
+}
+
 void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {
   int64_t bytes = 0;
   for (int32_t i = 0; i < n_segments; i++)

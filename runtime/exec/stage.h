@@ -13,6 +13,13 @@ typedef struct {
   int64_t n;
 } hec_addition;
 
+/* In their order, each number once: to += from. */
+void hec_additions_apply(const hec_addition *additions, int32_t n);
+
+static inline bool hec_post_is_empty(const hec_post *post) {
+  return post->n_sends == 0 && post->n_receives == 0;
+}
+
 /* Appends a message of these segments, unless it is empty. */
 void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments);
 
