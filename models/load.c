@@ -9,12 +9,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 hec_load hec_load_new(hec_arena *arena, int32_t n_layers, int32_t n_sources, int32_t n_experts) {
   HEC_ASSERT(n_layers >= 0 && n_sources >= 0 && n_experts >= 0);
   size_t rows = (size_t)n_layers * (size_t)n_sources;
   size_t row_bytes = (size_t)n_experts * sizeof(uint32_t);
   return (hec_load){n_layers, n_sources, n_experts, hec_arena_alloc(arena, rows, row_bytes)};
+}
+
+void hec_load_copy(const hec_load *from, hec_load *to) {
+  HEC_ASSERT(from->n_layers == to->n_layers && from->n_sources == to->n_sources && from->n_experts == to->n_experts);
+  if (hec_load_cells(from) > 0)
+    memcpy(to->counts, from->counts, hec_load_cells(from) * sizeof *from->counts);
 }
 
 /* First rank r with floor(r*S/R) == s, that is ceil(s*R/S). */

@@ -14,6 +14,12 @@ typedef struct {
 /* Zeroed counts from the arena. */
 hec_load hec_load_new(hec_arena *arena, int32_t n_layers, int32_t n_sources, int32_t n_experts);
 
+static inline size_t hec_load_cells(const hec_load *load) {
+  return (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts;
+}
+/* Counts of a load of the same shape. */
+void hec_load_copy(const hec_load *from, hec_load *to);
+
 static inline uint32_t *hec_load_row(const hec_load *load, int32_t layer, int32_t source) {
   return load->counts + ((size_t)layer * (size_t)load->n_sources + (size_t)source) * (size_t)load->n_experts;
 }

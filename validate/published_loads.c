@@ -54,8 +54,7 @@ static hec_status read_records(hec_loads_store *store, hec_trace_reader *reader)
       continue; /* one micro-batch per iteration is enough here */
     hec_load *load = &store->recorded[store->n_recorded];
     *load = hec_load_new(&store->arena, record->load.n_layers, record->load.n_sources, record->load.n_experts);
-    memcpy(load->counts, record->load.counts,
-           (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts * sizeof *load->counts);
+    hec_load_copy(&record->load, load);
     store->iter[store->n_recorded++] = record->iter;
   }
   return HEC_OK;

@@ -78,16 +78,12 @@ void hec_record_choices(hec_record *record, hec_assignments *const *assignments)
   }
 }
 
-static size_t cells(const hec_load *load) {
-  return (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts;
-}
-
 hec_status hec_record_load(hec_record *record, int64_t iter, const hec_load *load) {
   if (!record->spool)
     return HEC_OK;
   record->n_records++;
   if (fwrite(&iter, sizeof iter, 1, record->spool) != 1 ||
-      fwrite(load->counts, sizeof *load->counts, cells(load), record->spool) != cells(load))
+      fwrite(load->counts, sizeof *load->counts, hec_load_cells(load), record->spool) != hec_load_cells(load))
     return hec_rank_fail(record->rank, "the temporary file of the loads cannot be written: %s", strerror(errno));
   return HEC_OK;
 }
@@ -129,7 +125,7 @@ static hec_status copy_records(hec_record *record, hec_trace_writer *writer, hec
   for (int64_t i = 0; i < record->n_records; i++) {
     int64_t iter;
     if (fread(&iter, sizeof iter, 1, record->spool) != 1 ||
-        fread(load->counts, sizeof *load->counts, cells(load), record->spool) != cells(load))
+        fread(load->counts, sizeof *load->counts, hec_load_cells(load), record->spool) != hec_load_cells(load))
       return hec_fail(HEC_FAILED, "the temporary file of the loads cannot be read");
     HEC_TRY(hec_trace_write(writer, iter, NULL, load));
   }

@@ -2,15 +2,13 @@
 #include "runtime/exec/replay.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static void copy_loads(const hec_iteration *it, hec_arena *arena, hec_replay_step *step) {
   hec_load *loads = HEC_NEW(arena, hec_load, it->n_loads);
   for (int32_t i = 0; i < it->n_loads; i++) {
     const hec_load *from = &it->loads[i];
     loads[i] = hec_load_new(arena, from->n_layers, from->n_sources, from->n_experts);
-    memcpy(loads[i].counts, from->counts,
-           (size_t)from->n_layers * (size_t)from->n_sources * (size_t)from->n_experts * sizeof *from->counts);
+    hec_load_copy(from, &loads[i]);
   }
   *step = (hec_replay_step){.iter = it->iter, .stride = it->stride, .n_loads = it->n_loads, .loads = loads};
 }

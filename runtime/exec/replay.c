@@ -29,16 +29,11 @@ size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy) {
   return hec_runner_bytes(&options, policy);
 }
 
-static size_t load_cells(const hec_load *load) {
-  return (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts;
-}
-
 /* Loads, inputs and output gradients of an iteration: before its clock starts. */
 static void prepare(hec_runner *r, const hec_replay *replay, const hec_replay_step *step, int64_t index) {
   int32_t tokens = replay->problem->tokens, rank = r->rank->rank;
   for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
-    const hec_load *from = &step->loads[step->n_loads == 1 ? 0 : mb];
-    memcpy(r->loads[mb].counts, from->counts, load_cells(from) * sizeof *from->counts);
+    hec_load_copy(&step->loads[step->n_loads == 1 ? 0 : mb], &r->loads[mb]);
     hec_lowering_rewrite(r->low, &r->loads[mb]);
     hec_model_input(replay->model, index + 1, mb, rank, tokens, hec_work_stream(&r->work, r->work.x, mb));
     if (replay->problem->train)
@@ -72,7 +67,7 @@ static void differ(hec_runner *r, const hec_replay *replay, int64_t index) {
   }
 }
 
-/* The counts that were exchanged are the trace's (of the last micro-batch: tables are per micro-batch). */
+/* The counts that were exchanged are those that were planned with. */
 static hec_status verify_counts(hec_runner *r, int64_t iter) {
   const hec_problem *p = r->options.problem;
   for (int32_t mb = 0; mb < r->options.n_micro_batches; mb++)

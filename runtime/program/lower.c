@@ -336,8 +336,7 @@ void hec_lower_end(hec_lowering *low) {
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
   if (!low->run.policy->rewrite)
     return load;
-  memcpy(low->rewritten.counts, load->counts,
-         (size_t)load->n_layers * (size_t)load->n_sources * (size_t)load->n_experts * sizeof *load->counts);
+  hec_load_copy(load, &low->rewritten);
   hec_lowering_rewrite(low, &low->rewritten);
   return &low->rewritten;
 }

@@ -192,7 +192,7 @@ static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run,
   hec_plan_assign(&before, &run->plan);
   hec_load load = iteration->loads[0];
   if (run->policy->rewrite) {
-    size_t cells = (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts;
+    size_t cells = hec_load_cells(&load);
     memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
     load = *rewritten;
     run->policy->rewrite(run, &load);
@@ -213,7 +213,7 @@ static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_loa
   for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
     hec_load load = iteration->loads[iteration->n_loads == 1 ? 0 : mb];
     if (run->policy->rewrite) {
-      size_t cells = (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts;
+      size_t cells = hec_load_cells(&load);
       memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
       load = *rewritten;
       run->policy->rewrite(run, &load);
