@@ -40,8 +40,8 @@ static hec_status run_started(hec_rank *rank, hec_post *post, const char *what) 
       return HEC_OK;
     int32_t peer = hec_post_missing_peer(post);
     hec_rank_waits_for(rank, peer);
-    int64_t now_ns = hec_clock_ns(), total = hec_post_moved(post);
-    if (total > moved)
+    int64_t now_ns = hec_clock_ns(), total = hec_post_moved(post) + hec_rank_turns(rank);
+    if (total != moved)
       deadline_ns = now_ns + rank->limit_ns;
     moved = total;
     if (now_ns >= deadline_ns)

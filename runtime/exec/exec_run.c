@@ -151,6 +151,9 @@ static hec_status idle(hec_exec *exec) {
   HEC_ASSERT(op != NULL); /* else some operation waits for one that nobody will finish */
   int32_t peer = hec_exchange_waits_for(exec, op);
   hec_rank_waits_for(exec->rank, peer);
+  if (hec_rank_turns(exec->rank) != exec->turns)
+    exec->progress_ns = now;
+  exec->turns = hec_rank_turns(exec->rank);
   if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
     return late(exec, op, peer);
   return exec->rank->transport->wait(exec->rank, next_due(exec, now));

@@ -65,6 +65,7 @@ struct hec_exec {
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
   int64_t progress_ns; /* when something last moved */
+  uint32_t turns;      /* of all ranks, as of then */
   hec_link_cost cost;  /* held transports */
   double kept_bytes;   /* state of the plan in force, as the program will count it */
 };

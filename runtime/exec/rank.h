@@ -82,9 +82,11 @@ int32_t hec_post_missing_peer(const hec_post *post);
 int64_t hec_post_moved(const hec_post *post); /* bytes of all messages so far: progress */
 
 /* Virtual time: one rank of this machine at a time computes between take_turn and end_turn. A turn may be taken by
- * whoever asks first. */
+ * whoever asks first. Waiting for one ends with hec_rank_late when no turn has ended for limit_ns. */
 hec_status hec_rank_take_turn(hec_rank *rank) HEC_MUST_USE;
 void hec_rank_end_turn(hec_rank *rank);
+/* Turns that have ended on this machine: whoever waits counts them as progress, since the others compute one by one. */
+uint32_t hec_rank_turns(const hec_rank *rank);
 
 /* When rank's operation `op` of the current iteration was posted; peers read it on one machine only (else 0 = not known).
  * An entry older than the iteration's start is not one. op < HEC_POSTS_MAX. */

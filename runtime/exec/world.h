@@ -37,6 +37,12 @@ typedef struct {
   char text[HEC_FAILURE_BYTES];
 } hec_failure;
 
+/* Virtual time: who computes. */
+typedef struct {
+  _Atomic int32_t holder; /* 1 + the rank whose turn it is; 0: nobody's */
+  _Atomic uint32_t ended; /* turns so far */
+} hec_turn;
+
 struct hec_world {
   int32_t n_ranks, first, n_local; /* ranks first .. first + n_local - 1 share this memory */
   bool crowded;                    /* fewer cores than ranks: never poll before sleeping */
@@ -45,8 +51,8 @@ struct hec_world {
   hec_rank_slot *slots; /* [n_ranks] */
   hec_failure *failure;
   _Atomic int64_t *posted; /* [n_local][HEC_POSTS_MAX]; NULL: ranks elsewhere */
-  _Atomic int32_t *turn;   /* 1 + the rank whose turn it is; 0: nobody's */
-  void *transport;         /* set by its prepare */
+  hec_turn *turn;
+  void *transport; /* set by its prepare */
   int32_t n_shared;
   struct {
     void *at;

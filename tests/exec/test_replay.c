@@ -1,10 +1,13 @@
 /* Every policy executed by real ranks against the dense reference: over random problems under every schedule, in random
  * and exact mode; for each number of ranks, transport, way of launching and clock; top-k 1 to 8; each collective. */
+#include "runtime/exec/world.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
 
+#include <signal.h>
 #include <string.h>
+#include <time.h>
 
 static hec_arena arena;
 static void setup(void) {
@@ -176,6 +179,51 @@ START_TEST(more_fragments_than_operations) {
 }
 END_TEST
 
+/* In virtual time ranks compute one after the other: others who compute are no reason to be late, a rank that is stopped
+ * while it is its turn is one. The hook runs where the rank takes no turn itself. */
+enum { TURNS = 40, TURN_MS = 50 };
+static int stop_signal;
+static void compute_long(hec_rank *rank, const hec_place *place) {
+  if (place->role != (stop_signal ? HEC_ROLE_ATTENTION : HEC_ROLE_COUNTS))
+    return;
+  while (rank->rank == 0 && stop_signal && atomic_load(&rank->world->turn->holder) == 0)
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  if (rank->rank == 0)
+    return;
+  for (int32_t i = 0; i < TURNS; i++) {
+    if (hec_rank_take_turn(rank) != HEC_OK)
+      return;
+    if (stop_signal)
+      (void)raise(stop_signal);
+    (void)nanosleep(&(struct timespec){.tv_nsec = TURN_MS * 1000000}, NULL);
+    hec_rank_end_turn(rank);
+  }
+}
+
+static hec_status with_turns(int32_t signal) {
+  uint64_t seed = 1077;
+  hec_replay_case *c = hec_replay_random(
+      &arena, &seed, (hec_replay_wish){.ranks = 2, .steps = 1, .micro_batches = 1, .layers = 1, .forward = true});
+  c->replay.virtual_time = true;
+  stop_signal = signal;
+  hec_rank_place_hook = compute_long;
+  hec_status status = hec_replay_all(c, (hec_replay_launch){.policy = "ep", .limit_s = 1});
+  hec_rank_place_hook = NULL;
+  return status;
+}
+
+START_TEST(long_turns) {
+  if (with_turns(0) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+}
+END_TEST
+
+START_TEST(stopped_in_its_turn) {
+  ck_assert_int_eq(with_turns(SIGSTOP), HEC_FAILED);
+  ck_assert_msg(strstr(hec_last_error(), "for rank 1 in ") != NULL, "%s", hec_last_error());
+}
+END_TEST
+
 /* One rank that plans from other loads is found, and named. */
 START_TEST(different_plans) {
   uint64_t seed = 677;
@@ -207,11 +255,13 @@ static Suite *suite(void) {
   tcase_add_test(c, different_plans);
   suite_add_tcase(s, c);
   TCase *limits = tcase_create("limits");
-  tcase_set_timeout(limits, 120);
+  tcase_set_timeout(limits, 30);
   tcase_add_unchecked_fixture(limits, setup, NULL);
   tcase_add_checked_fixture(limits, NULL, teardown);
   tcase_add_test(limits, law_beyond_the_limit);
   tcase_add_test(limits, more_fragments_than_operations);
+  tcase_add_test(limits, long_turns);
+  tcase_add_test(limits, stopped_in_its_turn);
   suite_add_tcase(s, limits);
   return s;
 }
