@@ -21,7 +21,7 @@ typedef struct {
   size_t capacity;
   hec_buffer_piece *piece; /* [n_pieces] ascending */
   size_t n_pieces, piece_capacity;
-  size_t top;        /* bytes from the base that were ever in use */
+  size_t top;        /* bytes from the base that were ever in use, whatever was cleared meanwhile */
   double live, peak; /* bytes of open holds, as the program counts them, and their maximum */
 } hec_buffers;
 
@@ -30,7 +30,7 @@ void hec_buffers_clear(hec_buffers *buffers); /* all free; live and peak 0 */
 void hec_buffers_free(hec_buffers *buffers);
 
 /* First fit, 64-byte aligned. Operations that must be finished before the memory may be written are added to `after`
- * [most] (asserted to be enough). NULL when it does not fit. */
+ * [most] (asserted to be enough: room for n_pieces more always is). NULL when it does not fit. */
 char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32_t *n_after, int32_t most);
 /* Gives back what hec_buffers_take returned; operation `last` is the last to use it. */
 void hec_buffers_give(hec_buffers *buffers, const char *at, double bytes, int32_t last);

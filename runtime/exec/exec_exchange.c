@@ -120,6 +120,7 @@ hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int3
 
 /* A rank that gets a new expert takes its slot now; it keeps those that it sends until the iteration ends. */
 static hec_status take_slots(hec_exec *exec, const hec_op *op) {
+  HEC_ASSERT(op->role != HEC_ROLE_MIGRATE || op->micro_batch == 0); /* gradients do not migrate: there are none yet */
   for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < op->n_transfers; k++) {
     if (exec->program->transfers[op->transfer_at + k].destination != exec->r)
       continue;

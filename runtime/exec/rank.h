@@ -14,8 +14,6 @@
 #include "runtime/exec/transport.h"
 #include "runtime/program/program.h"
 
-/* hec_world: what all ranks of a launch share; rank.c's own. */
-
 /* What a rank is doing, for messages about it. role < 0: `phase` alone. */
 typedef struct {
   int64_t iteration;

@@ -34,11 +34,11 @@ typedef struct {
   int32_t n_segments;
   const hec_segment *segments; /* [n_segments] */
   int64_t bytes; /* their sum, at least 1; at most one message per peer and direction in a post unless chunked */
-  int32_t
-      after; /* sends: index of the receive of the same post that this one forwards, byte for byte, as they arrive in
-                    units of the post's chunk; -1: none */
-  int64_t
-      moved; /* set by the transport: receives: bytes that are there; sends: `bytes` once the buffer is free, less before */
+  /* sends: index of the receive of the same post that this one forwards, byte for byte, as they arrive in units of the
+   * post's chunk; -1: none */
+  int32_t after;
+  /* set by the transport: receives: bytes that are there; sends: `bytes` once the buffer is free, less before */
+  int64_t moved;
 } hec_message;
 
 typedef struct {
@@ -46,8 +46,9 @@ typedef struct {
   hec_message *sends, *receives;
   int32_t n_sends, n_receives;
   int64_t chunk_bytes; /* > 0: chained; messages travel in units of this */
-  bool add;    /* receives are added, as floats, to what is there, strictly in the order of `receives`: only where
-                          the transport `adds`; all segments are multiples of 4 bytes */
+  /* receives are added, as floats, to what is there, strictly in the order of `receives`: only where the transport
+   * `adds`; all segments are multiples of 4 bytes */
+  bool add;
   void *state; /* the transport's own while the post is in progress */
 } hec_post;
 

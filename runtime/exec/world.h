@@ -1,4 +1,4 @@
-/* The inside of a launch: what rank.c, launch.c, control.c and the transports share. A process manager's backend makes a
+/* The inside of a launch: what world.c, launch.c, control.c, failure.c, turn.c and the transports share. A process manager's backend makes a
  * world of one local rank with it. Not for users of ranks (rank.h is). */
 #ifndef HEC_EXEC_WORLD_H
 #define HEC_EXEC_WORLD_H

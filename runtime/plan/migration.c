@@ -3,8 +3,9 @@
  *   has(plan, slice)  = { home of the slice } + { resident copies of the expert }   (guests are freed: never a source)
  *   moves             = has(to) \ has(from), each from the nearest rank of has(from): same node first, then lower rank
  *
- * once for the parameters (homes) and once for the optimizer state (optimizer homes; training only). Slices: hec_part_begin. Two slots of one expert on one rank move
- * once. O(copies^2) per changed row, O(copies) per unchanged one. */
+ * once for the parameters (homes) and once for the optimizer state (optimizer homes; training only). Slices:
+ * hec_part_begin. Two slots of one expert on one rank move once. Gradients never do: homes change before the first
+ * micro-batch only. O(copies^2) per changed row, O(copies) per unchanged one. */
 #include "runtime/plan/plan.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  *     per micro-batch:  hec_lower_micro_batch        the policy decides; migration when homes or replicas changed
  *       per MoE layer:  hec_lower_to_gate            ... attention, gate, counts          -- segment ends
  *                       hec_lower_from_gate(load)    the policy refines; dispatch, experts, combine
- *                       hec_lower_micro_batch_end    backward (training)
- *   hec_lower_end                                    dense blocks, optimizer
+ *     hec_lower_micro_batch_end                      head; backward (training)
+ *   hec_lower_end                                    the rest of the dense gradients, optimizer
  *
  * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row. */
 #ifndef HEC_PROGRAM_LOWER_H
@@ -61,8 +61,8 @@ void hec_lowering_rewrite(hec_lowering *low, hec_load *load);
 
 const hec_program *hec_lowering_program(const hec_lowering *low);
 const hec_policy_run *hec_lowering_run(const hec_lowering *low);
-int32_t hec_lowering_counts(const hec_lowering *low,
-                            int32_t layer); /* id of the newest counts operation of the layer */
+/* Id of the newest counts operation of the layer. */
+int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */

@@ -3,11 +3,15 @@
  *
  * An operation is a row over ranks: (operation, rank) is the unit of execution. Compute, local, allreduce, counts and
  * plan rows run on every rank (a rank without work takes no time); an exchange runs on the ranks that have a transfer
- * in it. in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r local       (B, r)
- * waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only inside exchange,
- * allreduce and counts backwards   dependencies name smaller ids, so executing ids in order on every rank never
- * deadlocks: the smallest unfinished id has its lane predecessors and dependencies done at every participant Segments:
- * ids only grow; a finished segment can be handed to an interpreter before the next is appended. */
+ * in it.
+ *
+ *   in order    (op, r) starts after every earlier (smaller id) operation of the same lane on r
+ *   local       (B, r) waits for (A, r) when B names A and r takes part in both; waiting across ranks happens only
+ *               inside exchange, allreduce and counts
+ *   backwards   dependencies name smaller ids, so executing ids in order on every rank never deadlocks: the smallest
+ *               unfinished id has its lane predecessors and dependencies done at every participant
+ *
+ * Segments: ids only grow; a finished segment can be handed to an interpreter before the next is appended. */
 #ifndef HEC_PROGRAM_PROGRAM_H
 #define HEC_PROGRAM_PROGRAM_H
 #include "models/compute_cost.h"
@@ -95,14 +99,15 @@ typedef struct {
   int32_t micro_batch;
   int32_t dep_at, n_deps; /* into program.deps */
   int32_t shape;          /* compute: into program.shapes */
-  int32_t
-      work_at; /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
+  /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
+  int32_t work_at;
   int32_t bytes_at; /* local: rank r moves bytes * local_bytes[bytes_at + r]; -1: `bytes` each */
   int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
   double rows;                                /* compute, uniform; may be fractional (ideal) */
-  double bytes;   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank;
-                               exchange: sum of its transfers, set by hec_program_add with part_at */
+  /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank; exchange: sum of its transfers, set by
+   * hec_program_add with part_at */
+  double bytes;
   uint64_t units; /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
@@ -162,8 +167,8 @@ typedef struct {
   double bytes;
   hec_tensor tensor;
   int32_t micro_batch; /* of the tensor; -1: none */
-  int32_t
-      items_at; /* guests: rank r has experts items[item_index[items_at + r] .. [items_at + r + 1]]; -1: not listed */
+  /* guests: rank r has experts items[item_index[items_at + r] .. [items_at + r + 1]]; -1: not listed */
+  int32_t items_at;
 } hec_hold;
 
 /* Growing arrays, reused from iteration to iteration (hec_program_clear keeps the memory). */
@@ -219,8 +224,8 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 /* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks
  * with positive bytes, chains backwards, holds well formed. O(size of the program). */
 void hec_program_check(const hec_program *program);
-uint64_t
-hec_program_digest(const hec_program *program); /* FNV-1a over everything an interpreter reads but the detail */
+/* FNV-1a over everything an interpreter reads but the detail. */
+uint64_t hec_program_digest(const hec_program *program);
 
 /* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */
 void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]);
