@@ -76,8 +76,8 @@ typedef struct {
   int32_t tokens;                     /* of each rank in a micro-batch */
   int32_t n_heads, seq_len;           /* of attention, for its time (default d_model / 64 and 2048) */
   int32_t forward_only;               /* not 0: no gradients, no optimizer state */
-  double window_s; /* forward time between two MoE layers, as you measured it: what a gather may hide under;
-                      0: modelled from the cluster and the sizes above */
+  double window_s; /* forward time between two MoE layers, as you measured it: what a gather may hide under; the same
+                      number on every rank, else plans differ. 0: modelled from the cluster and the sizes above */
   int32_t t;       /* hottest experts copied per layer; HECATE_AUTO: as many as fit the window; HECATE_T_PAPER: the
                       paper's formula */
   int32_t m;       /* copies that a rank has room for per layer; HECATE_AUTO: from the device's memory */
