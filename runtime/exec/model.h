@@ -110,9 +110,9 @@ void hec_block_shared_backward(const hec_model *model, const float *params, floa
 /* One expert on n rows: out [n, d] from in [n, d]; inner [n, n_matrices * f] is kept for backward. */
 void hec_expert_forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner,
                         float *out);
-/* grads += (or = where `first`, n == 0 too); din [n, d]. inner is overwritten; scratch is not used (may be NULL). */
+/* grads += (or = where `first`, n == 0 too); din [n, d]. inner is overwritten. */
 void hec_expert_backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n,
-                         const float *in, float *inner, const float *dout, float *din, float *scratch);
+                         const float *in, float *inner, const float *dout, float *din);
 
 /* Rows of the assignments: rows[place(j)] is the row of assignment j; `row_of` [n] maps j to a row of `rows`.
  * combine     x[token] += weight * rows

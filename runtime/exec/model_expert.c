@@ -173,8 +173,7 @@ void hec_expert_forward(const hec_model *model, const float *params, int32_t n, 
 }
 
 void hec_expert_backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n,
-                         const float *in, float *inner, const float *dout, float *din, float *scratch) {
-  (void)scratch;
+                         const float *in, float *inner, const float *dout, float *din) {
   hec_ffn_backward(&(hec_ffn){.model = model, .f = model->moe.d_ffn, .n = n}, params, in, inner, dout,
                    &(hec_ffn_gradient){.grads = grads, .din = din, .keep_grads = first ? 0.0F : 1.0F});
 }

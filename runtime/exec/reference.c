@@ -346,7 +346,7 @@ static void backward(hec_reference *r, int32_t layer, float *dx) {
     int64_t at = a->expert_at[e];
     hec_expert_backward(m, expert_at(r, PARAMS, layer, e), expert_at(r, GRADS, layer, e), false,
                         a->expert_at[e + 1] - (int32_t)at, in + at * d, inner_at(r, layer) + at * width, out + at * d,
-                        din + at * d, NULL);
+                        din + at * d);
   }
   if (r->tokens > 0)
     memset(dh2, 0, (size_t)r->tokens * (size_t)d * sizeof *dh2);

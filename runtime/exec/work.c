@@ -233,7 +233,7 @@ static void experts(hec_work_state *work, const hec_exec_op *op, bound *b) {
   }
   expert_work *w = &b->experts[op->step];
   if (op->op.backward)
-    hec_expert_backward(model, w->params, w->grads, w->fresh, w->n, w->in, w->inner, w->out, w->din, work->scratch);
+    hec_expert_backward(model, w->params, w->grads, w->fresh, w->n, w->in, w->inner, w->out, w->din);
   else
     hec_expert_forward(model, w->params, w->n, w->in, w->inner, w->out);
 }

@@ -148,10 +148,10 @@ static void backward_experts(run *r, int32_t mb, int32_t layer) {
         float *inner = new_floats(r, n * width);
         memcpy(inner, l->inner + own * width, (size_t)(n * width) * sizeof *inner);
         hec_expert_backward(m, r->experts + which, grads, false, n, l->in + own * d, inner, l->out + own * d,
-                            l->din + own * d, NULL);
+                            l->din + own * d);
       }
     hec_expert_backward(m, r->experts + which, grads, false, l->at[e + 1] - l->at[e], l->in + at * d,
-                        l->inner + at * width, l->out + at * d, l->din + at * d, NULL);
+                        l->inner + at * width, l->out + at * d, l->din + at * d);
   }
 }
 

@@ -361,11 +361,11 @@ START_TEST(an_expert_without_rows) {
     float *params = floats(size), *grads = floats(size);
     hec_model_init_expert(&model, 0, 0, params);
     hec_expert_forward(&model, params, 0, NULL, NULL, NULL);
-    hec_expert_backward(&model, params, grads, true, 0, NULL, NULL, NULL, NULL, NULL);
+    hec_expert_backward(&model, params, grads, true, 0, NULL, NULL, NULL, NULL);
     for (int64_t j = 0; j < size; j++)
       ck_assert(grads[j] == 0);
     grads[0] = 3;
-    hec_expert_backward(&model, params, grads, false, 0, NULL, NULL, NULL, NULL, NULL);
+    hec_expert_backward(&model, params, grads, false, 0, NULL, NULL, NULL, NULL);
     ck_assert(grads[0] == 3);
     free(params), free(grads);
   }
@@ -387,11 +387,11 @@ START_TEST(expert_gradients_add_up) {
     hec_model_input(&model, 1, 0, 0, n, in);
     hec_model_output_gradient(&model, 1, 0, 0, n, dout);
     hec_expert_forward(&model, params, n, in, inner, out);
-    hec_expert_backward(&model, params, whole, true, n, in, inner, dout, din, NULL);
+    hec_expert_backward(&model, params, whole, true, n, in, inner, dout, din);
     hec_expert_forward(&model, params, n, in, inner, out);
-    hec_expert_backward(&model, params, parts, true, cut, in, inner, dout, din2, NULL);
+    hec_expert_backward(&model, params, parts, true, cut, in, inner, dout, din2);
     hec_expert_backward(&model, params, parts, false, n - cut, in + (int64_t)cut * d, inner + (int64_t)cut * width,
-                        dout + (int64_t)cut * d, din2 + (int64_t)cut * d, NULL);
+                        dout + (int64_t)cut * d, din2 + (int64_t)cut * d);
     ck_assert_double_le(hec_relative_error(parts, whole, size), 1e-6);
     ck_assert_double_le(hec_relative_error(din2, din, (int64_t)n * d), 1e-6);
     free(params), free(whole), free(parts), free(in), free(dout), free(out), free(inner), free(din), free(din2);
