@@ -139,7 +139,7 @@ static void put_virtual(hec_exec *exec, const hec_program *program, const int64_
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) {
   int64_t *stamps = own_stamps(exec), *all = NULL;
   size_t row = N_STAMPS * exec->n_ops + 1;
-  uint64_t digest[2] = {hec_program_digest(program), program->n_ops}, *digests = NULL;
+  uint64_t digest[2] = {hec_program_detail_digest(program), program->n_ops}, *digests = NULL;
   if (exec->r == 0) {
     all = HEC_NEW(&exec->step, int64_t, row * (size_t)exec->n_ranks);
     digests = HEC_NEW(&exec->step, uint64_t, 2 * exec->n_ranks);

@@ -229,6 +229,21 @@ uint64_t hec_program_digest(const hec_program *program) {
   return digest;
 }
 
+uint64_t hec_program_detail_digest(const hec_program *program) {
+  uint64_t digest = hec_program_digest(program);
+  for (size_t i = 0; i < program->n_cells; i++) {
+    const hec_cell *c = &program->cells[i];
+    int32_t cell[] = {c->source, c->rank, c->expert, c->rows};
+    digest = digest_add(digest, cell, sizeof cell);
+  }
+  for (size_t i = 0; i < program->n_parcels; i++) {
+    const hec_parcel *p = &program->parcels[i];
+    int32_t parcel[] = {p->layer, p->expert, p->part, p->n_parts, (int32_t)p->state};
+    digest = digest_add(digest, parcel, sizeof parcel);
+  }
+  return digest_add(digest, program->parcel_index, program->n_parcel_index * sizeof *program->parcel_index);
+}
+
 void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]) {
   for (int i = 0; i < HEC_N_TRAFFIC; i++)
     ordinary[i] = one_off[i] = 0;

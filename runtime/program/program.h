@@ -226,6 +226,8 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 void hec_program_check(const hec_program *program);
 /* FNV-1a over everything an interpreter reads but the detail. */
 uint64_t hec_program_digest(const hec_program *program);
+/* The same with the detail: what executors of one launch compare. */
+uint64_t hec_program_detail_digest(const hec_program *program);
 
 /* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */
 void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFFIC], double one_off[HEC_N_TRAFFIC]);
