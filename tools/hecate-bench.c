@@ -4,6 +4,7 @@
 #include "sim/simulate.h"
 #include "tools/common/bench_commands.h"
 #include "tools/common/job_args.h"
+#include "tools/common/output.h"
 #include "traces/synth.h"
 #include "traces/trace_bench.h"
 
@@ -278,6 +279,7 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
 }
 
 int main(int argc, char **argv) {
+  hec_output_hold_standard();
   if (argc > 1 && strcmp(argv[1], "collectives") == 0)
     return hec_collectives_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "executor") == 0)

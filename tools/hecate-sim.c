@@ -122,6 +122,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
 }
 
 int main(int argc, char **argv) {
+  hec_output_hold_standard();
   hec_temporary_watch_signals();
   if (argc > 1 && strcmp(argv[1], "flows") == 0)
     return hec_flows_command(argc - 1, argv + 1);

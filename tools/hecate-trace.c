@@ -1,6 +1,7 @@
 /* hecate-trace: make and inspect recorded expert loads. Sub-commands are rows of a table; exit codes 0 done, 1 the run
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
+#include "tools/common/output.h"
 #include "traces/synth.h"
 #include "traces/trace_info.h"
 
@@ -329,6 +330,7 @@ static hec_status run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  hec_output_hold_standard();
   hec_temporary_watch_signals();
   hec_status status = run_command(argc, argv);
   if (status != HEC_OK)

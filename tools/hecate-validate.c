@@ -1,5 +1,6 @@
 /* hecate-validate: predictions against what is known. Sub-commands are a table; those that are not there yet say so. */
 #include "tools/common/args.h"
+#include "tools/common/output.h"
 #include "validate/published.h"
 
 #include <errno.h>
@@ -126,6 +127,7 @@ static void help(void) {
 }
 
 int main(int argc, char **argv) {
+  hec_output_hold_standard();
   if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
     help();
     return 0;

@@ -84,9 +84,7 @@ static hec_status gather(hec_check *check, const float *data, int64_t n, float *
 }
 
 static void at(hec_check *check) {
-  hec_place place = {.op = -1, .layer = -1, .role = -1, .lane = -1, .iteration = check->steps};
-  (void)snprintf(place.phase, sizeof place.phase, "checking");
-  hec_rank_at(check->rank, &place);
+  hec_rank_at_phase(check->rank, check->steps, "checking");
 }
 
 /* ---- A language model's step ---- */

@@ -115,8 +115,8 @@ static hec_status run_rank(hec_rank *rank, void *context) {
 }
 
 static hec_status check_run(const hec_run_options *o, run *r) {
-  if (o->n_ranks < 1)
-    return hec_fail(HEC_BAD_INPUT, "ranks: expected at least 1, found %d", o->n_ranks);
+  if (o->n_ranks < 1 || o->n_ranks > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "ranks: expected 1 to %d, found %d", (int)HEC_RANKS_MAX, o->n_ranks);
   if (!(o->limit_s > 0 && o->limit_s < 1e6))
     return hec_fail(HEC_BAD_INPUT, "limit_s: expected seconds above 0, at most 1e6, found %g", o->limit_s);
   if (o->memory_bytes > SIZE_MAX / 8)

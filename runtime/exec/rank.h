@@ -14,6 +14,8 @@
 #include "runtime/exec/transport.h"
 #include "runtime/program/program.h"
 
+enum { HEC_RANKS_MAX = 256 };
+
 /* What a rank is doing, for messages about it. role < 0: `phase` alone. */
 typedef struct {
   int64_t iteration;
@@ -56,6 +58,8 @@ int64_t hec_cpu_clock_ns(void); /* CPU time of the calling thread */
 
 /* Publishes where this rank is (cheap: a few stores). */
 void hec_rank_at(hec_rank *rank, const hec_place *place);
+/* The same between operations: `phase` alone. */
+void hec_rank_at_phase(hec_rank *rank, int64_t iteration, const char *phase);
 /* For tests of faults: called at every hec_rank_at, on the rank itself; NULL (the default): not. Set before a launch. */
 typedef void hec_place_hook(hec_rank *rank, const hec_place *place);
 extern hec_place_hook *hec_rank_place_hook;
@@ -72,8 +76,9 @@ hec_status hec_rank_check(hec_rank *rank) HEC_MUST_USE;
 hec_status hec_rank_report(hec_rank *rank, hec_status code, const char *text);
 
 /* Whoever waits in a loop of test and wait says for whom (-1: for nobody any more), and, after limit_ns without
- * progress, ends with hec_rank_late: fails naming the rank that everybody waits for in the end, and where that one was.
- * `what` completes "waited 60 s for rank 2 in ..."; hec_post_missing_peer is the first peer whose bytes are not all there. */
+ * progress, ends with hec_rank_late: fails naming the rank that everybody waits for in the end, and where that one was;
+ * peer -1: nobody, every byte has come. `what` completes "waited 60 s for rank 2 in ..."; hec_post_missing_peer is the
+ * first peer whose bytes are not all there, -1: none. */
 void hec_rank_waits_for(hec_rank *rank, int32_t peer);
 hec_status hec_rank_late(hec_rank *rank, int32_t peer, const char *what) HEC_MUST_USE;
 int32_t hec_post_missing_peer(const hec_post *post);

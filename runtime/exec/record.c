@@ -121,6 +121,8 @@ static void print_transitions(const hec_record *record, hec_text *text) {
 }
 
 static hec_status copy_records(hec_record *record, hec_trace_writer *writer, hec_load *load) {
+  if (fflush(record->spool) != 0)
+    return hec_fail(HEC_FAILED, "the temporary file of the loads cannot be written: %s", strerror(errno));
   rewind(record->spool);
   for (int64_t i = 0; i < record->n_records; i++) {
     int64_t iter;
@@ -158,6 +160,7 @@ static hec_status write_trace(hec_record *record, const char *path, hec_trace_he
 }
 
 hec_status hec_record_write(hec_record *record, const char *path, const hec_trace_header *header) {
+  hec_rank_at_phase(record->rank, record->n_records, "writing the trace");
   HEC_TRY(add_up(record));
   return record->spool ? write_trace(record, path, *header) : HEC_OK;
 }

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -206,6 +207,12 @@ void hec_rank_at(hec_rank *rank, const hec_place *place) {
   atomic_store_explicit(&slot->place_turn, (turn | 1) + 1, memory_order_release);
   if (hec_rank_place_hook)
     hec_rank_place_hook(rank, place);
+}
+
+void hec_rank_at_phase(hec_rank *rank, int64_t iteration, const char *phase) {
+  hec_place place = {.op = -1, .layer = -1, .role = -1, .lane = -1, .iteration = iteration};
+  (void)snprintf(place.phase, sizeof place.phase, "%s", phase);
+  hec_rank_at(rank, &place);
 }
 
 bool hec_world_place(const hec_world *world, int32_t rank, hec_place *place) {

@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 
 enum {
-  HEC_RANKS_MAX = 256,
   HEC_CONTROL_BYTES = 256 << 10, /* behind every region: where control messages stand while peers read them */
   HEC_PLACE_WORDS = 7,
   HEC_FAILURE_BYTES = 1024,

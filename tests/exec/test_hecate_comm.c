@@ -194,9 +194,9 @@ START_TEST(run_refuses) {
   o.field = (value);                                                                                                   \
   ck_assert_int_eq(hec_run(&o, no_body, NULL), HECATE_BAD_INPUT);                                                      \
   ck_assert_msg(strstr(hec_error(), words) != NULL, "said: %s", hec_error());
-  WITH(n_ranks, 0, "ranks: expected at least 1")
-  WITH(n_ranks, -3, "ranks: expected at least 1")
-  WITH(n_ranks, 257, "257 ranks")
+  WITH(n_ranks, 0, "ranks: expected 1 to 256")
+  WITH(n_ranks, -3, "ranks: expected 1 to 256")
+  WITH(n_ranks, 257, "ranks: expected 1 to 256, found 257")
   WITH(backend, "abacus", "backend: expected one of cpu, mpi")
   WITH(backend, NULL, "found NULL")
   WITH(collective, "pigeon", "collective: expected")

@@ -65,6 +65,8 @@ for option in --cluster --model --policy --schedule --collective --phase --t --b
 done
 for option in --layers --steps --ranks --timeout --tokens; do refuses 2 "$option" $small $option 0; done
 refuses 2 "--layers" $small --layers 3
+refuses 2 "--ranks: expected at most the 256" $small --ranks 257
+refuses 2 "from 0 to 9007199254740991" $small --seed -1
 refuses 2 bounds $small --policy ideal
 refuses 2 ranks $small --ranks 3 --cluster "1x2 nvlink=1G flops=1T mem=1G"
 refuses 2 --warmup $small --warmup 3
@@ -125,6 +127,12 @@ gzip -c $small | "$run" - --ranks 2 --tokens 16 --policy ep >out.txt 2>err.txt |
 "$run" "${quick[@]}" --ranks 5 --cluster "1x8 nvlink=1G flops=10G mem=1G" --steps 1 >out.txt 2>err.txt || fail "five ranks"
 [ "$(nproc)" -ge 5 ] || has "warning: times are of 5 ranks on $(nproc) cores" err.txt
 
+"$run" $small --ranks 2 --tokens 16 --policy ep --transport emulated --timeout 1 \
+  --cluster "1x2 nvlink=1K@9s flops=1T mem=1G" >out.txt 2>err.txt
+[ $? -eq 1 ] || fail "links slower than the longest wait: $(cat err.txt)"
+has "waited 1 s in counts of layer 0" err.txt
+has "the links take longer than the longest wait" err.txt
+
 # Files: those of hecate-sim, the document that --json prints.
 accepts "${quick[@]}" --check --out one --json
 cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
@@ -153,6 +161,17 @@ if [ -w /dev/full ]; then
   "$run" "${quick[@]}" --json >/dev/full 2>err.txt
   [ $? -eq 1 ] || fail "writing to a full device"
 fi
+
+(ulimit -f 1 && "$run" "${quick[@]}" 2>err.txt >/dev/null | cat)
+has "rank 0, in keeping the results: " err.txt
+# Closed descriptors: no pipe of ours becomes standard output.
+"$run" "${quick[@]}" --out closed <&- >&- 2>err.txt
+[ $? -eq 1 ] || fail "a closed standard output: $(cat err.txt)"
+has "standard output: cannot be written: Bad file descriptor" err.txt
+"$run" - <&- >out.txt 2>err.txt
+[ $? -eq 1 ] || fail "a closed standard input: $(cat err.txt)"
+"$run" "${quick[@]}" --json >out.txt 2>&- || fail "a closed standard error"
+has '"backend": "cpu"'
 
 # A rank that is killed: named, exit code 1, nobody left, nothing written.
 "$run" "$sample" --ranks 2 --policy ep --steps 15 --layers 6 --tokens 4096 --out killed >out.txt 2>err.txt &

@@ -42,7 +42,38 @@ refuses 2 "expected a text of at least two different characters" --text one.txt
 printf 'abab' >short.txt
 refuses 2 "the text has 4 characters" --text short.txt
 refuses 1 "the stated capacity of a rank is 100000 bytes" --text "$text" --memory 100000 --record gone.jsonl
-refuses 1 "no-such-folder" --text "$text" "${small[@]}" --steps 1 --record no-such-folder/out.jsonl
+refuses 2 "--ranks" --text "$text" --ranks 257
+refuses 2 "--virtual" --text "$text" "${small[@]}" --virtual --transport paced
+refuses 2 GB --text "$text" --d-model 65536 --d-ffn 65536
+# What is written at the end is looked at before the first step: nothing may be printed.
+mkdir folder
+for record in no-such-folder/out.jsonl folder - ""; do
+  refuses 2 "--record $record" --text "$text" "${small[@]}" --steps 1 --record "$record"
+  [ ! -s out ] || fail "--record $record: trained before it was refused"
+done
+(ulimit -f 1 && "$run" train --text "$text" "${small[@]}" --steps 20 --record limited.jsonl 2>&1 >/dev/null | cat >err)
+grep -q 'rank 0, in writing the trace: .* cannot be written: File too large' err || fail "a file size limit: $(cat err)"
+[ -z "$(ls -A | grep limited)" ] || fail "left behind past a file size limit: $(ls -A)"
+
+# Losses that cannot be printed: before the first step nothing runs; later, the trace is still worth having.
+if [ -w /dev/full ]; then
+  "$run" train --text "$text" "${small[@]}" --steps 3 --record full.jsonl >/dev/full 2>err
+  [ $? -eq 1 ] || fail "writing to a full device"
+  grep -q 'standard output: cannot be written: No space left' err || fail "a full device: $(cat err)"
+  [ ! -e full.jsonl ] || fail "trained though the head could not be printed"
+fi
+(ulimit -f 1 && "$run" train --text "$text" "${small[@]}" --steps 40 --print-every 1 2>&1 >lines | cat >err)
+grep -q 'standard output: cannot be written: File too large' err || fail "losses that were lost: $(cat err)"
+
+# Closed descriptors: no pipe of ours becomes standard output.
+"$run" train --text "$text" "${small[@]}" --steps 3 --json --record closed.jsonl <&- >&- 2>err
+[ $? -eq 1 ] || fail "a closed standard output"
+grep -q 'standard output: cannot be written: Bad file descriptor' err || fail "closed descriptors: $(cat err)"
+[ -s closed.jsonl ] || fail "no trace beside a closed standard output"
+
+# The command in the trace: values lose their folders, options stay.
+"$run" train --text="$text" "${small[@]}" --steps 1 --record=./command.jsonl >/dev/null || fail "--option=VALUE"
+grep -q ' --text=LICENSE .*--record=command.jsonl' command.jsonl || fail "notes: $(head -c 1500 command.jsonl)"
 [ -e gone.jsonl ] && fail "a trace was left by a run that failed"
 
 "$run" train --text "$text" "${small[@]}" --steps 3 --check --json --record loads.jsonl.gz >out 2>err ||

@@ -34,7 +34,7 @@ static hec_status set_number(const hec_arg *arg, const char *text) {
   /* Plain decimals: no hexadecimal, no blanks, and "16" is the only way to write the whole number 16. */
   bool plain = text[strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE")] == 0;
   if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
-    return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.15g to %.15g, found \"%s\"", arg->name,
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g, found \"%s\"", arg->name,
                     arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most, text);
   if (arg->kind == HEC_ARG_INT)
     *(int64_t *)arg->to = (int64_t)value;

@@ -36,3 +36,13 @@ double hec_machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
   return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
 }
+
+hec_status hec_machine_check_memory(const hec_problem *problem) {
+  double bytes = hec_problem_bytes_without_copies(problem) * problem->n_ranks, memory = hec_machine_memory();
+  if (memory > 0 && bytes > memory)
+    return hec_fail(HEC_BAD_INPUT,
+                    "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "
+                    "--tokens, or a smaller model",
+                    bytes * 1e-9, memory * 1e-9);
+  return HEC_OK;
+}

@@ -1,10 +1,13 @@
 /* What this machine is, for the head of a measurement. */
 #ifndef HEC_TOOLS_COMMON_MACHINE_H
 #define HEC_TOOLS_COMMON_MACHINE_H
-#include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
 
 void hec_machine_cpu(hec_text *name); /* "Intel(R) Xeon(R) ..."; "unknown CPU" where the system does not say */
 int32_t hec_machine_cores(void);      /* that this process may use */
 double hec_machine_memory(void);      /* bytes */
+
+/* Whether all ranks fit in it: said sooner than the kernel ends one of them for want of memory. */
+hec_status hec_machine_check_memory(const hec_problem *problem) HEC_MUST_USE;
 
 #endif

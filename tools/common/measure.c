@@ -246,6 +246,8 @@ hec_status hec_measure_body(hec_rank *rank, void *context) {
   for (int32_t p = 0; status == HEC_OK && p < measure->options->n_policies; p++)
     status = run_policy(measure, rank, p, c);
   if (c && status == HEC_OK)
+    hec_rank_at_phase(rank, 0, "keeping the results");
+  if (c && status == HEC_OK)
     status = hand_over(c, &measure->handover);
   if (c)
     close_collector(c);

@@ -2,10 +2,51 @@
 #include "tools/common/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+void hec_output_hold_standard(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest free one: fd */
+}
+
+/* The folder that `path` is in, with its last slash; "" for the current one. */
+static void add_parent(const char *path, hec_text *parent) {
+  size_t n = strlen(path);
+  while (n > 0 && path[n - 1] == '/')
+    n--;
+  while (n > 0 && path[n - 1] != '/')
+    n--;
+  hec_text_add_bytes(parent, path, n);
+}
+
+static bool parent_is_writable(const char *path) {
+  hec_text parent = {0};
+  add_parent(path, &parent);
+  bool writable = access(parent.length > 0 ? parent.data : ".", W_OK | X_OK) == 0;
+  int error = errno;
+  hec_text_free(&parent);
+  errno = error;
+  return writable;
+}
+
+hec_status hec_output_check_file(const char *option, const char *path) {
+  struct stat info;
+  if (strcmp(path, "-") == 0)
+    return hec_fail(HEC_BAD_INPUT, "%s -: expected a file, standard output has the results", option);
+  bool there = stat(path, &info) == 0;
+  if (path[0] == 0 || (there && S_ISDIR(info.st_mode)))
+    return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file to write, found %s", option, path,
+                    there ? "a directory" : "no name");
+  if (there && !S_ISREG(info.st_mode) ? access(path, W_OK) == 0 : parent_is_writable(path))
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that can be written, found: %s", option, path,
+                  strerror(errno));
+}
 
 hec_status hec_output_check(const char *folder) {
   struct stat info;
@@ -16,19 +57,9 @@ hec_status hec_output_check(const char *folder) {
   if (errno != ENOENT || folder[0] == 0)
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
                     strerror(errno));
-  hec_text parent = {0};
-  hec_text_add(&parent, folder);
-  size_t n = parent.length;
-  while (n > 0 && parent.data[n - 1] == '/')
-    n--;
-  while (n > 0 && parent.data[n - 1] != '/')
-    n--;
-  parent.data[n] = 0;
-  hec_status status = HEC_OK;
-  if (access(n > 0 ? parent.data : ".", W_OK | X_OK) != 0)
-    status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", folder, strerror(errno));
-  hec_text_free(&parent);
-  return status;
+  if (parent_is_writable(folder))
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", folder, strerror(errno));
 }
 
 void hec_output_free(hec_output_files *files) {

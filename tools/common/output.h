@@ -3,8 +3,17 @@
 #define HEC_TOOLS_COMMON_OUTPUT_H
 #include "runtime/base/text.h"
 
+/* First of all: descriptors 0 to 2 that came closed are taken, so that no file or pipe of ours becomes "standard output".
+ * Reading or writing there still fails. */
+void hec_output_hold_standard(void);
+
 /* Before anything runs: --out is a folder, or can become one. It is made when there is something to write. */
 hec_status hec_output_check(const char *folder) HEC_MUST_USE;
+
+/* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
+ * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is taken
+ * by what the command prints. */
+hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
 typedef struct {
   hec_text json, csv, timeline;

@@ -160,6 +160,9 @@ static hec_status start_backend(command *c, int32_t *ranks) {
   if (*ranks > 0 && s->job.ranks > 0 && s->job.ranks != *ranks)
     return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,
                     s->job.ranks);
+  if (s->job.ranks > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId64,
+                    HEC_RANKS_MAX, s->job.ranks);
   if (*ranks > 0 && (s->threads || s->pin))
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
                     s->threads ? "--threads" : "--pin", c->backend->name);
@@ -228,18 +231,6 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
   HEC_TRY(choose_policies(c));
   HEC_TRY(choose_steps(c, reader));
-  return HEC_OK;
-}
-
-/* Sooner than the kernel that ends a rank for want of memory. */
-static hec_status check_memory(const command *c) {
-  const hec_problem *p = &c->job.problem;
-  double bytes = hec_problem_bytes_without_copies(p) * p->n_ranks, memory = hec_machine_memory();
-  if (c->backend->transport == NULL && memory > 0 && bytes > memory)
-    return hec_fail(HEC_BAD_INPUT,
-                    "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "
-                    "--tokens, or another --model",
-                    bytes * 1e-9, memory * 1e-9);
   return HEC_OK;
 }
 
@@ -350,7 +341,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = check_memory(c);
+      status = c->backend->transport ? HEC_OK : hec_machine_check_memory(&c->job.problem);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);

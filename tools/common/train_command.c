@@ -8,7 +8,10 @@
 #include "runtime/exec/train.h"
 #include "runtime/program/job.h"
 #include "tools/common/args.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,6 +33,7 @@ typedef struct {
 /* Shared with the ranks. */
 typedef struct {
   hec_check_result check;
+  int unwritten; /* errno of a line of losses that could not be written; 0: none */
   int64_t n;
   hec_train_measure step[]; /* [steps] */
 } curve;
@@ -80,7 +84,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
       HEC_ARG_TITLE("Training"),
-      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks (default 4)", 1, 65536),
+      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks (default 4)", 1, HEC_RANKS_MAX),
       HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
                     10000000),
       HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
@@ -154,6 +158,8 @@ static hec_status choose_backend(command *c, int32_t *ranks) {
   if (*ranks > 0 && (s->threads || s->virtual_time))
     return hec_fail(HEC_BAD_INPUT, "%s: not with the ranks of a process manager",
                     s->threads ? "--threads" : "--virtual");
+  if (s->virtual_time && strcmp(c->transport->name, "shm") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport shm, found %s", c->transport->name);
   *ranks = *ranks > 0 ? *ranks : (int32_t)s->ranks;
   return HEC_OK;
 }
@@ -210,8 +216,11 @@ static void describe(command *c) {
                   "l + 1) over all steps, top_k * top_k pairs a token. Command: hecate-run",
                   s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->aux, s->seed,
                   c->backend->name, hec_math_library());
-  for (int i = 0; i < s->n_words; i++)
-    hec_text_printf(&c->notes, " %s", file_name(s->words[i]));
+  for (int i = 0; i < s->n_words; i++) { /* --option=VALUE: the value alone may be a path */
+    const char *word = s->words[i], *equals = strchr(word, '=');
+    const char *value = word[0] == '-' && equals ? equals + 1 : word;
+    hec_text_printf(&c->notes, " %.*s%s", (int)(value - word), word, file_name(value));
+  }
   hec_text_printf(&c->shape,
                   "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
                   ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
@@ -236,13 +245,16 @@ static void measured(void *context, const hec_train_measure *m) {
   if (s->json || (m->step != 1 && m->step != s->steps && m->step % every != 0))
     return;
   printf("%8" PRId64 "  %9.4f  %12.4f  %12.3f\n", m->step, m->loss, m->balance_loss, m->iteration_s * 1e3);
-  (void)fflush(stdout);
+  if (fflush(stdout) != 0) /* what was learned is worth more than this line: report says it at the end */
+    c->curve->unwritten = errno;
 }
 
 static hec_status make(command *c) {
   const settings *s = c->s;
   int32_t ranks;
   HEC_TRY(choose_backend(c, &ranks));
+  if (s->record && c->backend->speaks())
+    HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
   c->policy = hec_policy_find(s->policy);
   if (!c->policy)
@@ -266,6 +278,8 @@ static hec_status make(command *c) {
                          .measured = measured,
                          .context = c};
   HEC_TRY(hec_train_check(&c->train, c->policy));
+  if (!c->backend->transport)
+    HEC_TRY(hec_machine_check_memory(&c->problem));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
   describe(c);
   return HEC_OK;
@@ -288,7 +302,7 @@ static double median_s(command *c) {
   return times[first + (n - first) / 2];
 }
 
-static void print_head(const command *c) {
+static hec_status print_head(const command *c) {
   hec_text model = {0};
   hec_moe_describe(&c->model.moe, &model);
   printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
@@ -297,8 +311,10 @@ static void print_head(const command *c) {
          c->s->text, c->corpus.n, c->corpus.vocabulary, model.data, c->problem.n_ranks, c->problem.tokens,
          c->train.n_micro_batches, c->policy->name, c->schedule->name, c->backend->name, c->transport->name,
          hec_math_library());
-  (void)fflush(stdout);
   hec_text_free(&model);
+  if (fflush(stdout) != 0)
+    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  return HEC_OK;
 }
 
 static void print_tail(command *c) {
@@ -360,8 +376,9 @@ static hec_status report(command *c) {
   } else {
     print_tail(c);
   }
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return hec_fail(HEC_FAILED, "standard output: cannot be written");
+  int error = fflush(stdout) != 0 ? errno : c->curve->unwritten;
+  if (error != 0)
+    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(error));
   const hec_check_result *check = &c->curve->check;
   if (c->s->check && !check->passed)
     return hec_fail(HEC_FAILED, "--check: %s: error %.3g, tolerance %.3g", check->worst_at, check->worst,
@@ -388,9 +405,9 @@ static hec_status run(command *c) {
   c->curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (c->curve == MAP_FAILED)
     return hec_fail(HEC_FAILED, "no memory for the results");
-  if (!c->s->json && c->backend->speaks())
-    print_head(c);
-  hec_status status = c->backend->launch(&options, body, c);
+  hec_status status = !c->s->json && c->backend->speaks() ? print_head(c) : HEC_OK;
+  if (status == HEC_OK)
+    status = c->backend->launch(&options, body, c);
   if (status == HEC_OK && c->backend->speaks())
     status = report(c);
   (void)munmap(c->curve, bytes);
