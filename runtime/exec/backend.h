@@ -15,6 +15,9 @@ typedef struct {
   hec_status (*launch)(const hec_launch_options *options, hec_rank_body *body, void *context);
   /* True in the one process that may speak to the user before and after launch (rank 0's, or the supervisor). */
   bool (*speaks)(void);
+  /* This process cannot take part in a launch that others may already wait in: ends the job, with the code as its exit
+   * code. Whoever speaks says why before; another one is heard if it is the only one to fail. NULL: no others. */
+  void (*abandon)(int code);
   void (*close)(void); /* at the end of the program; NULL: nothing to do */
 } hec_backend;
 

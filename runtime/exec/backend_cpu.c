@@ -23,5 +23,6 @@ const hec_backend hec_backend_cpu = {
     .transport = NULL,
     .launch = hec_launch,
     .speaks = speaks,
+    .abandon = NULL,
     .close = NULL,
 };

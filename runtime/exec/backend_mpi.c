@@ -211,6 +211,21 @@ static hec_status launch(const hec_launch_options *options, hec_rank_body *body,
   return HEC_OK;
 }
 
+enum { FIRST_WORD_S = 1 };
+
+/* Most failures before a launch are everybody's; then rank 0 has ended the job before the others speak. */
+static void abandon(int code) {
+  if (!begun || world_size < 2)
+    return;
+  if (!speaks()) {
+    (void)nanosleep(&(struct timespec){.tv_sec = FIRST_WORD_S}, NULL);
+    fprintf(stderr, "rank %d: %s\n", my_rank, hec_last_error());
+  }
+  (void)fflush(NULL);
+  (void)nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL); /* as in launch */
+  plugin->abort(code);
+}
+
 static void close_job(void) {
   if (begun)
     plugin->end();
@@ -224,5 +239,6 @@ const hec_backend hec_backend_mpi = {
     .transport = transport,
     .launch = launch,
     .speaks = speaks,
+    .abandon = abandon,
     .close = close_job,
 };

@@ -27,6 +27,16 @@ for kind in openmpi mpich; do
     echo "FAILED: $launcher -n $ranks: exit $rc: $said"
     failures=$((failures + 1))
   done
+  # Rank 0 alone cannot start: the others, which wait for it already, are not left waiting.
+  trace=$(dirname "$0")/../../traces/sample-synthetic.jsonl
+  for command in "$trace --steps 2 --tokens 16 --policy ep --out" "train --text $trace --steps 2 --record"; do
+    # shellcheck disable=SC2086
+    said=$(timeout -k 5 60 "$launcher" -n 2 "$build/hecate-run" $command no-such-folder/x --backend mpi 2>&1 </dev/null)
+    rc=$?
+    [ $rc = 2 ] && grep -q '^hecate-run.*no-such-folder/x: expected' <<<"$said" && continue
+    echo "FAILED: $launcher -n 2 hecate-run $command no-such-folder/x: exit $rc: $said"
+    failures=$((failures + 1))
+  done
 done
 [ "$n_run" -gt 0 ] || [ "$failures" -gt 0 ] || exit 77
 [ "$failures" -eq 0 ]

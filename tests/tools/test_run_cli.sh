@@ -127,12 +127,6 @@ gzip -c $small | "$run" - --ranks 2 --tokens 16 --policy ep >out.txt 2>err.txt |
 "$run" "${quick[@]}" --ranks 5 --cluster "1x8 nvlink=1G flops=10G mem=1G" --steps 1 >out.txt 2>err.txt || fail "five ranks"
 [ "$(nproc)" -ge 5 ] || has "warning: times are of 5 ranks on $(nproc) cores" err.txt
 
-"$run" $small --ranks 2 --tokens 16 --policy ep --transport emulated --timeout 1 \
-  --cluster "1x2 nvlink=1K@9s flops=1T mem=1G" >out.txt 2>err.txt
-[ $? -eq 1 ] || fail "links slower than the longest wait: $(cat err.txt)"
-has "waited 1 s in counts of layer 0" err.txt
-has "the links take longer than the longest wait" err.txt
-
 # Files: those of hecate-sim, the document that --json prints.
 accepts "${quick[@]}" --check --out one --json
 cmp -s out.txt one/summary.json || fail "--json and summary.json differ"

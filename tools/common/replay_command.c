@@ -33,6 +33,7 @@ typedef struct {
   const hec_backend *backend;
   const hec_transport *transport;
   hec_arena arena;
+  bool launched;
   hec_job job;
   const hec_policy *policies[HEC_POLICIES_MAX];
   hec_text cpu;
@@ -300,6 +301,7 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .limit_s = c->s->limit_s};
   if (c->backend->speaks())
     warn(c);
+  c->launched = true;
   hec_status status = c->backend->launch(&options, hec_measure_body, measure);
   if (c->options.progress)
     fprintf(stderr, "\r\033[K");
@@ -369,6 +371,8 @@ int hec_replay_command(int argc, char **argv) {
   int code = speaks ? hec_tool_exit("hecate-run", status) : (int)status;
   hec_text_free(&c.cpu);
   hec_arena_free(&c.arena);
+  if (status != HEC_OK && !c.launched && c.backend && c.backend->abandon)
+    c.backend->abandon(code);
   if (c.backend && c.backend->close)
     c.backend->close();
   return code;

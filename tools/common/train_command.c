@@ -54,6 +54,7 @@ typedef struct {
   hec_train train;
   curve *curve;
   hec_arena arena;
+  bool launched;
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -406,8 +407,10 @@ static hec_status run(command *c) {
   if (c->curve == MAP_FAILED)
     return hec_fail(HEC_FAILED, "no memory for the results");
   hec_status status = !c->s->json && c->backend->speaks() ? print_head(c) : HEC_OK;
-  if (status == HEC_OK)
+  if (status == HEC_OK) {
+    c->launched = true;
     status = c->backend->launch(&options, body, c);
+  }
   if (status == HEC_OK && c->backend->speaks())
     status = report(c);
   (void)munmap(c->curve, bytes);
@@ -429,6 +432,8 @@ int hec_train_command(int argc, char **argv) {
   hec_text_free(&c.shape);
   hec_corpus_free(&c.corpus);
   hec_arena_free(&c.arena);
+  if (status != HEC_OK && !c.launched && c.backend && c.backend->abandon)
+    c.backend->abandon(code);
   if (c.backend && c.backend->close)
     c.backend->close();
   return code;
