@@ -12,6 +12,9 @@ typedef struct {
   hec_status (*ranks)(int32_t *n_ranks);
   /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
   const hec_transport *(*transport)(void);
+  /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:
+   * all ranks are here, on the cores of this process. */
+  void (*here)(int32_t *n_ranks, int32_t *n_cores);
   hec_status (*launch)(const hec_launch_options *options, hec_rank_body *body, void *context);
   /* True in the one process that may speak to the user before and after launch (rank 0's, or the supervisor). */
   bool (*speaks)(void);

@@ -165,6 +165,11 @@ static const hec_transport *transport(void) {
   return plugin ? plugin->transport : NULL;
 }
 
+static void here(int32_t *n_ranks, int32_t *n_cores) {
+  HEC_ASSERT(begun);
+  plugin->here(n_ranks, n_cores);
+}
+
 const hec_mpi_collectives *hec_mpi_collectives_of(void) {
   return begun ? plugin->collectives : NULL;
 }
@@ -237,6 +242,7 @@ const hec_backend hec_backend_mpi = {
     .available = available,
     .ranks = ranks,
     .transport = transport,
+    .here = here,
     .launch = launch,
     .speaks = speaks,
     .abandon = abandon,

@@ -55,13 +55,19 @@ typedef struct {
   const char *backend, *transport, *transport_summary;
   const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic */
   const char *ranks_are;       /* "processes", "threads" */
-  int32_t n_cores;             /* of this machine that may be used */
+  int32_t n_ranks_here;        /* on this machine */
+  int32_t n_cores;             /* of this machine that its ranks may use */
   int32_t n_warmup;            /* iterations before those reported */
   bool virtual_time, imitates; /* imitates: transfers are held to the links of the cluster */
   uint64_t seed;
   const char *const *limits; /* [n_limits] what the numbers do not say */
   int32_t n_limits;
 } hec_summary_execution;
+
+/* Whether ranks took turns on cores while real time was measured: such times predict nothing. */
+static inline bool hec_summary_execution_crowded(const hec_summary_execution *execution) {
+  return !execution->virtual_time && execution->n_cores < execution->n_ranks_here;
+}
 
 typedef struct {
   const hec_job *job;

@@ -4,6 +4,9 @@ set -u
 build=$1
 program=$build/program_replay
 failures=0 n_run=0
+sample=$(cd "$(dirname "$0")/../.." && pwd)/traces/sample-synthetic.jsonl
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
 export OMPI_MCA_plm_rsh_agent=/bin/false
@@ -37,6 +40,16 @@ for kind in openmpi mpich; do
     echo "FAILED: $launcher -n 2 hecate-run $command no-such-folder/x: exit $rc: $said"
     failures=$((failures + 1))
   done
+  # More ranks than cores: said on stderr and beside the numbers, as the other backend does.
+  ranks=$(($(nproc) + 1))
+  [ $ranks -le 16 ] || continue
+  timeout -k 5 100 "$launcher" -n $ranks "$build/hecate-run" "$sample" --backend mpi --policy ep --steps 2 \
+    >"$work/out" 2>"$work/err" </dev/null
+  if ! grep -q "times are of $ranks ranks on $((ranks - 1)) core" "$work/err" ||
+    ! grep -q "fewer cores than ranks" "$work/out"; then
+    echo "FAILED: $launcher -n $ranks says nothing of too few cores: $(head -c 500 "$work/err")"
+    failures=$((failures + 1))
+  fi
 done
 [ "$n_run" -gt 0 ] || [ "$failures" -gt 0 ] || exit 77
 [ "$failures" -eq 0 ]

@@ -242,16 +242,27 @@ static void add_limit(command *c, const char *text) {
   c->limits[c->execution.n_limits++] = text;
 }
 
+/* Ranks of this machine and the cores they have. */
+static void count_here(const command *c, int32_t *ranks, int32_t *cores) {
+  *ranks = c->job.problem.n_ranks;
+  *cores = hec_machine_cores();
+  if (c->backend->here)
+    c->backend->here(ranks, cores);
+}
+
 static void describe(command *c) {
   const settings *s = c->s;
+  int32_t ranks, cores;
   hec_machine_cpu(&c->cpu);
+  count_here(c, &ranks, &cores);
   c->execution = (hec_summary_execution){.backend = c->backend->name,
                                          .transport = c->transport->name,
                                          .transport_summary = c->transport->summary,
                                          .cpu = c->cpu.data,
                                          .blas = hec_math_library(),
                                          .ranks_are = s->threads ? "threads" : "processes",
-                                         .n_cores = hec_machine_cores(),
+                                         .n_cores = cores,
+                                         .n_ranks_here = ranks,
                                          .n_warmup = c->job.warmup,
                                          .virtual_time = s->virtual_time,
                                          .imitates = c->transport->law != NULL,
@@ -265,18 +276,17 @@ static void describe(command *c) {
     add_limit(c, "emulated network: validates compute, waiting and order, not the network");
   else if (!s->virtual_time && c->backend->transport == NULL)
     add_limit(c, "the network is this machine's memory: nothing here says how a cluster's network behaves");
-  if (!s->virtual_time && c->backend->transport == NULL && c->execution.n_cores < c->job.problem.n_ranks)
+  if (hec_summary_execution_crowded(&c->execution))
     add_limit(c, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
   add_limit(c, "routing is the trace's; weights and tokens are made up");
 }
 
 static void warn(const command *c) {
-  int32_t ranks = c->job.problem.n_ranks, cores = c->execution.n_cores;
-  bool here = c->backend->transport == NULL;
-  if (here && !c->s->virtual_time && ranks > cores)
-    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " cores; use --virtual\n", ranks,
-            cores);
-  if (here && c->s->pin && ranks > cores)
+  int32_t ranks = c->execution.n_ranks_here, cores = c->execution.n_cores;
+  if (hec_summary_execution_crowded(&c->execution))
+    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " core%s; use %s--virtual\n",
+            ranks, cores, cores == 1 ? "" : "s", c->backend->here ? "--backend cpu " : "");
+  if (c->s->pin && ranks > cores)
     fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }
 

@@ -28,6 +28,8 @@ typedef struct {
   const char *library; /* "Open MPI", "MPICH" */
   /* MPI_Init; once per process. False: the reason is in `why`. */
   bool (*begin)(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes);
+  /* Ranks on this machine, and cores that one of them or another may use: each alone may be bound to few. After begin. */
+  void (*here)(int32_t *n_ranks, int32_t *n_cores);
   void (*abort)(int code); /* ends every process of the job */
   void (*end)(void);       /* MPI_Finalize */
   const hec_transport *transport;

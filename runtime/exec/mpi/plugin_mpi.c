@@ -17,6 +17,7 @@
  * core, then with sleeps, so that more ranks than cores do not take the processor from each other.
  *
  * Reference: MPI 3.1, sections 3.5 (order), 4.1 (derived datatypes), 6.4.2 (MPI_Comm_idup). */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 #include "runtime/exec/mpi/plugin.h"
 
 #include <mpi.h>
@@ -432,6 +433,32 @@ static const hec_mpi_collectives collectives = {
 
 /* ---- The plug-in ---- */
 
+/* Counted once, together: by all ranks of a machine. */
+static int32_t ranks_here = 1, cores_here = 1;
+
+static int count_here(void) {
+  MPI_Comm machine;
+  cpu_set_t own, all;
+  int n = 1, code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  if (code != MPI_SUCCESS)
+    return code;
+  if (sched_getaffinity(0, sizeof own, &own) != 0)
+    CPU_ZERO(&own);
+  code = MPI_Comm_size(machine, &n);
+  if (code == MPI_SUCCESS)
+    code = MPI_Allreduce(&own, &all, (int)sizeof own, MPI_BYTE, MPI_BOR, machine);
+  if (code == MPI_SUCCESS)
+    code = MPI_Comm_free(&machine);
+  ranks_here = n;
+  cores_here = code == MPI_SUCCESS && CPU_COUNT(&all) > 0 ? CPU_COUNT(&all) : 1;
+  return code;
+}
+
+static void here(int32_t *n_ranks, int32_t *n_cores) {
+  *n_ranks = ranks_here;
+  *n_cores = cores_here;
+}
+
 static bool begin(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes) {
   int provided = 0, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), me = 0, n = 0;
   if (code == MPI_SUCCESS)
@@ -440,6 +467,8 @@ static bool begin(int32_t *rank, int32_t *n_ranks, char *why, size_t why_bytes) 
     code = MPI_Comm_rank(MPI_COMM_WORLD, &me);
   if (code == MPI_SUCCESS)
     code = MPI_Comm_size(MPI_COMM_WORLD, &n);
+  if (code == MPI_SUCCESS)
+    code = count_here();
   if (code != MPI_SUCCESS) {
     (void)snprintf(why, why_bytes, "MPI did not start (error %d)", code);
     return false;
@@ -465,6 +494,7 @@ static const hec_mpi_plugin plugin = {
     .library = "MPICH",
 #endif
     .begin = begin,
+    .here = here,
     .abort = abort_job,
     .end = end,
     .transport = &transport,
