@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
-enum { TOKENS_MOST = 1 << 28 }; /* what a model allows */
+enum { CPU_EXPERT_BYTES_MOST = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
+enum { TOKENS_MOST = 1 << 28 };           /* what a model allows */
 
 /* Names that traces give to models whose shape is a preset. */
 static const struct {
@@ -74,21 +75,46 @@ static void shape_executed(hec_job *job, hec_arena *arena) {
   moe->recompute = false;
 }
 
-static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
+/* Where an expert of the trace's own shape would keep CPUs busy for long: a small one instead. */
+static hec_status small_instead(hec_job *job, hec_arena *arena, bool *replaced) {
+  double bytes = 4 * hec_moe_expert_params(&job->moe);
+  *replaced = bytes > CPU_EXPERT_BYTES_MOST;
+  if (!*replaced)
+    return HEC_OK;
+  hec_job_say(
+      job, arena,
+      "model shape: preset tiny (made for CPUs), not the trace's own (%s: an expert of %.3g MB in float32); choose "
+      "with --model",
+      job->moe.name, bytes * 1e-6);
+  return hec_moe_load("tiny", &job->moe);
+}
+
+/* The user names no shape. */
+static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena) {
   int32_t known = known_model(job->header.model);
-  if (options->model) {
-    HEC_TRY(hec_moe_load(options->model, &job->moe));
-  } else if (job->header.shape) {
-    HEC_TRY(shape_from_header(job, arena));
+  const char *preset = executed ? "tiny" : "gpt-moe-s";
+  bool replaced = false;
+  if (!job->header.shape && known < 0) {
+    hec_job_say(job, arena, "model shape: preset %s (%sthe trace records no hidden sizes); choose with --model", preset,
+                executed ? "made for CPUs; " : "");
+    return hec_moe_load(preset, &job->moe);
+  }
+  HEC_TRY(job->header.shape ? shape_from_header(job, arena) : hec_moe_load(known_models[known].preset, &job->moe));
+  if (executed)
+    HEC_TRY(small_instead(job, arena, &replaced));
+  if (!replaced && job->header.shape)
     hec_job_say(job, arena, "model shape: from the trace's header (%s)", job->moe.name);
-  } else if (known >= 0) {
-    HEC_TRY(hec_moe_load(known_models[known].preset, &job->moe));
+  else if (!replaced)
     hec_job_say(job, arena, "model shape: preset %s, because the trace names %s", known_models[known].preset,
                 known_models[known].part);
-  } else {
-    HEC_TRY(hec_moe_load("gpt-moe-s", &job->moe));
-    hec_job_say(job, arena, "model shape: preset gpt-moe-s (the trace records no hidden sizes); choose with --model");
-  }
+  return HEC_OK;
+}
+
+static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
+  if (options->model)
+    HEC_TRY(hec_moe_load(options->model, &job->moe));
+  else
+    HEC_TRY(shape_by_default(job, options->executed, arena));
   hec_moe *moe = &job->moe;
   const hec_trace_header *header = &job->header;
   if (moe->n_moe_layers != header->n_layers || moe->n_experts != header->n_experts || moe->top_k != header->top_k)

@@ -41,8 +41,6 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
     hec_job_cpu_line(wanted.ranks, 4e9, line);
     wanted.cluster = line;
   }
-  if (!options->model)
-    wanted.model = "tiny";
   if (options->layers == 0)
     wanted.layers = header->n_layers < LAYERS ? header->n_layers : LAYERS;
   if (options->tokens == 0)
@@ -50,8 +48,6 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (options->warmup < 0)
     wanted.warmup = 0;
   HEC_TRY(hec_job_make(&wanted, reader, arena, job));
-  if (!options->model)
-    hec_job_say(job, arena, "model shape: preset tiny (made for CPUs); choose with --model");
   if (options->layers == 0 && wanted.layers < header->n_layers)
     hec_job_say(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
                 wanted.layers, header->n_layers);

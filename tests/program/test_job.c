@@ -3,6 +3,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static hec_arena arena;
@@ -351,6 +352,24 @@ START_TEST(executed) {
   ck_assert(said("ranks: 4") == (_i == 0) && said("preset tiny") == (_i == 0) && said("precision") == (_i == 1));
 }
 END_TEST
+/* The trace's own shape is executed where its experts are small; else a small one, which is said. */
+START_TEST(executed_in_the_shape_of_the_trace) {
+  static const char form[] =
+      ",\"shape\":{\"name\":\"own\",\"layers\":2,\"d_model\":%d,\"d_ffn\":%d,\"ffn_matrices\":2,\"experts\":4,"
+      "\"top_k\":1,\"heads\":4,\"seq_len\":32}";
+  char extra[256];
+  int32_t width = _i == 0 ? 96 : _i == 1 ? 256 : 260, inner = 2 * width; /* 2 * 256 * 512 * 4 bytes: 1 MiB */
+  (void)snprintf(extra, sizeof extra, form, width, inner);
+  hec_test_trace t = small;
+  t.extra = extra;
+  reader = hec_test_trace_open(&t, 1, &text);
+  hec_job_options o = options();
+  must(hec_job_make_executed(&o, reader, &arena, &job));
+  ck_assert_int_eq(job.moe.d_model, _i < 2 ? width : 64);
+  ck_assert(said("from the trace's header (own)") == (_i < 2));
+  ck_assert(said("tiny (made for CPUs), not the trace's own (own: an expert of 1.08 MB") == (_i == 2));
+}
+END_TEST
 START_TEST(executed_on_a_small_cluster) {
   reader = hec_test_trace_open(&small, 1, &text);
   hec_job_options o = options();
@@ -389,6 +408,7 @@ static Suite *suite(void) {
   tcase_add_test(c, first_layers);
   tcase_add_test(c, more_layers_than_the_trace);
   tcase_add_loop_test(c, executed, 0, 2);
+  tcase_add_loop_test(c, executed_in_the_shape_of_the_trace, 0, 3);
   tcase_add_test(c, executed_on_a_small_cluster);
   suite_add_tcase(s, c);
   return s;
