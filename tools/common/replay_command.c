@@ -45,7 +45,22 @@ typedef struct {
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = hec_job_args_default, .backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
   const hec_arg args[] = {
-      HEC_JOB_ARG_ROWS(s->job),
+      HEC_ARG_TITLE("What runs"),
+      HEC_ARG_WORD("--cluster", s->job.cluster, "C",
+                   "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this "
+                   "machine's cores, assumed rates)"),
+      HEC_ARG_WORD("--model", s->job.model, "M",
+                   "preset (--list) or JSON file; layers, experts and top-k come from the trace (default: the trace's "
+                   "where an expert is at most 1 MiB, else tiny)"),
+      HEC_ARG_WHOLE("--ranks", s->job.ranks, "R", "ranks, at most 256 (default 4; under mpirun: its processes)", 1,
+                    65536),
+      HEC_ARG_WHOLE("--tokens", s->job.tokens, "N",
+                    "tokens per rank and micro-batch; loads are scaled to it (default 256)", 1, 100000000),
+      HEC_ARG_WHOLE("--micro-batches", s->job.micro_batches, "N",
+                    "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, 4096),
+      HEC_ARG_WORD("--phase", s->job.phase, "P", "train or forward (default: from the trace)"),
+      HEC_ARG_WHOLE("--warmup", s->job.warmup, "N", "iterations run but not reported (default 1; 0 below 3 iterations)",
+                    0, 1000000000),
       HEC_ARG_WHOLE("--layers", s->layers, "N", "the first N MoE layers of the trace (default 4)", 1, 100000),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
       HEC_POLICY_ARG_ROWS(s->job),
@@ -70,12 +85,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command text = {
       .program = "hecate-run",
-      .usage = "hecate-run [replay] TRACE [options]\n       hecate-run train --text FILE [options]; see hecate-run "
+      .usage = "hecate-run [replay] TRACE [options]\n       hecate-run train --text FILE [options], see hecate-run "
                "train --help",
       .summary = "Executes the iterations of a recorded trace for real: the plans, transfers and schedules that "
                  "hecate-sim simulates,\nwith the trace's routing on a float32 model with made-up weights and tokens, "
-                 "and measures them.\nDefaults of an execution: shape tiny, 4 ranks, 4 layers, 256 tokens per rank, "
-                 "warm-up 1.",
+                 "and measures them.",
       .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
                   "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
                   "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n\n" HEC_JOB_ARGS_FORMS,
@@ -85,7 +99,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   if (*done || s->list || strcmp(s->backend, "list") == 0)
     return HEC_OK;
   if (n == 0)
-    return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-run --help");
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
   if (s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
   return HEC_OK;
