@@ -2,7 +2,7 @@
  * where loads and inputs come from is the driver's.
  *
  * An iteration: to the gate of a layer, the driver's load of it, plan, the rest of the layer, ..., backward, optimizer
- * (lower.h). Time stamps of planning are the host's: what deciding and lowering took. */
+ * (lower.h). Time stamps of planning are the host's: what deciding and lowering took (virtual time: of the processor). */
 #ifndef HEC_EXEC_RUNNER_H
 #define HEC_EXEC_RUNNER_H
 #include "runtime/exec/work.h"

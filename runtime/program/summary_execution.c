@@ -5,6 +5,19 @@
 #include <inttypes.h>
 #include <math.h>
 
+static void add_network(const hec_summary *summary, hec_text *out) {
+  const hec_summary_execution *e = summary->execution;
+  if (e->virtual_time)
+    hec_text_printf(out, "network  virtual: transfers take what the links of %s would (law %s)\n",
+                    summary->job->cluster.name, summary->law);
+  else if (summary->law)
+    hec_text_printf(out, "network  transport %s: %s; predicted by network law %s\n", e->transport, e->transport_summary,
+                    summary->law);
+  else
+    hec_text_printf(out, "network  transport %s: %s; no network law describes it\n", e->transport,
+                    e->transport_summary);
+}
+
 void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_summary_execution *e = summary->execution;
@@ -16,12 +29,7 @@ void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
   hec_summary_add_model(summary, out);
   hec_summary_add_work(summary, out);
   hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", n_ranks, e->ranks_are, e->backend);
-  hec_text_printf(out, "network  transport %s: %s; ", e->transport, e->transport_summary);
-  if (summary->law)
-    hec_text_printf(out, "%s network law %s\n", e->virtual_time ? "its times are those of" : "predicted by",
-                    summary->law);
-  else
-    hec_text_add(out, "no network law describes it\n");
+  add_network(summary, out);
   hec_text_add(out, "machine  ");
   hec_text_add_plain(out, e->cpu);
   hec_text_printf(out, ", %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", e->n_cores, e->n_cores == 1 ? "" : "s",

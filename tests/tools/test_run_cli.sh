@@ -113,6 +113,10 @@ has "assumed rates"
 accepts "${quick[@]}" --virtual --check
 has "virtual time: validates compute, waiting and order, not the network"
 has "virtual time, ms"
+has "network  virtual: transfers take what the links of"
+grep -q "as fast as the machine\|no real machine" out.txt && fail "virtual time contradicts itself"
+accepts "${quick[@]}" --virtual --steps 1 --cluster p4d-4x8
+has "their ratio is that of no real machine"
 accepts "${quick[@]}" --transport emulated --steps 1 --cluster "1x2 nvlink=1G@10us flops=10G mem=1G"
 has "predicted by network law alpha_beta"
 has "its links are imitated"

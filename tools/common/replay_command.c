@@ -27,6 +27,8 @@ typedef struct {
   bool json, list, check, threads, virtual_time, pin;
 } settings;
 
+#define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
+
 /* One command at work. */
 typedef struct {
   const settings *s;
@@ -285,6 +287,8 @@ static void describe(command *c) {
   if (s->virtual_time) {
     add_limit(c, "virtual time: validates compute, waiting and order, not the network");
     add_limit(c, "computing is measured, one rank at a time; transfers take what the cluster's links would");
+    if (s->job.cluster && c->job.cluster.devices[0].flops >= CPU_FLOPS_MOST)
+      add_limit(c, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }
   if (c->transport->law)
     add_limit(c, "emulated network: validates compute, waiting and order, not the network");
