@@ -61,6 +61,8 @@ double hec_summary_median(hec_summary_row *row) {
 }
 
 double hec_summary_spread(hec_summary_row *row) {
+  if (row->iteration_s.n < 2)
+    return NAN;
   double median = hec_summary_median(row),
          wide = hec_series_quantile(&row->iteration_s, 0.75) - hec_series_quantile(&row->iteration_s, 0.25);
   return median > 0 ? wide / median : 0;

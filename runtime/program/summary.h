@@ -101,7 +101,7 @@ void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_T
                              const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
 double hec_summary_median(hec_summary_row *row);
-double hec_summary_spread(hec_summary_row *row); /* interquartile range over median */
+double hec_summary_spread(hec_summary_row *row); /* interquartile range over median; NAN of one iteration */
 double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */

@@ -59,9 +59,10 @@ void hec_summary_execution_times(hec_summary *summary, int width, int decimals, 
                   "spread", "vs ep", "load", "MB", "check: worst error");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
-    hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %6.1f%%", width, row->name, row->schedule, decimals,
-                    1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
-                    100 * hec_summary_spread(row));
+    double spread = hec_summary_spread(row);
+    hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f", width, row->name, row->schedule, decimals,
+                    1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95));
+    hec_text_printf(out, isfinite(spread) ? " %6.1f%%" : "       -", 100 * spread);
     hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
     hec_text_printf(out, "  %6.2f %8.2f", hec_series_quantile(&row->overload, 0.5), row->peak_bytes * 1e-6);
     add_check(row->check, out);
@@ -88,18 +89,15 @@ static int32_t winner_of(hec_summary *summary) {
   return best;
 }
 
-void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
-  int32_t best = winner_of(summary);
-  if (best < 0)
-    return;
+static int32_t count_systems(const hec_summary *summary) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    n += !summary->rows[i].reference;
+  return n;
+}
+
+static void add_not_told_apart(hec_summary *summary, int32_t best, hec_text *out) {
   hec_summary_row *winner = &summary->rows[best];
-  const char *time = summary->execution->virtual_time ? "in virtual time" : "here";
-  hec_text_printf(out, "\nFastest %s: %s (schedule %s), median %.3f ms", time, winner->name, winner->schedule,
-                  1e3 * hec_summary_median(winner));
-  double ratio = hec_summary_vs_baseline(summary, best);
-  if (isfinite(ratio) && !winner->baseline)
-    hec_text_printf(out, ", %.2fx as fast as ep", ratio);
-  hec_text_add(out, ".\n");
   int32_t n = 0;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     if (i == best || summary->rows[i].reference || !overlap(winner, &summary->rows[i]))
@@ -109,4 +107,30 @@ void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
                     summary->rows[i].name);
   }
   hec_text_add(out, n ? ".\n" : "");
+}
+
+/* Only where there is something to compare, by times that mean something. */
+void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
+  const hec_summary_execution *e = summary->execution;
+  int32_t best = winner_of(summary);
+  if (count_systems(summary) < 2)
+    return;
+  if (hec_summary_execution_crowded(e)) {
+    hec_text_printf(out, "\nNo fastest is named: %" PRId32 " ranks took turns on %" PRId32 " core%s.\n",
+                    e->n_ranks_here, e->n_cores, e->n_cores == 1 ? "" : "s");
+    return;
+  }
+  hec_summary_row *winner = &summary->rows[best];
+  const char *time = e->virtual_time ? "in virtual time" : "here";
+  hec_text_printf(out, "\nFastest %s: %s (schedule %s), median %.3f ms", time, winner->name, winner->schedule,
+                  1e3 * hec_summary_median(winner));
+  double ratio = hec_summary_vs_baseline(summary, best);
+  if (isfinite(ratio) && !winner->baseline)
+    hec_text_printf(out, ", %.2fx as fast as ep", ratio);
+  hec_text_add(out, ".\n");
+  if (winner->iteration_s.n < 2)
+    hec_text_add(out,
+                 "  One iteration was measured: how much of the difference is chance is not known; see --steps.\n");
+  else
+    add_not_told_apart(summary, best, out);
 }

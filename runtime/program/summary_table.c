@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#define CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
+
 void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_problem *problem = &job->problem;
@@ -178,6 +180,20 @@ static void add_reason(const hec_summary_row *winner, const hec_summary_row *oth
     hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[most], 1e3 * most_s);
 }
 
+/* Others that fit and are as good as equally fast. */
+static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
+  double least = hec_summary_median(&summary->rows[best]);
+  int32_t n = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    double more = hec_summary_median(row) / least - 1;
+    if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= CLOSE))
+      continue;
+    hec_text_printf(out, "%s%s (%.1f %%)", n++ ? ", " : "  Within 0.5 % of it: ", row->name, ceil(1e3 * more) * 0.1);
+  }
+  hec_text_add(out, n ? ".\n" : "");
+}
+
 static void add_verdict(hec_summary *summary, hec_text *out) {
   int32_t best = winner_of(summary);
   if (best < 0) {
@@ -187,6 +203,7 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
   hec_summary_row *winner = &summary->rows[best];
   hec_text_printf(out, "\nFastest that fits: %s (schedule %s), median %.3f ms.\n", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
+  add_close(summary, best, out);
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].baseline && i != best) {
       hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best), summary->rows[i].name);

@@ -81,6 +81,14 @@ fi
 refuses 2 nowhere $small --out nowhere/deep
 refuses 2 $small $small --out $small
 
+for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
+  export $variable=2
+  refuses 2 "add --backend mpi" $small
+  export $variable=1
+  "$run" "${quick[@]}" >out.txt 2>err.txt || fail "one process of mpirun: $(cat err.txt)"
+  unset $variable
+done
+
 # What is right.
 for option in --help --version --list "--backend list"; do
   # shellcheck disable=SC2086
@@ -106,7 +114,15 @@ accepts "${quick[@]}" --check
 has "passed"
 has "model    tiny: 2 MoE layers, 3 experts, top-1"
 has "all that the trace has, 3"
+[ "$(nproc)" -lt 2 ] || has "Fastest here"
+accepts "${quick[@]}" --steps 1
+[ "$(nproc)" -lt 2 ] || has "One iteration was measured"
+accepts "${quick[@]}" --steps 1 --json
+expect out.txt 'd["policies"][0]["iteration_s"]["spread"]' None
+accepts "$sample" --steps 2 --ranks "$(($(nproc) + 1))" --policy ep,eplb
+has "No fastest is named"
 accepts "$sample" --steps 1 --policy ep
+grep -q "Fastest" out.txt && fail "a fastest of one"
 has "first 4 MoE layers of the trace's 6"
 has "(synthetic)"
 has "assumed rates"

@@ -6,6 +6,9 @@
 void hec_machine_cpu(hec_text *name); /* "Intel(R) Xeon(R) ..."; "unknown CPU" where the system does not say */
 int32_t hec_machine_cores(void);      /* that this process may use */
 double hec_machine_memory(void);      /* bytes */
+/* Processes of the job that a process manager (mpirun, srun) started this one in, by what it left in the environment; 1:
+ * none did, or it is alone. */
+int32_t hec_machine_launched(void);
 
 /* Whether all ranks fit in it: said sooner than the kernel ends one of them for want of memory. */
 hec_status hec_machine_check_memory(const hec_problem *problem) HEC_MUST_USE;

@@ -166,6 +166,11 @@ static hec_status start_backend(command *c, int32_t *ranks) {
   const settings *s = c->s;
   hec_text why = {0};
   hec_status status = HEC_OK;
+  if (c->backend->transport == NULL && hec_machine_launched() > 1)
+    return hec_fail(HEC_BAD_INPUT,
+                    "mpirun or srun started %" PRId32
+                    " processes, and each would run a job of its own: add --backend mpi",
+                    hec_machine_launched());
   if (!c->backend->available(&why))
     status = hec_fail(HEC_FAILED, "--backend %s: %s", c->backend->name, why.data ? why.data : "not available");
   hec_text_free(&why);
