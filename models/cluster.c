@@ -198,8 +198,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
   make_routes(&l, arena, cluster);
 }
 
-/* Is the first word NxM? */
-static bool is_line(const char *spec) {
+bool hec_cluster_is_line(const char *spec) {
   spec += strspn(spec, " \t");
   size_t nodes = strspn(spec, "0123456789");
   if (nodes == 0 || spec[nodes] != 'x')
@@ -225,7 +224,7 @@ hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *clu
   const hec_preset_data *preset = hec_preset_find("cluster", spec);
   if (preset)
     return hec_cluster_parse_json(preset->text, preset->name, arena, cluster);
-  if (is_line(spec))
+  if (hec_cluster_is_line(spec))
     return hec_cluster_parse_line(spec, arena, cluster);
   FILE *file = fopen(spec, "rb");
   if (!file)

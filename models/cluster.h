@@ -99,6 +99,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
  * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
+bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,
                                   hec_cluster *cluster) HEC_MUST_USE;

@@ -1,4 +1,15 @@
-/* What the forms of a cluster (preset, JSON, one line) are read into, before it is flattened to links and routes. */
+/* What the forms of a cluster (preset, JSON, one line) are read into, before it is flattened to links and routes.
+ *
+ * Keys of the line that a first cluster does without (the others: hecate-sim --help; their fields in hec_device):
+ *     tile=128    rows to which a GEMM's are rounded up: its time is a staircase of this width. GPUs 64 to 256; on a CPU
+ *                 core time grows with rows almost from one on: tile=8
+ *     a=3us       fixed time of a GEMM that computing bounds: max(a + computing, c + reading the weights)
+ *     c=3us       fixed time of one that reading its weights bounds
+ *     launch=3us  of any other operation on the device: attention's start, a permutation, a reduction
+ *     sm=0        share of the device's compute that a communication kernel takes while it runs, 0 to 0.99
+ *     through=0   1: bytes to other nodes also take the device's nvlink port (no path from NIC to device of its own)
+ *     pxn=0       1: with a NIC per device, traffic to another rail goes over the local device on that rail
+ *     plan=5us@1ns  planning takes so long, plus so long per unit of work that the policy did (runtime/plan/policy.h) */
 #ifndef HEC_MODELS_CLUSTER_SPEC_H
 #define HEC_MODELS_CLUSTER_SPEC_H
 #include "models/cluster.h"

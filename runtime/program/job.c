@@ -141,7 +141,12 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
-  return hec_cluster_load(name, arena, &job->cluster);
+  HEC_TRY(hec_cluster_load(name, arena, &job->cluster));
+  job->cluster_spec = hec_arena_text(arena, name);
+  if (hec_cluster_is_line(name) && !strstr(name, " tile=") && !strstr(name, "\ttile="))
+    hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
+                job->cluster.devices[0].gemm_tile, options->executed ? " (8 suits CPU cores)" : "");
+  return HEC_OK;
 }
 
 static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {

@@ -27,6 +27,7 @@ typedef struct {
 typedef struct {
   hec_moe moe;
   hec_cluster cluster;
+  const char *cluster_spec; /* what it was made of: preset, file or line, to be handed on */
   hec_problem problem;
   hec_trace_header header; /* of the trace; texts belong to the reader */
   int32_t micro_batches, warmup;

@@ -2,6 +2,7 @@
 #include "runtime/program/job.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 enum { RANKS = 4, LAYERS = 4, TOKENS = 256 };
@@ -9,11 +10,12 @@ enum { RANKS = 4, LAYERS = 4, TOKENS = 256 };
 /* What policies plan for when no cluster is given: ranks of one machine, each with its own core. The numbers are assumed,
  * of the order of a server core: 10 GFLOP/s reached on GEMMs of this size in float32 (peaks are several times that), 10
  * GB/s from memory, and 1 GB/s and 50 us from rank to rank, slow enough that placement matters, as it does on clusters.
- */
+ * Tile 8: the time of a GEMM on a core grows with its rows almost from one on. Memory is written so that it reads back. */
 void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]) {
+  bool whole = memory >= 1e9 && fmod(memory, 1e9) < 0.5;
   (void)snprintf(line, HEC_CPU_LINE_BYTES,
-                 "1x%" PRId32 " nvlink=1G@50us flops=10G eff=1 hbm=10G mem=%.0f tile=8 a=5us c=5us launch=5us", ranks,
-                 memory);
+                 "1x%" PRId32 " nvlink=1G@50us flops=10G eff=1 hbm=10G mem=%.0f%s tile=8 a=5us c=5us launch=5us", ranks,
+                 whole ? memory * 1e-9 : memory, whole ? "G" : "");
 }
 
 static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
@@ -58,9 +60,10 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (!options->cluster) {
     (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)",
                    wanted.ranks);
-    hec_job_say(
-        job, arena,
-        "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another; choose with --cluster");
+    hec_job_say(job, arena,
+                "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
+                "choose with "
+                "--cluster");
   }
   return HEC_OK;
 }

@@ -175,7 +175,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_close(json);
 }
 
-static void json_execution(const hec_summary_execution *e, hec_json_out *json) {
+static void json_execution(const hec_job *job, const hec_summary_execution *e, hec_json_out *json) {
+  hec_json_string(json, "planned_for", job->cluster_spec);
   hec_json_string(json, "backend", e->backend);
   hec_json_string(json, "transport", e->transport);
   hec_json_string(json, "ranks_are", e->ranks_are);
@@ -215,7 +216,7 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   json_text(&json, "not_modelled", summary->not_modelled);
   hec_json_int(&json, "iterations", summary->n_iterations);
   if (summary->execution)
-    json_execution(summary->execution, &json);
+    json_execution(job, summary->execution, &json);
   hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
   hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);

@@ -34,7 +34,7 @@ void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
   hec_text_add_plain(out, e->cpu);
   hec_text_printf(out, ", %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", e->n_cores, e->n_cores == 1 ? "" : "s",
                   e->n_ranks_here, e->n_ranks_here == 1 ? "" : "s", e->blas);
-  hec_text_printf(out, "planned  for %s%s\n", job->cluster.name, e->imitates ? "; its links are imitated" : "");
+  hec_text_printf(out, "planned  for %s%s\n", job->cluster_spec, e->imitates ? "; its links are imitated" : "");
   for (int32_t i = 0; i < e->n_limits; i++)
     hec_text_printf(out, "%s%s\n", i == 0 ? "mind     " : "         ", e->limits[i]);
   hec_summary_add_defaults(summary, out);
