@@ -34,6 +34,7 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
+  bool executed;                      /* not simulated */
   bool reference;                     /* no system but a reference row (ideal, ep-balanced) */
   bool baseline, rearrangement;       /* the row others are compared to; counts as a rearrangement system */
   hec_series iteration_s;             /* per iteration, one-off costs included */

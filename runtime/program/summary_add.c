@@ -81,5 +81,5 @@ void hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, c
                       const hec_timeline *timeline, hec_text *out) {
   char label[160];
   (void)snprintf(label, sizeof label, "%s (%s), iteration %" PRId64, row->name, row->schedule, iter);
-  hec_trace_events_add(out, label, (index + 1) * 10000, hec_lowering_program(low), timeline);
+  hec_trace_events_add(out, label, (index + 1) * 10000, hec_lowering_program(low), timeline, row->executed);
 }

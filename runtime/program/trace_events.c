@@ -27,8 +27,17 @@ static void name_event(hec_text *out, const char *what, int32_t pid, int32_t tid
   hec_text_add(out, "\"}}");
 }
 
-/* Names of communication kernels as NCCL's, which analysis tools look for; the rest under their own. */
-static const char *event_prefix(const hec_op *op) {
+typedef struct {
+  const hec_program *program;
+  const hec_timeline *timeline;
+  bool plain;
+} drawing;
+
+/* Names of communication kernels as NCCL's, which analysis tools look for; the rest, and all where there is no GPU, under
+ * their own. */
+static const char *event_prefix(const drawing *d, const hec_op *op) {
+  if (d->plain)
+    return "";
   switch (op->kind) {
   case HEC_OP_EXCHANGE:
     return "ncclDevKernel_SendRecv: ";
@@ -53,8 +62,9 @@ static void rank_bytes(const hec_program *program, const hec_op *op, int32_t ran
   }
 }
 
-static void add_event(hec_text *out, const hec_program *program, const hec_timeline *timeline, int32_t pid, int32_t id,
-                      int32_t rank) {
+static void add_event(hec_text *out, const drawing *d, int32_t pid, int32_t id, int32_t rank) {
+  const hec_program *program = d->program;
+  const hec_timeline *timeline = d->timeline;
   const hec_op *op = &program->ops[id];
   size_t at = (size_t)id * (size_t)timeline->n_ranks + (size_t)rank;
   int64_t begin = timeline->begin_ps[at], length = timeline->end_ps[at] - begin;
@@ -65,7 +75,7 @@ static void add_event(hec_text *out, const hec_program *program, const hec_timel
                   "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
                   ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
                   ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
-                  event_prefix(op), hec_role_name[op->role], op->backward ? " backward" : "", pid, (int)op->lane,
+                  event_prefix(d, op), hec_role_name[op->role], op->backward ? " backward" : "", pid, (int)op->lane,
                   begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer, op->micro_batch,
                   (int)op->lane);
   int64_t sent, received;
@@ -156,7 +166,8 @@ static int32_t fullest_rank(const hec_program *program) {
 }
 
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
-                          const hec_timeline *timeline) {
+                          const hec_timeline *timeline, bool plain) {
+  const drawing d = {program, timeline, plain};
   for (int32_t r = 0; r < timeline->n_ranks; r++) {
     char name[160];
     (void)snprintf(name, sizeof name, "%s: rank %" PRId32, label, r);
@@ -164,7 +175,7 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
     for (int32_t lane = 0; lane < HEC_N_LANES; lane++)
       name_event(out, "thread_name", pid_base + r, lane, hec_lane_name[lane]);
     for (int32_t i = 0; i < timeline->n_ops; i++)
-      add_event(out, program, timeline, pid_base + r, i, r);
+      add_event(out, &d, pid_base + r, i, r);
   }
   int32_t fullest = fullest_rank(program);
   add_memory(out, pid_base + fullest, program, timeline, fullest);

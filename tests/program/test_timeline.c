@@ -119,8 +119,8 @@ static void make_events(hec_text *out) {
   set(1, 0, 3, 3), set(1, 1, 3, 4); /* no time on rank 0: not drawn */
   set(2, 0, INT64_C(2000000000001), INT64_C(2000001000001)), set(2, 1, 20, 30);
   hec_trace_events_begin(out);
-  hec_trace_events_add(out, "first \"x\" \\", 100, &program, &timeline);
-  hec_trace_events_add(out, "second", 200, &program, &timeline);
+  hec_trace_events_add(out, "first \"x\" \\", 100, &program, &timeline, false);
+  hec_trace_events_add(out, "second", 200, &program, &timeline, true);
   hec_trace_events_end(out);
 }
 

@@ -160,6 +160,9 @@ expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
 "$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
 [ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"
 expect one/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' "$(value two/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' 2>/dev/null)"
+grep -q ncclDev one/timeline.json && fail "NCCL's kernels on CPUs"
+grep -q ncclDev two/timeline.json || fail "no NCCL kernel in a simulated timeline"
+expect one/timeline.json '"dispatch" in set(e["name"] for e in d["traceEvents"])' True
 accepts "${quick[@]}" --out drawn --timeline-iter 1
 has "iteration 1:" drawn/timeline.json
 

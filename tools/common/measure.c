@@ -207,6 +207,7 @@ static hec_status open_collector(collector *c, const hec_measure *measure) {
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(o->policies[p], o->schedule, &schedule));
     c->summary.rows[p] = hec_summary_row_of(o->policies[p], schedule, o->job->problem.n_ranks, &c->arena);
+    c->summary.rows[p].executed = true;
   }
   hec_trace_events_begin(&c->timeline);
   return HEC_OK;
