@@ -166,8 +166,8 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
     return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32,
                     job->cluster.n_devices, job->cluster.name, *ranks);
   if (header->n_sources > 1 && header->n_sources != *ranks)
-    hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " ranks", header->n_sources,
-                *ranks);
+    hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
+                *ranks, *ranks == 1 ? "" : "s");
   if (header->n_sources == 1 && *ranks > 1)
     hec_job_say(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
   return HEC_OK;
@@ -203,8 +203,8 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
     if (job->header.n_sources == ranks)
       hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
     else
-      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " ranks%s)", *tokens,
-                  ranks, exact);
+      hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's total over %" PRId32 " rank%s%s)", *tokens,
+                  ranks, ranks == 1 ? "" : "s", exact);
   }
   return HEC_OK;
 }

@@ -24,8 +24,9 @@ void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
   int32_t n_ranks = job->problem.n_ranks;
   hec_text_printf(out, "%s: ", summary->tool);
   hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
-  hec_text_printf(out, "%s, %" PRId64 " iterations measured after %" PRId32 " of warm-up\n",
-                  job->header.synthetic ? " (synthetic)" : "", summary->n_iterations, e->n_warmup);
+  hec_text_printf(out, "%s, %" PRId64 " iteration%s measured after %" PRId32 " of warm-up\n",
+                  job->header.synthetic ? " (synthetic)" : "", summary->n_iterations,
+                  summary->n_iterations == 1 ? "" : "s", e->n_warmup);
   hec_summary_add_model(summary, out);
   hec_summary_add_work(summary, out);
   hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", n_ranks, e->ranks_are, e->backend);

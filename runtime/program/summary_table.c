@@ -37,8 +37,8 @@ static void add_header(hec_summary *summary, hec_text *out) {
   const hec_problem *problem = &job->problem;
   hec_text_printf(out, "%s: ", summary->tool);
   hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
-  hec_text_printf(out, "%s, %" PRId64 " iterations\n", job->header.synthetic ? " (synthetic)" : "",
-                  summary->n_iterations);
+  hec_text_printf(out, "%s, %" PRId64 " iteration%s\n", job->header.synthetic ? " (synthetic)" : "",
+                  summary->n_iterations, summary->n_iterations == 1 ? "" : "s");
   hec_summary_add_model(summary, out);
   hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s\n",
                   job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
@@ -73,11 +73,20 @@ static int decimals_of(hec_summary *summary) {
   return most_ms < 100 ? 3 : most_ms < 1000 ? 2 : most_ms < 1e5 ? 1 : 0;
 }
 
+/* Small jobs are in megabytes. */
+static bool peaks_are_small(const hec_summary *summary) {
+  double most = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    most = summary->rows[i].peak_bytes > most ? summary->rows[i].peak_bytes : most;
+  return most < 0.1e9;
+}
+
 static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
+  bool small = peaks_are_small(summary);
   hec_text_printf(out, "\n%-*s  %8s  %28s %7s  %12s  %7s\n", width, "", "", "iteration, ms", "speed", "overload",
                   "peak");
   hec_text_printf(out, "%-*s  %-8s  %9s %9s %8s %7s  %6s %5s  %7s %s\n", width, "policy", "schedule", "median", "p95",
-                  "mean", "vs ep", "p50", "p95", "GB", "fits");
+                  "mean", "vs ep", "p50", "p95", small ? "MB" : "GB", "fits");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %8.*f", width, row->name, row->schedule, decimals,
@@ -85,7 +94,7 @@ static void add_times(hec_summary *summary, int width, int decimals, hec_text *o
                     decimals, 1e3 * hec_summary_mean(row));
     hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
     hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
-                    hec_series_quantile(&row->overload, 0.95), row->peak_bytes * 1e-9,
+                    hec_series_quantile(&row->overload, 0.95), row->peak_bytes * (small ? 1e-6 : 1e-9),
                     hec_summary_fits(summary, row) ? "yes" : "NO");
   }
 }

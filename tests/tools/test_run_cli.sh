@@ -81,6 +81,7 @@ fi
 refuses 2 nowhere $small --out nowhere/deep
 refuses 2 $small $small --out $small
 
+refuses 2 "at most 256" $small --ranks 300
 for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
   export $variable=2
   refuses 2 "add --backend mpi" $small
@@ -95,7 +96,10 @@ for option in --help --version --list "--backend list"; do
   "$run" $option >out.txt 2>&1 || fail "$option"
   [ -s out.txt ] || fail "$option says nothing"
 done
-has emulated
+has mpi
+grep -q emulated out.txt && fail "--backend list lists more"
+"$run" --list | grep -q emulated || fail "--list has no transports"
+[ "$("$run" --version | cut -d' ' -f1)" = hecate-run ] || fail "--version: $("$run" --version)"
 "$run" replay --help | grep -q -- --check || fail "replay is no sub-command"
 
 # Every policy gives what the dense reference gives, and says where the run stood.
@@ -159,6 +163,8 @@ cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
 expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
 "$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
 [ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"
+grep -q '^ep,.*,measured,cpu,false,[0-9.e-]*,passed$' one/summary.csv || fail "summary.csv: $(cat one/summary.csv)"
+grep -q '^ep,.*,simulated,,,,$' two/summary.csv || fail "summary.csv: $(cat two/summary.csv)"
 expect one/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' "$(value two/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' 2>/dev/null)"
 grep -q ncclDev one/timeline.json && fail "NCCL's kernels on CPUs"
 grep -q ncclDev two/timeline.json || fail "no NCCL kernel in a simulated timeline"

@@ -79,7 +79,7 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
       return HEC_OK;
     }
     if (strcmp(argv[i], "--version") == 0) {
-      printf("hecate %s\n", HEC_VERSION);
+      printf("%.*s %s\n", (int)strcspn(command->program, " "), command->program, HEC_VERSION);
       *done = true;
       return HEC_OK;
     }

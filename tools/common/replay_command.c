@@ -107,7 +107,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return HEC_OK;
 }
 
-static void list(void) {
+static void list_backends(void) {
   printf("backends\n");
   for (int32_t i = 0; hec_backends[i]; i++) {
     hec_text why = {0};
@@ -119,6 +119,10 @@ static void list(void) {
                       : "no reason is known");
     hec_text_free(&why);
   }
+}
+
+static void list(void) {
+  list_backends();
   printf("transports of backend cpu\n");
   for (int32_t i = 0; hec_transports[i]; i++)
     printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
@@ -189,8 +193,10 @@ static hec_status start_backend(command *c, int32_t *ranks) {
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
                     s->threads ? "--threads" : "--pin", c->backend->name);
   if (s->virtual_time && (*ranks > 0 || strcmp(c->transport->name, "shm") != 0))
-    return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s and %s",
-                    c->backend->name, c->transport->name);
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
+                    *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? c->backend->name : c->transport->name);
+  if (s->job.ranks > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most %d, found %" PRId64, HEC_RANKS_MAX, s->job.ranks);
   return HEC_OK;
 }
 
@@ -393,7 +399,7 @@ int hec_replay_command(int argc, char **argv) {
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
   if (s.list || strcmp(s.backend, "list") == 0) {
-    list();
+    (s.list ? list : list_backends)();
     return hec_tool_exit("hecate-run", HEC_OK);
   }
   command c = {.s = &s};
