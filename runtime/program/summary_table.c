@@ -1,5 +1,6 @@
 /* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 100 columns
  * wide, and the verdict in words. */
+#include "runtime/plan/rates.h"
 #include "runtime/program/summary_parts.h"
 
 #include <inttypes.h>
@@ -125,6 +126,21 @@ static bool same_degrees(const hec_summary_row *a, const hec_summary_row *b) {
   return a->t_least == b->t_least && a->t_most == b->t_most && a->m_least == b->m_least && a->m_most == b->m_most;
 }
 
+/* What hides a gather: of an execution as its plans assume it, and as it was. */
+static void add_window(const hec_summary *summary, const hec_summary_row *row, hec_text *out) {
+  const hec_problem *problem = &summary->job->problem;
+  hec_text_printf(out,
+                  "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer\n"
+                  "  T %.3f ms hide a gather (forward before an MoE layer%s",
+                  1e3 * problem->window_s, summary->execution ? ", as planned for the cluster" : "");
+  if (row->n_before > 0)
+    hec_text_printf(out, "; measured: %.3f ms)\n  ", 1e3 * row->before_s / (double)row->n_before);
+  else
+    hec_text_add(out, "), ");
+  hec_text_printf(out, "bw %.4g GB/s (a %s), expert %.4g MB", 1e-9 * hec_rates_of(problem).node,
+                  problem->n_nodes == 1 ? "device" : "node", 1e-6 * problem->bytes.expert_param);
+}
+
 /* What FSSDP chose, rows that chose alike on one line. Rows that copy nothing by design are left out. */
 static void add_degrees(const hec_summary *summary, hec_text *out) {
   const hec_summary_row *before = NULL;
@@ -137,12 +153,7 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
       continue;
     }
     if (!before)
-      hec_text_printf(out,
-                      "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer\n"
-                      "  T %.3f ms hide a gather (forward before an MoE layer), bw %.4g GB/s (a node), expert %.4g MB",
-                      1e3 * summary->job->problem.window_s,
-                      1e-9 * hec_cluster_node_bandwidth(&summary->job->cluster, false),
-                      1e-6 * summary->job->problem.bytes.expert_param);
+      add_window(summary, row, out);
     add_range("\n  t", row->t_least, row->t_most, out);
     add_range(", m", row->m_least, row->m_most, out);
     hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->name);

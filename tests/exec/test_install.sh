@@ -33,6 +33,7 @@ nm -D --defined-only "$library" | awk '{print $3}' | sort >"$folder/exported"
 diff "$folder/declared" "$folder/exported" || fail "the library does not export the header's functions alone"
 for name in "$prefix"/bin/hecate-sim; do
   "$name" --help >/dev/null || fail "$name does not run"
+  "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
 done
 
 # The header on its own, in both languages, with every warning.

@@ -113,13 +113,31 @@ static void keep_drawing(collector *c, const hec_replay_step *step, double secon
   hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &d->events);
 }
 
+/* Attention and gate, forward: what hides gathers. */
+static void add_before(hec_summary_row *row, const hec_program *program, const hec_timeline *timeline) {
+  for (int32_t i = 0; i < timeline->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    if (op->backward || (op->role != HEC_ROLE_ATTENTION && op->role != HEC_ROLE_GATE))
+      continue;
+    for (int32_t r = 0; r < timeline->n_ranks; r++) {
+      size_t at = (size_t)i * (size_t)timeline->n_ranks + (size_t)r;
+      if (timeline->begin_ps[at] < 0)
+        continue;
+      row->before_s += 1e-12 * (double)(timeline->end_ps[at] - timeline->begin_ps[at]);
+      row->n_before += op->role == HEC_ROLE_ATTENTION;
+    }
+  }
+}
+
 static void measured(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline) {
   collector *c = context;
   const hec_measure_options *o = c->measure->options;
   bool report = c->n_done++ >= o->job->warmup;
   hec_breakdown all = hec_timeline_breakdown(timeline, hec_lowering_program(low));
-  if (report)
+  if (report) {
     hec_summary_add_iteration(&c->summary.rows[c->row], low, &all, &all, 1);
+    add_before(&c->summary.rows[c->row], hec_lowering_program(low), timeline);
+  }
   if (o->files && (report || o->timeline_iter >= 0))
     keep_drawing(c, step, all.total_s, low, timeline);
   if (o->progress)
