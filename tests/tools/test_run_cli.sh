@@ -81,7 +81,6 @@ fi
 refuses 2 nowhere $small --out nowhere/deep
 refuses 2 $small $small --out $small
 
-refuses 2 "at most 256" $small --ranks 300
 for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
   export $variable=2
   refuses 2 "add --backend mpi" $small

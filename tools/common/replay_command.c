@@ -195,8 +195,6 @@ static hec_status start_backend(command *c, int32_t *ranks) {
   if (s->virtual_time && (*ranks > 0 || strcmp(c->transport->name, "shm") != 0))
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
                     *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? c->backend->name : c->transport->name);
-  if (s->job.ranks > HEC_RANKS_MAX)
-    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most %d, found %" PRId64, HEC_RANKS_MAX, s->job.ranks);
   return HEC_OK;
 }
 
