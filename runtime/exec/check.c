@@ -23,6 +23,13 @@ struct hec_check {
   int64_t steps, begin; /* made; of them before the window */
 };
 
+int32_t hec_check_steps(const hec_model *model) {
+  const hec_moe *moe = &model->moe;
+  double width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
+  double steps = HEC_CHECK_MOVED / ((double)model->adam.rate * sqrt(width));
+  return steps >= HEC_CHECK_WINDOW ? HEC_CHECK_WINDOW : steps > 1 ? (int32_t)steps : 1;
+}
+
 hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank) {
   hec_check *check = hec_malloc(1, sizeof *check);
   *check = (hec_check){.problem = problem,
@@ -315,7 +322,7 @@ static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
 }
 
 hec_status hec_check_window(hec_check *check, hec_exec *exec) {
-  return check->steps - check->begin == HEC_CHECK_WINDOW ? check_state(check, exec, true) : HEC_OK;
+  return check->steps - check->begin == hec_check_steps(check->model) ? check_state(check, exec, true) : HEC_OK;
 }
 
 hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) {

@@ -4,7 +4,7 @@
  * is at most the reference's tolerance.
  *
  * A gate that learns makes training chaotic: a difference by rounding grows with every step, so that two correct runs of
- * some hundred steps have nothing in common. Training is therefore checked in windows of HEC_CHECK_WINDOW steps: after
+ * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps: after
  * each the whole state is compared, then the reference takes over the run's parameters and moments. Every step is so
  * checked from a common start, and a fault is found in the window in which it happens. */
 #ifndef HEC_EXEC_CHECK_H
@@ -12,7 +12,11 @@
 #include "runtime/exec/reference.h"
 #include "runtime/exec/work.h"
 
+/* Steps of a window: HEC_CHECK_WINDOW, less where the learning rate is high: until the parameters may have moved by a
+ * share HEC_CHECK_MOVED of their size, which is at most rate * sqrt(width) a step under Adam. One at least. */
 enum { HEC_CHECK_WINDOW = 10 };
+#define HEC_CHECK_MOVED 0.35
+int32_t hec_check_steps(const hec_model *model);
 
 typedef struct {
   bool passed;

@@ -93,6 +93,7 @@ static void prepare(state *s, int64_t step) {
   }
   s->loss = r->work.balance_loss = 0;
   r->work.step = step;
+  r->work.double_gradient = train->double_step == step;
   if (r->work.keep_grads)
     hec_work_zero_grads(&r->work, r->exec);
 }
