@@ -214,9 +214,9 @@ void hec_moe_describe(const hec_moe *moe, hec_text *text) {
   double total = (double)moe->n_moe_layers * (hec_moe_block_params(moe) + moe->n_experts * hec_moe_expert_params(moe)) +
                  (double)(moe->n_layers - moe->n_moe_layers) * hec_moe_dense_block_params(moe) +
                  hec_moe_embedding_params(moe);
-  hec_text_printf(text, ", d_model %d, d_ffn %d x %d matrices, %s attention, sequence %d, %.3g B parameters",
+  hec_text_printf(text, ", d_model %d, d_ffn %d x %d matrices, %s attention, sequence %d, %.3g %s parameters",
                   (int)moe->d_model, (int)moe->d_ffn, (int)moe->n_ffn_matrices, attention_names[moe->attention],
-                  (int)moe->seq_len, total / 1e9);
+                  (int)moe->seq_len, total < 1e9 ? total / 1e6 : total / 1e9, total < 1e9 ? "M" : "B");
 }
 
 double hec_moe_context(const hec_moe *moe) {

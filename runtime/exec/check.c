@@ -1,10 +1,11 @@
-/* Everything is gathered on rank 0 in pieces: streams per step, then per layer the dense state of every rank and the
+/* Everything is gathered on rank 0 in pieces: streams per step, and at the end of a window per layer the dense state of every rank and the
  * expert parts that each rank keeps (their list first, then their floats, padded to the longest list). */
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/reference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +19,25 @@ struct hec_check {
   hec_reference *reference; /* on rank 0 */
   hec_arena arena;          /* of a step */
   hec_replay_check result;
-  int64_t steps;
+  double worst_share;   /* of its tolerance that the worst error has */
+  int64_t steps, begin; /* made; of them before the window */
 };
+
+int32_t hec_check_steps(const hec_model *model) {
+  const hec_moe *moe = &model->moe;
+  double width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
+  double steps = HEC_CHECK_MOVED / ((double)model->adam.rate * sqrt(width));
+  return steps >= HEC_CHECK_WINDOW ? HEC_CHECK_WINDOW : steps > 1 ? (int32_t)steps : 1;
+}
 
 hec_check *hec_check_new(const hec_problem *problem, const hec_model *model, int32_t n_micro_batches, hec_rank *rank) {
   hec_check *check = hec_malloc(1, sizeof *check);
-  *check = (hec_check){
-      .problem = problem, .model = model, .n_micro_batches = n_micro_batches, .rank = rank, .result = {.passed = true}};
+  *check = (hec_check){.problem = problem,
+                       .model = model,
+                       .n_micro_batches = n_micro_batches,
+                       .rank = rank,
+                       .result = {.passed = true},
+                       .worst_share = -1};
   if (rank->rank == 0)
     check->reference = hec_reference_new(model, problem->n_ranks, problem->tokens, problem->train);
   return check;
@@ -67,15 +80,32 @@ static void compare(hec_check *check, const float *found, expectation e, const c
   double error = error_of(found, e);
   if (exact && memcmp(found, expected, (size_t)n * sizeof *found) != 0)
     error = error > 0 ? error : INFINITY; /* a zero of the other sign counts too: bit for bit */
+  if (isnan(error))
+    error = INFINITY;
   hec_replay_check *result = &check->result;
-  result->tolerance = exact ? 0 : hec_reference_tolerance(check->reference, check->steps);
+  double tolerance = exact ? 0 : hec_reference_tolerance(check->reference, check->steps - check->begin);
+  double share = exact ? error : error / tolerance;
   result->compared += n;
-  if (!(error <= result->worst)) { /* NaN too */
+  if (share > check->worst_share) {
+    check->worst_share = share;
     result->worst = error;
-    (void)snprintf(result->worst_at, sizeof result->worst_at, "%s", what);
+    result->tolerance = tolerance;
+    (void)snprintf(result->worst_at, sizeof result->worst_at, "%s, step %" PRId64, what, check->steps);
   }
-  if (!(error <= result->tolerance))
-    result->passed = false;
+  if (error <= tolerance)
+    return;
+  if (result->passed) {
+    result->failed_step = check->steps;
+    result->failed_error = error;
+    result->failed_tolerance = tolerance;
+    (void)snprintf(result->failed_at, sizeof result->failed_at, "%s", what);
+  }
+  result->passed = false;
+}
+
+/* On rank 0, until a run diverged. */
+static bool compares(const hec_check *check) {
+  return check->reference && check->result.diverged_step == 0;
 }
 
 static hec_status gather(hec_check *check, const float *data, int64_t n, float **all) {
@@ -88,6 +118,19 @@ static void at(hec_check *check) {
 }
 
 /* ---- A language model's step ---- */
+
+/* From the first step on that has no loss to speak of there is nothing to compare: numbers beyond float say nothing. */
+static bool diverged(hec_check *check, double loss) {
+  hec_replay_check *result = &check->result;
+  if (check->steps == 1)
+    result->first_loss = loss;
+  if (result->diverged_step == 0 && !(isfinite(loss) && loss <= HEC_CHECK_EXPLODED * result->first_loss)) {
+    result->passed = false;
+    result->diverged_step = check->steps;
+    result->diverged_loss = loss;
+  }
+  return result->diverged_step > 0;
+}
 
 /* The tokens of the assignments of all ranks; NULL but on rank 0. */
 static hec_status gather_choices(hec_check *check, const hec_work_state *work, int32_t **all) {
@@ -112,7 +155,7 @@ static hec_status train_reference(hec_check *check, const hec_work_state *work, 
   hec_arena_rewind(&check->arena, (hec_arena_mark){0});
   int32_t n_ranks = check->problem->n_ranks, *choices;
   HEC_TRY(gather_choices(check, work, &choices));
-  if (!check->reference)
+  if (!check->reference || diverged(check, text->loss))
     return HEC_OK;
   size_t all = (size_t)check->n_micro_batches * (size_t)n_ranks * (size_t)work->tokens, at = 0;
   uint8_t *ids = HEC_NEW(&check->arena, uint8_t, all), *next = HEC_NEW(&check->arena, uint8_t, all);
@@ -145,18 +188,20 @@ hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t 
     HEC_TRY(gather(check, hec_work_stream(work, work->x, mb), n, &x));
     if (train)
       HEC_TRY(gather(check, hec_work_stream(work, work->dx, mb), n, &dx));
-    for (int32_t r = 0; check->reference && r < check->problem->n_ranks; r++) {
-      char what[96];
-      (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d, step %d", r, mb, (int)index);
+    for (int32_t r = 0; compares(check) && r < check->problem->n_ranks; r++) {
+      char what[64];
+      (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d", r, mb);
       compare(check, x + r * n, (expectation){hec_reference_output(check->reference, mb, r), n, 0, n}, what);
       if (!dx)
         continue;
-      (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d, step %d", r, mb, (int)index);
+      (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d", r, mb);
       compare(check, dx + r * n, (expectation){hec_reference_input_gradient(check->reference, mb, r), n, 0, n}, what);
     }
   }
   return HEC_OK;
 }
+
+/* ---- The whole state ---- */
 
 static const char *const array_names[] = {"parameters", "gradients", "first moments", "second moments"};
 
@@ -165,19 +210,27 @@ static const float *reference_array(const hec_reference_state *state, int32_t ar
   return of[array];
 }
 
-static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer) {
+/* What the next window begins with; gradients are made anew. */
+static void adopt(hec_check *check, const hec_reference_part *part, const float *values) {
+  if (part->array != HEC_REFERENCE_GRADS)
+    hec_reference_adopt(check->reference, part, values);
+}
+
+static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, bool goes_on) {
   hec_dense dense = hec_exec_dense(exec, layer);
   const float *const arrays[] = {dense.params, dense.grads, dense.first, dense.second};
   for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++) {
     float *all;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
     HEC_TRY(gather(check, arrays[a], dense.n, &all));
-    for (int32_t r = 0; all && r < check->rank->n_ranks; r++) {
-      char what[96];
+    for (int32_t r = 0; all && compares(check) && r < check->rank->n_ranks; r++) {
+      char what[64];
       hec_reference_state state = hec_reference_block(check->reference, layer);
       (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[a], layer, r);
       compare(check, all + r * dense.n, (expectation){reference_array(&state, a), dense.n, 0, dense.n}, what);
     }
+    if (all && goes_on && compares(check))
+      adopt(check, &(hec_reference_part){(hec_reference_array)a, layer, -1, 0, dense.n}, all);
   }
   return HEC_OK;
 }
@@ -207,7 +260,7 @@ static void compare_parts(hec_check *check, const hec_store *store, int32_t laye
     int64_t begin = hec_part_begin(store->expert_size, part, store->n_parts);
     int64_t n = hec_part_begin(store->expert_size, part + 1, store->n_parts) - begin;
     hec_reference_state state = hec_reference_expert(check->reference, layer, expert);
-    char what[96];
+    char what[64];
     (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[array], expert, layer,
                    rank);
     compare(check, floats, (expectation){reference_array(&state, array), state.n, begin, n}, what);
@@ -216,7 +269,20 @@ static void compare_parts(hec_check *check, const hec_store *store, int32_t laye
   }
 }
 
-static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer, int32_t array) {
+/* Where several ranks keep a part, the last one's is taken over: all were compared. */
+static void adopt_parts(hec_check *check, const hec_store *store, hec_reference_part part, const int32_t *parts,
+                        const float *floats) {
+  for (; *parts >= 0; parts++) {
+    int32_t slice = *parts % store->n_parts;
+    part.expert = *parts / store->n_parts;
+    part.begin = hec_part_begin(store->expert_size, slice, store->n_parts);
+    part.n = hec_part_begin(store->expert_size, slice + 1, store->n_parts) - part.begin;
+    adopt(check, &part, floats);
+    floats += part.n;
+  }
+}
+
+static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer, int32_t array, bool goes_on) {
   const hec_store *store = hec_exec_store(exec);
   int32_t n_experts = hec_exec_problem(exec)->n_experts, n_ranks = check->rank->n_ranks;
   int32_t most = n_experts * store->n_parts + 1;
@@ -231,24 +297,38 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
   }
   HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)most * sizeof *parts, all_parts));
   HEC_TRY(gather(check, floats, floats_most, &all));
-  for (int32_t r = 0; all && r < n_ranks; r++)
+  for (int32_t r = 0; all && compares(check) && r < n_ranks; r++)
     compare_parts(check, store, layer, array, all_parts + r * most, all + r * floats_most, r, seen);
-  for (int32_t i = 0; seen && i < most - 1; i++)
+  for (int32_t r = 0; all && compares(check) && goes_on && r < n_ranks; r++)
+    adopt_parts(check, store, (hec_reference_part){.array = (hec_reference_array)array, .layer = layer},
+                all_parts + r * most, all + r * floats_most);
+  for (int32_t i = 0; seen && compares(check) && i < most - 1; i++)
     if (seen[i] == 0)
       return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d", layer, i / store->n_parts);
   return HEC_OK;
 }
 
-hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) {
-  check->steps = n_steps;
+/* goes_on: another window follows, from the state of the run. */
+static hec_status check_state(hec_check *check, hec_exec *exec, bool goes_on) {
   at(check);
   for (int32_t l = check->model->moe.vocabulary > 0 ? -1 : 0; l < check->problem->n_layers; l++) {
-    HEC_TRY(check_dense(check, exec, l));
-    if (l < 0)
-      continue;
-    for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++)
-      HEC_TRY(check_experts(check, exec, l, a));
+    HEC_TRY(check_dense(check, exec, l, goes_on));
+    for (int32_t a = 0; l >= 0 && a < (hec_exec_train(exec) ? 4 : 1); a++)
+      HEC_TRY(check_experts(check, exec, l, a, goes_on));
   }
+  check->result.windows += compares(check);
+  check->begin = check->steps;
+  return HEC_OK;
+}
+
+hec_status hec_check_window(hec_check *check, hec_exec *exec) {
+  return check->steps - check->begin == hec_check_steps(check->model) ? check_state(check, exec, true) : HEC_OK;
+}
+
+hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) {
+  check->steps = n_steps;
+  if (n_steps == 0 || check->begin < n_steps)
+    HEC_TRY(check_state(check, exec, false));
   if (check->reference && result) {
     *result = check->result;
     result->bits = hec_reference_bits(check->reference);

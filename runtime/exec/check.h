@@ -1,20 +1,41 @@
 /* Checking a run against the dense single-rank reference, on rank 0: after every step the outputs and the gradients
  * of inputs of all ranks, after the last the gradients, parameters and moments of every dense block on every rank and of
  * every expert wherever it is kept. Exact mode: bit for bit. Random mode: the relative error (Euclidean) of every tensor
- * is at most the reference's tolerance. */
+ * is at most the reference's tolerance.
+ *
+ * A gate that learns makes training chaotic: a difference by rounding grows with every step, so that two correct runs of
+ * some hundred steps have nothing in common. Training is therefore checked in windows of hec_check_steps steps: after
+ * each the whole state is compared, then the reference takes over the run's parameters and moments. Every step is so
+ * checked from a common start, and a fault is found in the window in which it happens. */
 #ifndef HEC_EXEC_CHECK_H
 #define HEC_EXEC_CHECK_H
 #include "runtime/exec/reference.h"
 #include "runtime/exec/work.h"
 
+/* Steps of a window: HEC_CHECK_WINDOW, less where the learning rate is high: until the parameters may have moved by a
+ * share HEC_CHECK_MOVED of their size, which is at most rate * sqrt(width) a step under Adam. One at least. */
+enum { HEC_CHECK_WINDOW = 10 };
+#define HEC_CHECK_MOVED 0.35
+int32_t hec_check_steps(const hec_model *model);
+
 typedef struct {
   bool passed;
-  double worst, tolerance; /* relative errors; exact: 0 */
+  double worst, tolerance; /* relative error that used up most of its tolerance, and that tolerance; exact: 0 */
   int64_t compared;        /* numbers */
   int32_t bits;            /* exact: that the sums of the last step needed; above 24 equality proves nothing; else -1 */
   int64_t flips;           /* training: choices that the reference alone would have made otherwise */
-  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2" */
+  char worst_at[96];       /* "first moments of expert 3 of layer 1 on rank 2, step 5"; steps count from 1 */
+  int64_t windows;         /* times that the whole state was compared */
+  /* The first error above its tolerance; step 0: none. */
+  int64_t failed_step;
+  double failed_error, failed_tolerance;
+  char failed_at[96];
+  /* Training: the step from which on the run diverged (loss not finite, or HEC_CHECK_EXPLODED times the first) and nothing
+   * was compared; 0: none. A run that diverged has not passed. */
+  int64_t diverged_step;
+  double first_loss, diverged_loss;
 } hec_check_result;
+enum { HEC_CHECK_EXPLODED = 4 };
 typedef hec_check_result hec_replay_check;
 
 /* What training adds: the batch of all ranks is a function of the text, so rank 0 makes it again. The experts that the
@@ -32,6 +53,8 @@ void hec_check_free(hec_check *check);
 /* Every rank calls it after step `index` with the loads that were computed; `text`: of a language model, else NULL. */
 hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t index, const hec_load *loads,
                           const hec_check_text *text) HEC_MUST_USE;
+/* Every rank may call it after a step: at the end of a window compares the whole state and starts the next one. */
+hec_status hec_check_window(hec_check *check, hec_exec *exec) HEC_MUST_USE;
 hec_status hec_check_finish(hec_check *check, hec_exec *exec, int64_t n_steps, hec_replay_check *result) HEC_MUST_USE;
 
 #endif

@@ -30,7 +30,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAMS, GRADS, FIRST, SECOND, N_STATES };
+enum {
+  PARAMS = HEC_REFERENCE_PARAMS,
+  GRADS = HEC_REFERENCE_GRADS,
+  FIRST = HEC_REFERENCE_FIRST,
+  SECOND = HEC_REFERENCE_SECOND,
+  N_STATES
+};
 
 /* What one (micro-batch, rank) needs; [n_blocks] where it must last from forward to backward. */
 typedef struct {
@@ -59,7 +65,8 @@ struct hec_reference {
   const hec_load *loads;
   int32_t micro_batch, rank; /* of the pass */
   hec_reference_loss loss;
-  double gradient; /* root mean square of all gradients, the largest of the steps; 0: no text */
+  double gradient; /* root mean square of all gradients, the largest since the state was taken over; 0: no text */
+  bool adopted;    /* a state was taken over since the last step */
 };
 
 /* ---- State ---- */
@@ -301,7 +308,8 @@ static void measure_gradients(hec_reference *r) {
     for (int64_t i = 0; i < n[k]; i++)
       sum += (double)of[k][i] * (double)of[k][i];
   }
-  r->gradient = sqrt(sum / all) > r->gradient ? sqrt(sum / all) : r->gradient;
+  r->gradient = r->adopted || sqrt(sum / all) > r->gradient ? sqrt(sum / all) : r->gradient;
+  r->adopted = false;
 }
 
 /* ---- Forward and backward of one block ---- */
@@ -461,6 +469,15 @@ hec_reference_state hec_reference_expert(const hec_reference *r, int32_t layer, 
                                .first = expert_at(r, FIRST, layer, expert),
                                .second = expert_at(r, SECOND, layer, expert),
                                .n = r->expert_size};
+}
+
+void hec_reference_adopt(hec_reference *r, const hec_reference_part *part, const float *values) {
+  float *to = part->expert < 0 ? block_at(r, (int)part->array, part->layer)
+                               : expert_at(r, (int)part->array, part->layer, part->expert);
+  int64_t size = part->expert >= 0 ? r->expert_size : part->layer < 0 ? r->ends_size : r->block_size;
+  HEC_ASSERT(r->train && part->begin >= 0 && part->n >= 0 && part->begin + part->n <= size);
+  save(to + part->begin, values, part->n);
+  r->adopted = true;
 }
 
 int32_t hec_reference_bits(const hec_reference *r) {

@@ -43,13 +43,28 @@ typedef struct {
 hec_reference_state hec_reference_block(const hec_reference *reference, int32_t layer); /* -1: embedding and head */
 hec_reference_state hec_reference_expert(const hec_reference *reference, int32_t layer, int32_t expert);
 
+/* Goes on from another run's state instead of its own: numbers `begin` to `begin + n` of one array. Once every array of
+ * parameters and moments was taken over, steps of the tolerance count from here. */
+typedef enum {
+  HEC_REFERENCE_PARAMS,
+  HEC_REFERENCE_GRADS,
+  HEC_REFERENCE_FIRST,
+  HEC_REFERENCE_SECOND
+} hec_reference_array;
+typedef struct {
+  hec_reference_array array;
+  int32_t layer, expert; /* expert -1: the dense block of the layer, as hec_reference_block */
+  int64_t begin, n;
+} hec_reference_part;
+void hec_reference_adopt(hec_reference *reference, const hec_reference_part *part, const float *values);
+
 /* Largest number of significant bits that any product sum of the last step needed, computed in double with absolute
  * values (exact mode: a test asserts at most 24). -1 in random mode. */
 int32_t hec_reference_bits(const hec_reference *reference);
 
 /* || a - b || / || b || (Euclidean, in double); 0 where both vanish, and the absolute norm where only b does. */
 double hec_relative_error(const float *a, const float *b, int64_t n);
-/* Largest relative error that summing in another order can explain after `steps` steps: derived in reference.c. */
+/* Largest relative error that summing in another order can explain after `steps` steps from the same state: derived in reference.c. */
 double hec_reference_tolerance(const hec_reference *reference, int64_t steps);
 
 #endif

@@ -93,6 +93,7 @@ static void prepare(state *s, int64_t step) {
   }
   s->loss = r->work.balance_loss = 0;
   r->work.step = step;
+  r->work.double_gradient = train->double_step == step;
   if (r->work.keep_grads)
     hec_work_zero_grads(&r->work, r->exec);
 }
@@ -127,7 +128,10 @@ static hec_status step(state *s, int64_t index) {
   }
   hec_check_text text = {
       .corpus = train->corpus, .balance = train->aux, .loss = measure.loss, .balance_loss = measure.balance_loss};
-  return s->check ? hec_check_step(s->check, &r->work, index, r->loads, &text) : HEC_OK;
+  if (!s->check)
+    return HEC_OK;
+  HEC_TRY(hec_check_step(s->check, &r->work, index, r->loads, &text));
+  return hec_check_window(s->check, r->exec);
 }
 
 /* ---- The run ---- */

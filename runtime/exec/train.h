@@ -32,6 +32,8 @@ typedef struct {
   /* Where the loads go; NULL: nowhere. Written at the end, when everything went well. */
   const char *record;
   const hec_trace_header *header; /* texts of it; sizes and transitions are filled in */
+  /* A fault on purpose, for tests: in this step this rank's gradient of one expert a layer counts twice; 0: never. */
+  int64_t double_step;
   /* After every step, on rank 0 only. */
   void (*measured)(void *context, const hec_train_measure *measure);
   void *context;

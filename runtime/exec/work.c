@@ -236,6 +236,8 @@ static void experts(hec_work_state *work, const hec_exec_op *op, bound *b) {
     hec_expert_backward(model, w->params, w->grads, w->fresh, w->n, w->in, w->inner, w->out, w->din);
   else
     hec_expert_forward(model, w->params, w->n, w->in, w->inner, w->out);
+  if (op->op.backward && work->double_gradient && op->step == 0)
+    hec_math_scale(w->grads, 2, hec_model_expert_size(model));
 }
 
 static void zero(float *x, int64_t n) {

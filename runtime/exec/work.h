@@ -26,10 +26,11 @@ typedef struct {
   int32_t tokens, n_micro_batches; /* per rank; at most */
   const hec_load *loads;           /* [n_micro_batches] forced counts; NULL: the gate chooses top-k */
   hec_work_ends ends;
-  int64_t step;        /* optimizer step, from 1 */
-  bool keep_grads;     /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
-  float balance;       /* coefficient of the balance loss of a layer and micro-batch (hec_assign_balance); 0: none */
-  double balance_loss; /* this rank's share: backward gates add to it, the driver zeroes it */
+  int64_t step;         /* optimizer step, from 1 */
+  bool keep_grads;      /* gradients stay until hec_work_zero_grads (for checks), else the optimizer zeroes them */
+  float balance;        /* coefficient of the balance loss of a layer and micro-batch (hec_assign_balance); 0: none */
+  bool double_gradient; /* a fault on purpose: the first expert of a backward operation */
+  double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
   float *x, *dx; /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
   float *dh2;    /* [T * d] */

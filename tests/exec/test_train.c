@@ -96,6 +96,61 @@ START_TEST(check_finds_faults) {
 }
 END_TEST
 
+/* An expert's gradient that counts twice in one late step is found in that step's window: at its first step, within it,
+ * at its last. The windows before it pass. */
+static const int64_t double_steps[] = {41, 46, 50};
+START_TEST(check_finds_late_faults) {
+  hec_train_wish wish = small(2);
+  wish.steps = 60;
+  wish.policy = "hecate";
+  wish.double_step = double_steps[_i];
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  const hec_check_result *check = &outcome.check;
+  ck_assert(!check->passed);
+  ck_assert_int_eq(check->windows, 6);
+  ck_assert_msg(check->failed_step >= wish.double_step && check->failed_step <= 50, "step %d", (int)check->failed_step);
+  ck_assert_double_gt(check->failed_error, check->failed_tolerance);
+  ck_assert_int_eq(check->diverged_step, 0);
+}
+END_TEST
+
+/* However long: rounding does not add up from window to window. The last window is a short one. */
+START_TEST(check_of_many_steps) {
+  hec_train_wish wish = small(4);
+  wish.steps = 253;
+  wish.policy = _i == 0 ? "hecate" : "eplb";
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  const hec_check_result *check = &outcome.check;
+  ck_assert_msg(check->passed, "%s: error %g, tolerance %g", check->worst_at, check->worst, check->tolerance);
+  ck_assert_int_eq(check->windows, 26);
+  ck_assert_int_eq(check->failed_step, 0);
+  ck_assert_double_lt(check->worst, check->tolerance / 10);
+}
+END_TEST
+
+START_TEST(check_says_diverged) {
+  hec_train_wish wish = small(2);
+  wish.steps = 40;
+  wish.rate = 30;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  const hec_check_result *check = &outcome.check;
+  ck_assert(!check->passed);
+  ck_assert_int_gt(check->diverged_step, 1);
+  ck_assert_double_gt(check->diverged_loss, HEC_CHECK_EXPLODED * check->first_loss);
+  ck_assert_int_eq(check->failed_step, 0);
+}
+END_TEST
+
+START_TEST(window_follows_rate) {
+  hec_model model = {.moe = {.d_model = 64, .d_ffn = 100}, .adam = {.rate = 3e-3F}};
+  ck_assert_int_eq(hec_check_steps(&model), HEC_CHECK_WINDOW);
+  model.adam.rate = 1e-2F; /* 0.1 a step */
+  ck_assert_int_eq(hec_check_steps(&model), 3);
+  model.adam.rate = 1;
+  ck_assert_int_eq(hec_check_steps(&model), 1);
+}
+END_TEST
+
 START_TEST(threads_and_virtual_time) {
   hec_train_wish wish = small(2);
   wish.threads = true;
@@ -242,6 +297,10 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, every_policy, 0, 3);
   tcase_add_test(c, ranks_agree);
   tcase_add_test(c, check_finds_faults);
+  tcase_add_loop_test(c, check_finds_late_faults, 0, 3);
+  tcase_add_loop_test(c, check_of_many_steps, 0, 2);
+  tcase_add_test(c, check_says_diverged);
+  tcase_add_test(c, window_follows_rate);
   tcase_add_test(c, threads_and_virtual_time);
   tcase_add_test(c, refusals);
   tcase_add_test(c, capacity);

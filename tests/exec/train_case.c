@@ -15,6 +15,7 @@ typedef struct {
   hec_corpus other;
   hec_train_outcome *outcome; /* shared with the ranks */
   bool other_text;
+  int64_t double_step;
 } job;
 
 hec_moe hec_train_moe(hec_train_wish wish) {
@@ -53,6 +54,8 @@ static hec_status body(hec_rank *rank, void *context) {
   hec_train train = j->train;
   if (j->other_text && rank->rank == rank->n_ranks - 1)
     train.corpus = &j->other;
+  if (rank->rank == rank->n_ranks - 1)
+    train.double_step = j->double_step;
   return hec_train_run(&train, j->policy, rank, rank->rank == 0 ? &j->outcome->check : NULL);
 }
 
@@ -77,7 +80,7 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   hec_trace_header header = {.name = "test", .source = "tests"};
   ck_assert_int_eq(hec_corpus_load(HEC_SOURCE_DIR "/LICENSE", &corpus), HEC_OK);
   ck_assert_int_eq(hec_cluster_load("2x4 nvlink=10G@2us nic=2G@5us flops=1T mem=1G", &arena, &cluster), HEC_OK);
-  ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, 3e-3F, 7, &model), HEC_OK);
+  ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, wish.rate > 0 ? wish.rate : 3e-3F, 7, &model), HEC_OK);
   ck_assert_int_eq(hec_problem_make(&model.moe, &cluster, true, wish.ranks, wish.tokens, &problem), HEC_OK);
   hec_train_outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
@@ -98,7 +101,8 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
            .policy = hec_policy_find(wish.policy ? wish.policy : "ep"),
            .other = corpus,
            .outcome = shared,
-           .other_text = wish.other_text};
+           .other_text = wish.other_text,
+           .double_step = wish.double_step};
   j.other.ids = hec_malloc((size_t)corpus.n, 1);
   for (int64_t i = 0; i < corpus.n; i++)
     j.other.ids[i] = corpus.byte_of[corpus.ids[i]] == 'e' ? 0 : corpus.ids[i];

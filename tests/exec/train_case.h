@@ -12,7 +12,9 @@ typedef struct {
   const char *policy, *schedule; /* NULL: ep, auto */
   const char *record;
   double capacity;
-  bool other_text; /* the last rank reads a text in which the letter e is another */
+  bool other_text;     /* the last rank reads a text in which the letter e is another */
+  int64_t double_step; /* as in hec_train, on the last rank */
+  float rate;          /* 0: 0.003 */
 } hec_train_wish;
 
 typedef struct {

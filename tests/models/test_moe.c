@@ -105,7 +105,7 @@ START_TEST(look_up) {
   hec_moe_describe(&moe, &text);
   ck_assert_str_eq(text.data,
                    "x: 4 layers (4 MoE), 8 experts top-2, d_model 32, d_ffn 48 x 3 matrices, causal attention, "
-                   "sequence 10, 0.000165 B parameters");
+                   "sequence 10, 0.165 M parameters");
   hec_text_free(&text);
 }
 END_TEST

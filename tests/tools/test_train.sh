@@ -37,11 +37,17 @@ refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
 refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
+refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
+refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
+refuses 2 "--virtual: expected transport shm" --text "$text" --virtual --transport emulated
+refuses 1 "--check: the run diverged in step " --text "$text" "${small[@]}" --steps 20 --virtual --check --lr 1 \
+  --layers 4 --d-model 64 --d-ffn 64
+[ "$("$run" train --list)" = "$("$run" --list)" ] || fail "train --list differs from --list"
 printf 'aaaa' >one.txt
 refuses 2 "expected a text of at least two different characters" --text one.txt
 printf 'abab' >short.txt
 refuses 2 "the text has 4 characters" --text short.txt
-refuses 1 "the stated capacity of a rank is 100000 bytes" --text "$text" --memory 100000 --record gone.jsonl
+refuses 1 "the stated capacity of a rank is 100000 bytes" --text "$text" --memory 100K --record gone.jsonl --virtual
 refuses 2 "--ranks" --text "$text" --ranks 257
 refuses 2 "--virtual" --text "$text" "${small[@]}" --virtual --transport paced
 refuses 2 GB --text "$text" --d-model 65536 --d-ffn 65536
@@ -76,11 +82,15 @@ grep -q 'standard output: cannot be written: Bad file descriptor' err || fail "c
 grep -q ' --text=LICENSE .*--record=command.jsonl' command.jsonl || fail "notes: $(head -c 1500 command.jsonl)"
 [ -e gone.jsonl ] && fail "a trace was left by a run that failed"
 
-"$run" train --text "$text" "${small[@]}" --steps 3 --check --json --record loads.jsonl.gz >out 2>err ||
+"$run" train --text "$text" "${small[@]}" --steps 3 --check --json --virtual --record loads.jsonl.gz >out 2>err ||
   fail "train: $(cat err)"
 [ -s err ] && fail "train --json: something on stderr: $(cat err)"
+for part in '"tool": "hecate-run train ' '"seed": 1' '"steps": 3' '"virtual": true' '"window_steps": 10' '"limits": \['; do
+  grep -q "$part" out || fail "train --json: no $part in $(cat out)"
+done
 grep -q '"passed": true' out || fail "train --check: $(cat out)"
 "$build/hecate-trace" info loads.jsonl.gz >info || fail "the recorded trace cannot be read"
+grep -q 'charlm-e4-LICENSE-3' info || fail "info: no default name: $(cat info)"
 grep -q '2 MoE layers x 4 experts, top-2, 2 source ranks' info || fail "info: $(cat info)"
 grep -q 'loads  *recorded' info || fail "info: $(cat info)"
 "$build/hecate-sim" loads.jsonl.gz --json >sim.json || fail "the recorded trace cannot be simulated"

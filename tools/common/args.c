@@ -27,15 +27,29 @@ void hec_args_help(const hec_command *command) {
   printf("\nExit codes: 0 done, 1 the run failed, 2 bad input or usage.\n");
 }
 
+/* Steps over a suffix of a size. */
+static double factor_at(const hec_arg *arg, char **end) {
+  static const char suffixes[] = "KMGT";
+  const char *at = arg->kind == HEC_ARG_BYTES && **end ? strchr(suffixes, **end) : NULL;
+  double factor = 1;
+  *end += at != NULL;
+  for (; at && at >= suffixes; at--)
+    factor *= 1000;
+  return factor;
+}
+
 static hec_status set_number(const hec_arg *arg, const char *text) {
   char *end;
   errno = 0;
   double value = strtod(text, &end);
+  size_t digits = (size_t)(end - text);
+  value *= end > text ? factor_at(arg, &end) : 1;
   /* Plain decimals: no hexadecimal, no blanks, and "16" is the only way to write the whole number 16. */
-  bool plain = text[strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE")] == 0;
+  bool plain = strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE") >= digits;
   if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
-    return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g, found \"%s\"", arg->name,
-                    arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most, text);
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
+                    arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most,
+                    arg->kind == HEC_ARG_BYTES ? ", or with K M G T" : "", text);
   if (arg->kind == HEC_ARG_INT)
     *(int64_t *)arg->to = (int64_t)value;
   else

@@ -1,5 +1,5 @@
-/* From the command line to a training run and back: losses as they come, then times and the check. The curve lies in
- * memory that the ranks share, because rank 0 may be another process than the one that speaks. */
+/* From the command line to a training run and back. The curve lies in memory that the ranks share, because rank 0 may be
+ * another process than the one that speaks. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/common/train_command.h"
 
@@ -10,6 +10,8 @@
 #include "tools/common/args.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
+#include "tools/common/replay_command.h"
+#include "tools/common/train_report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,16 +29,8 @@ typedef struct {
   double rate, aux, memory, limit_s;
   char **words; /* of the command line, [n_words] */
   int n_words;
-  bool check, json, threads, virtual_time;
+  bool check, json, list, threads, virtual_time;
 } settings;
-
-/* Shared with the ranks. */
-typedef struct {
-  hec_check_result check;
-  int unwritten; /* errno of a line of losses that could not be written; 0: none */
-  int64_t n;
-  hec_train_measure step[]; /* [steps] */
-} curve;
 
 typedef struct {
   const settings *s;
@@ -52,29 +46,32 @@ typedef struct {
   hec_trace_header header;
   hec_text source, notes, shape;
   hec_train train;
-  curve *curve;
+  hec_train_report report;
   hec_arena arena;
   bool launched;
 } command;
 
+static const settings defaults = {.policy = "hecate",
+                                  .schedule = "auto",
+                                  .backend = "cpu",
+                                  .ranks = 4,
+                                  .steps = 100,
+                                  .layers = 4,
+                                  .experts = 16,
+                                  .top_k = 2,
+                                  .d_model = 64,
+                                  .d_ffn = 128,
+                                  .heads = 4,
+                                  .seq_len = 64,
+                                  .tokens = 256,
+                                  .micro_batches = 1,
+                                  .seed = 1,
+                                  .rate = 3e-3};
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.policy = "hecate",
-                  .schedule = "auto",
-                  .backend = "cpu",
-                  .ranks = 4,
-                  .steps = 100,
-                  .layers = 4,
-                  .experts = 16,
-                  .top_k = 2,
-                  .d_model = 64,
-                  .d_ffn = 128,
-                  .heads = 4,
-                  .seq_len = 64,
-                  .tokens = 256,
-                  .micro_batches = 1,
-                  .seed = 1,
-                  .rate = 3e-3};
+  *s = defaults;
   const hec_arg args[] = {
+      HEC_ARG_TITLE("What is learned"),
       HEC_ARG_WORD("--text", s->text, "FILE", "what to learn; its distinct bytes are the vocabulary (required)"),
       HEC_ARG_TITLE("Model"),
       HEC_ARG_WHOLE("--layers", s->layers, "N", "blocks, each with MoE (default 4)", 1, 1000),
@@ -94,7 +91,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_REAL("--aux", s->aux, "X", "coefficient of the auxiliary balance loss (default 0)", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate)"),
+      HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
       HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
       HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default) or mpi"),
@@ -102,17 +99,22 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
-      HEC_ARG_REAL("--memory", s->memory, "BYTES",
-                   "capacity of a rank for state and planned buffers; more is an error (default: no limit)", 1, 1e18),
+      HEC_ARG_SIZE("--memory", s->memory, "BYTES",
+                   "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
+                   1e18),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
-       "train a dense single-rank reference beside it and compare everything; exit 1 where it differs", 0, 0},
+       "compare everything with a dense reference on one rank, which takes over the run's state every 10 steps "
+       "(fewer at a high --lr), because training amplifies rounding; exit 1 where it differs",
+       0, 0},
       HEC_ARG_REAL("--timeout", s->limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace (.gz: compressed)"),
-      HEC_ARG_WORD("--name", s->name, "NAME", "with --record: name in the trace (default: made of the model)"),
+      HEC_ARG_WORD("--name", s->name, "NAME",
+                   "with --record: name in the trace (default: made of model, text and steps)"),
       HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
                     STEPS_MAX),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends, transports, policies, schedules and presets", 0, 0},
       {.name = NULL}};
   const hec_command text = {
       .program = "hecate-run train",
@@ -120,11 +122,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "Trains a small GPT-MoE language model on the characters of a text, distributed under any policy, and "
                  "records the\nexpert loads of its gates.",
       .examples = "  hecate-run train --text README.md --ranks 4 --policy hecate --check --steps 5\n"
-                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz\n",
+                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
-  if (*done)
+  s->list = s->list || strcmp(s->backend, "list") == 0;
+  if (*done || s->list)
     return HEC_OK;
   if (!s->text)
     return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
@@ -194,7 +197,8 @@ static hec_moe shape_of(const settings *s) {
 static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
   hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
-  return hec_cluster_load(c->s->cluster ? c->s->cluster : line, &c->arena, &c->cluster);
+  c->report.cluster = hec_arena_text(&c->arena, c->s->cluster ? c->s->cluster : line);
+  return hec_cluster_load(c->report.cluster, &c->arena, &c->cluster);
 }
 
 static const char *file_name(const char *path) {
@@ -230,7 +234,9 @@ static void describe(command *c) {
                   m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
                   m->tokens_per_rank);
   char name[96];
-  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s", m->n_experts, s->aux > 0 ? "aux" : "noaux");
+  const char *text = file_name(s->text);
+  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts, s->aux > 0 ? "aux-" : "",
+                 (int)strcspn(text, "."), text, s->steps);
   c->header = (hec_trace_header){.name = hec_arena_text(&c->arena, s->name ? s->name : name),
                                  .source = c->source.data,
                                  .notes = c->notes.data,
@@ -240,14 +246,13 @@ static void describe(command *c) {
 
 static void measured(void *context, const hec_train_measure *m) {
   command *c = context;
-  const settings *s = c->s;
-  int64_t every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS;
-  c->curve->step[c->curve->n++] = *m;
-  if (s->json || (m->step != 1 && m->step != s->steps && m->step % every != 0))
+  hec_train_curve *curve = c->report.curve;
+  curve->step[curve->n++] = *m;
+  if (c->s->json)
     return;
-  printf("%8" PRId64 "  %9.4f  %12.4f  %12.3f\n", m->step, m->loss, m->balance_loss, m->iteration_s * 1e3);
-  if (fflush(stdout) != 0) /* what was learned is worth more than this line: report says it at the end */
-    c->curve->unwritten = errno;
+  int error = hec_train_report_step(&c->report, m);
+  if (error != 0) /* what was learned is worth more than this line: report says it at the end */
+    curve->unwritten = error;
 }
 
 static hec_status make(command *c) {
@@ -257,9 +262,11 @@ static hec_status make(command *c) {
   if (s->record && c->backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
+  if (strchr(s->policy, ',') || strcmp(s->policy, "all") == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->policy);
   c->policy = hec_policy_find(s->policy);
   if (!c->policy)
-    return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run --list", s->policy);
+    return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run train --list", s->policy);
   c->moe = shape_of(s);
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
   HEC_TRY(choose_cluster(c, ranks));
@@ -283,115 +290,40 @@ static hec_status make(command *c) {
     HEC_TRY(hec_machine_check_memory(&c->problem));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
   describe(c);
+  c->report = (hec_train_report){.train = &c->train,
+                                 .policy = c->policy,
+                                 .schedule = c->schedule,
+                                 .backend = c->backend,
+                                 .transport = c->transport,
+                                 .text = s->text,
+                                 .cluster = c->report.cluster,
+                                 .seed = s->seed,
+                                 .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
+                                 .threads = s->threads};
+  hec_train_report_limits(&c->report);
   return HEC_OK;
 }
 
-/* ---- Results ---- */
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Median of the iteration times but the first. */
-static double median_s(command *c) {
-  int64_t n = c->curve->n, first = n > 1;
-  double *times = HEC_NEW(&c->arena, double, n);
-  for (int64_t i = 0; i < n; i++)
-    times[i] = c->curve->step[i].iteration_s;
-  qsort(times + first, (size_t)(n - first), sizeof *times, by_value);
-  return times[first + (n - first) / 2];
-}
-
-static hec_status print_head(const command *c) {
-  hec_text model = {0};
-  hec_moe_describe(&c->model.moe, &model);
-  printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
-         " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\nBLAS    %s\n\n"
-         "    step       loss  balance loss  iteration ms\n",
-         c->s->text, c->corpus.n, c->corpus.vocabulary, model.data, c->problem.n_ranks, c->problem.tokens,
-         c->train.n_micro_batches, c->policy->name, c->schedule->name, c->backend->name, c->transport->name,
-         hec_math_library());
-  hec_text_free(&model);
-  if (fflush(stdout) != 0)
-    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
-  return HEC_OK;
-}
-
-static void print_tail(command *c) {
-  const hec_check_result *check = &c->curve->check;
-  printf("\niteration median %.3f ms\n", median_s(c) * 1e3);
-  if (c->s->check)
-    printf("check   %s: worst error %.3g (%s), tolerance %.3g, %" PRId64 " numbers, %" PRId64 " choices flipped\n",
-           check->passed ? "passed" : "FAILED", check->worst, check->worst_at[0] ? check->worst_at : "none",
-           check->tolerance, check->compared, check->flips);
-  if (c->s->record)
-    printf("trace   %s\n", c->s->record);
-}
-
-static void print_numbers(hec_json_out *json, const command *c, const char *key, size_t offset) {
-  hec_json_array(json, key);
-  for (int64_t i = 0; i < c->curve->n; i++)
-    hec_json_double(json, NULL, *(const double *)(const void *)((const char *)&c->curve->step[i] + offset));
-  hec_json_close(json);
-}
-
-static void print_json(command *c, hec_text *out) {
-  const hec_check_result *check = &c->curve->check;
-  hec_json_out json = hec_json_begin(out, 2);
-  hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_string(&json, "text", c->s->text);
-  hec_json_int(&json, "characters", c->corpus.n);
-  hec_json_int(&json, "vocabulary", c->corpus.vocabulary);
-  hec_json_int(&json, "ranks", c->problem.n_ranks);
-  hec_json_string(&json, "policy", c->policy->name);
-  hec_json_string(&json, "schedule", c->schedule->name);
-  hec_json_string(&json, "backend", c->backend->name);
-  hec_json_string(&json, "transport", c->transport->name);
-  hec_json_string(&json, "blas", hec_math_library());
-  print_numbers(&json, c, "loss", offsetof(hec_train_measure, loss));
-  print_numbers(&json, c, "balance_loss", offsetof(hec_train_measure, balance_loss));
-  print_numbers(&json, c, "iteration_s", offsetof(hec_train_measure, iteration_s));
-  hec_json_double(&json, "iteration_median_s", median_s(c));
-  if (c->s->check) {
-    hec_json_object(&json, "check");
-    hec_json_bool(&json, "passed", check->passed);
-    hec_json_double(&json, "worst_error", check->worst);
-    hec_json_double(&json, "tolerance", check->tolerance);
-    hec_json_int(&json, "compared", check->compared);
-    hec_json_int(&json, "flips", check->flips);
-    hec_json_close(&json);
-  }
-  if (c->s->record)
-    hec_json_string(&json, "record", c->s->record);
-  hec_json_close(&json);
-}
-
-static hec_status report(command *c) {
+static hec_status report(const command *c) {
   if (c->s->json) {
     hec_text text = {0};
-    print_json(c, &text);
+    hec_train_report_json(&c->report, &text);
     (void)fwrite(text.data, 1, text.length, stdout);
     hec_text_free(&text);
   } else {
-    print_tail(c);
+    hec_train_report_tail(&c->report);
   }
-  int error = fflush(stdout) != 0 ? errno : c->curve->unwritten;
+  int error = fflush(stdout) != 0 ? errno : c->report.curve->unwritten;
   if (error != 0)
     return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(error));
-  const hec_check_result *check = &c->curve->check;
-  if (c->s->check && !check->passed)
-    return hec_fail(HEC_FAILED, "--check: %s: error %.3g, tolerance %.3g", check->worst_at, check->worst,
-                    check->tolerance);
-  return HEC_OK;
+  return hec_train_report_verdict(&c->report);
 }
 
 /* ---- The run ---- */
 
 static hec_status body(hec_rank *rank, void *context) {
   command *c = context;
-  return hec_train_run(&c->train, c->policy, rank, rank->rank == 0 ? &c->curve->check : NULL);
+  return hec_train_run(&c->train, c->policy, rank, rank->rank == 0 ? &c->report.curve->check : NULL);
 }
 
 static hec_status run(command *c) {
@@ -402,18 +334,21 @@ static hec_status run(command *c) {
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
                                       .limit_s = c->s->limit_s};
-  size_t bytes = sizeof *c->curve + (size_t)c->s->steps * sizeof *c->curve->step;
-  c->curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (c->curve == MAP_FAILED)
+  size_t bytes = sizeof(hec_train_curve) + (size_t)c->s->steps * sizeof(hec_train_measure);
+  hec_train_curve *curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (curve == MAP_FAILED)
     return hec_fail(HEC_FAILED, "no memory for the results");
-  hec_status status = !c->s->json && c->backend->speaks() ? print_head(c) : HEC_OK;
+  c->report.curve = curve;
+  hec_status status = !c->s->json && c->backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
   if (status == HEC_OK) {
+    if (c->backend->speaks())
+      hec_train_report_warn(&c->report);
     c->launched = true;
     status = c->backend->launch(&options, body, c);
   }
   if (status == HEC_OK && c->backend->speaks())
     status = report(c);
-  (void)munmap(c->curve, bytes);
+  (void)munmap(curve, bytes);
   return status;
 }
 
@@ -423,6 +358,8 @@ int hec_train_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run train", status);
+  if (s.list) /* replay's: they are the same */
+    return hec_replay_command(2, (char *[]){"hecate-run", "--list", NULL});
   command c = {.s = &s};
   status = run(&c);
   bool speaks = !c.backend || c.backend->speaks();
