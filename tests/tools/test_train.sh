@@ -39,7 +39,7 @@ refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
-refuses 2 "--virtual: expected transport shm" --text "$text" --virtual --transport emulated
+refuses 2 "--virtual: expected backend cpu and transport shm" --text "$text" --virtual --transport emulated
 refuses 1 "--check: the run diverged in step " --text "$text" "${small[@]}" --steps 20 --virtual --check --lr 1 \
   --layers 4 --d-model 64 --d-ffn 64
 [ "$("$run" train --list)" = "$("$run" --list)" ] || fail "train --list differs from --list"

@@ -2,11 +2,11 @@
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/common/replay_command.h"
 
-#include "runtime/exec/backend.h"
 #include "runtime/exec/math.h"
 #include "tools/common/job_args.h"
 #include "tools/common/machine.h"
 #include "tools/common/measure.h"
+#include "tools/common/where.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,10 +21,10 @@ enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3, LIMITS_MAX = 8 };
 
 typedef struct {
   hec_job_args job;
-  const char *trace, *out, *backend, *transport;
+  hec_where_args where;
+  const char *trace, *out;
   int64_t layers, steps, seed, timeline_iter;
-  double limit_s;
-  bool json, list, check, threads, virtual_time, pin;
+  bool json, list, check;
 } settings;
 
 #define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
@@ -32,8 +32,7 @@ typedef struct {
 /* One command at work. */
 typedef struct {
   const settings *s;
-  const hec_backend *backend;
-  const hec_transport *transport;
+  hec_where where;
   hec_arena arena;
   bool launched;
   hec_job job;
@@ -45,7 +44,7 @@ typedef struct {
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = hec_job_args_default, .backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
+  *s = (settings){.job = hec_job_args_default, .where.backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
   const hec_arg args[] = {
       HEC_ARG_TITLE("What runs"),
       HEC_ARG_WORD("--cluster", s->job.cluster, "C",
@@ -67,15 +66,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
       HEC_POLICY_ARG_ROWS(s->job),
       HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default), mpi, or list: which there are, and why not"),
-      HEC_ARG_WORD("--transport", s->transport, "T", "of backend cpu: shm (default), emulated, paced; see --list"),
-      {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
-      {"--virtual", HEC_ARG_FLAG, &s->virtual_time, NULL,
+      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default), mpi, or list: which there are, and why not"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T",
+                   "of backend cpu: shm (default), emulated, paced; see --list"),
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0},
-      {"--pin", HEC_ARG_FLAG, &s->pin, NULL, "each rank on a core of its own", 0, 0},
+      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank on a core of its own", 0, 0},
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
-      HEC_ARG_REAL("--timeout", s->limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)"),
@@ -98,7 +98,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
-  if (*done || s->list || strcmp(s->backend, "list") == 0)
+  if (*done || s->list || strcmp(s->where.backend, "list") == 0)
     return HEC_OK;
   if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
@@ -107,98 +107,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return HEC_OK;
 }
 
-static void list_backends(void) {
-  printf("backends\n");
-  for (int32_t i = 0; hec_backends[i]; i++) {
-    hec_text why = {0};
-    bool there = hec_backends[i]->available(&why);
-    printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
-           there ? "available" : "not available: ",
-           there      ? ""
-           : why.data ? why.data
-                      : "no reason is known");
-    hec_text_free(&why);
-  }
-}
-
 static void list(void) {
-  list_backends();
-  printf("transports of backend cpu\n");
-  for (int32_t i = 0; hec_transports[i]; i++)
-    printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
-           hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
-           hec_transports[i]->law ? hec_transports[i]->law : "");
+  hec_where_list_backends();
+  hec_where_list_transports();
   hec_job_args_list();
 }
 
 /* ---- Where it runs ---- */
-
-static hec_status choose_transport(command *c) {
-  const settings *s = c->s;
-  c->transport = c->backend->transport ? c->backend->transport() : NULL;
-  if (c->transport && s->transport && strcmp(s->transport, c->transport->name) != 0)
-    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", c->backend->name,
-                    c->transport->name, s->transport);
-  if (c->transport)
-    return HEC_OK;
-  c->transport = hec_transport_find(s->transport ? s->transport : "shm");
-  if (c->transport)
-    return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_transports[i]; i++)
-    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_transports[i]->name);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "--transport: expected one of %s, found \"%s\"", names.data, s->transport);
-  hec_text_free(&names);
-  return status;
-}
-
-static hec_status find_backend(const char *name, const hec_backend **backend) {
-  *backend = hec_backend_find(name);
-  if (*backend)
-    return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_backends[i]; i++)
-    hec_text_printf(&names, "%s, ", hec_backends[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--backend: expected one of %slist, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
-}
-
-/* Starts the backend. *ranks: those of the process manager, 0: free. */
-static hec_status start_backend(command *c, int32_t *ranks) {
-  const settings *s = c->s;
-  hec_text why = {0};
-  hec_status status = HEC_OK;
-  if (c->backend->transport == NULL && hec_machine_launched() > 1)
-    return hec_fail(HEC_BAD_INPUT,
-                    "mpirun or srun started %" PRId32
-                    " processes, and each would run a job of its own: add --backend mpi",
-                    hec_machine_launched());
-  if (!c->backend->available(&why))
-    status = hec_fail(HEC_FAILED, "--backend %s: %s", c->backend->name, why.data ? why.data : "not available");
-  hec_text_free(&why);
-  if (status == HEC_OK)
-    status = c->backend->ranks(ranks);
-  if (status == HEC_OK)
-    status = choose_transport(c);
-  HEC_TRY(status);
-  if (*ranks > 0 && s->job.ranks > 0 && s->job.ranks != *ranks)
-    return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,
-                    s->job.ranks);
-  if (s->job.ranks > HEC_RANKS_MAX)
-    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId64,
-                    HEC_RANKS_MAX, s->job.ranks);
-  if (*ranks > 0 && (s->threads || s->pin))
-    return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
-                    s->threads ? "--threads" : "--pin", c->backend->name);
-  if (s->virtual_time && (*ranks > 0 || strcmp(c->transport->name, "shm") != 0))
-    return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
-                    *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? c->backend->name : c->transport->name);
-  return HEC_OK;
-}
-
-/* ---- What runs ---- */
 
 /* Bounds are left out: nothing can execute them. */
 static hec_status choose_policies(command *c) {
@@ -271,8 +186,8 @@ static void add_limit(command *c, const char *text) {
 static void count_here(const command *c, int32_t *ranks, int32_t *cores) {
   *ranks = c->job.problem.n_ranks;
   *cores = hec_machine_cores();
-  if (c->backend->here)
-    c->backend->here(ranks, cores);
+  if (c->where.backend->here)
+    c->where.backend->here(ranks, cores);
 }
 
 static void describe(command *c) {
@@ -280,28 +195,28 @@ static void describe(command *c) {
   int32_t ranks, cores;
   hec_machine_cpu(&c->cpu);
   count_here(c, &ranks, &cores);
-  c->execution = (hec_summary_execution){.backend = c->backend->name,
-                                         .transport = c->transport->name,
-                                         .transport_summary = c->transport->summary,
+  c->execution = (hec_summary_execution){.backend = c->where.backend->name,
+                                         .transport = c->where.transport->name,
+                                         .transport_summary = c->where.transport->summary,
                                          .cpu = c->cpu.data,
                                          .blas = hec_math_library(),
-                                         .ranks_are = s->threads ? "threads" : "processes",
+                                         .ranks_are = s->where.threads ? "threads" : "processes",
                                          .n_cores = cores,
                                          .n_ranks_here = ranks,
                                          .n_warmup = c->job.warmup,
-                                         .virtual_time = s->virtual_time,
-                                         .imitates = c->transport->law != NULL,
+                                         .virtual_time = s->where.virtual_time,
+                                         .imitates = c->where.transport->law != NULL,
                                          .seed = (uint64_t)s->seed,
                                          .limits = c->limits};
-  if (s->virtual_time) {
+  if (s->where.virtual_time) {
     add_limit(c, "virtual time: validates compute, waiting and order, not the network");
     add_limit(c, "computing is measured, one rank at a time; transfers take what the cluster's links would");
     if (s->job.cluster && c->job.cluster.devices[0].flops >= CPU_FLOPS_MOST)
       add_limit(c, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }
-  if (c->transport->law)
+  if (c->where.transport->law)
     add_limit(c, "emulated network: validates compute, waiting and order, not the network");
-  else if (!s->virtual_time && c->backend->transport == NULL)
+  else if (!s->where.virtual_time && c->where.backend->transport == NULL)
     add_limit(c, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (hec_summary_execution_crowded(&c->execution))
     add_limit(c, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
@@ -312,8 +227,8 @@ static void warn(const command *c) {
   int32_t ranks = c->execution.n_ranks_here, cores = c->execution.n_cores;
   if (hec_summary_execution_crowded(&c->execution))
     fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " core%s; use %s--virtual\n",
-            ranks, cores, cores == 1 ? "" : "s", c->backend->here ? "--backend cpu " : "");
-  if (c->s->pin && ranks > cores)
+            ranks, cores, cores == 1 ? "" : "s", c->where.backend->here ? "--backend cpu " : "");
+  if (c->s->where.pin && ranks > cores)
     fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }
 
@@ -330,20 +245,20 @@ static hec_status show(const settings *s, hec_measured *m) {
 
 static hec_status launch(command *c, hec_measure *measure) {
   const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
-                                      .threads = c->s->threads,
-                                      .pin = c->s->pin,
-                                      .transport = c->transport,
+                                      .threads = c->s->where.threads,
+                                      .pin = c->s->where.pin,
+                                      .transport = c->where.transport,
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
-                                      .limit_s = c->s->limit_s};
-  if (c->backend->speaks())
+                                      .limit_s = c->s->where.limit_s};
+  if (c->where.backend->speaks())
     warn(c);
   c->launched = true;
-  hec_status status = c->backend->launch(&options, hec_measure_body, measure);
+  hec_status status = c->where.backend->launch(&options, hec_measure_body, measure);
   if (c->options.progress)
     fprintf(stderr, "\r\033[K");
   HEC_TRY(status);
-  if (!c->backend->speaks())
+  if (!c->where.backend->speaks())
     return HEC_OK;
   hec_measured measured = {0};
   status = hec_measure_take(measure, &measured);
@@ -358,8 +273,8 @@ static hec_status run(command *c) {
   int32_t ranks = 0;
   hec_trace_reader *reader = NULL;
   hec_text kept = {0};
-  HEC_TRY(start_backend(c, &ranks));
-  if (s->out && c->backend->speaks())
+  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (s->out && c->where.backend->speaks())
     HEC_TRY(hec_output_check(s->out));
   hec_status status = hec_job_args_open(s->trace, &kept, &reader);
   if (status == HEC_OK)
@@ -371,16 +286,16 @@ static hec_status run(command *c) {
     c->options.execution = &c->execution;
     c->options.tool = "hecate-run " HEC_VERSION;
     c->options.trace = s->trace;
-    c->options.law = s->virtual_time ? "alpha_beta" : c->transport->law;
+    c->options.law = s->where.virtual_time ? "alpha_beta" : c->where.transport->law;
     c->options.check = s->check;
     c->options.json = s->json;
     c->options.files = s->out != NULL;
     c->options.timeline_iter = s->timeline_iter;
-    c->options.progress = isatty(STDERR_FILENO) == 1 && c->backend->speaks();
+    c->options.progress = isatty(STDERR_FILENO) == 1 && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = c->backend->transport ? HEC_OK : hec_machine_check_memory(&c->job.problem);
+      status = c->where.backend->transport ? HEC_OK : hec_machine_check_memory(&c->job.problem);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);
@@ -396,21 +311,16 @@ int hec_replay_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
-  if (s.list || strcmp(s.backend, "list") == 0) {
-    (s.list ? list : list_backends)();
+  if (s.list || strcmp(s.where.backend, "list") == 0) {
+    (s.list ? list : hec_where_list_backends)();
     return hec_tool_exit("hecate-run", HEC_OK);
   }
   command c = {.s = &s};
-  status = find_backend(s.backend, &c.backend);
-  if (status == HEC_OK)
-    status = run(&c);
-  bool speaks = !c.backend || c.backend->speaks();
-  int code = speaks ? hec_tool_exit("hecate-run", status) : (int)status;
+  s.where.ranks = s.job.ranks;
+  status = run(&c);
+  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run", status) : (int)status;
   hec_text_free(&c.cpu);
   hec_arena_free(&c.arena);
-  if (status != HEC_OK && !c.launched && c.backend && c.backend->abandon)
-    c.backend->abandon(code);
-  if (c.backend && c.backend->close)
-    c.backend->close();
+  hec_where_close(&c.where, code, c.launched);
   return code;
 }

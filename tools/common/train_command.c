@@ -4,7 +4,6 @@
 #include "tools/common/train_command.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/backend.h"
 #include "runtime/exec/train.h"
 #include "runtime/program/job.h"
 #include "tools/common/args.h"
@@ -12,6 +11,7 @@
 #include "tools/common/output.h"
 #include "tools/common/replay_command.h"
 #include "tools/common/train_report.h"
+#include "tools/common/where.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,21 +21,21 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
+enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
 
 typedef struct {
-  const char *text, *policy, *schedule, *record, *backend, *transport, *cluster, *name;
-  int64_t ranks, steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
-  double rate, aux, memory, limit_s;
+  const char *text, *policy, *schedule, *record, *cluster, *name;
+  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
+  double rate, aux, memory;
+  hec_where_args where;
   char **words; /* of the command line, [n_words] */
   int n_words;
-  bool check, json, list, threads, virtual_time;
+  bool check, json, list;
 } settings;
 
 typedef struct {
   const settings *s;
-  const hec_backend *backend;
-  const hec_transport *transport;
+  hec_where where;
   hec_corpus corpus;
   hec_moe moe;
   hec_cluster cluster;
@@ -53,8 +53,7 @@ typedef struct {
 
 static const settings defaults = {.policy = "hecate",
                                   .schedule = "auto",
-                                  .backend = "cpu",
-                                  .ranks = 4,
+                                  .where.backend = "cpu",
                                   .steps = 100,
                                   .layers = 4,
                                   .experts = 16,
@@ -82,7 +81,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
       HEC_ARG_TITLE("Training"),
-      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks (default 4)", 1, HEC_RANKS_MAX),
+      HEC_ARG_WHOLE("--ranks", s->where.ranks, "R", "ranks (default 4; under mpirun: its processes)", 1, HEC_RANKS_MAX),
       HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
                     10000000),
       HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
@@ -94,10 +93,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
       HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
-      HEC_ARG_WORD("--backend", s->backend, "B", "cpu (default) or mpi"),
-      HEC_ARG_WORD("--transport", s->transport, "T", "of backend cpu: shm (default), emulated, paced"),
-      {"--threads", HEC_ARG_FLAG, &s->threads, NULL, "ranks are threads of one process, not processes", 0, 0},
-      {"--virtual", HEC_ARG_FLAG, &s->virtual_time, NULL,
+      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
       HEC_ARG_SIZE("--memory", s->memory, "BYTES",
                    "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
@@ -106,7 +105,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "compare everything with a dense reference on one rank, which takes over the run's state every 10 steps "
        "(fewer at a high --lr), because training amplifies rounding; exit 1 where it differs",
        0, 0},
-      HEC_ARG_REAL("--timeout", s->limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace (.gz: compressed)"),
       HEC_ARG_WORD("--name", s->name, "NAME",
@@ -126,7 +125,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
-  s->list = s->list || strcmp(s->backend, "list") == 0;
+  s->list = s->list || strcmp(s->where.backend, "list") == 0;
   if (*done || s->list)
     return HEC_OK;
   if (!s->text)
@@ -142,31 +141,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 /* ---- Where and what ---- */
-
-static hec_status choose_backend(command *c, int32_t *ranks) {
-  const settings *s = c->s;
-  hec_text why = {0};
-  c->backend = hec_backend_find(s->backend);
-  if (!c->backend)
-    return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found \"%s\"", s->backend);
-  hec_status status = HEC_OK;
-  if (!c->backend->available(&why))
-    status = hec_fail(HEC_FAILED, "--backend %s: %s", c->backend->name, why.data ? why.data : "not available");
-  hec_text_free(&why);
-  HEC_TRY(status);
-  HEC_TRY(c->backend->ranks(ranks));
-  c->transport =
-      c->backend->transport ? c->backend->transport() : hec_transport_find(s->transport ? s->transport : "shm");
-  if (!c->transport || (s->transport && strcmp(s->transport, c->transport->name) != 0))
-    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has no \"%s\"", c->backend->name, s->transport);
-  if (*ranks > 0 && (s->threads || s->virtual_time))
-    return hec_fail(HEC_BAD_INPUT, "%s: not with the ranks of a process manager",
-                    s->threads ? "--threads" : "--virtual");
-  if (s->virtual_time && strcmp(c->transport->name, "shm") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport shm, found %s", c->transport->name);
-  *ranks = *ranks > 0 ? *ranks : (int32_t)s->ranks;
-  return HEC_OK;
-}
 
 static hec_moe shape_of(const settings *s) {
   return (hec_moe){.name = "charlm",
@@ -220,7 +194,7 @@ static void describe(command *c) {
                   ", backend %s, %s. transitions[l][a][b]: number of (token, expert a in layer l, expert b in layer "
                   "l + 1) over all steps, top_k * top_k pairs a token. Command: hecate-run",
                   s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->aux, s->seed,
-                  c->backend->name, hec_math_library());
+                  c->where.backend->name, hec_math_library());
   for (int i = 0; i < s->n_words; i++) { /* --option=VALUE: the value alone may be a path */
     const char *word = s->words[i], *equals = strchr(word, '=');
     const char *value = word[0] == '-' && equals ? equals + 1 : word;
@@ -258,8 +232,10 @@ static void measured(void *context, const hec_train_measure *m) {
 static hec_status make(command *c) {
   const settings *s = c->s;
   int32_t ranks;
-  HEC_TRY(choose_backend(c, &ranks));
-  if (s->record && c->backend->speaks())
+  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (ranks == 0)
+    ranks = s->where.ranks > 0 ? (int32_t)s->where.ranks : RANKS;
+  if (s->record && c->where.backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
   if (strchr(s->policy, ',') || strcmp(s->policy, "all") == 0)
@@ -277,7 +253,7 @@ static hec_status make(command *c) {
                          .n_steps = (int32_t)s->steps,
                          .n_micro_batches = (int32_t)s->micro_batches,
                          .schedule = s->schedule,
-                         .virtual_time = s->virtual_time,
+                         .virtual_time = s->where.virtual_time,
                          .check = s->check,
                          .aux = (float)s->aux,
                          .capacity = s->memory,
@@ -286,20 +262,20 @@ static hec_status make(command *c) {
                          .measured = measured,
                          .context = c};
   HEC_TRY(hec_train_check(&c->train, c->policy));
-  if (!c->backend->transport)
+  if (!c->where.backend->transport)
     HEC_TRY(hec_machine_check_memory(&c->problem));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
   describe(c);
   c->report = (hec_train_report){.train = &c->train,
                                  .policy = c->policy,
                                  .schedule = c->schedule,
-                                 .backend = c->backend,
-                                 .transport = c->transport,
+                                 .backend = c->where.backend,
+                                 .transport = c->where.transport,
                                  .text = s->text,
                                  .cluster = c->report.cluster,
                                  .seed = s->seed,
                                  .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
-                                 .threads = s->threads};
+                                 .threads = s->where.threads};
   hec_train_report_limits(&c->report);
   return HEC_OK;
 }
@@ -329,24 +305,24 @@ static hec_status body(hec_rank *rank, void *context) {
 static hec_status run(command *c) {
   HEC_TRY(make(c));
   const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
-                                      .threads = c->s->threads,
-                                      .transport = c->transport,
+                                      .threads = c->s->where.threads,
+                                      .transport = c->where.transport,
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
-                                      .limit_s = c->s->limit_s};
+                                      .limit_s = c->s->where.limit_s};
   size_t bytes = sizeof(hec_train_curve) + (size_t)c->s->steps * sizeof(hec_train_measure);
   hec_train_curve *curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (curve == MAP_FAILED)
     return hec_fail(HEC_FAILED, "no memory for the results");
   c->report.curve = curve;
-  hec_status status = !c->s->json && c->backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
+  hec_status status = !c->s->json && c->where.backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
   if (status == HEC_OK) {
-    if (c->backend->speaks())
+    if (c->where.backend->speaks())
       hec_train_report_warn(&c->report);
     c->launched = true;
-    status = c->backend->launch(&options, body, c);
+    status = c->where.backend->launch(&options, body, c);
   }
-  if (status == HEC_OK && c->backend->speaks())
+  if (status == HEC_OK && c->where.backend->speaks())
     status = report(c);
   (void)munmap(curve, bytes);
   return status;
@@ -362,16 +338,12 @@ int hec_train_command(int argc, char **argv) {
     return hec_replay_command(2, (char *[]){"hecate-run", "--list", NULL});
   command c = {.s = &s};
   status = run(&c);
-  bool speaks = !c.backend || c.backend->speaks();
-  int code = speaks ? hec_tool_exit("hecate-run train", status) : (int)status;
+  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run train", status) : (int)status;
   hec_text_free(&c.source);
   hec_text_free(&c.notes);
   hec_text_free(&c.shape);
   hec_corpus_free(&c.corpus);
   hec_arena_free(&c.arena);
-  if (status != HEC_OK && !c.launched && c.backend && c.backend->abandon)
-    c.backend->abandon(code);
-  if (c.backend && c.backend->close)
-    c.backend->close();
+  hec_where_close(&c.where, code, c.launched);
   return code;
 }

@@ -1,0 +1,104 @@
+/* The table of backends and the table of transports, asked by name. */
+#include "tools/common/where.h"
+
+#include "tools/common/machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static hec_status find_backend(const char *name, const hec_backend **backend) {
+  *backend = hec_backend_find(name);
+  if (*backend)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_backends[i]; i++)
+    hec_text_printf(&names, "%s, ", hec_backends[i]->name);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "--backend: expected one of %slist, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status find_transport(const char *name, hec_where *where) {
+  const hec_transport *only = where->backend->transport ? where->backend->transport() : NULL;
+  if (only && name && strcmp(name, only->name) != 0)
+    return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", where->backend->name,
+                    only->name, name);
+  where->transport = only ? only : hec_transport_find(name ? name : "shm");
+  if (where->transport)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_transports[i]; i++)
+    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_transports[i]->name);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "--transport: expected one of %s, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status start(const hec_where *where, int32_t *ranks) {
+  int32_t launched = hec_machine_launched();
+  if (where->backend->transport == NULL && launched > 1)
+    return hec_fail(HEC_BAD_INPUT,
+                    "mpirun or srun started %" PRId32
+                    " processes, and each would run a job of its own: add --backend mpi",
+                    launched);
+  hec_text why = {0};
+  hec_status status = HEC_OK;
+  if (!where->backend->available(&why))
+    status = hec_fail(HEC_FAILED, "--backend %s: %s", where->backend->name, why.data ? why.data : "not available");
+  hec_text_free(&why);
+  return status == HEC_OK ? where->backend->ranks(ranks) : status;
+}
+
+hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) {
+  *ranks = 0;
+  HEC_TRY(find_backend(args->backend, &where->backend));
+  HEC_TRY(start(where, ranks));
+  HEC_TRY(find_transport(args->transport, where));
+  if (*ranks > 0 && args->ranks > 0 && args->ranks != *ranks)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,
+                    args->ranks);
+  if (args->ranks > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId64,
+                    HEC_RANKS_MAX, args->ranks);
+  if (*ranks > 0 && (args->threads || args->pin))
+    return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
+                    args->threads ? "--threads" : "--pin", where->backend->name);
+  if (args->virtual_time && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
+                    *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? where->backend->name : where->transport->name);
+  return HEC_OK;
+}
+
+bool hec_where_speaks(const hec_where *where) {
+  return !where->backend || where->backend->speaks();
+}
+
+void hec_where_close(hec_where *where, int code, bool launched) {
+  if (!where->backend)
+    return;
+  if (code != 0 && !launched && where->backend->abandon)
+    where->backend->abandon(code);
+  if (where->backend->close)
+    where->backend->close();
+}
+
+void hec_where_list_backends(void) {
+  printf("backends\n");
+  for (int32_t i = 0; hec_backends[i]; i++) {
+    hec_text why = {0};
+    bool there = hec_backends[i]->available(&why);
+    const char *reason = why.data ? why.data : "no reason is known";
+    printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
+           there ? "available" : "not available: ", there ? "" : reason);
+    hec_text_free(&why);
+  }
+}
+
+void hec_where_list_transports(void) {
+  printf("transports of backend cpu\n");
+  for (int32_t i = 0; hec_transports[i]; i++)
+    printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
+           hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
+           hec_transports[i]->law ? hec_transports[i]->law : "");
+}

@@ -1,0 +1,32 @@
+/* Where ranks run, from the command line: the same options, checks and messages for every command that executes. */
+#ifndef HEC_TOOLS_COMMON_WHERE_H
+#define HEC_TOOLS_COMMON_WHERE_H
+#include "runtime/exec/backend.h"
+#include "tools/common/args.h"
+
+typedef struct {
+  const char *backend, *transport;
+  double limit_s;
+  int64_t ranks; /* asked for; 0: not */
+  bool threads, pin, virtual_time;
+} hec_where_args;
+
+typedef struct {
+  const hec_backend *backend;
+  const hec_transport *transport;
+} hec_where;
+
+/* Finds and starts the backend and its transport. *ranks: those that a process manager made, 0: the caller chooses.
+ * HEC_BAD_INPUT for what does not go together. where->backend is set as soon as it is known: close it (hec_where_close)
+ * on every way out. */
+hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) HEC_MUST_USE;
+/* True in the one process that may print (also while there is no backend yet). */
+bool hec_where_speaks(const hec_where *where);
+/* Ends the backend. A failure (code != 0) before the launch abandons the other processes of a process manager, and this
+ * one, with that exit code. */
+void hec_where_close(hec_where *where, int code, bool launched);
+
+void hec_where_list_backends(void);
+void hec_where_list_transports(void);
+
+#endif
