@@ -40,13 +40,18 @@ static void clean_up(int number) {
   for (int i = 0; i < N_SLOTS; i++)
     if (slots[i].used)
       (void)unlink(slots[i].path);
-  (void)raise(number); /* SA_RESETHAND: now the default action, after this handler */
+  (void)signal(number, SIG_DFL);
+  (void)raise(number); /* blocked here: the default action follows this handler */
 }
 
 void hec_temporary_watch_signals(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-  struct sigaction action = {.sa_handler = clean_up, .sa_flags = (int)SA_RESETHAND}, before;
+  /* Not SA_RESETHAND: `timeout` and a terminal may send a signal twice at once, and the second one would end the program
+   * between the reset and the handler. */
+  struct sigaction action = {.sa_handler = clean_up}, before;
   (void)sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    (void)sigaddset(&action.sa_mask, numbers[i]);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
       (void)sigaction(numbers[i], &action, NULL);
