@@ -150,8 +150,13 @@ static hec_status advance(hec_comm *comm, hec_flight *f) {
       return HEC_OK;
     end_stage(comm, f);
     f->active = ++f->stage < f->merged.n_stages;
-    if (f->active)
-      HEC_TRY(begin_stage(comm, f));
+    if (!f->active)
+      return HEC_OK;
+    hec_status status = begin_stage(comm, f);
+    if (status != HEC_OK) { /* the others wait for this rank in vain: all must end */
+      f->active = false;
+      return hec_rank_report(comm->rank, status, hec_last_error());
+    }
   }
   return HEC_OK;
 }
@@ -285,6 +290,7 @@ static hec_status check_which(int32_t which) {
 }
 
 static hec_status advance_all(hec_comm *comm) {
+  HEC_TRY(hec_rank_check(comm->rank));
   for (int32_t f = 0; f < HEC_N_FLIGHTS; f++)
     HEC_TRY(advance(comm, &comm->flight[f]));
   return HEC_OK;
