@@ -32,14 +32,15 @@ for kind in openmpi mpich; do
   done
   # Rank 0 alone cannot start: the others, which wait for it already, are not left waiting.
   trace=$(dirname "$0")/../../traces/sample-synthetic.jsonl
-  for command in "$trace --steps 2 --tokens 16 --policy ep --out" "train --text $trace --steps 2 --record"; do
-    # shellcheck disable=SC2086
-    said=$(timeout -k 5 60 "$launcher" -n 2 "$build/hecate-run" $command no-such-folder/x --backend mpi 2>&1 </dev/null)
+  cannot_start() {
+    said=$(timeout -k 5 60 "$launcher" -n 2 "$build/hecate-run" "$@" no-such-folder/x --backend mpi 2>&1 </dev/null)
     rc=$?
-    [ $rc = 2 ] && grep -q '^hecate-run.*no-such-folder/x: expected' <<<"$said" && continue
-    echo "FAILED: $launcher -n 2 hecate-run $command no-such-folder/x: exit $rc: $said"
+    [ $rc = 2 ] && grep -q '^hecate-run.*no-such-folder/x: expected' <<<"$said" && return
+    echo "FAILED: $launcher -n 2 hecate-run $* no-such-folder/x: exit $rc: $said"
     failures=$((failures + 1))
-  done
+  }
+  cannot_start "$trace" --steps 2 --tokens 16 --policy ep --out
+  cannot_start train --text "$trace" --steps 2 --record
   # More ranks than cores: said on stderr and beside the numbers, as the other backend does.
   ranks=$(($(nproc) + 1))
   [ $ranks -le 16 ] || continue
