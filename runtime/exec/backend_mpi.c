@@ -29,6 +29,9 @@
 
 enum { N_FOLDERS = 6 }; /* that plug-ins are looked for in */
 
+/* Set by srun only. A batch script has SLURM_PROCID and SLURM_NTASKS too and is one process. */
+#define SLURM_STEP_SIZE "SLURM_STEP_NUM_TASKS"
+
 /* Process managers by what they leave in the environment, the surest sign first. */
 typedef struct {
   const char *sign, *size; /* variables: it is there; number of processes */
@@ -41,7 +44,8 @@ static const launcher launchers[] = {
     {"HYDI_CONTROL_FD", "PMI_SIZE", {"mpich", NULL}, "mpirun of MPICH"},
     {"PMI_SIZE", "PMI_SIZE", {"mpich", "openmpi"}, "a process manager (PMI)"},
     {"PMI_RANK", "PMI_SIZE", {"mpich", "openmpi"}, "a process manager (PMI)"},
-    {"SLURM_PROCID", "SLURM_NTASKS", {"openmpi", "mpich"}, "Slurm"},
+    {"PMIX_RANK", SLURM_STEP_SIZE, {"openmpi", "mpich"}, "a process manager (PMIx)"},
+    {SLURM_STEP_SIZE, SLURM_STEP_SIZE, {"mpich", "openmpi"}, "srun"}, /* where Open MPI sees no PMIx, it exits */
     {NULL, NULL, {"openmpi", "mpich"}, NULL},
 };
 
@@ -136,6 +140,13 @@ static bool available(hec_text *why) {
   return load(find_launcher(), why);
 }
 
+/* Under srun, the process manager is an option of it. */
+static const char *srun_advice(void) {
+  if (!getenv(SLURM_STEP_SIZE))
+    return "";
+  return strcmp(plugin->library, "Open MPI") == 0 ? ", or srun --mpi=pmix" : ", or srun --mpi=pmi2";
+}
+
 static hec_status ranks(int32_t *n_ranks) {
   const launcher *l = find_launcher();
   if (!begun) {
@@ -152,8 +163,8 @@ static hec_status ranks(int32_t *n_ranks) {
     const char *size = l->size ? getenv(l->size) : NULL;
     if (world_size == 1 && size && atoi(size) > 1)
       return hec_fail(HEC_FAILED,
-                      "backend mpi: %s started %s processes, but %s sees one: use the mpirun that belongs to it",
-                      l->name, size, plugin->library);
+                      "backend mpi: %s started %s processes, but %s sees one: use the mpirun that belongs to it%s",
+                      l->name, size, plugin->library, srun_advice());
     if (!l->sign)
       fprintf(stderr, "backend mpi: no mpirun or srun started this program, so it has one rank\n");
   }

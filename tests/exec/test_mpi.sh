@@ -84,5 +84,14 @@ done
 HECATE_PLUGINS=$folder OMPI_COMM_WORLD_SIZE=2 "$program" control >"$folder/out" 2>"$folder/err"
 [ $? -ne 0 ] && grep -qE 'not built|sees one' "$folder/err" || fail "no MPI: said: $(cat "$folder/err")"
 
+# srun says how many processes a step has; a batch script is one process, whatever its job has been granted.
+SLURM_STEP_NUM_TASKS=2 "$program" control >"$folder/out" 2>"$folder/err"
+[ $? -ne 0 ] && grep -qE 'not built|srun started 2 processes.*or srun --mpi=pmi' "$folder/err" ||
+  fail "srun without PMI: said: $(cat "$folder/err")"
+if [ "$n_run" -gt 0 ]; then
+  SLURM_PROCID=0 SLURM_NTASKS=4 "$program" control 1 5 >"$folder/out" 2>"$folder/err" &&
+    grep -qx 'passed on 1 ranks' "$folder/out" || fail "batch script of Slurm: said: $(cat "$folder/err")"
+fi
+
 [ "$n_run" -gt 0 ] || [ "$failures" -gt 0 ] || exit 77
 [ "$failures" -eq 0 ]
