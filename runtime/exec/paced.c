@@ -18,6 +18,7 @@
  * A connection that ends names its peer, unless a failure that explains it becomes known shortly after. */
 #define _GNU_SOURCE /* ppoll, SO_MAX_PACING_RATE */
 #include "runtime/base/arena.h"
+#include "runtime/exec/stage.h"
 #include "runtime/exec/tcp.h"
 
 #include <errno.h>
@@ -199,14 +200,6 @@ static hec_status read_grant(hec_rank *rank, int fd, const hec_message *m, curso
   return HEC_OK;
 }
 
-/* Bytes of a send that may leave now. */
-static int64_t ready_bytes(const hec_post *post, const hec_message *m) {
-  if (m->after < 0)
-    return m->bytes;
-  int64_t moved = post->receives[m->after].moved;
-  return moved == m->bytes ? moved : moved / post->chunk_bytes * post->chunk_bytes;
-}
-
 static hec_status transmit(hec_rank *rank, mover *own, const hec_post *post, hec_message *m, cursor *c) {
   size_t at = end_of(m->peer, post);
   int fd = own->ends.out[at];
@@ -214,7 +207,7 @@ static hec_status transmit(hec_rank *rank, mover *own, const hec_post *post, hec
     HEC_TRY(read_grant(rank, fd, m, c, &own->sources[at]));
   if (!c->granted)
     return HEC_OK;
-  for (int64_t ready = ready_bytes(post, m); m->moved < ready;) {
+  for (int64_t ready = hec_post_ready(post, m); m->moved < ready;) {
     struct iovec vectors[N_VECTORS];
     struct msghdr header = vectors_at(m, c, ready - m->moved, vectors);
     pace(rank, m->peer, fd, &own->sources[at]);
@@ -339,7 +332,7 @@ static nfds_t add_events(mover *own, const lane *l, nfds_t n) {
     if (m->moved == m->bytes || own->stop[m->peer] == own->pass)
       continue;
     own->stop[m->peer] = own->pass;
-    bool waits_for_bytes = l->sends[i].granted && ready_bytes(post, m) == m->moved;
+    bool waits_for_bytes = l->sends[i].granted && hec_post_ready(post, m) == m->moved;
     if (!waits_for_bytes)
       own->events[n++] = (struct pollfd){.fd = own->ends.out[end_of(m->peer, post)],
                                          .events = (short)(l->sends[i].granted ? POLLOUT : POLLIN)};

@@ -17,6 +17,7 @@
  * order whatever arrives first. Cost: O(messages not done) per test, one copy of every byte. */
 #include "runtime/exec/shm.h"
 #include "runtime/base/arena.h"
+#include "runtime/exec/stage.h"
 #include "runtime/exec/world.h"
 
 #include <stdlib.h>
@@ -90,17 +91,9 @@ void hec_shm_close(hec_rank *rank) {
 
 /* ---- Sending ---- */
 
-/* Bytes of a send that may be offered now. */
-static int64_t ready_bytes(const hec_post *post, const hec_message *m) {
-  if (m->after < 0)
-    return m->bytes;
-  int64_t moved = post->receives[m->after].moved;
-  return moved == m->bytes ? moved : moved / post->chunk_bytes * post->chunk_bytes;
-}
-
 /* Offers what is ready while there is room; returns whether anything was pushed. */
 static bool push(channel *to, const hec_post *post, const hec_message *m, cursor *c) {
-  int64_t ready = ready_bytes(post, m), before = c->through;
+  int64_t ready = hec_post_ready(post, m), before = c->through;
   uint64_t head = atomic_load_explicit(&to->head, memory_order_relaxed);
   while (c->through < ready && head - atomic_load_explicit(&to->tail, memory_order_acquire) < N_PIECES) {
     const hec_segment *segment = &m->segments[c->segment];

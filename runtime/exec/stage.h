@@ -20,6 +20,14 @@ static inline bool hec_post_is_empty(const hec_post *post) {
   return post->n_sends == 0 && post->n_receives == 0;
 }
 
+/* Bytes of a send that may leave now: all, or of a forwarded message the whole chunks that have arrived. */
+static inline int64_t hec_post_ready(const hec_post *post, const hec_message *send) {
+  if (send->after < 0)
+    return send->bytes;
+  int64_t moved = post->receives[send->after].moved;
+  return moved == send->bytes ? moved : moved / post->chunk_bytes * post->chunk_bytes;
+}
+
 /* Appends a message of these segments, unless it is empty. */
 void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments);
 

@@ -4,8 +4,8 @@
 #include "tools/common/args.h"
 #include "tools/common/bench_commands.h"
 #include "tools/common/collective_bench.h"
+#include "tools/common/output.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -137,8 +137,8 @@ int hec_collectives_command(int argc, char **argv) {
     return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
   status = run(&s, &out);
-  if (status == HEC_OK && out.data && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK && out.data)
+    status = hec_output_print(&out);
   hec_text_free(&out);
   return hec_tool_exit("hecate-bench", status);
 }
