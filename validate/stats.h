@@ -1,4 +1,4 @@
-/* Small statistics over positive ratios. */
+/* Numbers about numbers: ratios, quantiles, errors of predictions, rankings. Sorting copies; nothing is kept. */
 #ifndef HEC_VALIDATE_STATS_H
 #define HEC_VALIDATE_STATS_H
 #include <stdint.h>
@@ -13,5 +13,28 @@ double hec_log_distance(double ours, double reference);
 
 /* Do both lie on the same side of 1 (who wins)? A value within `tolerance` of 1 lies on neither. */
 int32_t hec_side_of_one(double value, double tolerance); /* -1, 0, 1 */
+
+/* Quantile q in [0, 1] by linear interpolation between order statistics (GSL's and numpy's default); n >= 1. */
+double hec_quantile(const double *x, int32_t n, double q);
+static inline double hec_median(const double *x, int32_t n) {
+  return hec_quantile(x, n, 0.5);
+}
+
+/* |predicted / measured - 1| over n pairs with measured > 0, and the bias: median of predicted / measured - 1. */
+typedef struct {
+  int32_t n;
+  double median, p90, worst, bias;
+} hec_error;
+hec_error hec_error_of(const double *predicted, const double *measured, int32_t n);
+
+/* Kendall's tau-b of two rankings over all pairs (i, j); 1 for n < 2 or when there is no pair. O(n^2). */
+double hec_kendall_tau(const double *a, const double *b, int32_t n);
+/* The same over pairs whose `b` differ by more than `apart` (|bi - bj| > apart * min(bi, bj)); counts of such pairs and
+ * of those in the wrong (or no) order in `a`. tau = (right - wrong) / pairs; 1 when there are none. */
+typedef struct {
+  int32_t pairs, wrong;
+  double tau;
+} hec_ranking;
+hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart);
 
 #endif

@@ -1,0 +1,8 @@
+/* The sub-commands of hecate-validate, a file each. */
+#ifndef HEC_TOOLS_COMMON_VALIDATE_COMMANDS_H
+#define HEC_TOOLS_COMMON_VALIDATE_COMMANDS_H
+
+/* argv[0] is the command; returns the exit code. */
+int hec_published_command(int argc, char **argv);
+
+#endif
