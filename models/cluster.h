@@ -14,6 +14,7 @@
  */
 #ifndef HEC_MODELS_CLUSTER_H
 #define HEC_MODELS_CLUSTER_H
+#include "models/curve.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -29,10 +30,11 @@ typedef struct {
   double hbm_bandwidth;    /* bytes/s, effective */
   double memory_bytes;     /* capacity */
   double gemm_a_s, gemm_c_s;
-  int32_t gemm_tile; /* rows */
-  double launch_s;   /* fixed cost of any other compute or local operation */
-  double comm_share; /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
-  double speed;      /* 1; a slow rank has less: divides every compute rate */
+  int32_t gemm_tile;          /* rows */
+  double launch_s;            /* fixed cost of any other compute or local operation */
+  double comm_share;          /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
+  double speed;               /* 1; a slow rank has less: divides every compute rate */
+  const hec_curves *measured; /* replaces the law where a curve fits; NULL: none */
 } hec_device;
 
 typedef enum {
@@ -64,6 +66,7 @@ typedef struct {
   hec_link *links;           /* [n_links] */
   hec_device *devices;       /* [n_devices] */
   double plan_a_s, plan_b_s; /* simulated planning time: a + b * work units */
+  hec_curves measured;       /* of every device, and of its collectives; n 0: none */
   int32_t *route_at;   /* [n_devices * n_devices + 1] into route_link; (s, d) at s * n_devices + d; empty for s == d */
   int32_t *route_link; /* link ids, in the order they are crossed */
   uint8_t *route_side; /* per entry: 1 the link is on the source's side, 2 on the destination's, 3 both (fabric);
@@ -95,6 +98,9 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
+ *      "measured": [{"kind": "expert", "backward": false, "flops_per_row": 2097152, "points": [[1, 2e-5], [64, 1e-3]]},
+ *                   {"kind": "all-reduce", "ranks": 2, "points": [[1e6, 3e-4]]}],   size (rows or bytes), seconds: curve.h
+ *      "machine": {...}, "calibration": {...},     what calibration says of itself; kept, not used
  *      "notes": ..., "sources": {"field": "where the number is from"}}
  * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
  * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */

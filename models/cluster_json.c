@@ -75,11 +75,10 @@ static hec_status read_plan(const hec_json *json, const hec_json_value *root, he
 }
 
 static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_cluster_spec *spec) {
-  static const char *const known[] = {"name",   "nodes",   "devices_per_node",
-                                      "nics",   "pxn",     "nic_through_port",
-                                      "nvlink", "nic",     "leaf",
-                                      "device", "devices", "links",
-                                      "plan",   NULL};
+  static const char *const known[] = {
+      "name", "nodes",  "devices_per_node", "nics",  "pxn",  "nic_through_port", "nvlink",  "nic",
+      "leaf", "device", "devices",          "links", "plan", "measured",         "machine", "calibration",
+      NULL};
   HEC_TRY(hec_json_only(json, root, known));
   if (hec_json_get(root, "name")) {
     const char *name;
@@ -166,6 +165,72 @@ static hec_status override_links(const hec_json *json, const hec_json_value *roo
   return HEC_OK;
 }
 
+/* ---- Measured curves ---- */
+
+static hec_status read_points(const hec_json *json, const hec_json_value *v, hec_arena *arena, hec_curve *curve) {
+  const hec_json_value *points = hec_json_get(v, "points");
+  if (!points || !hec_json_is_array(points) || hec_json_length(points) < 1 ||
+      hec_json_length(points) > HEC_CURVE_POINTS_MAX)
+    return hec_json_error(json, points ? points : v, "\"points\": an array of 1 to 64 pairs [size, seconds]");
+  double *x = HEC_NEW(arena, double, hec_json_length(points)), *s = HEC_NEW(arena, double, hec_json_length(points));
+  double last_x = 0, last_s = 0;
+  for (const hec_json_value *p = hec_json_first(points); p; p = hec_json_next(p)) {
+    const hec_json_value *size = hec_json_is_array(p) ? hec_json_first(p) : NULL;
+    const hec_json_value *seconds = size ? hec_json_next(size) : NULL;
+    if (!seconds || hec_json_next(seconds) || !hec_json_is_number(size) || !hec_json_is_number(seconds))
+      return hec_json_error(json, p, "a pair of numbers [size, seconds]");
+    if (!(hec_json_number(size) > last_x && hec_json_number(size) <= HEC_MEMORY_MOST))
+      return hec_json_error(json, size, "sizes above 0, ascending, at most 1e18");
+    if (!(hec_json_number(seconds) >= last_s && hec_json_number(seconds) <= 1e6))
+      return hec_json_error(json, seconds, "seconds from 0 to 1e6, not decreasing");
+    x[curve->n] = last_x = hec_json_number(size);
+    s[curve->n++] = last_s = hec_json_number(seconds);
+  }
+  curve->x = x;
+  curve->seconds = s;
+  return HEC_OK;
+}
+
+static hec_status read_curve(const hec_json *json, const hec_json_value *v, hec_arena *arena, hec_curve *curve) {
+  static const char *const known[] = {"kind", "backward", "flops_per_row", "ranks", "points", NULL};
+  const char *kind;
+  int which = 0;
+  int64_t ranks = 0;
+  *curve = (hec_curve){0};
+  HEC_TRY(hec_json_only(json, v, known));
+  HEC_TRY(hec_json_want_text(json, v, "kind", &kind));
+  while (which < HEC_N_CURVE_KINDS && strcmp(kind, hec_curve_name[which]) != 0)
+    which++;
+  if (which == HEC_N_CURVE_KINDS)
+    return hec_json_error(json, hec_json_get(v, "kind"), "a kind of models/curve.h, such as \"expert\"");
+  curve->kind = (hec_curve_kind)which;
+  HEC_TRY(hec_json_bool_or(json, v, "backward", false, &curve->backward));
+  if (hec_curve_has_rows(curve->kind))
+    HEC_TRY(hec_json_want_double(json, v, "flops_per_row", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, &curve->flops_per_row));
+  if (hec_curve_has_ranks(curve->kind))
+    HEC_TRY(hec_json_want_int(json, v, "ranks", 1, HEC_DEVICES_MAX, &ranks));
+  curve->ranks = (int32_t)ranks;
+  return read_points(json, v, arena, curve);
+}
+
+static hec_status read_measured(const hec_json *json, const hec_json_value *root, hec_arena *arena,
+                                hec_cluster *cluster) {
+  const hec_json_value *list = hec_json_get(root, "measured");
+  if (!list)
+    return HEC_OK;
+  if (!hec_json_is_array(list) || hec_json_length(list) > HEC_CURVES_MAX)
+    return hec_json_error(json, list, "an array of at most 4096 curves");
+  hec_curve *curves = HEC_NEW(arena, hec_curve, hec_json_length(list));
+  hec_curves *of_devices = HEC_NEW(arena, hec_curves, 1);
+  for (const hec_json_value *v = hec_json_first(list); v; v = hec_json_next(v))
+    HEC_TRY(read_curve(json, v, arena, &curves[cluster->measured.n++]));
+  cluster->measured.curves = curves;
+  *of_devices = cluster->measured;
+  for (int32_t i = 0; i < cluster->n_devices; i++)
+    cluster->devices[i].measured = of_devices;
+  return HEC_OK;
+}
+
 static hec_status read_cluster(const hec_json *json, const char *origin, hec_arena *arena, hec_cluster *cluster) {
   hec_cluster_spec spec = hec_cluster_spec_default();
   hec_cluster built;
@@ -176,6 +241,7 @@ static hec_status read_cluster(const hec_json *json, const char *origin, hec_are
   hec_cluster_build(&spec, arena, &built);
   HEC_TRY(override_devices(json, hec_json_root(json), &built));
   HEC_TRY(override_links(json, hec_json_root(json), &built));
+  HEC_TRY(read_measured(json, hec_json_root(json), arena, &built));
   *cluster = built;
   return HEC_OK;
 }

@@ -66,6 +66,9 @@ static bool uses_leaf(const hec_cluster *c, int32_t n_ranks) {
 }
 
 double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double bytes) {
+  const hec_curve *measured = hec_curves_find(&c->measured, HEC_CURVE_ALLREDUCE, false, 0, n_ranks);
+  if (measured && n_ranks > 1 && bytes > 0)
+    return hec_curve_s(measured, bytes);
   HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
   if (n_ranks == 1 || bytes <= 0)
     return 0;
@@ -88,6 +91,9 @@ double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double byt
 }
 
 double hec_link_cost_allgather(const hec_cluster *c, int32_t n_ranks, double bytes) {
+  const hec_curve *measured = hec_curves_find(&c->measured, HEC_CURVE_COUNTS, false, 0, n_ranks);
+  if (measured && n_ranks > 1 && bytes > 0)
+    return hec_curve_s(measured, bytes);
   HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
   if (n_ranks == 1 || bytes <= 0)
     return 0;

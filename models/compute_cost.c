@@ -20,7 +20,12 @@
 
 hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape) {
   double n_gemms = (double)shape->n_gemms;
-  return (hec_work_rate){.flops_per_row = shape->flops_per_row,
+  const hec_curve *curve = NULL;
+  if (device->measured && shape->kind != HEC_CURVE_NONE && !shape->exact)
+    curve = hec_curves_find(device->measured, shape->kind, shape->backward, shape->flops_per_row, 0);
+  return (hec_work_rate){.curve = curve,
+                         .speed = device->speed,
+                         .flops_per_row = shape->flops_per_row,
                          .flops_s = device->flops * device->flops_efficiency * device->speed,
                          .bytes_per_row = shape->bytes_per_row,
                          .hbm_bandwidth = device->hbm_bandwidth,
@@ -39,7 +44,8 @@ double hec_work_s(const hec_device *device, const hec_work_shape *shape, double 
 /* An FFN of inner width f. */
 static hec_work_shape ffn_shape(const hec_moe *moe, double f) {
   double params = (double)moe->n_ffn_matrices * (double)moe->d_model * f;
-  return (hec_work_shape){.flops_per_row = 2 * params,
+  return (hec_work_shape){.kind = HEC_CURVE_NONE,
+                          .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,
                           .bytes_per_row = (double)moe->n_ffn_matrices * f * (double)moe->dtype_bytes,
                           .n_gemms = moe->n_ffn_matrices};
@@ -55,11 +61,15 @@ static hec_work_shape times(hec_work_shape shape, int32_t n) {
 }
 
 hec_work_shape hec_work_expert(const hec_moe *moe) {
-  return ffn_shape(moe, (double)moe->d_ffn);
+  hec_work_shape shape = ffn_shape(moe, (double)moe->d_ffn);
+  shape.kind = HEC_CURVE_EXPERT;
+  return shape;
 }
 
 hec_work_shape hec_work_shared(const hec_moe *moe) {
-  return times(ffn_shape(moe, (double)moe->d_ffn_shared), moe->n_shared_experts);
+  hec_work_shape shape = times(ffn_shape(moe, (double)moe->d_ffn_shared), moe->n_shared_experts);
+  shape.kind = HEC_CURVE_SHARED;
+  return shape;
 }
 
 hec_work_shape hec_work_attention(const hec_moe *moe) {
@@ -68,7 +78,8 @@ hec_work_shape hec_work_attention(const hec_moe *moe) {
   double elements = 10 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * d_head;
   if (!moe->fused_attention)
     elements += 6 * heads * context;
-  return (hec_work_shape){.flops_per_row = (2 * params + 4 * context * heads * d_head) * moe->nonmoe_scale,
+  return (hec_work_shape){.kind = HEC_CURVE_ATTENTION,
+                          .flops_per_row = (2 * params + 4 * context * heads * d_head) * moe->nonmoe_scale,
                           .weight_bytes = params * element * moe->nonmoe_scale,
                           .bytes_per_row = elements * element * moe->nonmoe_scale,
                           .n_gemms = 4}; /* q k v together, QK^T, AV, output */
@@ -76,7 +87,8 @@ hec_work_shape hec_work_attention(const hec_moe *moe) {
 
 hec_work_shape hec_work_gate(const hec_moe *moe) {
   double params = (double)moe->d_model * (double)moe->n_experts;
-  return (hec_work_shape){.flops_per_row = 2 * params,
+  return (hec_work_shape){.kind = HEC_CURVE_GATE,
+                          .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,
                           .bytes_per_row = 12 * (double)moe->n_experts,
                           .n_gemms = 1};
@@ -84,7 +96,8 @@ hec_work_shape hec_work_gate(const hec_moe *moe) {
 
 hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
   hec_work_shape attention = hec_work_attention(moe), ffn = ffn_shape(moe, (double)moe->d_ffn_dense);
-  hec_work_shape block = {.flops_per_row = attention.flops_per_row + ffn.flops_per_row,
+  hec_work_shape block = {.kind = HEC_CURVE_NONE,
+                          .flops_per_row = attention.flops_per_row + ffn.flops_per_row,
                           .weight_bytes = attention.weight_bytes + ffn.weight_bytes,
                           .bytes_per_row = attention.bytes_per_row + ffn.bytes_per_row,
                           .n_gemms = attention.n_gemms + ffn.n_gemms};
@@ -93,25 +106,33 @@ hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
 
 hec_work_shape hec_work_embedding(const hec_moe *moe) {
   if (moe->vocabulary == 0)
-    return (hec_work_shape){0};
-  return (hec_work_shape){.bytes_per_row = 2 * (double)moe->d_model * (double)moe->dtype_bytes};
+    return (hec_work_shape){.kind = HEC_CURVE_NONE};
+  return (hec_work_shape){.kind = HEC_CURVE_NONE, .bytes_per_row = 2 * (double)moe->d_model * (double)moe->dtype_bytes};
 }
 
 hec_work_shape hec_work_head(const hec_moe *moe) {
   if (moe->vocabulary == 0)
-    return (hec_work_shape){0};
+    return (hec_work_shape){.kind = HEC_CURVE_NONE};
   double params = (double)moe->vocabulary * (double)moe->d_model, element = (double)moe->dtype_bytes;
-  return (hec_work_shape){.flops_per_row = 2 * params,
+  return (hec_work_shape){.kind = HEC_CURVE_NONE,
+                          .flops_per_row = 2 * params,
                           .weight_bytes = params * element,
                           .bytes_per_row = 2 * (double)moe->vocabulary * element,
                           .n_gemms = 1};
 }
 
 hec_work_shape hec_work_backward(hec_work_shape forward) {
-  return times(forward, 2);
+  hec_work_shape shape = times(forward, 2);
+  shape.backward = true;
+  return shape;
 }
 
-double hec_local_s(const hec_device *device, double bytes) {
+double hec_local_s(const hec_device *device, hec_curve_kind kind, bool backward, double bytes) {
+  const hec_curve *curve = NULL;
+  if (device->measured && kind != HEC_CURVE_NONE && bytes > 0)
+    curve = hec_curves_find(device->measured, kind, backward, 0, 0);
+  if (curve)
+    return hec_curve_s(curve, bytes) / device->speed;
   return bytes > 0 ? device->launch_s + bytes / device->hbm_bandwidth : 0;
 }
 

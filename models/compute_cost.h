@@ -12,16 +12,21 @@
 typedef struct {
   double flops_per_row, weight_bytes, bytes_per_row;
   int32_t n_gemms;
+  hec_curve_kind kind; /* what it is, where it could have been measured; HEC_CURVE_NONE: by the law alone */
+  bool backward;
   bool exact; /* no tiles, no streaming, no fixed cost: the `ideal` reference row */
 } hec_work_shape;
 
 /* rows == 0 costs nothing. Seconds:
  *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm)
- *     + rows*bytes_per_row/hbm */
+ *     + rows*bytes_per_row/hbm
+ * or, where the device has a measured curve of the shape, the curve's time / speed. */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
 
 /* The same in two steps, for many operations of one shape on one device. */
 typedef struct {
+  const hec_curve *curve; /* NULL: the law */
+  double speed;
   double flops_per_row, flops_s; /* FLOP/s that the device reaches */
   double bytes_per_row, hbm_bandwidth;
   double start_s, stream_s; /* of all GEMMs: launch, and streaming the weights */
@@ -33,6 +38,8 @@ hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *s
 static inline double hec_work_rate_s(const hec_work_rate *rate, double rows) {
   if (rows <= 0)
     return 0;
+  if (rate->curve)
+    return hec_curve_s(rate->curve, rows) / rate->speed;
   double elementwise_s = rows * rate->bytes_per_row / rate->hbm_bandwidth;
   if (rate->exact)
     return rows * rate->flops_per_row / rate->flops_s + elementwise_s;
@@ -55,8 +62,9 @@ hec_work_shape hec_work_embedding(const hec_moe *moe);    /* a row of the table 
 hec_work_shape hec_work_head(const hec_moe *moe);         /* logits and loss */
 hec_work_shape hec_work_backward(hec_work_shape forward); /* flops, bytes and GEMMs doubled */
 
-/* Seconds of an operation that moves `bytes` through HBM (permute, reduce, optimizer); 0 bytes cost nothing. */
-double hec_local_s(const hec_device *device, double bytes);
+/* Seconds of an operation that moves `bytes` through HBM (permute, reduce, optimizer; kind NONE: any other); 0 bytes cost
+ * nothing. launch + bytes / hbm, or the measured curve's time / speed. */
+double hec_local_s(const hec_device *device, hec_curve_kind kind, bool backward, double bytes);
 
 /* Forward time of the non-MoE part of one MoE block on the slowest device: attention and gate. The window of FSSDP. */
 double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens);

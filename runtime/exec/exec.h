@@ -33,7 +33,8 @@ typedef struct {
   void *data;            /* the work table's, on exec's step arena */
   struct hec_exchange_state *exchange;
   enum { HEC_OP_WAITING, HEC_OP_RUNNING, HEC_OP_DONE } state;
-  int64_t posted_ns, begin_ns, end_ns, cpu_ns;
+  int64_t posted_ns, begin_ns, end_ns;
+  int64_t cpu_ns, wall_ns; /* of its steps, on the thread and on the clock */
 } hec_exec_op;
 
 /* What compute and local operations do. `bind` is called when the operation is posted, with its buffers open: it sets
@@ -112,7 +113,10 @@ hec_status hec_exec_drain(hec_exec *exec) HEC_MUST_USE;
 void hec_exec_planned(hec_exec *exec, int64_t begin_ns, int64_t end_ns);
 /* After the last operation: everything done, memory model verified against `program`, old slots given back. */
 hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) HEC_MUST_USE;
-/* On rank 0: the timeline of all ranks, and that all planned the same program; the others take part. */
+/* On rank 0: the timeline of all ranks (and how much it was interrupted), and that all planned the same program; the others take part. */
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) HEC_MUST_USE;
+/* Of the last timeline, on rank 0: the share of the iteration in which the worst rank computed but had no processor
+ * (something else ran there). */
+double hec_exec_interrupted(const hec_exec *exec);
 
 #endif

@@ -229,8 +229,8 @@ static void bind_law(hec_exec *exec, hec_exec_op *op) {
       if (t[k].source == exec->r || t[k].destination == exec->r)
         partner[t[k].source] = partner[t[k].destination] = 1;
   } else {
-    seconds = o->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(exec->problem->cluster, exec->n_ranks, o->bytes)
-                                          : hec_link_cost_allgather(exec->problem->cluster, exec->n_ranks, o->bytes);
+    seconds = o->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(exec->links, exec->n_ranks, o->bytes)
+                                          : hec_link_cost_allgather(exec->links, exec->n_ranks, o->bytes);
     memset(partner, 1, (size_t)exec->n_ranks);
   }
   x->law_ns = (int64_t)(seconds * 1e9 + 0.5);

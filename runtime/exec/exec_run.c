@@ -57,10 +57,10 @@ static hec_status begin(hec_exec *exec, hec_exec_op *op) {
 }
 
 static hec_status step(hec_exec *exec, hec_exec_op *op) {
-  bool measured = exec->options.virtual_time;
-  if (measured)
+  bool virtual_time = exec->options.virtual_time;
+  if (virtual_time)
     HEC_TRY(hec_rank_take_turn(exec->rank));
-  int64_t before = measured ? hec_cpu_clock_ns() : 0;
+  int64_t cpu_ns = hec_cpu_clock_ns(), wall_ns = hec_clock_ns();
   if (op->op.role == HEC_ROLE_REDUCE) {
     hec_additions_apply(op->exchange->additions, op->exchange->n_additions);
     hec_additions_apply(op->exchange->own, op->exchange->n_own);
@@ -68,10 +68,10 @@ static hec_status step(hec_exec *exec, hec_exec_op *op) {
     exec->options.work.run(exec->options.work.context, exec, op);
   }
   op->step++;
-  if (measured) {
-    op->cpu_ns += hec_cpu_clock_ns() - before;
+  op->cpu_ns += hec_cpu_clock_ns() - cpu_ns;
+  op->wall_ns += hec_clock_ns() - wall_ns;
+  if (virtual_time)
     hec_rank_end_turn(exec->rank);
-  }
   return HEC_OK;
 }
 

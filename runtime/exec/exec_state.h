@@ -64,10 +64,12 @@ struct hec_exec {
   int32_t n_staged;
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
-  int64_t progress_ns; /* when something last moved */
-  uint32_t turns;      /* of all ranks, as of then */
-  hec_link_cost cost;  /* held transports */
-  double kept_bytes;   /* state of the plan in force, as the program will count it */
+  int64_t progress_ns;      /* when something last moved */
+  uint32_t turns;           /* of all ranks, as of then */
+  const hec_cluster *links; /* that held transports and virtual time imitate; plans may be made for others */
+  hec_link_cost cost;       /* of them */
+  double interrupted;       /* of the last timeline, on rank 0 */
+  double kept_bytes;        /* state of the plan in force, as the program will count it */
 };
 
 static inline size_t hec_row_of(const hec_exec *exec, int32_t layer, int32_t expert) {

@@ -67,7 +67,7 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
 
 /* ---- The timeline ---- */
 
-enum { POSTED, BEGIN, END, CPU, N_STAMPS };
+enum { POSTED, BEGIN, END, CPU, WALL, N_STAMPS };
 
 static int64_t *own_stamps(hec_exec *exec) {
   int64_t *stamps = HEC_NEW(&exec->step, int64_t, N_STAMPS * exec->n_ops + 1);
@@ -77,6 +77,7 @@ static int64_t *own_stamps(hec_exec *exec) {
     s[POSTED] = op ? op->posted_ns - exec->start_ns : -1;
     s[BEGIN] = op ? op->begin_ns - exec->start_ns : -1;
     s[END] = op ? op->end_ns - exec->start_ns : -1;
+    s[WALL] = op ? op->wall_ns : 0;
     s[CPU] = op ? (op->op.kind == HEC_OP_PLAN ? op->end_ns - op->begin_ns : op->cpu_ns) : 0;
   }
   return stamps;
@@ -136,6 +137,26 @@ static void put_virtual(hec_exec *exec, const hec_program *program, const int64_
   hec_arena_rewind(&exec->step, mark);
 }
 
+static double interrupted(const hec_exec *exec, const int64_t *all) {
+  size_t row = N_STAMPS * exec->n_ops + 1;
+  double worst = 0;
+  for (int32_t r = 0; r < exec->n_ranks; r++) {
+    int64_t lost = 0, end = 1;
+    for (size_t i = 0; i < exec->n_ops; i++) {
+      const int64_t *s = all + (size_t)r * row + N_STAMPS * i;
+      lost += s[WALL] > s[CPU] && s[WALL] > 0 ? s[WALL] - s[CPU] : 0;
+      end = s[END] > end ? s[END] : end;
+    }
+    double share = (double)lost / (double)end;
+    worst = share > worst ? share : worst;
+  }
+  return worst;
+}
+
+double hec_exec_interrupted(const hec_exec *exec) {
+  return exec->interrupted;
+}
+
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) {
   int64_t *stamps = own_stamps(exec), *all = NULL;
   size_t row = N_STAMPS * exec->n_ops + 1;
@@ -152,6 +173,8 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
                            " with %" PRIu64 " operations, not %016" PRIx64 " with %" PRIu64 ")",
                            exec->iteration, r, digests[2 * r], digests[2 * r + 1], digests[0], digests[1]);
   HEC_TRY(hec_rank_gather(exec->rank, stamps, row * sizeof *stamps, all));
+  if (exec->r == 0)
+    exec->interrupted = interrupted(exec, all);
   if (exec->r == 0 && exec->options.virtual_time)
     put_virtual(exec, program, all, timeline);
   else if (exec->r == 0)

@@ -88,7 +88,7 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
   HEC_TRY(hec_runner_iterate(r, step->iter));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
-    replay->measured(replay->context, step, r->low, &r->timeline);
+    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec)});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 

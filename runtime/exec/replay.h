@@ -24,6 +24,14 @@ typedef struct {
 hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int32_t n_wanted, hec_arena *arena,
                               hec_recording *recording) HEC_MUST_USE;
 
+/* An iteration that was executed, as rank 0 sees it. */
+typedef struct {
+  const hec_replay_step *step;
+  hec_lowering *low;
+  const hec_timeline *timeline;
+  double interrupted; /* hec_exec_interrupted */
+} hec_replayed;
+
 typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
@@ -37,7 +45,7 @@ typedef struct {
   int32_t differ_rank;
   int64_t differ_iteration; /* -1: never */
   /* After every iteration, on rank 0 only. */
-  void (*measured)(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline);
+  void (*measured)(void *context, const hec_replayed *iteration);
   void *context;
 } hec_replay;
 

@@ -88,6 +88,9 @@ typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NON
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
 extern const hec_traffic hec_role_traffic[HEC_N_ROLES];
 
+/* The curve that measures a role; backward where the operation is. HEC_CURVE_NONE: none does. */
+hec_curve_kind hec_role_curve(hec_role role);
+
 typedef struct {
   hec_op_kind kind;
   hec_lane lane;

@@ -83,12 +83,13 @@ END_TEST
 
 /* In virtual time and in real time; the timelines of all iterations are verified against their programs. */
 static int32_t n_seen;
-static void verify(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline) {
+static void verify(void *context, const hec_replayed *iteration) {
+  const hec_program *program = hec_lowering_program(iteration->low);
   (void)context;
-  (void)step;
-  hec_program_check(hec_lowering_program(low));
-  hec_timeline_check(timeline, hec_lowering_program(low));
-  ck_assert_int_gt(hec_timeline_end_ps(timeline), 0);
+  hec_program_check(program);
+  hec_timeline_check(iteration->timeline, program);
+  ck_assert_int_gt(hec_timeline_end_ps(iteration->timeline), 0);
+  ck_assert(iteration->interrupted >= 0 && iteration->interrupted <= 1);
   n_seen++;
 }
 
@@ -110,12 +111,11 @@ END_TEST
 /* Lanes really overlap: with links that take far longer than attention, the attention that a gather is scheduled beside
  * begins before the gather ends (one lane after the other would never show that). */
 static int32_t n_beside, n_gathers;
-static void count_overlaps(void *context, const hec_replay_step *step, hec_lowering *low,
-                           const hec_timeline *timeline) {
-  const hec_program *program = hec_lowering_program(low);
+static void count_overlaps(void *context, const hec_replayed *iteration) {
+  const hec_program *program = hec_lowering_program(iteration->low);
+  const hec_timeline *timeline = iteration->timeline;
   size_t n_ranks = (size_t)program->n_ranks;
   (void)context;
-  (void)step;
   for (size_t g = 0; g < program->n_ops; g++)
     for (size_t a = g; a < program->n_ops && program->ops[g].role == HEC_ROLE_GATHER; a++) {
       const hec_op *attention = &program->ops[a];

@@ -39,9 +39,9 @@ typedef struct {
   long early, late;
 } counted;
 
-static void measured(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline) {
+static void measured(void *context, const hec_replayed *iteration) {
   counted *c = context;
-  (void)step, (void)low, (void)timeline;
+  (void)iteration;
   if (c->n_measured++ == 0)
     (void)resident(); /* what reading takes itself is there from now on */
   if (c->n_measured == EARLY)

@@ -34,8 +34,8 @@ START_TEST(work_law) {
   shape.exact = true;
   ck_near(hec_work_s(&device, &shape, 41), 4.1 + 0.82);
   ck_near(hec_work_s(&device, &shape, 0.5), 0.05 + 0.01);
-  ck_near(hec_local_s(&device, 100), 0.125 + 0.5);
-  ck_near(hec_local_s(&device, 0), 0);
+  ck_near(hec_local_s(&device, HEC_CURVE_PERMUTE, false, 100), 0.125 + 0.5);
+  ck_near(hec_local_s(&device, HEC_CURVE_PERMUTE, false, 0), 0);
 }
 END_TEST
 

@@ -129,7 +129,9 @@ static void add_before(hec_summary_row *row, const hec_program *program, const h
   }
 }
 
-static void measured(void *context, const hec_replay_step *step, hec_lowering *low, const hec_timeline *timeline) {
+static void measured(void *context, const hec_replayed *iteration) {
+  hec_lowering *low = iteration->low;
+  const hec_timeline *timeline = iteration->timeline;
   collector *c = context;
   const hec_measure_options *o = c->measure->options;
   bool report = c->n_done++ >= o->job->warmup;
@@ -139,7 +141,7 @@ static void measured(void *context, const hec_replay_step *step, hec_lowering *l
     add_before(&c->summary.rows[c->row], hec_lowering_program(low), timeline);
   }
   if (o->files && (report || o->timeline_iter >= 0))
-    keep_drawing(c, step, all.total_s, low, timeline);
+    keep_drawing(c, iteration->step, all.total_s, low, timeline);
   if (o->progress)
     fprintf(stderr, "\r\033[K%s (%" PRId32 " of %" PRId32 "): iteration %" PRId32 " of %" PRId32,
             c->summary.rows[c->row].name, c->row + 1, o->n_policies, c->n_done, o->recording.n_steps);
