@@ -14,23 +14,26 @@ double hec_log_distance(double ours, double reference);
 /* Do both lie on the same side of 1 (who wins)? A value within `tolerance` of 1 lies on neither. */
 int32_t hec_side_of_one(double value, double tolerance); /* -1, 0, 1 */
 
-/* Quantile q in [0, 1] by linear interpolation between order statistics (GSL's and numpy's default); n >= 1. */
+/* Quantile q in [0, 1] by linear interpolation between order statistics (GSL's and numpy's default); n >= 1. No
+ * value may be NAN. */
 double hec_quantile(const double *x, int32_t n, double q);
 static inline double hec_median(const double *x, int32_t n) {
   return hec_quantile(x, n, 0.5);
 }
 
-/* |predicted / measured - 1| over n pairs with measured > 0, and the bias: median of predicted / measured - 1. */
+/* |predicted / measured - 1| over those of n pairs with measured > 0, and the bias: median of predicted / measured - 1.
+ * All NAN when there is no such pair. */
 typedef struct {
-  int32_t n;
+  int32_t n; /* pairs that count */
   double median, p90, worst, bias;
 } hec_error;
 hec_error hec_error_of(const double *predicted, const double *measured, int32_t n);
 
-/* Kendall's tau-b of two rankings over all pairs (i, j); 1 for n < 2 or when there is no pair. O(n^2). */
+/* Kendall's tau-b of two rankings over all pairs (i, j). 1 when b puts nothing in order (n < 2, or all alike), 0 when
+ * only a does not. O(n^2). No value may be NAN. */
 double hec_kendall_tau(const double *a, const double *b, int32_t n);
-/* The same over pairs whose `b` differ by more than `apart` (|bi - bj| > apart * min(bi, bj)); counts of such pairs and
- * of those in the wrong (or no) order in `a`. tau = (right - wrong) / pairs; 1 when there are none. */
+/* The same over pairs whose `b`, above zero, differ by more than `apart` (|bi - bj| > apart * min(bi, bj)); counts of
+ * such pairs and of those in the wrong (or no) order in `a`. tau = (right - wrong) / pairs; 1 when there are none. */
 typedef struct {
   int32_t pairs, wrong;
   double tau;
