@@ -12,7 +12,7 @@ static const struct {
 } commands[] = {
     {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command},
     {"calibrate", "a cluster file for this machine, from measurements", NULL},
-    {"compare", "predicted against measured, per policy and operation", NULL},
+    {"compare", "predicted against measured, per policy and operation", hec_compare_command},
     {"gate", "a regression gate over a stored comparison", NULL},
     {"hardware", "laws against measured collectives and GEMMs", NULL},
     {"outcomes", "predictions against outcomes of a real system", NULL},

@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/check.h"
+#include "runtime/exec/probe.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 typedef struct {
   hec_load seen; /* what the counts said */
   hec_check *check;
+  hec_probe probe;
+  double *probe_s; /* [2 * n_ranks] on rank 0 */
 } state;
 
 static hec_runner_options options_of(const hec_replay *replay) {
@@ -81,14 +84,30 @@ static hec_status verify_counts(hec_runner *r, int64_t iter) {
   return HEC_OK;
 }
 
+/* All ranks at once, as they compute. */
+static hec_status probe(hec_runner *r, const hec_replay *replay, double *seconds) {
+  int64_t start_ns;
+  if (!replay->probe)
+    return HEC_OK;
+  HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
+  *seconds = hec_probe_run(&((state *)r->context)->probe);
+  return HEC_OK;
+}
+
 static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_replay_step *step, int64_t index) {
-  hec_check *check = ((state *)r->context)->check;
+  state *s = r->context;
+  hec_check *check = s->check;
+  double probed[2] = {0};
   prepare(r, replay, step, index);
   differ(r, replay, index);
+  HEC_TRY(probe(r, replay, &probed[0]));
   HEC_TRY(hec_runner_iterate(r, step->iter));
+  HEC_TRY(probe(r, replay, &probed[1]));
+  if (replay->probe)
+    HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
-    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec)});
+    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec), s->probe_s});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 
@@ -99,6 +118,10 @@ hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, he
   hec_runner r = {.options = options_of(replay), .rank = rank, .load_of = load_of, .context = &s};
   hec_status status = hec_runner_open(&r, policy);
   s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);
+  if (replay->probe) {
+    s.probe = hec_probe_new(&r.arena);
+    s.probe_s = rank->rank == 0 ? HEC_NEW(&r.arena, double, 2 * rank->n_ranks) : NULL;
+  }
   if (replay->check)
     s.check = hec_check_new(p, replay->model, replay->n_micro_batches, rank);
   for (int32_t i = 0; status == HEC_OK && i < replay->n_steps; i++)

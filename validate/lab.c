@@ -1,0 +1,135 @@
+/* Orders are Fisher-Yates shuffles by GSL's Mersenne twister, the same on every rank. Loads come from the generators of
+ * traces/ (synth.h). */
+#include "validate/lab.h"
+
+#include "runtime/base/arena.h"
+#include "traces/synth.h"
+#include "validate/stats.h"
+
+#include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
+
+#include <stdlib.h>
+
+typedef struct {
+  hec_lab *lab;
+  int32_t a_case, round, n_done;
+} progress;
+
+/* Slowest of the probes around an iteration. */
+static double slowest(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks) {
+  double most = 0;
+  HEC_RESERVE(lab->probes, lab->probes_capacity, (size_t)lab->n_probes + 2 * (size_t)n_ranks);
+  for (int32_t i = 0; i < 2 * n_ranks; i++) {
+    lab->probes[lab->n_probes++] = iteration->probe_s[i];
+    most = iteration->probe_s[i] > most ? iteration->probe_s[i] : most;
+  }
+  return most;
+}
+
+static void hand_on(void *context, const hec_replayed *iteration) {
+  progress *p = context;
+  hec_lab *lab = p->lab;
+  double slow = slowest(lab, iteration, lab->cases[p->a_case].problem->n_ranks);
+  if (p->n_done++ < lab->cases[p->a_case].warmup)
+    return;
+  hec_lab_reading reading = {.a_case = p->a_case, .round = p->round};
+  reading.slowed = lab->reference_s > 0 ? slow / lab->reference_s - 1 : 0;
+  reading.clean = iteration->interrupted <= HEC_INTERRUPTED_MOST && reading.slowed <= HEC_SLOWED_MOST;
+  lab->n_read++;
+  lab->n_clean += reading.clean;
+  lab->measured(lab->context, &reading, iteration);
+}
+
+static hec_replay replay_of(const hec_lab *lab, int32_t a_case) {
+  const hec_lab_case *c = &lab->cases[a_case];
+  return (hec_replay){.problem = c->problem,
+                      .model = c->model,
+                      .steps = c->steps,
+                      .n_steps = c->n_steps,
+                      .n_micro_batches = c->n_micro_batches,
+                      .schedule = c->schedule,
+                      .collective = lab->collective,
+                      .virtual_time = lab->virtual_time,
+                      .probe = true,
+                      .differ_iteration = -1,
+                      .measured = hand_on};
+}
+
+size_t hec_lab_bytes(const hec_lab *lab) {
+  size_t most = 0;
+  for (int32_t i = 0; i < lab->n_cases; i++) {
+    hec_replay replay = replay_of(lab, i);
+    size_t bytes = hec_replay_bytes(&replay, lab->cases[i].policy);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
+static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round) {
+  for (int32_t i = 0; i < lab->n_cases; i++) {
+    hec_replay_check result;
+    progress p = {lab, order[i], round, 0};
+    hec_replay replay = replay_of(lab, order[i]);
+    replay.context = &p;
+    if (rank->rank == 0 && lab->progress)
+      lab->progress(lab->context, round * lab->n_cases + i, lab->n_rounds * lab->n_cases);
+    HEC_TRY(hec_replay_run(&replay, lab->cases[order[i]].policy, rank, &result));
+  }
+  return HEC_OK;
+}
+
+hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
+  hec_arena arena = {0};
+  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases);
+  gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
+  HEC_ASSERT(random);
+  gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
+  for (int32_t i = 0; i < lab->n_cases; i++)
+    order[i] = i;
+  hec_status status = HEC_OK;
+  for (int32_t round = 0; status == HEC_OK && round < lab->n_rounds; round++) {
+    gsl_ran_shuffle(random, order, (size_t)lab->n_cases, sizeof *order);
+    status = run_round(lab, rank, order, round);
+  }
+  gsl_rng_free(random);
+  hec_arena_free(&arena);
+  return status;
+}
+
+double hec_lab_reference(const hec_lab *lab) {
+  return lab->n_probes > 0 ? hec_median(lab->probes, lab->n_probes) : 0;
+}
+
+void hec_lab_close(hec_lab *lab) {
+  free(lab->probes);
+  lab->probes = NULL;
+}
+
+hec_status hec_lab_draw(const hec_lab_loads *wish, hec_arena *arena, const hec_replay_step **steps) {
+  hec_synth_options o = hec_synth_defaults();
+  hec_synth *synth;
+  o.workload = wish->sigma > 0 ? "lognormal" : "W0";
+  o.n_layers = wish->n_layers;
+  o.n_experts = wish->n_experts;
+  o.top_k = wish->top_k;
+  o.n_sources = o.ranks = wish->n_ranks;
+  o.tokens = wish->tokens;
+  o.n_iterations = wish->n_steps;
+  o.sigma = wish->sigma;
+  o.seed = wish->seed;
+  hec_replay_step *list = HEC_NEW(arena, hec_replay_step, wish->n_steps);
+  for (int32_t i = 0; i < wish->n_steps; i++) {
+    hec_load *load = HEC_NEW(arena, hec_load, 1);
+    *load = hec_load_new(arena, wish->n_layers, wish->n_ranks, wish->n_experts);
+    o.seed = wish->seed * 1000003 + (uint64_t)i; /* popularity drawn anew */
+    o.n_iterations = 1;
+    HEC_TRY(hec_synth_check(&o));
+    HEC_TRY(hec_synth_new(&o, &synth));
+    hec_synth_next(synth, load);
+    hec_synth_free(synth);
+    list[i] = (hec_replay_step){.iter = i, .stride = 1, .n_loads = 1, .loads = load};
+  }
+  *steps = list;
+  return HEC_OK;
+}

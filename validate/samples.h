@@ -1,0 +1,46 @@
+/* Observations for fits, taken from executed iterations: how long operations of each kind took, and of what size they
+ * were. */
+#ifndef HEC_VALIDATE_SAMPLES_H
+#define HEC_VALIDATE_SAMPLES_H
+#include "models/curve.h"
+#include "runtime/exec/replay.h"
+#include "validate/spans.h"
+
+/* Observations of one curve: y seconds for pieces x[x_at[i] .. x_at[i + 1]] (fit.h). */
+typedef struct {
+  hec_curve_kind kind;
+  bool backward;
+  double flops_per_row;
+  int32_t n;
+  int32_t *x_at; /* [n + 1] */
+  size_t x_at_capacity;
+  double *x;
+  size_t x_capacity;
+  double *y;
+  size_t y_capacity;
+} hec_sample_set;
+
+/* Pairs for a line: seconds over what the law of the links it ran on says (exchanges), over work units (planning). */
+typedef struct {
+  int32_t n;
+  double *x, *y;
+  size_t x_capacity, y_capacity;
+} hec_sample_pairs;
+
+enum { HEC_SAMPLE_SETS_MAX = 64 };
+
+typedef struct {
+  hec_sample_set sets[HEC_SAMPLE_SETS_MAX];
+  int32_t n_sets;
+  hec_sample_pairs exchange, plan;
+  hec_spans spans;
+  int32_t n_iterations;
+} hec_samples; /* zero-initialise */
+
+/* Adds all operations of an executed iteration under a schedule without overlap. `links`: closed form of the links that it
+ * ran on. Chains are left out: their law is not a line. */
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration,
+                     hec_link_cost *links);
+void hec_samples_free(hec_samples *samples);
+
+#endif

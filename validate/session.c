@@ -1,0 +1,194 @@
+/* One lab per step; which part a reading belongs to follows from its case's place in the list. */
+#include "validate/session.h"
+
+#include "runtime/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void measured(void *context, const hec_lab_reading *reading, const hec_replayed *iteration) {
+  hec_session *s = context;
+  int32_t n = s->options.given ? 0 : s->calibration.n_cases;
+  if (reading->a_case < n) {
+    hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading->clean, iteration);
+    if (s->second)
+      hec_comparison_add(&s->training, reading, iteration);
+    return;
+  }
+  hec_lab_reading of_case = *reading;
+  of_case.a_case -= n;
+  hec_comparison_add(&s->comparison, &of_case, iteration);
+}
+
+static void progress(void *context, int32_t done, int32_t of) {
+  hec_session *s = context;
+  if (s->options.progress)
+    s->options.progress(s->options.context, s->phase, done, of);
+}
+
+static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_rounds) {
+  return (hec_lab){.cases = cases,
+                   .n_cases = n,
+                   .n_rounds = n_rounds,
+                   .seed = s->options.seed,
+                   .collective = s->options.compare.collective,
+                   .virtual_time = s->options.calibrate.virtual_time,
+                   .measured = measured,
+                   .progress = progress,
+                   .reference_s = s->reference_s,
+                   .context = s};
+}
+
+/* Calibration cases (unless a calibration is given) and the others. */
+static hec_lab lab_of_all(hec_session *s) {
+  int32_t n = s->options.given ? 0 : s->calibration.n_cases, m = s->options.compare.n_cases;
+  hec_lab_case *all = HEC_NEW(s->arena, hec_lab_case, n + m);
+  if (n > 0)
+    memcpy(all, s->calibration.cases, (size_t)n * sizeof *all);
+  if (m > 0)
+    memcpy(all + n, s->options.compare.cases, (size_t)m * sizeof *all);
+  return lab_of(s, all, n + m, s->options.compare.n_rounds);
+}
+
+hec_status hec_session_open(hec_session *s, const hec_session_options *options, hec_arena *arena) {
+  *s = (hec_session){.options = *options, .arena = arena};
+  HEC_TRY(hec_calibration_open(&s->calibration, &options->calibrate, arena));
+  hec_comparison_open(&s->comparison, &options->compare, arena);
+  hec_comparison_options training = options->compare;
+  training.cases = s->calibration.cases;
+  training.n_cases = s->calibration.n_cases;
+  training.draw = false;
+  hec_comparison_open(&s->training, &training, arena);
+  return HEC_OK;
+}
+
+size_t hec_session_bytes(hec_session *s) {
+  hec_lab calibration = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1), all = lab_of_all(s);
+  size_t a = hec_lab_bytes(&calibration), b = hec_lab_bytes(&all);
+  return a > b ? a : b;
+}
+
+void hec_session_close(hec_session *s) {
+  hec_calibration_close(&s->calibration);
+  hec_comparison_close(&s->comparison);
+  hec_comparison_close(&s->training);
+  hec_lab_close(&s->lab);
+  hec_text_free(&s->preset);
+}
+
+/* ---- Sharing ---- */
+
+static hec_status share(hec_rank *rank, hec_text *text) {
+  size_t length = text->length;
+  HEC_TRY(hec_rank_broadcast(rank, &length, sizeof length));
+  char *all = hec_malloc(length + 1, 1);
+  if (rank->rank == 0)
+    memcpy(all, text->data, length);
+  all[length] = 0;
+  hec_status status = hec_rank_broadcast(rank, all, length);
+  if (status == HEC_OK && rank->rank != 0)
+    hec_text_add_bytes(text, all, length);
+  free(all);
+  return status;
+}
+
+static void write_preset(const hec_session *s, hec_text *preset) {
+  hec_text_free(preset);
+  hec_calibration_json(&s->calibration, &s->options.machine, preset);
+}
+
+/* The pace of ranks that wait for each other, from the calibration's own iterations. */
+static hec_status find_pace(hec_session *s, hec_text *preset) {
+  int32_t n = s->training.n_points, n_known = 0;
+  double *predicted[2] = {HEC_NEW(s->arena, double, n), HEC_NEW(s->arena, double, n)};
+  double *measured_s = HEC_NEW(s->arena, double, n);
+  for (int32_t k = 0; k < 2; k++) {
+    hec_cluster cluster;
+    s->calibration.speed = k == 0 ? 1 : HEC_PACE_TRIED;
+    write_preset(s, preset);
+    HEC_TRY(hec_cluster_parse_json(preset->data, "the calibration", s->arena, &cluster));
+    HEC_TRY(hec_comparison_finish(&s->training, &cluster));
+    n_known = 0;
+    for (int32_t i = 0; i < n; i++)
+      if (s->training.points[i].conclusive) {
+        measured_s[n_known] = s->training.points[i].measured_s;
+        predicted[k][n_known++] = s->training.points[i].predicted_s;
+      }
+  }
+  hec_calibration_pace(&s->calibration, (const double *const[]){predicted[0], predicted[1]}, measured_s, n_known,
+                       s->arena);
+  return HEC_OK;
+}
+
+static hec_status fit_here(hec_session *s, hec_text *preset) {
+  HEC_TRY(hec_calibration_fit(&s->calibration, s->arena));
+  if (s->second)
+    HEC_TRY(find_pace(s, preset));
+  write_preset(s, preset);
+  return HEC_OK;
+}
+
+/* The cluster that rank 0 fitted; its text into `preset` of every rank. */
+static hec_status fit(hec_session *s, hec_rank *rank, hec_text *preset, hec_cluster *cluster) {
+  hec_status status = rank->rank == 0 ? fit_here(s, preset) : HEC_OK;
+  if (status != HEC_OK)
+    return hec_rank_report(rank, HEC_FAILED, hec_last_error());
+  HEC_TRY(share(rank, preset));
+  status = hec_cluster_parse_json(preset->data, "the calibration", s->arena, cluster);
+  return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
+}
+
+/* ---- Steps ---- */
+
+static hec_status first_pass(hec_session *s, hec_rank *rank) {
+  hec_text preset = {0};
+  s->phase = "calibrating";
+  s->lab = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1);
+  HEC_TRY(hec_lab_run(&s->lab, rank));
+  s->reference_s = rank->rank == 0 ? hec_lab_reference(&s->lab) : 0;
+  hec_lab_close(&s->lab);
+  hec_status status = fit(s, rank, &preset, &s->planned);
+  hec_text_free(&preset);
+  hec_calibration_clear(&s->calibration);
+  return status;
+}
+
+/* The cases' problems for the cluster that plans are made for; what the user asked for stays. */
+static hec_status plan_for(hec_session *s, const hec_cluster *cluster) {
+  for (int32_t i = 0; i < s->options.compare.n_cases; i++) {
+    hec_problem *p = s->options.compare.cases[i].problem, made;
+    if (p->cluster == cluster)
+      continue;
+    HEC_TRY(hec_problem_make(p->moe, cluster, p->train, p->n_ranks, p->tokens, &made));
+    made.t = p->t;
+    made.m = p->m;
+    made.period = p->period;
+    made.slots = p->slots;
+    *p = made;
+  }
+  return HEC_OK;
+}
+
+static hec_status second_pass(hec_session *s, hec_rank *rank) {
+  s->second = true;
+  s->phase = s->options.compare.n_cases > 0 ? "executing" : "measuring";
+  s->lab = lab_of_all(s);
+  HEC_TRY(hec_lab_run(&s->lab, rank));
+  if (s->options.given)
+    s->fitted = *s->options.given;
+  else
+    HEC_TRY(fit(s, rank, &s->preset, &s->fitted));
+  if (rank->rank != 0 || s->options.compare.n_cases == 0)
+    return HEC_OK;
+  hec_status status = hec_comparison_finish(&s->comparison, &s->fitted);
+  return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
+}
+
+hec_status hec_session_run(hec_session *s, hec_rank *rank) {
+  if (s->options.given)
+    s->planned = *s->options.given;
+  else
+    HEC_TRY(first_pass(s, rank));
+  HEC_TRY(plan_for(s, &s->planned));
+  return second_pass(s, rank);
+}

@@ -1,0 +1,28 @@
+/* How long operations took from when they could begin: the durations that a prediction and a measurement are compared in,
+ * and that laws are fitted to. Whatever the host does before an operation (posting it, finding its rows) counts as the
+ * operation's, waiting for a partner does not.
+ *
+ *     ready(op, r)  = max(end of the lane's previous operation on r, ends of op's dependencies on r)
+ *     span(op, r)   = end(op, r) - max of ready over r and its partners in op (exchange), over all ranks (all-reduce, counts),
+ *                     or ready(op, r) alone (compute, local); planning, whose time is the host's: end - begin
+ *
+ * In a simulated timeline the spans are the durations that the laws gave (a test). */
+#ifndef HEC_VALIDATE_SPANS_H
+#define HEC_VALIDATE_SPANS_H
+#include "runtime/program/timeline.h"
+
+typedef struct {
+  int64_t *ps; /* [n_ops * n_ranks]; -1 where the rank takes no part; never below 0 elsewhere */
+  size_t capacity;
+  int64_t *scratch;
+  size_t scratch_capacity;
+} hec_spans; /* zero-initialise; reused from call to call */
+
+void hec_spans_find(hec_spans *spans, const hec_program *program, const hec_timeline *timeline);
+void hec_spans_free(hec_spans *spans);
+
+static inline int64_t hec_span_ps(const hec_spans *spans, const hec_program *program, int32_t op, int32_t rank) {
+  return spans->ps[(size_t)op * (size_t)program->n_ranks + (size_t)rank];
+}
+
+#endif
