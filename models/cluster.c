@@ -82,7 +82,9 @@ static hec_link link_of(hec_link_kind kind, int32_t device, int32_t node, hec_li
                     .node = node,
                     .nominal = spec.bandwidth,
                     .bandwidth = spec.bandwidth * spec.efficiency,
-                    .latency_ps = (int64_t)(spec.latency_s * 1e12 + 0.5)};
+                    .latency_ps = (int64_t)(spec.latency_s * 1e12 + 0.5),
+                    .n_shares = spec.n_shares,
+                    .shares = spec.shares};
 }
 
 /* The latency of a class belongs to the route, so its outgoing link has it all and the incoming one none. */
@@ -186,6 +188,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .nics = l.nics,
                            .pxn = spec->pxn,
                            .nic_through_port = spec->nic_through_port,
+                           .sized = spec->port.n_shares + spec->nic.n_shares + spec->leaf.n_shares > 0,
                            .n_links = l.n_links,
                            .links = HEC_NEW(arena, hec_link, l.n_links),
                            .devices = HEC_NEW(arena, hec_device, l.n_devices),
@@ -240,6 +243,34 @@ int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d) {
   for (int32_t i = 0; i < n; i++)
     sum += c->links[links[i]].latency_ps;
   return sum;
+}
+
+double hec_link_share_of(const hec_link *link, double bytes) {
+  const hec_link_share *at = link->shares;
+  int32_t n = link->n_shares, i = 1;
+  if (n == 0)
+    return 1;
+  if (bytes <= at[0].bytes)
+    return at[0].share;
+  while (i < n && at[i].bytes < bytes)
+    i++;
+  if (i == n)
+    return at[n - 1].share;
+  double part = (bytes - at[i - 1].bytes) / (at[i].bytes - at[i - 1].bytes);
+  return at[i - 1].share + (at[i].share - at[i - 1].share) * part;
+}
+
+double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes) {
+  double least = 1;
+  const int32_t *links;
+  if (!c->sized)
+    return 1;
+  int32_t n = hec_cluster_route(c, s, d, &links);
+  for (int32_t i = 0; i < n; i++) {
+    double share = hec_link_share_of(&c->links[links[i]], bytes);
+    least = share < least ? share : least;
+  }
+  return least;
 }
 
 double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal) {

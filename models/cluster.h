@@ -46,6 +46,14 @@ typedef enum {
   HEC_LINK_LEAF_DOWN
 } hec_link_kind;
 
+/* What share of a link's bandwidth a message reaches: linear between points, constant before the first and after the
+ * last. Ascending in bytes, and bytes / share rises too: a larger message never takes less time. */
+typedef struct {
+  double bytes, share;
+} hec_link_share;
+
+enum { HEC_LINK_SHARES_MAX = 32 };
+
 typedef struct {
   hec_link_kind kind;
   int32_t device;   /* whose port; -1 for NIC and leaf links */
@@ -53,6 +61,8 @@ typedef struct {
   double nominal;   /* bytes/s, data sheet */
   double bandwidth; /* bytes/s, nominal * efficiency: what every law uses */
   int64_t latency_ps;
+  int32_t n_shares;             /* 0: every message reaches the whole bandwidth */
+  const hec_link_share *shares; /* [n_shares] */
 } hec_link;
 
 enum { HEC_ROUTE_MAX = 8 };
@@ -62,6 +72,7 @@ typedef struct {
   int32_t n_nodes, devices_per_node, n_devices; /* n_devices = n_nodes * devices_per_node */
   int32_t nics;                                 /* per node */
   bool pxn, nic_through_port;
+  bool sized; /* some link has shares by message size */
   int32_t n_links;
   hec_link *links;           /* [n_links] */
   hec_device *devices;       /* [n_devices] */
@@ -88,7 +99,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
  *     {"name": "a4", "nodes": 4, "devices_per_node": 8, "nics": 1, "pxn": false, "nic_through_port": false,
- *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8},
+ *      "nvlink": {"bandwidth": 300e9, "latency": 2e-6, "efficiency": 0.8,
+ *                 "efficiency_by_bytes": [[2e6, 0.6], [256e6, 1]]},      optional, of any class: hec_link_share
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
  *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
@@ -118,6 +130,12 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
   return c->route_at[s * c->n_devices + d + 1] - at;
 }
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
+
+/* The share of its bandwidth that a message of that size reaches on a link, and on the whole route: the least of its links'.
+ * A message of b bytes then loads every link of its route like b / share bytes, so that the laws stay linear in loads.
+ * Closed forms and network laws do so; the planners' running sums over tokens and the pacing of real bytes do not. */
+double hec_link_share_of(const hec_link *link, double bytes);
+double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
   return device / c->devices_per_node;
 }

@@ -7,20 +7,51 @@
 #include <stdio.h>
 #include <string.h>
 
-static hec_status read_bandwidth(const hec_json *json, const hec_json_value *object, hec_link_spec *link) {
-  static const char *const known[] = {"nodes_per_leaf", "bandwidth", "latency", "efficiency", NULL};
+/* Shares by message size; `value` may be NULL: none. */
+static hec_status read_shares(const hec_json *json, const hec_json_value *value, hec_arena *arena,
+                              hec_link_spec *link) {
+  if (!value)
+    return HEC_OK;
+  int32_t n = hec_json_is_array(value) ? hec_json_length(value) : 0;
+  if (n < 1 || n > HEC_LINK_SHARES_MAX)
+    return hec_json_error(json, value, "an array of 1 to 32 pairs [bytes, share]");
+  hec_link_share *shares = HEC_NEW(arena, hec_link_share, n), last = {0, 1};
+  for (const hec_json_value *v = hec_json_first(value); v; v = hec_json_next(v)) {
+    const hec_json_value *bytes = hec_json_is_array(v) ? hec_json_first(v) : NULL;
+    const hec_json_value *share = bytes ? hec_json_next(bytes) : NULL;
+    if (!share || hec_json_next(share) || !hec_json_is_number(bytes) || !hec_json_is_number(share))
+      return hec_json_error(json, v, "a pair of numbers [bytes, share]");
+    hec_link_share next = {hec_json_number(bytes), hec_json_number(share)};
+    if (!(next.bytes > last.bytes && next.bytes <= HEC_MEMORY_MOST))
+      return hec_json_error(json, bytes, "bytes above 0, ascending, at most 1e18");
+    if (!(next.share >= HEC_SIZE_SHARE_LEAST && next.share <= 1))
+      return hec_json_error(json, share, "a share from 0.001 to 1");
+    if (!(next.bytes / next.share > last.bytes / last.share))
+      return hec_json_error(json, share, "bytes / share rising: more bytes never take less time");
+    last = shares[link->n_shares++] = next;
+  }
+  link->shares = shares;
+  return HEC_OK;
+}
+
+static hec_status read_bandwidth(const hec_json *json, const hec_json_value *object, hec_arena *arena,
+                                 hec_link_spec *link) {
+  static const char *const known[] = {"nodes_per_leaf", "bandwidth",           "latency",
+                                      "efficiency",     "efficiency_by_bytes", NULL};
   HEC_TRY(hec_json_only(json, object, known));
   HEC_TRY(hec_json_want_double(json, object, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, &link->bandwidth));
   HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MOST, 0, &link->latency_s));
-  return hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, 1, &link->efficiency);
+  HEC_TRY(hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, 1, &link->efficiency));
+  return read_shares(json, hec_json_get(object, "efficiency_by_bytes"), arena, link);
 }
 
 /* Optional member `key` of the root. */
-static hec_status read_link(const hec_json *json, const hec_json_value *root, const char *key, hec_link_spec *link) {
+static hec_status read_link(const hec_json *json, const hec_json_value *root, const char *key, hec_arena *arena,
+                            hec_link_spec *link) {
   const hec_json_value *object = hec_json_get(root, key);
   if (!object)
     return HEC_OK;
-  HEC_TRY(read_bandwidth(json, object, link));
+  HEC_TRY(read_bandwidth(json, object, arena, link));
   const hec_json_value *extra = hec_json_get(object, "nodes_per_leaf");
   return extra && strcmp(key, "leaf") != 0 ? hec_json_error(json, extra, "nodes_per_leaf only in \"leaf\"") : HEC_OK;
 }
@@ -74,7 +105,8 @@ static hec_status read_plan(const hec_json *json, const hec_json_value *root, he
   return hec_json_double_or(json, object, "b_s", 0, HEC_SECONDS_MOST, spec->plan_b_s, &spec->plan_b_s);
 }
 
-static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_cluster_spec *spec) {
+static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_arena *arena,
+                            hec_cluster_spec *spec) {
   static const char *const known[] = {
       "name", "nodes",  "devices_per_node", "nics",  "pxn",  "nic_through_port", "nvlink",  "nic",
       "leaf", "device", "devices",          "links", "plan", "measured",         "machine", "calibration",
@@ -90,9 +122,9 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   HEC_TRY(hec_json_int_or(json, root, "nics", 1, HEC_DEVICES_MAX, 1, &spec->nics));
   HEC_TRY(hec_json_bool_or(json, root, "pxn", false, &spec->pxn));
   HEC_TRY(hec_json_bool_or(json, root, "nic_through_port", false, &spec->nic_through_port));
-  HEC_TRY(read_link(json, root, "nvlink", &spec->port));
-  HEC_TRY(read_link(json, root, "nic", &spec->nic));
-  HEC_TRY(read_link(json, root, "leaf", &spec->leaf));
+  HEC_TRY(read_link(json, root, "nvlink", arena, &spec->port));
+  HEC_TRY(read_link(json, root, "nic", arena, &spec->nic));
+  HEC_TRY(read_link(json, root, "leaf", arena, &spec->leaf));
   const hec_json_value *leaf = hec_json_get(root, "leaf");
   if (leaf)
     HEC_TRY(hec_json_want_int(json, leaf, "nodes_per_leaf", 1, HEC_DEVICES_MAX, &spec->nodes_per_leaf));
@@ -236,7 +268,7 @@ static hec_status read_cluster(const hec_json *json, const char *origin, hec_are
   hec_cluster built;
   const char *base = strrchr(origin, '/');
   (void)snprintf(spec.name, sizeof spec.name, "%s", base ? base + 1 : origin);
-  HEC_TRY(read_spec(json, hec_json_root(json), &spec));
+  HEC_TRY(read_spec(json, hec_json_root(json), arena, &spec));
   HEC_TRY(hec_cluster_spec_check(&spec, origin));
   hec_cluster_build(&spec, arena, &built);
   HEC_TRY(override_devices(json, hec_json_root(json), &built));

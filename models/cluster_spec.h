@@ -17,6 +17,8 @@
 /* A class of links. bandwidth 0: not given. */
 typedef struct {
   double bandwidth, latency_s, efficiency;
+  int32_t n_shares;
+  const hec_link_share *shares; /* [n_shares] */
 } hec_link_spec;
 
 typedef struct {
@@ -38,6 +40,7 @@ typedef struct {
 #define HEC_MEMORY_MOST 1e18
 #define HEC_SECONDS_MOST 10.0
 #define HEC_SHARE_LEAST 1e-6
+#define HEC_SIZE_SHARE_LEAST 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
 enum { HEC_TILE_MOST = 1 << 20 };
 
 /* Defaults of everything optional. */

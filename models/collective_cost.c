@@ -1,7 +1,8 @@
 /* Closed-form times of the two collectives that every iteration has besides exchanges: ring all-reduce and all-gather.
  * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). K rings, one per NIC that every
  * node taking part has, carry bytes/K each: a NIC carries one ring, a device's port and a shared leaf uplink carry them
- * all. O(ranks). */
+ * all. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
+ * O(ranks). */
 #include "models/link_cost.h"
 
 #include <float.h>
@@ -29,25 +30,26 @@ static double slower(double a, double b) {
   return a < b ? a : b;
 }
 
-/* Slowest port, NIC and leaf link (out or in) among the first n_ranks devices and the first n_nics NICs of their nodes.
+/* Slowest port, NIC and leaf link (out or in; rates for messages of that size) among the first n_ranks devices and the first n_nics NICs of their nodes.
  */
 typedef struct {
   double port, nic, leaf;
 } slowest_links;
 
-static slowest_links slowest_of(const hec_cluster *c, int32_t n_ranks, int32_t n_nics) {
+static slowest_links slowest_of(const hec_cluster *c, int32_t n_ranks, int32_t n_nics, double message_bytes) {
   slowest_links slowest = {DBL_MAX, DBL_MAX, DBL_MAX};
   int32_t n_nodes = n_nodes_of(c, n_ranks), seen_nics = 0; /* NIC links come node by node */
   for (int32_t i = 0; i < c->n_links; i++) {
     const hec_link *link = &c->links[i];
     bool is_port = link->kind == HEC_LINK_PORT_OUT || link->kind == HEC_LINK_PORT_IN;
     bool is_nic = link->kind == HEC_LINK_NIC_OUT || link->kind == HEC_LINK_NIC_IN;
+    double rate = link->bandwidth * hec_link_share_of(link, message_bytes);
     if (is_port && link->device < n_ranks)
-      slowest.port = slower(slowest.port, link->bandwidth);
+      slowest.port = slower(slowest.port, rate);
     if (is_nic && link->node < n_nodes && seen_nics++ % c->nics < n_nics)
-      slowest.nic = slower(slowest.nic, link->bandwidth);
+      slowest.nic = slower(slowest.nic, rate);
     if (!is_port && !is_nic)
-      slowest.leaf = slower(slowest.leaf, link->bandwidth);
+      slowest.leaf = slower(slowest.leaf, rate);
   }
   return slowest;
 }
@@ -74,7 +76,7 @@ double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double byt
     return 0;
   int32_t n_nodes = n_nodes_of(c, n_ranks);
   int32_t n_rings = nics_used(c, ranks_in(c, n_nodes - 1, n_ranks));
-  slowest_links slowest = slowest_of(c, n_ranks, n_rings);
+  slowest_links slowest = slowest_of(c, n_ranks, n_rings, bytes / (double)n_ranks);
   double ring_bytes = bytes / (double)n_rings, busiest_s = 0, latency_s = 0;
   if (n_nodes > 1)
     busiest_s = ring_bytes / slowest.nic;
@@ -98,7 +100,7 @@ double hec_link_cost_allgather(const hec_cluster *c, int32_t n_ranks, double byt
   if (n_ranks == 1 || bytes <= 0)
     return 0;
   int32_t n_nodes = n_nodes_of(c, n_ranks);
-  slowest_links slowest = slowest_of(c, n_ranks, c->nics);
+  slowest_links slowest = slowest_of(c, n_ranks, c->nics, bytes);
   double port_s = (double)(n_ranks - 1) * bytes / slowest.port, node_s = 0;
   for (int32_t node = 0; node < n_nodes && n_nodes > 1; node++) {
     int32_t own = ranks_in(c, node, n_ranks);

@@ -114,6 +114,13 @@ static inline double larger(double a, double b) {
   return a > b ? a : b;
 }
 
+/* What a message puts on the links of its route: bytes / share, to a whole byte, so that sums stay exact. */
+static inline double load_of(const hec_link_cost *cost, int32_t s, int32_t d, int64_t bytes) {
+  if (!cost->cluster->sized)
+    return (double)bytes;
+  return (double)(int64_t)((double)bytes / hec_cluster_share_of(cost->cluster, s, d, (double)bytes) + 0.5);
+}
+
 typedef struct {
   int32_t source, destination;
 } ends;
@@ -163,7 +170,7 @@ static inline int32_t fill_links(hec_link_cost *cost, const hec_transfer *transf
   const hec_link *links = cost->cluster->links;
   for (int32_t i = 0; i < n; i++) {
     ends e = ends_of(&transfers[i], reverse);
-    add_transfer(cost, e.source, e.destination, (double)transfers[i].bytes);
+    add_transfer(cost, e.source, e.destination, load_of(cost, e.source, e.destination, transfers[i].bytes));
   }
   if (n >= cost->cluster->n_links) {
     for (int32_t i = 0; i < cost->cluster->n_links; i++)
@@ -225,11 +232,11 @@ static void delay_chains(hec_link_cost *cost, const hec_transfer *transfers, int
       continue;
     HEC_ASSERT(link < i);
     int32_t before = reverse ? i : link, later = reverse ? link : i;
-    if (transfers[before].bytes != bytes) {
-      bytes = transfers[before].bytes;
-      chunk_bytes = (double)bytes / (double)n_chunks;
-    }
     ends e = ends_of(&transfers[before], reverse);
+    if (transfers[before].bytes != bytes || cost->cluster->sized) {
+      bytes = transfers[before].bytes;
+      chunk_bytes = load_of(cost, e.source, e.destination, bytes) / (double)n_chunks;
+    }
     double begin_s = cost->delay_s[before] + first_chunk_s(cost, e.source, e.destination, chunk_bytes);
     cost->delay_s[later] = larger(cost->delay_s[later], begin_s);
   }
@@ -263,8 +270,9 @@ static inline void fill_seats(hec_link_cost *cost, const hec_transfer *transfers
     ends e = ends_of(&transfers[i], reverse);
     const struct hec_link_pair *pair = cost->pairs + (e.source * cost->cluster->n_devices + e.destination);
     double begin_s = chained ? pair->latency_s + cost->delay_s[i] : pair->latency_s;
-    sit(&cost->seats[pair->out], (double)transfers[i].bytes, begin_s);
-    sit(&cost->seats[pair->in], (double)transfers[i].bytes, begin_s);
+    double load = load_of(cost, e.source, e.destination, transfers[i].bytes);
+    sit(&cost->seats[pair->out], load, begin_s);
+    sit(&cost->seats[pair->in], load, begin_s);
   }
 }
 

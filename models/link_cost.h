@@ -1,7 +1,7 @@
 /* Closed-form time of an exchange (alpha-beta, busiest port): the only network cost that policies and the collective
  * chooser use, and the `alpha_beta` law of the simulator.
  *
- *   load(l)  = bytes of all transfers whose route crosses link l
+ *   load(l)  = bytes of all transfers whose route crosses link l; bytes / share where links have shares by message size
  *   done(r)  = max over r's transfers (s,d): latency(s,d) + max over its links l on r's side: load(l) / bandwidth(l)
  *   makespan = max over r of done(r), which is max latency + busiest link at most
  *

@@ -168,12 +168,14 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
   x->posted = HEC_NEW(&engine->arena, uint8_t, n_ranks);
   for (int32_t i = 0; i < n; i++) {
     const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    x->flow[i] = (hec_flow){.source = op->reverse ? t->destination : t->source,
-                            .destination = op->reverse ? t->source : t->destination,
+    int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
+    double share = hec_cluster_share_of(engine->problem->cluster, source, destination, (double)t->bytes);
+    x->flow[i] = (hec_flow){.source = source,
+                            .destination = destination,
                             .after = t->after,
                             .first_follower = -1,
                             .next_follower = -1,
-                            .bytes = (double)t->bytes};
+                            .bytes = (double)t->bytes / share};
     count_flow(x, t->source);
     count_flow(x, t->destination);
   }

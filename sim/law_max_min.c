@@ -100,7 +100,8 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
     hec_flow *flow = &x->flow[i];
     *flow =
         (hec_flow){.source = ring_rank(problem, k, p), .destination = ring_rank(problem, k, (p + 1) % n), .after = -1};
-    hec_engine_start_flow(engine, x, i, bytes, hec_engine_now(engine) + latency);
+    double share = hec_cluster_share_of(problem->cluster, flow->source, flow->destination, x->row->bytes / n);
+    hec_engine_start_flow(engine, x, i, bytes / share, hec_engine_now(engine) + latency);
   }
 }
 

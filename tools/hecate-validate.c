@@ -14,7 +14,7 @@ static const struct {
     {"calibrate", "a cluster file for this machine, from measurements", NULL},
     {"compare", "predicted against measured, per policy and operation", hec_compare_command},
     {"gate", "a regression gate over a stored comparison", NULL},
-    {"hardware", "laws against measured collectives and GEMMs", NULL},
+    {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command},
     {"outcomes", "predictions against outcomes of a real system", NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

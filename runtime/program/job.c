@@ -270,7 +270,8 @@ static double longest_s(const hec_job *job, const hec_device *device) {
   double assignments = (double)p->tokens * (double)p->n_ranks * (double)p->top_k, slowest = 1e300, latency_s = 0;
   for (int32_t l = 0; l < job->cluster.n_links; l++) {
     const hec_link *link = &job->cluster.links[l];
-    slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
+    double rate = link->bandwidth * hec_link_share_of(link, 1);
+    slowest = rate < slowest ? rate : slowest;
     latency_s += (double)link->latency_ps * 1e-12;
   }
   hec_work_shape shapes[] = {p->expert,

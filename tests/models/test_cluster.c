@@ -194,6 +194,18 @@ static const struct {
     {"{" JSON_BASE ",\n\"hbm_efficiency\": 0.5}}", "c.json:5: device.hbm_efficiency: expected hbm_bandwidth beside"},
     {"{" JSON_BASE ",\n\"comm_share\": 1}}", "c.json:5: device.comm_share: expected a number from 0 to 0.99"},
     {"{" JSON_BASE "},\n\"leaf\": {\"bandwidth\": 1}}", "c.json:5: leaf: expected a member \"nodes_per_leaf\""},
+    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": 1}}",
+     "c.json:5: leaf.efficiency_by_bytes: expected an array of 1 to 32 pairs"},
+    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[1, 0.5, 2]]}}",
+     "leaf.efficiency_by_bytes[0]: expected a pair of numbers"},
+    {"{" JSON_BASE
+     "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 1], [2, 1]]}}",
+     "leaf.efficiency_by_bytes[1][0]: expected bytes above 0, ascending"},
+    {"{" JSON_BASE "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 1.5]]}}",
+     "leaf.efficiency_by_bytes[0][1]: expected a share from 0.001 to 1"},
+    {"{" JSON_BASE
+     "},\n\"leaf\": {\"nodes_per_leaf\": 1, \"bandwidth\": 1, \"efficiency_by_bytes\": [[2, 0.1], [4, 0.3]]}}",
+     "leaf.efficiency_by_bytes[1][1]: expected bytes / share rising"},
     {"{" JSON_BASE "},\n\"devices\": {}}", "c.json:5: devices: expected an array"},
     {"{" JSON_BASE "},\n\"devices\": [1]}", "c.json:5: devices[0]: expected an object, found 1"},
     {"{" JSON_BASE "},\n\"devices\": [{\"device\": 4}]}",

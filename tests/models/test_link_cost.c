@@ -106,6 +106,39 @@ START_TEST(by_hand_collectives) {
 }
 END_TEST
 
+/* Ports of 100 B/s of which messages of 10 bytes reach half, of 30 bytes all; NICs without such shares. */
+START_TEST(by_hand_shares) {
+  const char *text =
+      "{\"nodes\": 2, \"devices_per_node\": 2, \"nics\": 1, \"device\": {\"flops\": 1, \"memory_bytes\": 1},"
+      "\"nvlink\": {\"bandwidth\": 100, \"latency\": 1, \"efficiency_by_bytes\": [[10, 0.5], [30, 1]]},"
+      "\"nic\": {\"bandwidth\": 10, \"latency\": 2}}";
+  if (hec_cluster_parse_json(text, "c.json", &arena, &cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  ck_near(hec_cluster_share_of(&cluster, 0, 1, 0), 0.5);
+  ck_near(hec_cluster_share_of(&cluster, 0, 1, 10), 0.5);
+  ck_near(hec_cluster_share_of(&cluster, 0, 1, 15), 0.625);
+  ck_near(hec_cluster_share_of(&cluster, 0, 1, 31), 1);
+  ck_near(hec_cluster_share_of(&cluster, 0, 2, 10), 1);
+  hec_link_cost cost = hec_link_cost_new(&cluster, &arena);
+  hec_transfer list[] = {transfer(0, 1, 10), transfer(0, 1, 300), transfer(1, 0, 8), transfer(0, 2, 40)};
+  /* out of rank 0: 10 / 0.5 + 300; out of rank 1: 8 / 0.5; between nodes 40 / 10 */
+  ck_near(hec_link_cost_exchange(&cost, list, 2, false, 1), 1 + 3.2);
+  ck_near(hec_link_cost_exchange(&cost, list + 2, 1, false, 1), 1.16);
+  ck_near(hec_link_cost_exchange(&cost, list, 4, false, 1), 6);
+  ck_near(hec_link_cost_exchange(&cost, list, 4, true, 1), 6);
+  ck_near(cost.done_s[1], 4.2);
+  hec_transfer odd = transfer(0, 1, 15); /* 15 / 0.625 = 24 bytes */
+  ck_near(hec_link_cost_exchange(&cost, &odd, 1, false, 1), 1.24);
+  odd.bytes = 16; /* 16 / 0.65 = 24.6: whole bytes */
+  ck_near(hec_link_cost_exchange(&cost, &odd, 1, false, 1), 1.25);
+  /* ring of 2 ranks, a step's message 10 bytes: 2 * 1/2 * 20 / 50 + 2 latencies; all-gather of 15 each: 15 / 62.5 */
+  ck_near(hec_link_cost_allreduce(&cluster, 2, 20), 0.4 + 2);
+  ck_near(hec_link_cost_allreduce(&cluster, 2, 100), 1 + 2);
+  ck_near(hec_link_cost_allgather(&cluster, 2, 15), 0.24 + 1);
+  hec_link_cost_free(&cost);
+}
+END_TEST
+
 static const char *const forms[] = {
     "3x4 nvlink=123.5G@2us nic=7.25G@5us flops=1T mem=1G",
     "3x4 nvlink=123.5G@2us nic=7.25G@5us flops=1T mem=1G through=1 nvlink_eff=0.75 nic_eff=0.9",
@@ -286,6 +319,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, by_hand_sides);
   tcase_add_test(test, by_hand_chain);
   tcase_add_test(test, by_hand_collectives);
+  tcase_add_test(test, by_hand_shares);
   tcase_add_loop_test(test, against_oracle, 0, N_FORMS);
   tcase_add_loop_test(test, laws, 0, N_FORMS);
   tcase_add_test(test, homogeneous);

@@ -186,6 +186,25 @@ START_TEST(chunked_chain) {
 }
 END_TEST
 
+/* The same where a message of 100 bytes reaches half of a port: it takes 200 ns, its first chunk is there after 100. */
+START_TEST(chunked_chain_of_small_messages) {
+  static const hec_link_share half[] = {{100, 0.5}, {400, 1}};
+  hec_problem *problem = tiny_problem("1x3 nvlink=1G@1us" ROUND, 3, true);
+  hec_cluster *cluster = (hec_cluster *)(uintptr_t)problem->cluster;
+  cluster->sized = true;
+  for (int32_t l = 0; l < cluster->n_links; l++) {
+    cluster->links[l].shares = half;
+    cluster->links[l].n_shares = 2;
+  }
+  hec_program_clear(&program, 3);
+  hec_transfer chain[] = {SEND(0, 1, 100), SEND(1, 2, 100)};
+  chain[1].after = 0;
+  exchange(HEC_LANE_PARAM, chain, 2, 2, -1);
+  const span wanted[] = {{0, 1200}, {0, 2300}, {0, 2300}};
+  expect_everywhere(problem, &program, wanted, wanted);
+}
+END_TEST
+
 /* A slow first hop (half the rate into rank 1) holds the second one up chunk by chunk under max_min: chunks arrive at
  * 1100 and 1200; the second hop starts at 2100, and its second chunk follows at once at 2150. */
 START_TEST(chunked_chain_behind_a_slow_link) {
@@ -320,6 +339,7 @@ static Suite *suite(void) {
   tcase_add_test(c, staggered_incast);
   tcase_add_test(c, staggered_line);
   tcase_add_test(c, chunked_chain);
+  tcase_add_test(c, chunked_chain_of_small_messages);
   tcase_add_test(c, chunked_chain_behind_a_slow_link);
   tcase_add_test(c, two_lanes_share_a_port);
   tcase_add_test(c, all_reduce_one_node);

@@ -7,14 +7,19 @@ trap 'rm -rf "$folder"' EXIT
 failures=0
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
+<<<<<<< HEAD
 for command in calibrate gate hardware outcomes; do
+=======
+for command in calibrate compare gate outcomes; do
+>>>>>>> hardware
   message=$("$tool" $command 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "$command: exit $code"
   [ "$message" = "hecate-validate: $command: not built yet" ] || fail "$command: $message"
   [ -s "$folder/stdout" ] && fail "$command wrote to stdout"
 done
 for arguments in "" "nonsense" "published --nonsense" "published --cluster-a nonsense" \
-                 "published --synthetic --trace x" "published --trace $folder" "published more"; do
+                 "published --synthetic --trace x" "published --trace $folder" "published more" \
+                 "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "'$arguments': exit $code"
   [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "'$arguments': $message"
@@ -31,4 +36,22 @@ grep -q '"trace": null' "$folder/a.json" || fail "a trace where there is none"
 grep -q '^# The published numbers' "$folder/report.md" || fail "report.md"
 HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >/dev/null 2>&1
 [ $? -eq 1 ] || fail "--out into a folder that is not there"
+
+# Measurements: none by default where there is no shared folder; made-up ones hold, those of a law twice as fast do not.
+cases=$(dirname "$0")/cases/hardware_law.json
+message=$(HECATE_SHARED=$folder "$tool" hardware 2>&1 >"$folder/stdout"); code=$?
+[ $code -eq 2 ] || fail "hardware without measurements: exit $code"
+echo "$message" | grep -q -- "--cases" || fail "hardware without measurements: $message"
+"$tool" hardware --cases "$cases" --json --stamp "a day" --out "$folder/hardware.md" >"$folder/a.json" 2>"$folder/stderr" ||
+  fail "hardware: exit $?"
+[ -s "$folder/stderr" ] && fail "something on stderr: $(cat "$folder/stderr")"
+head -c1 "$folder/a.json" | grep -q '{' || fail "hardware --json is not JSON"
+grep -q '"passed": true' "$folder/a.json" || fail "hardware --json"
+grep -q '^a day' "$folder/hardware.md" || fail "hardware --stamp"
+"$tool" hardware --cases "$cases" | diff - <(grep -v '^a day' "$folder/hardware.md" | cat -s) >/dev/null || fail "two runs differ"
+sed 's/nvlink=100G/nvlink=300G/; s/nic=10G/nic=30G/' "$cases" >"$folder/fast.json"
+message=$("$tool" hardware --cases "$folder/fast.json" 2>&1 >"$folder/stdout"); code=$?
+[ $code -eq 1 ] || fail "a law that is too fast: exit $code"
+[ "$(echo "$message" | wc -l)" -eq 1 ] || fail "a law that is too fast: $message"
+grep -q 'does not hold' "$folder/stdout" || fail "a law that is too fast: no report"
 [ $failures -eq 0 ]

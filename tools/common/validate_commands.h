@@ -5,5 +5,6 @@
 /* argv[0] is the command; returns the exit code. */
 int hec_published_command(int argc, char **argv);
 int hec_compare_command(int argc, char **argv);
+int hec_hardware_command(int argc, char **argv);
 
 #endif
