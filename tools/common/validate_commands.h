@@ -4,5 +4,6 @@
 
 /* argv[0] is the command; returns the exit code. */
 int hec_published_command(int argc, char **argv);
+int hec_outcomes_command(int argc, char **argv);
 
 #endif
