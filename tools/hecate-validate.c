@@ -15,7 +15,7 @@ static const struct {
     {"compare", "predicted against measured, per policy and operation", hec_compare_command},
     {"gate", "a regression gate over a stored comparison", NULL},
     {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command},
-    {"outcomes", "predictions against outcomes of a real system", NULL},
+    {"outcomes", "a recorded run of three placement methods, predicted from its loads", hec_outcomes_command},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -100,10 +100,9 @@ START_TEST(all_load) {
   }
   hec_text text = {0};
   hec_preset_names("cluster", &text);
-  ck_assert_str_eq(
-      text.data,
-      "a100-4hdr, dgx-2, dgx-h100, dgx-h200, gb200-nvl72, h800, p3dn-24xlarge, p3dn-4x8, p4d-24xlarge, p4d-4x8, "
-      "pcie-box, v100-1edr");
+  ck_assert_str_eq(text.data, "a100-4hdr, a100-80g-4x8, dgx-2, dgx-h100, dgx-h200, gb200-nvl72, h800, p3dn-24xlarge, "
+                              "p3dn-4x8, p4d-24xlarge, p4d-4x8, "
+                              "pcie-box, v100-1edr");
   hec_text_free(&text);
   ck_assert_ptr_null(hec_preset_find("moe", "p3dn-4x8"));
   hec_arena_free(&arena);

@@ -7,11 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 failures=0
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
-<<<<<<< HEAD
-for command in calibrate gate hardware outcomes; do
-=======
-for command in calibrate compare gate outcomes; do
->>>>>>> hardware
+for command in calibrate gate; do
   message=$("$tool" $command 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "$command: exit $code"
   [ "$message" = "hecate-validate: $command: not built yet" ] || fail "$command: $message"
@@ -19,7 +15,9 @@ for command in calibrate compare gate outcomes; do
 done
 for arguments in "" "nonsense" "published --nonsense" "published --cluster-a nonsense" \
                  "published --synthetic --trace x" "published --trace $folder" "published more" \
-                 "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder"; do
+                 "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder" \
+                 "outcomes --nonsense" "outcomes --cases $folder/none.json" "outcomes --cases $folder" \
+                 "outcomes --cluster nonsense" "outcomes --model nonsense" "outcomes more"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "'$arguments': exit $code"
   [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "'$arguments': $message"
@@ -54,4 +52,22 @@ message=$("$tool" hardware --cases "$folder/fast.json" 2>&1 >"$folder/stdout"); 
 [ $code -eq 1 ] || fail "a law that is too fast: exit $code"
 [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "a law that is too fast: $message"
 grep -q 'does not hold' "$folder/stdout" || fail "a law that is too fast: no report"
+
+# outcomes: 0 where order and ratios hold, 1 with the report where they do not, 2 without a file
+here=$(cd "$(dirname "$0")" && pwd)
+links="2x2 nvlink=1000P nic=1000P flops=52.4288M mem=40G hbm=1000P eff=1 tile=1 a=0us c=0us launch=0us"
+outcomes() {
+  "$tool" outcomes --model "$here/outcomes_small_model.json" --cluster "$links" "$@" >"$folder/stdout" 2>"$folder/stderr"
+}
+outcomes --cases "$here/outcomes_small.json" --json --stamp "a stamp" --out "$folder/outcomes.md" || fail "outcomes: exit $?"
+[ -s "$folder/stderr" ] && fail "outcomes: something on stderr: $(cat "$folder/stderr")"
+head -c1 "$folder/stdout" | grep -q '{' && grep -q '"passed": true' "$folder/stdout" || fail "outcomes: JSON"
+grep -q '^# Outcomes of a real system' "$folder/outcomes.md" && grep -q 'a stamp' "$folder/outcomes.md" ||
+  fail "outcomes.md"
+sed 's/"step_s": 13.26/"step_s": 9/' "$here/outcomes_small.json" >"$folder/order.json"
+outcomes --cases "$folder/order.json"; code=$?
+[ $code -eq 1 ] && grep -q 'order of the methods is not kept' "$folder/stderr" || fail "outcomes, other order: exit $code"
+grep -q 'NOT KEPT' "$folder/stdout" || fail "outcomes, other order: no report"
+HECATE_SHARED=$folder outcomes; code=$?
+[ $code -eq 2 ] && grep -q "$folder/cases/outcomes" "$folder/stderr" || fail "outcomes without a file: exit $code"
 [ $failures -eq 0 ]

@@ -6,5 +6,6 @@
 int hec_published_command(int argc, char **argv);
 int hec_compare_command(int argc, char **argv);
 int hec_hardware_command(int argc, char **argv);
+int hec_outcomes_command(int argc, char **argv);
 
 #endif

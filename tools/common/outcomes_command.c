@@ -1,0 +1,90 @@
+/* hecate-validate outcomes: options, report, verdict. */
+#include "tools/common/args.h"
+#include "tools/common/output.h"
+#include "tools/common/validate_commands.h"
+#include "validate/outcomes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  hec_outcomes_options options;
+  const char *out;
+  bool json;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.options = {.cluster = "a100-80g-4x8", .model = "mixtral-8x7b-e16k4", .first = -1}};
+  const hec_arg args[] = {
+      {"--cases", HEC_ARG_TEXT, &s->options.path, "FILE",
+       "recorded outcomes (default: cases/outcomes/laer_mixtral_8x7b_e16k4.json below $HECATE_SHARED or ../shared)", 0,
+       0},
+      {"--cluster", HEC_ARG_TEXT, &s->options.cluster, "C", "preset, one-line form or file (a100-80g-4x8)", 0, 0},
+      {"--model", HEC_ARG_TEXT, &s->options.model, "M", "preset or file (mixtral-8x7b-e16k4)", 0, 0},
+      {"--law", HEC_ARG_TEXT, &s->options.law, "LAW", "of the network: alpha_beta (default), max_min (minutes)", 0, 0},
+      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "no table of changed inputs", 0, 0},
+      {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-validate outcomes",
+      .usage = "hecate-validate outcomes [options]",
+      .summary =
+          "Predicts a recorded training run of three placement methods on 32 A100 from its recorded rank loads, and\n"
+          "compares: order, ratios, step, all-to-all and expert time. Exit code 1 when the order is not kept or a\n"
+          "ratio is beyond 15 %. A second or so.",
+      .examples = "  hecate-validate outcomes --out outcomes.md\n  hecate-validate outcomes --cases FILE --json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+static hec_status print(const settings *s, const hec_outcomes *outcomes) {
+  hec_text text = {0}, markdown = {0};
+  hec_outcomes_markdown(outcomes, &markdown);
+  if (s->json)
+    hec_outcomes_json(outcomes, &text);
+  const hec_text *shown = s->json ? &text : &markdown;
+  hec_status status = HEC_OK;
+  if (s->out)
+    status = hec_write_file(s->out, markdown.data, markdown.length);
+  if (status == HEC_OK && (fwrite(shown->data, 1, shown->length, stdout) != shown->length || fflush(stdout) != 0))
+    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  hec_text_free(&text);
+  hec_text_free(&markdown);
+  return status;
+}
+
+static hec_status verdict(const hec_outcomes *outcomes) {
+  if (!outcomes->set.order_kept)
+    return hec_fail(HEC_FAILED, "outcomes: the order of the methods is not kept");
+  if (!outcomes->set.within_bound)
+    return hec_fail(HEC_FAILED, "outcomes: a ratio is %.1f %% off, expected at most %g %%", 100 * outcomes->set.worst,
+                    100 * HEC_OUTCOMES_BOUND);
+  return HEC_OK;
+}
+
+int hec_outcomes_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-validate", status);
+  hec_text path = {0};
+  const char *shared = getenv("HECATE_SHARED");
+  hec_text_printf(&path, "%s/cases/outcomes/laer_mixtral_8x7b_e16k4.json", shared && shared[0] ? shared : "../shared");
+  if (!s.options.path)
+    s.options.path = path.data;
+  hec_outcomes *outcomes = NULL;
+  status = hec_outcomes_run(&s.options, &outcomes);
+  if (status == HEC_OK)
+    status = print(&s, outcomes);
+  if (status == HEC_OK)
+    status = verdict(outcomes);
+  hec_outcomes_free(outcomes);
+  hec_text_free(&path);
+  return hec_tool_exit("hecate-validate", status);
+}
