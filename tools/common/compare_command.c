@@ -8,6 +8,7 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "tools/common/where.h"
+#include "validate/configurations.h"
 #include "validate/session.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ typedef struct {
   hec_job_args job;
   hec_where_args where;
   const char *trace, *out;
-  int64_t layers, steps, repeat, seed;
+  int64_t layers, steps, repeat, seed, random;
   bool json;
 } settings;
 
@@ -61,6 +62,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                           {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL, "virtual time", 0, 0},
                           HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait", 0.01, 1e6),
                           HEC_ARG_WHOLE("--seed", s->seed, "N", "seed", 0, HEC_ITER_MAX),
+                          HEC_ARG_WHOLE("--random", s->random, "N", "random configurations", 0, 1000),
                           HEC_ARG_WORD("--out", s->out, "DIR", "folder"),
                           {.name = NULL}};
   const hec_command text = {
@@ -90,6 +92,30 @@ static hec_status make(command *c, hec_trace_reader *reader, int32_t ranks) {
   const hec_policy *found[HEC_POLICIES_MAX];
   int32_t n;
   HEC_TRY(hec_job_args_policies(s->job.policies, found, &n));
+  if (s->random > 0) {
+    const hec_policy *kept[HEC_POLICIES_MAX];
+    int32_t n_kept = 0;
+    for (int32_t p = 0; p < n; p++) {
+      const hec_schedule *schedule;
+      HEC_TRY(hec_schedule_of(found[p], s->job.schedule, &schedule));
+      if (!schedule->bound)
+        kept[n_kept++] = found[p];
+    }
+    hec_configurations o = {.model = &c->model,
+                            .cluster = &c->job.cluster,
+                            .policies = kept,
+                            .n_policies = n_kept,
+                            .schedule = s->job.schedule,
+                            .n_ranks = c->job.problem.n_ranks,
+                            .tokens = c->job.problem.tokens,
+                            .n_steps = 2,
+                            .warmup = 1,
+                            .train = c->job.problem.train,
+                            .seed = (uint64_t)s->seed};
+    c->n_policies = (int32_t)s->random;
+    c->cases = HEC_NEW(&c->arena, hec_lab_case, c->n_policies);
+    return hec_configurations_draw(&o, c->n_policies, &c->arena, c->cases);
+  }
   c->cases = HEC_NEW(&c->arena, hec_lab_case, n);
   c->problem = c->job.problem;
   for (int32_t p = 0; p < n; p++) {
@@ -129,7 +155,7 @@ static void report(command *c, hec_text *out) {
   }
   for (int32_t i = 0; i < c->n_policies; i++) {
     const hec_compared_case *of = &k->by_case[i];
-    hec_text_printf(out, "%-26s %8.3f %8.3f ms  err med %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %%  %d/%d\n",
+    hec_text_printf(out, "%-40s %8.3f %8.3f ms  err med %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %%  %d/%d\n",
                     of->a_case->name, 1e3 * of->predicted_s, 1e3 * of->measured_s, 100 * of->error.median,
                     100 * of->error.p90, 100 * of->error.worst, 100 * of->error.bias, of->n_conclusive, of->n_points);
     for (int32_t role = 0; role < HEC_N_ROLES; role++)
