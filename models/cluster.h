@@ -111,7 +111,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
  *      "measured": [{"kind": "expert", "backward": false, "flops_per_row": 2097152, "points": [[1, 2e-5], [64, 1e-3]]},
- *                   {"kind": "all-reduce", "ranks": 2, "points": [[1e6, 3e-4]]}],   size (rows or bytes), seconds: curve.h
+ *                   {"kind": "all-reduce", "ranks": 2, "points": [[1e6, 3e-4]]}],   size (rows, bytes, or seconds by closed form), seconds: curve.h
  *      "machine": {...}, "calibration": {...},     what calibration says of itself; kept, not used
  *      "notes": ..., "sources": {"field": "where the number is from"}}
  * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { ROWS, BYTES };
+enum { ROWS, BYTES, SECONDS };
 #define TEXT(name, text, unit) text,
 #define UNIT(name, text, unit) unit,
 const char *const hec_curve_name[HEC_N_CURVE_KINDS] = {HEC_CURVE_LIST(TEXT)};
@@ -13,6 +13,10 @@ static const int units[HEC_N_CURVE_KINDS] = {HEC_CURVE_LIST(UNIT)};
 
 bool hec_curve_has_rows(hec_curve_kind kind) {
   return units[kind] == ROWS;
+}
+
+bool hec_curve_is_exchange(hec_curve_kind kind) {
+  return units[kind] == SECONDS;
 }
 
 bool hec_curve_has_ranks(hec_curve_kind kind) {

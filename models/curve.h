@@ -1,7 +1,7 @@
 /* Measured times of a machine: curves that calibration wrote into a cluster file. Where one fits what is asked (same kind,
  * direction, shape and number of ranks) it replaces the law; everything else keeps the law. A curve is piecewise linear
  * through its points and goes on with its last slope; to the left of the first point, what has rows (GEMMs) costs what
- * the first point costs, and what has bytes goes to zero in proportion. */
+ * the first point costs, and what has bytes or seconds goes to zero in proportion. */
 #ifndef HEC_MODELS_MEASURED_H
 #define HEC_MODELS_MEASURED_H
 #include <stdbool.h>
@@ -17,13 +17,23 @@
   X(UNPERMUTE, "unpermute", BYTES)                                                                                     \
   X(REDUCE, "reduce", BYTES)                                                                                           \
   X(OPTIMIZER, "optimizer", BYTES)                                                                                     \
-  X(ALLREDUCE, "all-reduce", BYTES) /* bytes reduced, on `ranks` ranks */                                              \
-  X(COUNTS, "counts", BYTES)        /* bytes from each of `ranks` ranks */
+  X(ALLREDUCE, "all-reduce", BYTES)    /* bytes reduced, on `ranks` ranks */                                           \
+  X(COUNTS, "counts", BYTES)           /* bytes from each of `ranks` ranks */                                          \
+  X(TOKENS, "token exchange", SECONDS) /* seconds of the exchange by the links' closed form */                         \
+  X(GATHER, "gather", SECONDS)                                                                                         \
+  X(SCATTER, "scatter", SECONDS)                                                                                       \
+  X(REPLICA_SCATTER, "replica scatter", SECONDS)                                                                       \
+  X(REPLICA_GATHER, "replica gather", SECONDS)                                                                         \
+  X(MIGRATION, "migration", SECONDS)                                                                                   \
+  X(SLICED_GATHER, "gather of slices", SECONDS) /* with the copy of what is kept here */                               \
+  X(SLICED_SCATTER, "scatter of slices", SECONDS)                                                                      \
+  X(SLICED_REDUCE, "reduce of slices", BYTES)
 #define HEC_CURVE_ENUM(name, text, unit) HEC_CURVE_##name,
 typedef enum { HEC_CURVE_LIST(HEC_CURVE_ENUM) HEC_N_CURVE_KINDS, HEC_CURVE_NONE = HEC_N_CURVE_KINDS } hec_curve_kind;
 extern const char *const hec_curve_name[HEC_N_CURVE_KINDS];
 bool hec_curve_has_rows(hec_curve_kind kind);
 bool hec_curve_has_ranks(hec_curve_kind kind);
+bool hec_curve_is_exchange(hec_curve_kind kind); /* seconds by closed form -> seconds measured */
 
 enum { HEC_CURVE_POINTS_MAX = 64, HEC_CURVES_MAX = 4096 };
 

@@ -20,7 +20,7 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
     return sum;
   }
   case HEC_OP_LOCAL:
-    return hec_local_s(device, hec_role_curve(op->role), op->backward,
+    return hec_local_s(device, hec_op_curve(op), op->backward,
                        op->bytes_at < 0 ? op->bytes : op->bytes * program->local_bytes[op->bytes_at + rank]);
   case HEC_OP_PLAN:
     return problem->cluster->plan_a_s + problem->cluster->plan_b_s * (double)op->units;

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZES = 3, SKEWS = 2, STEPS = 4, WARMUP = 1 };
+enum { SIZES = 4, SKEWS = 2, STEPS = 4, WARMUP = 1 };
 static const double skew_of[SKEWS] = {0.4, 1.3};
+/* Policies that move parameters: guests, slices, replicas and migration (decided every iteration here). */
+static const char *const moving[] = {"hecate", "fsdp", "eplb", NULL};
+enum { N_MOVING = sizeof moving / sizeof *moving - 1 };
 
 static hec_status add_case(hec_calibration *c, int32_t tokens, double sigma, const char *policy, hec_arena *arena) {
   const hec_calibrate_options *o = &c->options;
@@ -20,7 +23,8 @@ static hec_status add_case(hec_calibration *c, int32_t tokens, double sigma, con
   HEC_TRY(hec_problem_make(&model->moe, o->base, o->train, o->n_ranks, tokens, problem));
   problem->t = (model->n_experts + 1) / 2;
   problem->m = model->n_experts;
-  problem->period = problem->slots = HEC_AUTO;
+  problem->period = 1;
+  problem->slots = HEC_AUTO;
   *one = (hec_lab_case){.model = model,
                         .problem = problem,
                         .policy = hec_policy_find(policy),
@@ -63,14 +67,14 @@ static hec_status check_base(const hec_cluster *c) {
 }
 
 hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options *options, hec_arena *arena) {
-  *c = (hec_calibration){.options = *options, .cases = HEC_NEW(arena, hec_lab_case, SIZES * SKEWS + 1)};
+  *c = (hec_calibration){.options = *options, .cases = HEC_NEW(arena, hec_lab_case, SIZES * SKEWS + N_MOVING)};
   int32_t tokens = options->tokens;
   HEC_TRY(check_base(options->base));
   for (int32_t size = 0; size < SIZES && tokens >= 1; size++, tokens /= 2)
     for (int32_t skew = 0; skew < SKEWS; skew++)
       HEC_TRY(add_case(c, tokens, skew_of[skew], "ep", arena));
-  if (options->n_ranks > 1)
-    HEC_TRY(add_case(c, options->tokens, skew_of[1], "hecate", arena));
+  for (int32_t i = 0; options->n_ranks > 1 && moving[i]; i++)
+    HEC_TRY(add_case(c, options->tokens, skew_of[1], moving[i], arena));
   c->links = hec_link_cost_new(options->base, arena);
   return HEC_OK;
 }
@@ -102,6 +106,54 @@ static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_are
     return HEC_OK;
   HEC_TRY(hec_fit_curve(&observed, &options, arena, &curve->fit));
   c->n_curves++;
+  return HEC_OK;
+}
+
+/* All exchanges together scale the links, which is what planners see; what each kind then takes of that is a curve: some
+ * add what they receive, some move rows, some whole experts. */
+static hec_status fit_links(hec_calibration *c, hec_arena *arena) {
+  int32_t n = 0;
+  for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
+    n += c->samples.exchange[k].n;
+  double *x = HEC_NEW(arena, double, n), *y = HEC_NEW(arena, double, n);
+  c->exchange = (hec_line){.b = 1};
+  n = 0;
+  for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++) {
+    const hec_sample_pairs *pairs = &c->samples.exchange[k];
+    for (int32_t i = 0; i < pairs->n; i++, n++) {
+      x[n] = pairs->x[i];
+      y[n] = pairs->y[i];
+    }
+  }
+  return n > 0 ? hec_fit_line(x, y, n, arena, &c->exchange) : HEC_OK;
+}
+
+static hec_status fit_exchange(hec_calibration *c, hec_curve_kind kind, hec_arena *arena) {
+  const hec_sample_pairs *pairs = &c->samples.exchange[kind];
+  hec_calibrated_curve *curve = &c->curves[c->n_curves];
+  hec_fit_options options = {.n_knots = 8};
+  int32_t *x_at = HEC_NEW(arena, int32_t, pairs->n + 1);
+  double *x = HEC_NEW(arena, double, pairs->n);
+  if (pairs->n == 0)
+    return HEC_OK;
+  for (int32_t i = 0; i < pairs->n; i++) {
+    x_at[i + 1] = i + 1;
+    x[i] = c->exchange.a + c->exchange.b * pairs->x[i];
+  }
+  hec_observations observed = {.n = pairs->n, .x_at = x_at, .x = x, .y = pairs->y};
+  *curve = (hec_calibrated_curve){.kind = kind};
+  HEC_TRY(hec_fit_curve(&observed, &options, arena, &curve->fit));
+  c->n_curves++;
+  return HEC_OK;
+}
+
+static hec_status fit_exchanges(hec_calibration *c, hec_arena *arena) {
+  c->exchange = (hec_line){.b = 1};
+  if (c->options.virtual_time)
+    return HEC_OK;
+  HEC_TRY(fit_links(c, arena));
+  for (int32_t k = 0; k < HEC_N_CURVE_KINDS; k++)
+    HEC_TRY(fit_exchange(c, (hec_curve_kind)k, arena));
   return HEC_OK;
 }
 
@@ -149,9 +201,7 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
                     100 * HEC_SLOWED_MOST);
   for (int32_t i = 0; i < s->n_sets; i++)
     HEC_TRY(fit_set(c, &s->sets[i], arena));
-  c->exchange = (hec_line){.b = 1};
-  if (s->exchange.n > 0 && !c->options.virtual_time)
-    HEC_TRY(hec_fit_line(s->exchange.x, s->exchange.y, s->exchange.n, arena, &c->exchange));
+  HEC_TRY(fit_exchanges(c, arena));
   if (s->plan.n > 0)
     HEC_TRY(hec_fit_line(s->plan.x, s->plan.y, s->plan.n, arena, &c->plan));
   fit_law(c);

@@ -65,7 +65,7 @@ static void add_rows(hec_samples *samples, const hec_program *program, const hec
 
 static void add_bytes(hec_samples *samples, const hec_program *program, const hec_op *op, int32_t rank,
                       double seconds) {
-  hec_curve_kind kind = hec_role_curve(op->role);
+  hec_curve_kind kind = hec_op_curve(op);
   bool per_rank = op->kind == HEC_OP_LOCAL && op->bytes_at >= 0;
   double bytes = per_rank ? op->bytes * program->local_bytes[op->bytes_at + rank] : op->bytes;
   if (kind == HEC_CURVE_NONE || bytes <= 0)
@@ -84,12 +84,14 @@ static bool is_chain(const hec_program *program, const hec_op *op) {
 
 static void add_exchange(hec_samples *samples, const hec_program *program, int32_t id, hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
-  if (is_chain(program, op))
+  hec_curve_kind kind = hec_op_curve(op);
+  if (is_chain(program, op) || kind == HEC_CURVE_NONE)
     return;
   (void)hec_link_cost_exchange(links, program->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
   for (int32_t r = 0; r < program->n_ranks; r++)
     if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0)
-      add_pair(&samples->exchange, links->done_s[r], 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
+      add_pair(&samples->exchange[kind], links->done_s[r],
+               1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
 }
 
 static void add_op(hec_samples *samples, const hec_program *program, int32_t id, hec_link_cost *links) {
@@ -132,7 +134,8 @@ void hec_samples_free(hec_samples *samples) {
     free(samples->sets[i].x);
     free(samples->sets[i].y);
   }
-  free_pairs(&samples->exchange);
+  for (int32_t i = 0; i < HEC_N_CURVE_KINDS; i++)
+    free_pairs(&samples->exchange[i]);
   free_pairs(&samples->plan);
   hec_spans_free(&samples->spans);
   *samples = (hec_samples){0};

@@ -32,7 +32,8 @@ enum { HEC_SAMPLE_SETS_MAX = 64 };
 typedef struct {
   hec_sample_set sets[HEC_SAMPLE_SETS_MAX];
   int32_t n_sets;
-  hec_sample_pairs exchange, plan;
+  hec_sample_pairs exchange[HEC_N_CURVE_KINDS]; /* by kind: seconds over the closed form's */
+  hec_sample_pairs plan;
   hec_spans spans;
   int32_t n_iterations;
 } hec_samples; /* zero-initialise */

@@ -217,6 +217,7 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, layer, role == HEC_ROLE_REGATHER);
+  op.sliced = low->sparse.n_slices > 1;
   for (int32_t s = 0; s < low->chosen.n_stages; s++)
     if (low->chosen.stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_PARAM);
@@ -247,8 +248,11 @@ static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) 
 static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
                              const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);
+  op.sliced = role == HEC_ROLE_SCATTER && low->sparse.n_slices > 1;
+  bool sliced = op.sliced;
   int32_t exchange = add_exchange(low, op, list, 1, deps, n_deps);
   op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE, layer, true);
+  op.sliced = sliced;
   op.bytes_at = count_incoming(low, list);
   op.bytes = 3;
   int32_t wait[9] = {exchange}, n_wait = 1;

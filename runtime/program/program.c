@@ -11,28 +11,24 @@
 
 #define LANE_NAME(name, text) [HEC_LANE_##name] = (text),
 const char *const hec_lane_name[HEC_N_LANES] = {HEC_LANE_LIST(LANE_NAME)};
-#define ROLE_NAME(name, text, book, bytes) [HEC_ROLE_##name] = (text),
+#define ROLE_NAME(name, text, book, bytes, curve) [HEC_ROLE_##name] = (text),
 const char *const hec_role_name[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_NAME)};
-#define ROLE_BOOK(name, text, book, bytes) [HEC_ROLE_##name] = HEC_BOOK_##book,
+#define ROLE_BOOK(name, text, book, bytes, curve) [HEC_ROLE_##name] = HEC_BOOK_##book,
 const hec_book hec_role_book[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_BOOK)};
-#define ROLE_TRAFFIC(name, text, book, bytes) [HEC_ROLE_##name] = HEC_TRAFFIC_##bytes,
+#define ROLE_TRAFFIC(name, text, book, bytes, curve) [HEC_ROLE_##name] = HEC_TRAFFIC_##bytes,
+#define ROLE_CURVE(name, text, book, bytes, curve) HEC_CURVE_##curve,
 const hec_traffic hec_role_traffic[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_TRAFFIC)};
 
-hec_curve_kind hec_role_curve(hec_role role) {
-  static const struct {
-    hec_role role;
-    hec_curve_kind kind;
-  } rows[] = {
-      {HEC_ROLE_ATTENTION, HEC_CURVE_ATTENTION},    {HEC_ROLE_GATE, HEC_CURVE_GATE},
-      {HEC_ROLE_SHARED_EXPERTS, HEC_CURVE_SHARED},  {HEC_ROLE_EXPERTS, HEC_CURVE_EXPERT},
-      {HEC_ROLE_PERMUTE, HEC_CURVE_PERMUTE},        {HEC_ROLE_UNPERMUTE, HEC_CURVE_UNPERMUTE},
-      {HEC_ROLE_REDUCE, HEC_CURVE_REDUCE},          {HEC_ROLE_OPTIMIZER, HEC_CURVE_OPTIMIZER},
-      {HEC_ROLE_DENSE_REDUCE, HEC_CURVE_ALLREDUCE}, {HEC_ROLE_COUNTS, HEC_CURVE_COUNTS},
-  };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (rows[i].role == role)
-      return rows[i].kind;
-  return HEC_CURVE_NONE;
+static const hec_curve_kind role_curve[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_CURVE)};
+
+hec_curve_kind hec_op_curve(const hec_op *op) {
+  hec_curve_kind kind = role_curve[op->role];
+  if (!op->sliced)
+    return kind;
+  return kind == HEC_CURVE_GATHER    ? HEC_CURVE_SLICED_GATHER
+         : kind == HEC_CURVE_SCATTER ? HEC_CURVE_SLICED_SCATTER
+         : kind == HEC_CURVE_REDUCE  ? HEC_CURVE_SLICED_REDUCE
+                                     : kind;
 }
 #define TRAFFIC_NAME(name, text) [HEC_TRAFFIC_##name] = (text),
 const char *const hec_traffic_name[HEC_N_TRAFFIC] = {HEC_TRAFFIC_LIST(TRAFFIC_NAME)};

@@ -48,32 +48,32 @@ typedef enum {
   HEC_N_BOOKS
 } hec_book;
 
-/* What an operation is for: name in timelines, book of its time, book of its bytes. */
+/* What an operation is for: name in timelines, book of its time, book of its bytes, curve that measures it (curve.h). */
 #define HEC_ROLE_LIST(X)                                                                                               \
-  X(EMBEDDING, "embedding", COMPUTE, NONE)                                                                             \
-  X(HEAD, "head", COMPUTE, NONE)                                                                                       \
-  X(DENSE_BLOCKS, "dense blocks", COMPUTE, NONE)                                                                       \
-  X(ATTENTION, "attention", COMPUTE, NONE)                                                                             \
-  X(GATE, "gate", COMPUTE, NONE)                                                                                       \
-  X(COUNTS, "counts", TOKEN, NONE)                                                                                     \
-  X(PLAN, "plan", PLAN, NONE)                                                                                          \
-  X(PERMUTE, "permute", COMPUTE, NONE)                                                                                 \
-  X(DISPATCH, "dispatch", TOKEN, DISPATCH)                                                                             \
-  X(SHARED_EXPERTS, "shared experts", COMPUTE, NONE)                                                                   \
-  X(EXPERTS, "experts", COMPUTE, NONE)                                                                                 \
-  X(COMBINE, "combine", TOKEN, COMBINE)                                                                                \
-  X(UNPERMUTE, "unpermute", COMPUTE, NONE)                                                                             \
-  X(GATHER, "SparseAllGather", PARAM, GATHER)                                                                          \
-  X(CALIBRATE, "SparseAllGather (calibration)", PARAM, GATHER)                                                         \
-  X(REGATHER, "SparseAllGather (re-materialisation)", PARAM, GATHER)                                                   \
-  X(SCATTER, "SparseReduceScatter", GRAD, SCATTER)                                                                     \
-  X(REDUCE, "gradient reduction", GRAD, NONE)                                                                          \
-  X(REPLICA_SCATTER, "replica reduce-scatter", GRAD, REPLICA)                                                          \
-  X(REPLICA_GATHER, "replica all-gather", GRAD, REPLICA)                                                               \
-  X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE)                                                                     \
-  X(MIGRATE, "migration", MIGRATION, MIGRATION)                                                                        \
-  X(OPTIMIZER, "optimizer", COMPUTE, NONE)
-#define HEC_ROLE_ENUM(name, text, book, bytes) HEC_ROLE_##name,
+  X(EMBEDDING, "embedding", COMPUTE, NONE, NONE)                                                                       \
+  X(HEAD, "head", COMPUTE, NONE, NONE)                                                                                 \
+  X(DENSE_BLOCKS, "dense blocks", COMPUTE, NONE, NONE)                                                                 \
+  X(ATTENTION, "attention", COMPUTE, NONE, ATTENTION)                                                                  \
+  X(GATE, "gate", COMPUTE, NONE, GATE)                                                                                 \
+  X(COUNTS, "counts", TOKEN, NONE, COUNTS)                                                                             \
+  X(PLAN, "plan", PLAN, NONE, NONE)                                                                                    \
+  X(PERMUTE, "permute", COMPUTE, NONE, PERMUTE)                                                                        \
+  X(DISPATCH, "dispatch", TOKEN, DISPATCH, TOKENS)                                                                     \
+  X(SHARED_EXPERTS, "shared experts", COMPUTE, NONE, SHARED)                                                           \
+  X(EXPERTS, "experts", COMPUTE, NONE, EXPERT)                                                                         \
+  X(COMBINE, "combine", TOKEN, COMBINE, TOKENS)                                                                        \
+  X(UNPERMUTE, "unpermute", COMPUTE, NONE, UNPERMUTE)                                                                  \
+  X(GATHER, "SparseAllGather", PARAM, GATHER, GATHER)                                                                  \
+  X(CALIBRATE, "SparseAllGather (calibration)", PARAM, GATHER, GATHER)                                                 \
+  X(REGATHER, "SparseAllGather (re-materialisation)", PARAM, GATHER, GATHER)                                           \
+  X(SCATTER, "SparseReduceScatter", GRAD, SCATTER, SCATTER)                                                            \
+  X(REDUCE, "gradient reduction", GRAD, NONE, REDUCE)                                                                  \
+  X(REPLICA_SCATTER, "replica reduce-scatter", GRAD, REPLICA, REPLICA_SCATTER)                                         \
+  X(REPLICA_GATHER, "replica all-gather", GRAD, REPLICA, REPLICA_GATHER)                                               \
+  X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE, ALLREDUCE)                                                          \
+  X(MIGRATE, "migration", MIGRATION, MIGRATION, MIGRATION)                                                             \
+  X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)
+#define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
 extern const hec_book hec_role_book[HEC_N_ROLES];
@@ -88,15 +88,13 @@ typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NON
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
 extern const hec_traffic hec_role_traffic[HEC_N_ROLES];
 
-/* The curve that measures a role; backward where the operation is. HEC_CURVE_NONE: none does. */
-hec_curve_kind hec_role_curve(hec_role role);
-
 typedef struct {
   hec_op_kind kind;
   hec_lane lane;
   hec_role role;
   bool backward;
   bool reverse;  /* exchange: source and destination of its transfers swapped (combine is dispatch reversed) */
+  bool sliced;   /* moves slices of experts: what a rank keeps of them is copied or added with it */
   bool one_off;  /* paid when a placement changes, not in an ordinary iteration */
   int32_t layer; /* MoE layer, -1: none */
   int32_t micro_batch;
@@ -117,6 +115,10 @@ typedef struct {
   int32_t own_at, n_own;    /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   int32_t cell_at, n_cells; /* permute, dispatch, experts, combine, unpermute: into program.cells */
 } hec_op;
+
+/* The kind of curve that measures an operation (its direction is op->backward, where the kind has one). HEC_CURVE_NONE: none
+ * does. */
+hec_curve_kind hec_op_curve(const hec_op *op);
 
 /* `rows` assignments of `source` to `expert` are computed on `rank`; those of one (source, expert) are cut from the
  * source's list in ascending order of ranks. */

@@ -49,6 +49,12 @@ void hec_walk_free(hec_walk *walk) {
   walk->n_done = walk->done_capacity = 0;
 }
 
+double hec_walk_exchange_s(const hec_cluster *cluster, const hec_op *op, double closed_form_s) {
+  const hec_curve *curve =
+      cluster->measured.n > 0 ? hec_curves_find(&cluster->measured, hec_op_curve(op), false, 0, 0) : NULL;
+  return curve && closed_form_s > 0 ? hec_curve_s(curve, closed_form_s) : closed_form_s;
+}
+
 double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op) {
   return op->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(cluster, n_ranks, op->bytes)
                                       : hec_link_cost_allgather(cluster, n_ranks, op->bytes);
@@ -106,7 +112,8 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   (void)hec_link_cost_exchange(walk->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
                                op->n_chunks);
   for (int32_t r = 0; r < n_ranks; r++)
-    walk->done_ps[slot->at + r] = hec_seconds_to_ps(walk->cost->done_s[r]);
+    walk->done_ps[slot->at + r] =
+        hec_seconds_to_ps(hec_walk_exchange_s(walk->cost->cluster, op, walk->cost->done_s[r]));
   return slot->at;
 }
 

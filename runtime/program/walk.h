@@ -29,6 +29,8 @@ void hec_walk_free(hec_walk *walk); /* what is not on the arena; NULL is allowed
 /* Resizes and fills the timeline. Ends are cut off at HEC_TIME_END_PS. */
 void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options options, hec_timeline *timeline);
 
+/* Seconds of an exchange on a rank: the closed form of the links, or what the cluster's measured curve makes of it. */
+double hec_walk_exchange_s(const hec_cluster *cluster, const hec_op *op, double closed_form_s);
 /* Seconds of an all-reduce or counts operation once every rank has posted, closed form. */
 double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op);
 
