@@ -79,10 +79,11 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
   return HEC_OK;
 }
 
-void hec_calibration_add(hec_calibration *c, const hec_problem *problem, bool clean, const hec_replayed *iteration) {
+void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_lab_reading *reading,
+                         const hec_replayed *iteration) {
   c->n_read++;
-  if (clean)
-    hec_samples_add(&c->samples, problem, iteration, &c->links);
+  if (reading->clean)
+    hec_samples_add(&c->samples, problem, iteration, reading->pace, &c->links);
 }
 
 void hec_calibration_clear(hec_calibration *c) {

@@ -53,7 +53,7 @@ typedef struct {
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,
                                 hec_arena *arena) HEC_MUST_USE;
 /* On rank 0: one iteration of one of its cases. */
-void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem, bool clean,
+void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem, const hec_lab_reading *reading,
                          const hec_replayed *iteration);
 /* On rank 0, after all. HEC_FAILED when too much was disturbed. */
 hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) HEC_MUST_USE;
@@ -61,7 +61,6 @@ hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) H
  * takes longer than its operations' typical durations add up to. Sets `speed`, which slows all computing down, such that
  * the iterations of the calibration's own cases come out right in the median: predicted[0] and predicted[1] are their times
  * with speed 1 and HEC_PACE_TRIED. Computing alone scales, so times are linear in 1 / speed. Never above 1. */
-#define HEC_PACE_TRIED 0.9
 void hec_calibration_pace(hec_calibration *calibration, const double *const predicted[2], const double *measured,
                           int32_t n, hec_arena *arena);
 /* Forgets what was measured. */

@@ -67,6 +67,7 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
   add_roles(&c->spans, program, kept->role_s);
   kept->total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
   kept->clean = reading->clean;
+  kept->pace = reading->pace;
   if (c->options.draw && index == drawn_point(c, reading->a_case))
     keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
 }
@@ -77,10 +78,12 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
 typedef struct {
   hec_comparison *all;
   int32_t a_case;
-  hec_problem priced; /* of the cluster that predicts */
+  hec_problem priced;         /* of the cluster that predicts */
+  hec_cluster slower_cluster; /* the same, its cores slower */
+  hec_problem slower;
   hec_arena arena;
   hec_lowering *low;
-  hec_sim *sim;
+  hec_sim *sim, *slower_sim;
   hec_link_cost cost;
   hec_timeline timeline;
   hec_program broken;
@@ -114,6 +117,8 @@ static hec_status predict_point(prediction *p, int32_t index) {
   if (point->digest != hec_program_digest(program))
     return hec_fail(HEC_FAILED, "%s, iteration %" PRId64 ": the program that was executed is not the one predicted",
                     c->options.cases[p->a_case].name, point->iter);
+  hec_sim_run(p->slower_sim, program, (hec_sim_options){0}, &p->timeline);
+  point->slower_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
   hec_sim_run(p->sim, program, (hec_sim_options){0}, &p->timeline);
   hec_spans_find(&c->spans, program, &p->timeline);
   add_roles(&c->spans, program, point->predicted_role_s);
@@ -131,6 +136,7 @@ static hec_status predict_steps(prediction *p) {
   HEC_TRY(hec_schedule_of(of->policy, of->schedule, &schedule));
   p->low = hec_lowering_new(of->problem, of->policy, schedule, p->all->options.collective, &p->arena);
   p->sim = hec_sim_new(&p->priced, p->all->options.law, &p->arena);
+  p->slower_sim = hec_sim_new(&p->slower, p->all->options.law, &p->arena);
   p->cost = hec_link_cost_new(p->priced.cluster, &p->arena);
   for (int32_t i = 0; i < of->n_steps; i++) {
     const hec_replay_step *step = &of->steps[i];
@@ -145,9 +151,18 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
   prediction p = {.all = c, .a_case = a_case};
   const hec_problem *executed = c->options.cases[a_case].problem;
   HEC_TRY(hec_problem_make(executed->moe, cluster, executed->train, executed->n_ranks, executed->tokens, &p.priced));
+  p.slower_cluster = *cluster;
+  p.slower_cluster.devices = HEC_NEW(&p.arena, hec_device, cluster->n_devices);
+  memcpy(p.slower_cluster.devices, cluster->devices, (size_t)cluster->n_devices * sizeof *cluster->devices);
+  for (int32_t i = 0; i < cluster->n_devices; i++)
+    p.slower_cluster.devices[i].speed *= HEC_PACE_TRIED;
+  p.slower = p.priced;
+  p.slower.cluster = &p.slower_cluster;
   hec_status status = predict_steps(&p);
   if (p.sim)
     hec_sim_free(p.sim);
+  if (p.slower_sim)
+    hec_sim_free(p.slower_sim);
   hec_lowering_free(p.low);
   hec_link_cost_free(&p.cost);
   hec_timeline_free(&p.timeline);
@@ -157,6 +172,13 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
 }
 
 /* ---- The comparison ---- */
+
+/* What a reading would be at pace 1: times are linear in the pace. */
+static double at_pace_1(const hec_point *point, const hec_round_reading *reading) {
+  double per_pace = (point->slower_s - point->predicted_s) / (1 / HEC_PACE_TRIED - 1);
+  double predicted = point->predicted_s + per_pace * (reading->pace - 1);
+  return predicted > 0 ? reading->total_s * (point->predicted_s / predicted) : reading->total_s;
+}
 
 /* Medians of the readings that count; their number. */
 static void settle(const hec_comparison *c, int32_t index, double *scratch) {
@@ -170,6 +192,11 @@ static void settle(const hec_comparison *c, int32_t index, double *scratch) {
   point->conclusive = n >= (half < HEC_CLEAN_LEAST ? half : HEC_CLEAN_LEAST);
   if (n == 0)
     return;
+  point->raw_s = hec_median(scratch, n);
+  n = 0;
+  for (int32_t k = 0; k < n_rounds; k++)
+    if (readings[k].clean)
+      scratch[n++] = at_pace_1(point, &readings[k]);
   point->measured_s = hec_median(scratch, n);
   point->spread = (hec_quantile(scratch, n, 0.75) - hec_quantile(scratch, n, 0.25)) / point->measured_s;
   for (int32_t role = 0; role < HEC_N_ROLES; role++) {
@@ -249,6 +276,11 @@ hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) 
   c->n_conclusive = pairs_of(c, 0, c->n_points, -1, pairs);
   if (c->n_conclusive > 0)
     c->error = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
+  for (int32_t i = 0, n = 0; i < c->n_points; i++)
+    if (c->points[i].conclusive)
+      pairs[1][n++] = c->points[i].raw_s;
+  if (c->n_conclusive > 0)
+    c->raw = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
   try_controls(c, pairs);
   rank_cases(c, pairs);
   return HEC_OK;

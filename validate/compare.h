@@ -3,7 +3,8 @@
  *
  * A point is one iteration of one case. Its measurement is the median over the rounds that nothing disturbed (lab.h); a
  * point with fewer than HEC_CLEAN_LEAST of them (or than half of the rounds, if that is less) is inconclusive: shown,
- * counted, in no error. Its prediction is the simulator's for the same iteration, planned and lowered again; that this is
+ * counted, in no error. Readings are put at pace 1 (lab.h) by what the simulator says that pace makes of the iteration;
+ * the error without that is reported too. Its prediction is the simulator's for the same iteration, planned and lowered again; that this is
  * the program which the ranks executed in every round is verified by its digest. Nothing measured on a point enters a
  * prediction. */
 #ifndef HEC_VALIDATE_COMPARE_H
@@ -20,9 +21,11 @@ enum { HEC_CLEAN_LEAST = 3 };
 typedef struct {
   int32_t a_case;
   int64_t iter;
-  uint64_t digest; /* of the program */
-  double predicted_s, measured_s;
-  double spread; /* of the rounds that count: (75th - 25th percentile) / median */
+  uint64_t digest;                /* of the program */
+  double predicted_s, measured_s; /* both at pace 1 */
+  double slower_s;                /* predicted for cores of HEC_PACE_TRIED of the speed: what pace makes of it */
+  double raw_s;                   /* measured, whatever the pace was */
+  double spread;                  /* of the rounds that count: (75th - 25th percentile) / median */
   int32_t n_clean;
   bool conclusive;
   double control_s[HEC_CONTROLS_MAX]; /* predictions under laws that are broken on purpose */
@@ -31,7 +34,7 @@ typedef struct {
 
 /* What one round measured of a point. */
 typedef struct {
-  double total_s;
+  double total_s, pace;
   double role_s[HEC_N_ROLES];
   bool clean;
 } hec_round_reading;
@@ -75,6 +78,7 @@ typedef struct {
   /* After hec_comparison_finish: */
   hec_compared_case *by_case; /* [n_cases] */
   hec_error error;            /* over all conclusive points */
+  hec_error raw;              /* the same with readings as they were, whatever the pace */
   double kendall_tau;         /* of the cases' medians */
   hec_ranking ranking;        /* the same over pairs more than HEC_APART apart */
   hec_compared_control controls[HEC_CONTROLS_MAX];

@@ -16,26 +16,34 @@ typedef struct {
   int32_t a_case, round, n_done;
 } progress;
 
-/* Slowest of the probes around an iteration. */
-static double slowest(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks) {
-  double most = 0;
+enum { RECENT = 256 };
+
+/* Median of the newest probes. */
+static double recent(const hec_lab *lab) {
+  int32_t n = lab->n_probes < RECENT ? lab->n_probes : RECENT;
+  return hec_median(lab->probes + lab->n_probes - n, n);
+}
+
+static void judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, hec_lab_reading *reading) {
+  double most = 0, sum = 0;
   HEC_RESERVE(lab->probes, lab->probes_capacity, (size_t)lab->n_probes + 2 * (size_t)n_ranks);
   for (int32_t i = 0; i < 2 * n_ranks; i++) {
-    lab->probes[lab->n_probes++] = iteration->probe_s[i];
-    most = iteration->probe_s[i] > most ? iteration->probe_s[i] : most;
+    double s = lab->probes[lab->n_probes++] = iteration->probe_s[i];
+    most = s > most ? s : most;
+    sum += s;
   }
-  return most;
+  double slower = lab->reference_s > 0 ? sum / (2 * n_ranks) / lab->reference_s - 1 : 0;
+  reading->pace = 1 + HEC_PACE_SHARE * slower;
+  reading->clean = iteration->interrupted <= HEC_INTERRUPTED_MOST && most <= (1 + HEC_SLOWED_MOST) * recent(lab);
 }
 
 static void hand_on(void *context, const hec_replayed *iteration) {
   progress *p = context;
   hec_lab *lab = p->lab;
-  double slow = slowest(lab, iteration, lab->cases[p->a_case].problem->n_ranks);
+  hec_lab_reading reading = {.a_case = p->a_case, .round = p->round};
+  judge(lab, iteration, lab->cases[p->a_case].problem->n_ranks, &reading);
   if (p->n_done++ < lab->cases[p->a_case].warmup)
     return;
-  hec_lab_reading reading = {.a_case = p->a_case, .round = p->round};
-  reading.slowed = lab->reference_s > 0 ? slow / lab->reference_s - 1 : 0;
-  reading.clean = iteration->interrupted <= HEC_INTERRUPTED_MOST && reading.slowed <= HEC_SLOWED_MOST;
   lab->n_read++;
   lab->n_clean += reading.clean;
   lab->measured(lab->context, &reading, iteration);

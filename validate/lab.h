@@ -15,14 +15,20 @@ typedef struct {
 } hec_lab_case;
 
 /* An iteration counts when nothing disturbed it: no rank computed without a processor for more than HEC_INTERRUPTED_MOST
- * of it, and the probes around it (probe.h) were at most HEC_SLOWED_MOST slower than the launch's reference. */
+ * of it, and no probe around it (probe.h) was more than HEC_SLOWED_MOST slower than the median of the last some hundred.
+ *
+ * Pace: how much slower the cores are around an iteration than at the reference, by the mean of its probes. Computing slows
+ * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core
+ * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). */
 #define HEC_INTERRUPTED_MOST 0.02
-#define HEC_SLOWED_MOST 0.15
+#define HEC_SLOWED_MOST 0.10
+#define HEC_PACE_SHARE 0.8
+#define HEC_PACE_TRIED 0.9 /* speed of cores that pace is interpolated with */
 
 typedef struct {
   int32_t a_case, round;
   bool clean;
-  double slowed; /* slowest probe over the reference, less 1 */
+  double pace; /* computing took this many times what it takes at the reference */
 } hec_lab_reading;
 
 typedef struct {
@@ -36,7 +42,7 @@ typedef struct {
   /* On rank 0, before a case runs; NULL: not. */
   void (*progress)(void *context, int32_t done, int32_t of);
   void *context;
-  double reference_s; /* of the probes, hec_lab_reference of an earlier run; 0: none yet, none counts as slowed */
+  double reference_s; /* that pace 1 means, hec_lab_reference of an earlier run; 0: none yet, pace is 1 */
   double *probes;     /* [n_probes] on rank 0: all that were read */
   int32_t n_probes;
   size_t probes_capacity;

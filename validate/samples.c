@@ -94,7 +94,7 @@ static void add_exchange(hec_samples *samples, const hec_program *program, int32
                1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
 }
 
-static void add_op(hec_samples *samples, const hec_program *program, int32_t id, hec_link_cost *links) {
+static void add_op(hec_samples *samples, const hec_program *program, int32_t id, double pace, hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
   if (op->kind == HEC_OP_EXCHANGE) {
     add_exchange(samples, program, id, links);
@@ -105,22 +105,22 @@ static void add_op(hec_samples *samples, const hec_program *program, int32_t id,
     if (seconds <= 0)
       continue;
     if (op->kind == HEC_OP_COMPUTE)
-      add_rows(samples, program, op, r, seconds);
+      add_rows(samples, program, op, r, seconds / pace);
     else if (op->kind == HEC_OP_PLAN)
       add_pair(&samples->plan, (double)op->units, seconds);
     else
-      add_bytes(samples, program, op, r, seconds);
+      add_bytes(samples, program, op, r, op->kind == HEC_OP_LOCAL ? seconds / pace : seconds);
   }
 }
 
-void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration,
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, double pace,
                      hec_link_cost *links) {
   const hec_program *program = hec_lowering_program(iteration->low);
   HEC_ASSERT(program->n_ranks == problem->n_ranks);
   samples->n_iterations++;
   hec_spans_find(&samples->spans, program, iteration->timeline);
   for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
-    add_op(samples, program, i, links);
+    add_op(samples, program, i, pace, links);
 }
 
 static void free_pairs(hec_sample_pairs *pairs) {

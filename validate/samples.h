@@ -38,9 +38,9 @@ typedef struct {
   int32_t n_iterations;
 } hec_samples; /* zero-initialise */
 
-/* Adds all operations of an executed iteration under a schedule without overlap. `links`: closed form of the links that it
- * ran on. Chains are left out: their law is not a line. */
-void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration,
+/* Adds all operations of an executed iteration under a schedule without overlap, what ranks do alone as it would be at pace 1
+ * (lab.h). `links`: closed form of the links that it ran on. Chains are left out: their law is not a line. */
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, double pace,
                      hec_link_cost *links);
 void hec_samples_free(hec_samples *samples);
 

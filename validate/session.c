@@ -10,7 +10,7 @@ static void measured(void *context, const hec_lab_reading *reading, const hec_re
   hec_session *s = context;
   int32_t n = s->options.given ? 0 : s->calibration.n_cases;
   if (reading->a_case < n) {
-    hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading->clean, iteration);
+    hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading, iteration);
     if (s->second)
       hec_comparison_add(&s->training, reading, iteration);
     return;

@@ -165,9 +165,11 @@ static void report(command *c, hec_text *out) {
                         100 * (of->predicted_role_s[role] / of->measured_role_s[role] - 1));
   }
   hec_text_printf(out,
-                  "all: median %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %%, %d of %d points, %.1f %% interrupted\n",
-                  100 * k->error.median, 100 * k->error.p90, 100 * k->error.worst, 100 * k->error.bias, k->n_conclusive,
-                  k->n_points, 100 * k->disturbed);
+                  "all: median %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %% (raw %.2f / %.2f / %.2f), %d of %d "
+                  "points, %.1f %% interrupted\n",
+                  100 * k->error.median, 100 * k->error.p90, 100 * k->error.worst, 100 * k->error.bias,
+                  100 * k->raw.median, 100 * k->raw.p90, 100 * k->raw.bias, k->n_conclusive, k->n_points,
+                  100 * k->disturbed);
   hec_text_printf(out, "tau %.3f; apart %.3f: %d pairs, %d wrong\n", k->kendall_tau, k->ranking.tau, k->ranking.pairs,
                   k->ranking.wrong);
   for (int32_t i = 0; i < k->n_controls; i++)
