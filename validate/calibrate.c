@@ -195,7 +195,7 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   c->contaminated = c->disturbed > HEC_CONTAMINATED_MOST;
   if (c->disturbed > 2 * HEC_CONTAMINATED_MOST)
     return hec_fail(HEC_FAILED,
-                    "calibration: refused: something else slowed a rank down in %d of %d iterations (no processor for "
+                    "refused: something else slowed a rank down in %d of %d iterations (no processor for "
                     "more than %g %% of one, or a core more than %g %% slower than before); quiet the machine, or use "
                     "no more ranks than cores",
                     (int)(c->n_read - s->n_iterations), (int)c->n_read, 100 * HEC_INTERRUPTED_MOST,

@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,11 +83,11 @@ static hec_status share(hec_rank *rank, hec_text *text) {
   size_t length = text->length;
   HEC_TRY(hec_rank_broadcast(rank, &length, sizeof length));
   char *all = hec_malloc(length + 1, 1);
-  if (rank->rank == 0)
+  if (rank->rank == 0 && length > 0)
     memcpy(all, text->data, length);
   all[length] = 0;
-  hec_status status = hec_rank_broadcast(rank, all, length);
-  if (status == HEC_OK && rank->rank != 0)
+  hec_status status = length > 0 ? hec_rank_broadcast(rank, all, length) : HEC_OK;
+  if (status == HEC_OK && rank->rank != 0 && length > 0)
     hec_text_add_bytes(text, all, length);
   free(all);
   return status;
@@ -128,13 +129,20 @@ static hec_status fit_here(hec_session *s, hec_text *preset) {
   return HEC_OK;
 }
 
-/* The cluster that rank 0 fitted; its text into `preset` of every rank. */
+/* The cluster that rank 0 fitted; its text into `preset` of every rank, empty when it is refused. */
 static hec_status fit(hec_session *s, hec_rank *rank, hec_text *preset, hec_cluster *cluster) {
-  hec_status status = rank->rank == 0 ? fit_here(s, preset) : HEC_OK;
-  if (status != HEC_OK)
-    return hec_rank_report(rank, HEC_FAILED, hec_last_error());
+  hec_rank_at_phase(rank, 0, "fitting");
+  if (rank->rank == 0 && fit_here(s, preset) != HEC_OK) {
+    (void)snprintf(s->refused, sizeof s->refused, "%s", hec_last_error());
+    hec_text_free(preset);
+  }
   HEC_TRY(share(rank, preset));
-  status = hec_cluster_parse_json(preset->data, "the calibration", s->arena, cluster);
+  if (preset->length == 0) {
+    if (rank->rank != 0)
+      (void)snprintf(s->refused, sizeof s->refused, "refused by rank 0");
+    return HEC_OK;
+  }
+  hec_status status = hec_cluster_parse_json(preset->data, "the calibration", s->arena, cluster);
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
 }
 
@@ -178,7 +186,7 @@ static hec_status second_pass(hec_session *s, hec_rank *rank) {
     s->fitted = *s->options.given;
   else
     HEC_TRY(fit(s, rank, &s->preset, &s->fitted));
-  if (rank->rank != 0 || s->options.compare.n_cases == 0)
+  if (s->refused[0] || rank->rank != 0 || s->options.compare.n_cases == 0)
     return HEC_OK;
   hec_status status = hec_comparison_finish(&s->comparison, &s->fitted);
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
@@ -189,6 +197,8 @@ hec_status hec_session_run(hec_session *s, hec_rank *rank) {
     s->planned = *s->options.given;
   else
     HEC_TRY(first_pass(s, rank));
+  if (s->refused[0])
+    return HEC_OK;
   HEC_TRY(plan_for(s, &s->planned));
   return second_pass(s, rank);
 }

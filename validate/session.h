@@ -34,13 +34,15 @@ typedef struct {
   bool second; /* step 2 has begun */
   double reference_s;
   hec_cluster planned, fitted; /* of steps 1 and 3 */
-  hec_text preset;             /* of step 3, on rank 0: the cluster file; empty with `given` */
+  char refused[512]; /* why there is no result: the machine was not quiet enough; "" otherwise; every rank's */
+  hec_text preset;   /* of step 3, on rank 0: the cluster file; empty with `given` */
 } hec_session;
 
 /* The struct must not move afterwards. The cases' problems are made anew for the cluster that plans are made for. */
 hec_status hec_session_open(hec_session *session, const hec_session_options *options, hec_arena *arena) HEC_MUST_USE;
 size_t hec_session_bytes(hec_session *session); /* region of a rank */
-/* Called by every rank; ranks are processes (each has the session for itself). Results are rank 0's. */
+/* Called by every rank; ranks are processes (each has the session for itself). Results are rank 0's. HEC_OK with `refused`
+ * set when a calibration could not be fitted: no failure of the launch, and worth trying again. */
 hec_status hec_session_run(hec_session *session, hec_rank *rank) HEC_MUST_USE;
 void hec_session_close(hec_session *session);
 

@@ -84,13 +84,17 @@ static hec_status verify_counts(hec_runner *r, int64_t iter) {
   return HEC_OK;
 }
 
-/* All ranks at once, as they compute. */
+/* All ranks at once, as they compute; in virtual time one after the other. */
 static hec_status probe(hec_runner *r, const hec_replay *replay, double *seconds) {
   int64_t start_ns;
   if (!replay->probe)
     return HEC_OK;
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
+  if (replay->virtual_time)
+    HEC_TRY(hec_rank_take_turn(r->rank));
   *seconds = hec_probe_run(&((state *)r->context)->probe);
+  if (replay->virtual_time)
+    hec_rank_end_turn(r->rank);
   return HEC_OK;
 }
 
@@ -107,7 +111,8 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
     HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
-    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec), s->probe_s});
+    replay->measured(replay->context,
+                     &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec), s->probe_s});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 

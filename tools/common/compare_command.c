@@ -182,6 +182,8 @@ static hec_status body(hec_rank *rank, void *context) {
   HEC_TRY(hec_session_run(&c->session, rank));
   if (rank->rank != 0)
     return HEC_OK;
+  if (c->session.refused[0])
+    return hec_rank_report(rank, HEC_FAILED, c->session.refused);
   hec_text text = {0};
   report(c, &text);
   hec_status status = hec_handover_put(&c->handover, &text);
