@@ -98,6 +98,8 @@ void hec_calibration_close(hec_calibration *c) {
 
 /* ---- Fits ---- */
 
+#define COMM_SHARE_MOST 0.98 /* some computing goes on whatever is moved; a cluster file allows 0.99 */
+
 static hec_status fit_set(hec_calibration *c, const hec_sample_set *set, hec_arena *arena) {
   hec_observations observed = {.n = set->n, .x_at = set->x_at, .x = set->x, .y = set->y};
   hec_fit_options options = {.n_knots = 12, .floor = hec_curve_has_rows(set->kind)};
@@ -206,6 +208,8 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   if (s->plan.n > 0)
     HEC_TRY(hec_fit_line(s->plan.x, s->plan.y, s->plan.n, arena, &c->plan));
   fit_law(c);
+  c->comm_share = s->lasted_s > 0 ? s->busy_s / s->lasted_s : 0;
+  c->comm_share = c->comm_share < COMM_SHARE_MOST ? c->comm_share : COMM_SHARE_MOST;
   c->speed = 1;
   return HEC_OK;
 }

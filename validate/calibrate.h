@@ -42,6 +42,7 @@ typedef struct {
   int32_t n_curves;
   hec_line exchange, plan;
   double flops, gemm_a_s, hbm_bandwidth, launch_s;
+  double comm_share; /* of a processor, that moving bytes takes while an exchange lasts */
   double speed;      /* 1, or less: see hec_calibration_pace */
   double disturbed;  /* share of the iterations that were left out */
   bool contaminated; /* more than HEC_CONTAMINATED_MOST of them */

@@ -40,6 +40,7 @@ static void write_device(hec_json_out *json, const hec_calibration *c) {
   hec_json_int(json, "gemm_tile", d->gemm_tile);
   hec_json_double(json, "launch_s", c->launch_s);
   hec_json_double(json, "speed", c->speed);
+  hec_json_double(json, "comm_share", c->comm_share);
   hec_json_close(json);
 }
 

@@ -118,6 +118,8 @@ void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec
   const hec_program *program = hec_lowering_program(iteration->low);
   HEC_ASSERT(program->n_ranks == problem->n_ranks);
   samples->n_iterations++;
+  samples->busy_s += iteration->moving.busy_s;
+  samples->lasted_s += iteration->moving.lasted_s;
   hec_spans_find(&samples->spans, program, iteration->timeline);
   for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
     add_op(samples, program, i, pace, links);

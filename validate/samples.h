@@ -35,6 +35,7 @@ typedef struct {
   hec_sample_pairs exchange[HEC_N_CURVE_KINDS]; /* by kind: seconds over the closed form's */
   hec_sample_pairs plan;
   hec_spans spans;
+  double busy_s, lasted_s; /* of exchanges: processor time that moving bytes took, and how long they lasted */
   int32_t n_iterations;
 } hec_samples; /* zero-initialise */
 

@@ -34,7 +34,7 @@ typedef struct {
   struct hec_exchange_state *exchange;
   enum { HEC_OP_WAITING, HEC_OP_RUNNING, HEC_OP_DONE } state;
   int64_t posted_ns, begin_ns, end_ns;
-  int64_t cpu_ns, wall_ns; /* of its steps, on the thread and on the clock */
+  int64_t cpu_ns, wall_ns; /* of its steps, on the thread and on the clock; exchanges: cpu_ns spent moving bytes */
 } hec_exec_op;
 
 /* What compute and local operations do. `bind` is called when the operation is posted, with its buffers open: it sets
@@ -118,5 +118,11 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
 /* Of the last timeline, on rank 0: the share of the iteration in which the worst rank computed but had no processor
  * (something else ran there). */
 double hec_exec_interrupted(const hec_exec *exec);
+/* Likewise: seconds that all ranks spent moving bytes on their processors, and seconds that their exchanges, all-reduces
+ * and counts lasted once the partners were there. 0 and 0 in virtual time. */
+typedef struct {
+  double busy_s, lasted_s;
+} hec_exec_moving;
+hec_exec_moving hec_exec_moved(const hec_exec *exec);
 
 #endif

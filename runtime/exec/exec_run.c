@@ -53,7 +53,20 @@ static hec_status begin(hec_exec *exec, hec_exec_op *op) {
     return HEC_OK;
   if (exec->rank->transport->held)
     hec_rank_set_posted(exec->rank, op->id, op->posted_ns);
-  return hec_exchange_start(exec, op);
+  hec_status status = hec_exchange_start(exec, op);
+  op->cpu_ns += hec_clock_ns() - op->posted_ns;
+  return status;
+}
+
+/* Moving bytes is work that computing then waits for: it counts, looking in vain does not. */
+static hec_status move(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) {
+  int64_t begin_ns = hec_clock_ns();
+  bool some = false;
+  HEC_TRY(hec_exchange_test(exec, op, done, &some));
+  if (some)
+    op->cpu_ns += hec_clock_ns() - begin_ns;
+  *moved = *moved || some;
+  return HEC_OK;
 }
 
 static hec_status step(hec_exec *exec, hec_exec_op *op) {
@@ -88,7 +101,7 @@ static hec_status advance(hec_exec *exec, hec_lane_queue *lane, bool *moved) {
   }
   if (exchanges(op)) {
     bool done;
-    HEC_TRY(hec_exchange_test(exec, op, &done, moved));
+    HEC_TRY(move(exec, op, &done, moved));
     if (!done || (op->exchange->partners && hec_clock_ns() < hec_exchange_held_until(exec, op)))
       return HEC_OK;
   } else if (op->step < op->n_steps) {

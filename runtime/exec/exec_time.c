@@ -153,6 +153,26 @@ static double interrupted(const hec_exec *exec, const int64_t *all) {
   return worst;
 }
 
+static hec_exec_moving moving(const hec_exec *exec, const hec_program *program, const int64_t *all,
+                              const hec_timeline *timeline) {
+  size_t row = N_STAMPS * exec->n_ops + 1, n_ranks = (size_t)exec->n_ranks;
+  hec_exec_moving sum = {0};
+  for (size_t i = 0; i < exec->n_ops; i++)
+    for (size_t r = 0; r < n_ranks; r++) {
+      hec_op_kind kind = program->ops[i].kind;
+      if ((kind != HEC_OP_EXCHANGE && kind != HEC_OP_ALLREDUCE && kind != HEC_OP_COUNTS) ||
+          timeline->begin_ps[i * n_ranks + r] < 0)
+        continue;
+      sum.busy_s += 1e-9 * (double)all[r * row + N_STAMPS * i + CPU];
+      sum.lasted_s += 1e-12 * (double)(timeline->end_ps[i * n_ranks + r] - timeline->begin_ps[i * n_ranks + r]);
+    }
+  return sum;
+}
+
+hec_exec_moving hec_exec_moved(const hec_exec *exec) {
+  return exec->moving;
+}
+
 double hec_exec_interrupted(const hec_exec *exec) {
   return exec->interrupted;
 }
@@ -179,5 +199,7 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
     put_virtual(exec, program, all, timeline);
   else if (exec->r == 0)
     put_measured(exec, program, all, timeline);
+  if (exec->r == 0 && !exec->options.virtual_time)
+    exec->moving = moving(exec, program, all, timeline);
   return HEC_OK;
 }

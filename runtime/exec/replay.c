@@ -111,8 +111,8 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
     HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
-    replay->measured(replay->context,
-                     &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec), s->probe_s});
+    replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec),
+                                                      hec_exec_moved(r->exec), s->probe_s});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 

@@ -30,6 +30,7 @@ typedef struct {
   hec_lowering *low;
   const hec_timeline *timeline;
   double interrupted; /* hec_exec_interrupted */
+  hec_exec_moving moving;
   const double *probe_s; /* [2 * n_ranks] of every rank before and after; NULL unless `probe` */
 } hec_replayed;
 
@@ -41,7 +42,7 @@ typedef struct {
   const char *schedule;             /* "auto" or a row */
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
-  bool probe; /* every rank runs a speed probe (probe.h) before and after each iteration, all at once */
+  bool probe;      /* every rank runs a speed probe (probe.h) before and after each iteration, all at once */
   double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
   /* For tests of faults: rank `rank` plans from loads that differ in `iteration`. */
   int32_t differ_rank;

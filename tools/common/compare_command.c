@@ -142,9 +142,9 @@ static void report(command *c, hec_text *out) {
   const hec_calibration *cal = &c->session.calibration;
   hec_text_printf(out,
                   "calibration: %d iterations, %.1f %% interrupted; exchange a %.1f us b %.4f (res %.1f %%/%.1f %%), "
-                  "plan a %.1f us, speed %.4f\n",
+                  "plan a %.1f us, speed %.4f share %.3f\n",
                   cal->n_read, 100 * cal->disturbed, 1e6 * cal->exchange.a, cal->exchange.b,
-                  100 * cal->exchange.residual_median, 100 * cal->exchange.residual_p90, 1e6 * cal->plan.a, cal->speed);
+                  100 * cal->exchange.residual_median, 100 * cal->exchange.residual_p90, 1e6 * cal->plan.a, cal->speed, cal->comm_share);
   for (int32_t i = 0; i < cal->n_curves; i++) {
     const hec_calibrated_curve *f = &cal->curves[i];
     hec_text_printf(out, "  %-12s %d  n %4d knots %2d res %.2f %% / %.2f %%:", hec_curve_name[f->kind], f->backward,
