@@ -70,6 +70,9 @@ START_TEST(units) {
             hec_curve_has_rows(HEC_CURVE_SHARED) && hec_curve_has_rows(HEC_CURVE_EXPERT));
   ck_assert(!hec_curve_has_rows(HEC_CURVE_PERMUTE) && !hec_curve_has_rows(HEC_CURVE_UNPERMUTE) &&
             !hec_curve_has_rows(HEC_CURVE_REDUCE) && !hec_curve_has_rows(HEC_CURVE_OPTIMIZER));
+  ck_assert(hec_curve_is_exchange(HEC_CURVE_TOKENS) && hec_curve_is_exchange(HEC_CURVE_SLICED_SCATTER) &&
+            !hec_curve_is_exchange(HEC_CURVE_COUNTS) && !hec_curve_is_exchange(HEC_CURVE_SLICED_REDUCE) &&
+            !hec_curve_is_exchange(HEC_CURVE_EXPERT));
   for (hec_curve_kind kind = 0; kind < HEC_N_CURVE_KINDS; kind++)
     ck_assert(hec_curve_has_ranks(kind) == (kind == HEC_CURVE_ALLREDUCE || kind == HEC_CURVE_COUNTS));
 }

@@ -19,7 +19,7 @@ void hec_imitated_durations(const hec_problem *problem, const hec_program *progr
       (void)hec_link_cost_exchange(cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
                                    op->n_chunks);
     for (int32_t r = 0; r < n; r++) {
-      double seconds = op->kind == HEC_OP_EXCHANGE ? cost->done_s[r]
+      double seconds = op->kind == HEC_OP_EXCHANGE ? hec_walk_exchange_s(problem->cluster, op, cost->done_s[r])
                        : together(op)              ? hec_walk_together_s(problem->cluster, n, op)
                                                    : hec_duration_s(problem, program, op, r);
       ps[i * (size_t)n + (size_t)r] = hec_program_takes_part(program, op, r) ? hec_seconds_to_ps(seconds) : 0;
