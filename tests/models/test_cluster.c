@@ -178,6 +178,10 @@ START_TEST(json_values) {
 }
 END_TEST
 
+#define CURVE_JSON(list) "{" JSON_BASE "},\n\"measured\": " list "}"
+#define POINTS_JSON(points)                                                                                            \
+  CURVE_JSON("[{\"kind\": \"reduce\", \"points\": [[1, 0]]}, {\"kind\": \"permute\", \"points\": " points "}]")
+
 static const struct {
   const char *text, *error;
 } bad_json[] = {
@@ -218,6 +222,32 @@ static const struct {
     {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"nic_in\", \"node\": 0,\n\"nic\": 2}]}", "c.json:6: links[0].nic:"},
     {"{" JSON_BASE "},\n\"links\": [{\"kind\": \"port_in\", \"device\": 0,\n\"bandwidth\": -1}]}",
      "c.json:6: links[0].bandwidth: expected a number from 1 to"},
+    {CURVE_JSON("1"), "c.json:5: measured: expected an array of at most 4096 curves"},
+    {CURVE_JSON("[1]"), "c.json:5: measured[0]: expected an object, found 1"},
+    {CURVE_JSON("[{}]"), "c.json:5: measured[0]: expected a member \"kind\""},
+    {CURVE_JSON("[{\"kind\": \"cooking\"}]"), "measured[0].kind: expected a kind of models/curve.h"},
+    {CURVE_JSON("[{\"kind\": \"expert\"}]"), "measured[0]: expected a member \"flops_per_row\""},
+    {CURVE_JSON("[{\"kind\": \"expert\", \"flops_per_row\": 0}]"),
+     "measured[0].flops_per_row: expected a number from 1"},
+    {CURVE_JSON("[{\"kind\": \"counts\"}]"), "measured[0]: expected a member \"ranks\""},
+    {CURVE_JSON("[{\"kind\": \"all-reduce\", \"ranks\": 0}]"), "measured[0].ranks: expected an integer from 1 to 4096"},
+    {CURVE_JSON("[{\"kind\": \"reduce\", \"backward\": 1}]"), "measured[0].backward: expected"},
+    {CURVE_JSON("[{\"kind\": \"reduce\", \"speed\": 1}]"), "measured[0].speed: expected a known field"},
+    {CURVE_JSON("[{\"kind\": \"reduce\"}]"), "measured[0]: expected \"points\": an array of 1 to 64 pairs"},
+    {POINTS_JSON("{}"), "measured[1].points: expected \"points\": an array of 1 to 64 pairs"},
+    {POINTS_JSON("[]"), "measured[1].points: expected \"points\": an array of 1 to 64 pairs"},
+    {POINTS_JSON("[1]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[]]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[1]]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[1, 1, 1]]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[1, \"1\"]]"), "measured[1].points[0]: expected a pair of numbers"},
+    {POINTS_JSON("[[0, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending"},
+    {POINTS_JSON("[[-1, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending"},
+    {POINTS_JSON("[[1e19, 1]]"), "measured[1].points[0][0]: expected sizes above 0, ascending, at most 1e18"},
+    {POINTS_JSON("[[1, 1], [1, 2]]"), "measured[1].points[1][0]: expected sizes above 0, ascending"},
+    {POINTS_JSON("[[1, -1]]"), "measured[1].points[0][1]: expected seconds from 0 to 1e6, not decreasing"},
+    {POINTS_JSON("[[1, 1e7]]"), "measured[1].points[0][1]: expected seconds from 0 to 1e6"},
+    {POINTS_JSON("[[1, 2], [2, 1]]"), "measured[1].points[1][1]: expected seconds from 0 to 1e6, not decreasing"},
 };
 
 START_TEST(json_errors) {
@@ -225,6 +255,25 @@ START_TEST(json_errors) {
   ck_assert(hec_cluster_parse_json(bad_json[_i].text, "c.json", &arena, &c) == HEC_BAD_INPUT);
   ck_error(bad_json[_i].error);
   ck_assert_int_eq(c.n_nodes, 77);
+}
+END_TEST
+
+/* The longest curve, one point more than it, none at all. */
+START_TEST(json_curve_length) {
+  for (int32_t n = 64; n <= 65; n++) {
+    hec_text text = {0};
+    hec_text_add(&text, "{" JSON_BASE "},\n\"measured\": [{\"kind\": \"gate\", \"flops_per_row\": 1, \"points\": [");
+    for (int32_t i = 1; i <= n; i++)
+      hec_text_printf(&text, "%s[%d, %d]", i > 1 ? "," : "", (int)i, (int)i);
+    hec_text_add(&text, "]}]}");
+    hec_status status = hec_cluster_parse_json(text.data, "c.json", &arena, &c);
+    hec_text_free(&text);
+    ck_assert(status == (n == 64 ? HEC_OK : HEC_BAD_INPUT));
+  }
+  ck_error("c.json:5: measured[0].points: expected \"points\": an array of 1 to 64 pairs");
+  ck_assert(c.measured.n == 1 && c.measured.curves[0].n == 64 && c.devices[3].measured->n == 1);
+  ck_assert(hec_cluster_parse_json(CURVE_JSON("[]"), "c.json", &arena, &c) == HEC_OK);
+  ck_assert_int_eq(c.measured.n, 0);
 }
 END_TEST
 
@@ -280,6 +329,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, routes);
   tcase_add_test(test, json_values);
   tcase_add_loop_test(test, json_errors, 0, (int)(sizeof bad_json / sizeof *bad_json));
+  tcase_add_test(test, json_curve_length);
   tcase_add_test(test, look_up);
   tcase_add_test(test, large);
   suite_add_tcase(suite, test);

@@ -1,0 +1,356 @@
+/* Comparisons whose outcome is known: what is "measured" is the prediction times a factor per case. And the negative
+ * controls, on programs of one operation and on machines on which they must change nothing. */
+#include "models/json.h"
+#include "sim/duration.h"
+#include "tests/support/check_main.h"
+#include "tests/support/random_problem.h"
+#include "tests/validate/imitated.h"
+#include "validate/compare.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CASES = 4, ROUNDS = 5, STEPS = 4, WARMUP = 1, POINTS = CASES * (STEPS - WARMUP), RANKS = 4 };
+
+static hec_arena arena;
+static hec_cluster cluster;
+static hec_lab_case cases[CASES];
+
+/* Four sizes of one problem: predictions differ by far more than 5 %. */
+static void setup(void) {
+  const hec_model *model = hec_imitated_model(&arena, 2, 8, 2);
+  if (hec_cluster_load("1x4 nvlink=2G@3us flops=50G mem=1G tile=1", &arena, &cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  for (int32_t i = 0; i < CASES; i++) {
+    hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
+    hec_lab_loads wish = {.n_layers = 2,
+                          .n_experts = 8,
+                          .top_k = 2,
+                          .n_ranks = RANKS,
+                          .tokens = 64 << i,
+                          .n_steps = STEPS,
+                          .sigma = 1,
+                          .seed = 3 + (uint64_t)i};
+    cases[i] = (hec_lab_case){.model = model,
+                              .problem = problem,
+                              .policy = hec_policy_find(i % 2 ? "hecate" : "ep"),
+                              .schedule = "serial",
+                              .n_steps = STEPS,
+                              .n_micro_batches = 1,
+                              .warmup = WARMUP};
+    (void)snprintf(cases[i].name, sizeof cases[i].name, "case %d", (int)i);
+    if (hec_problem_make(&model->moe, &cluster, true, RANKS, wish.tokens, problem) != HEC_OK ||
+        hec_lab_draw(&wish, &arena, &cases[i].steps) != HEC_OK)
+      ck_abort_msg("%s", hec_last_error());
+  }
+}
+
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* ---- Rounds ---- */
+
+typedef struct {
+  hec_comparison comparison;
+  hec_lab_reading reading;
+} session;
+
+static void add(void *context, int32_t index, const hec_replayed *iteration) {
+  session *s = context;
+  if (index >= WARMUP)
+    hec_comparison_add(&s->comparison, &s->reading, iteration);
+}
+
+static void open_session(session *s, bool draw) {
+  *s = (session){0};
+  hec_comparison_open(
+      &s->comparison,
+      &(hec_comparison_options){
+          .cases = cases, .n_cases = CASES, .n_rounds = ROUNDS, .law = &hec_law_alpha_beta, .draw = draw},
+      &arena);
+  ck_assert_int_eq(s->comparison.n_points, POINTS);
+}
+
+static void read_case(session *s, int32_t a_case, int32_t round, double factor, bool clean) {
+  s->reading = (hec_lab_reading){.a_case = a_case, .round = round, .clean = clean, .pace = 1};
+  hec_imitated_run(&(hec_imitated){.cluster = &cluster, .factor = factor}, &cases[a_case], add, s);
+}
+
+static void finish(session *s) {
+  if (hec_comparison_finish(&s->comparison, &cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+}
+
+/* Rounds scatter by -2, -1, 0, 1 and 2 % around each case's factor; the median is the factor. */
+static void read_all(session *s, const double *factor) {
+  for (int32_t round = 0; round < ROUNDS; round++)
+    for (int32_t i = 0; i < CASES; i++)
+      read_case(s, i, (round * 2 + i) % ROUNDS, factor[i] * (1 + 0.01 * (round - 2)), true);
+}
+
+START_TEST(known_errors) {
+  static const double factor[] = {1, 1.25, 0.8, 1.04};
+  session s;
+  open_session(&s, false);
+  read_all(&s, factor);
+  finish(&s);
+  hec_comparison *c = &s.comparison;
+  ck_assert_int_eq(c->n_conclusive, POINTS);
+  ck_assert(c->disturbed <= 0);
+  for (int32_t k = 0; k < POINTS; k++) {
+    const hec_point *p = &c->points[k];
+    ck_assert(p->conclusive && p->n_clean == ROUNDS && p->a_case == k / (STEPS - WARMUP));
+    ck_assert_double_eq_tol(p->measured_s / p->predicted_s, factor[p->a_case], 1e-7);
+    ck_assert_double_eq_tol(p->raw_s, p->measured_s, 1e-12);
+    ck_assert_double_eq_tol(p->spread, 0.02, 1e-6);
+    for (int32_t role = 0; role < HEC_N_ROLES; role++)
+      ck_assert_double_eq_tol(p->measured_role_s[role], factor[p->a_case] * p->predicted_role_s[role], 1e-9);
+    ck_assert(p->predicted_role_s[HEC_ROLE_EXPERTS] > 0);
+  }
+  for (int32_t i = 0; i < CASES; i++) {
+    ck_assert_double_eq_tol(c->by_case[i].error.worst, fabs(1 / factor[i] - 1), 1e-6);
+    ck_assert_double_eq_tol(c->by_case[i].error.bias, 1 / factor[i] - 1, 1e-6);
+    ck_assert_int_eq(c->by_case[i].n_conclusive, STEPS - WARMUP);
+  }
+  /* errors 0, 0.2, 0.25 and 0.0385, three times each */
+  ck_assert_double_eq_tol(c->error.median, (0.2 + 1 - 1 / 1.04) / 2, 1e-6);
+  ck_assert_double_eq_tol(c->error.worst, 0.25, 1e-6);
+  ck_assert_int_eq(c->error.n, POINTS);
+  ck_assert_double_eq_tol(c->raw.median, c->error.median, 1e-9);
+  ck_assert(c->kendall_tau >= 1 && c->ranking.pairs == 6 && c->ranking.wrong == 0);
+  hec_comparison_close(c);
+}
+END_TEST
+
+/* Order: the two largest are measured the other way round by 20 %: one pair in six is wrong; within 5 % it is no pair. */
+START_TEST(ranking) {
+  for (int32_t apart = 0; apart < 2; apart++) {
+    session s;
+    double factor[CASES] = {1, 1, 1, 1};
+    open_session(&s, false);
+    read_all(&s, factor);
+    finish(&s);
+    double ratio = s.comparison.by_case[3].predicted_s / s.comparison.by_case[2].predicted_s;
+    hec_comparison_close(&s.comparison);
+    factor[3] = (apart ? 1 / 1.2 : 1 / 1.02) / ratio;
+    open_session(&s, false);
+    read_all(&s, factor);
+    finish(&s);
+    ck_assert_double_eq_tol(s.comparison.kendall_tau, 4.0 / 6, 1e-9);
+    ck_assert_int_eq(s.comparison.ranking.pairs, apart ? 6 : 5);
+    ck_assert_int_eq(s.comparison.ranking.wrong, apart ? 1 : 0);
+    hec_comparison_close(&s.comparison);
+  }
+}
+END_TEST
+
+/* Readings that something disturbed are in no number; with two clean ones of five a point says nothing. */
+START_TEST(disturbed_rounds) {
+  session s;
+  open_session(&s, false);
+  for (int32_t i = 0; i < CASES; i++)
+    for (int32_t round = 0; round < ROUNDS; round++) {
+      bool clean = round >= i; /* 5, 4, 3 and 2 clean rounds */
+      read_case(&s, i, round, clean ? 1.1 : 7, clean);
+    }
+  finish(&s);
+  hec_comparison *c = &s.comparison;
+  for (int32_t k = 0; k < POINTS; k++) {
+    ck_assert_int_eq(c->points[k].n_clean, ROUNDS - c->points[k].a_case);
+    ck_assert_int_eq(c->points[k].conclusive, c->points[k].a_case < 3);
+    ck_assert_double_eq_tol(c->points[k].measured_s / c->points[k].predicted_s, 1.1, 1e-7);
+  }
+  ck_assert_int_eq(c->n_conclusive, 3 * (STEPS - WARMUP));
+  ck_assert_int_eq(c->by_case[3].n_conclusive, 0);
+  ck_assert(c->by_case[3].measured_s <= 0);
+  ck_assert_int_eq(c->error.n, 3 * (STEPS - WARMUP));
+  ck_assert_double_eq_tol(c->error.worst, 1 - 1 / 1.1, 1e-6);
+  ck_assert_double_eq_tol(c->disturbed, 6.0 / 20, 1e-12);
+  ck_assert_int_eq(c->ranking.pairs, 3);
+  hec_comparison_close(c);
+}
+END_TEST
+
+/* What was executed is not what is planned again: named, whatever changed. */
+START_TEST(another_program) {
+  session s;
+  double factor[CASES] = {1, 1, 1, 1};
+  open_session(&s, false);
+  read_all(&s, factor);
+  hec_load_row(&cases[2].steps[2].loads[0], 1, 0)[0] += 1;
+  ck_assert_int_eq(hec_comparison_finish(&s.comparison, &cluster), HEC_FAILED);
+  ck_assert_msg(strstr(hec_last_error(), "case 2, iteration 2:") != NULL, "%s", hec_last_error());
+  hec_comparison_close(&s.comparison);
+}
+END_TEST
+
+/* ---- The overlay ---- */
+
+/* Sum of the durations of complete events in processes first .. first + RANKS, in microseconds. */
+static double sum_of(const hec_json_value *events, int32_t first, int32_t *n) {
+  double sum = 0;
+  for (const hec_json_value *e = hec_json_first(events); e; e = hec_json_next(e)) {
+    double pid = hec_json_number(hec_json_get(e, "pid"));
+    if (strcmp(hec_json_text(hec_json_get(e, "ph")), "X") == 0 && pid >= first && pid < first + RANKS) {
+      sum += hec_json_number(hec_json_get(e, "dur"));
+      ++*n;
+    }
+  }
+  return sum;
+}
+
+START_TEST(overlay) {
+  session s;
+  hec_json *json;
+  double factor[CASES] = {1, 1.5, 2, 0.5};
+  open_session(&s, true);
+  read_all(&s, factor);
+  finish(&s);
+  if (hec_json_parse(s.comparison.events.data, s.comparison.events.length, "overlay", &json) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  const hec_json_value *root = hec_json_root(json), *events = hec_json_get(root, "traceEvents");
+  ck_assert(events && hec_json_is_array(events));
+  for (int32_t i = 0; i < CASES; i++) {
+    char label[64];
+    int32_t n[2] = {0, 0};
+    double predicted = sum_of(events, 2 * i * RANKS, &n[0]), measured = sum_of(events, (2 * i + 1) * RANKS, &n[1]);
+    ck_assert(n[0] > 0 && n[0] == n[1]);
+    ck_assert_double_eq_tol(measured / predicted / factor[i], 1, 0.021); /* the last round's scatter */
+    (void)snprintf(label, sizeof label, "case %d, predicted", (int)i);
+    ck_assert_ptr_nonnull(strstr(s.comparison.events.data, label));
+    (void)snprintf(label, sizeof label, "case %d, measured", (int)i);
+    ck_assert_ptr_nonnull(strstr(s.comparison.events.data, label));
+  }
+  hec_json_free(json);
+  hec_comparison_close(&s.comparison);
+}
+END_TEST
+
+/* ---- Controls ---- */
+
+static double under(const char *control, const hec_problem *problem, const hec_program *program) {
+  hec_arena scratch = {0};
+  hec_program broken = {0};
+  hec_link_cost cost = hec_link_cost_new(problem->cluster, &scratch);
+  ck_assert(!control || hec_control_find(control));
+  double seconds = hec_control_predict(control ? hec_control_find(control) : NULL, problem, program, &cost, &broken);
+  hec_link_cost_free(&cost);
+  hec_program_free(&broken);
+  hec_arena_free(&scratch);
+  return seconds;
+}
+
+/* Without a control: the simulator's own iteration. */
+static void same_as_simulator(const hec_test_step *step, void *context) {
+  hec_arena scratch = {0};
+  hec_timeline timeline = {0};
+  hec_sim *sim = hec_sim_new(&step->c->problem, &hec_law_alpha_beta, &scratch);
+  (void)context;
+  hec_sim_run(sim, step->program, (hec_sim_options){0}, &timeline);
+  ck_assert_double_eq_tol(under(NULL, &step->c->problem, step->program), 1e-12 * (double)hec_timeline_end_ps(&timeline),
+                          1e-15);
+  hec_sim_free(sim);
+  hec_timeline_free(&timeline);
+  hec_arena_free(&scratch);
+}
+
+START_TEST(no_control) {
+  uint64_t seed = 61 + (uint64_t)_i;
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 6}), false, same_as_simulator, NULL);
+}
+END_TEST
+
+/* An iteration of plain expert parallelism on a machine, with loads of that skew. */
+static void controls_on(const char *line, double sigma, double found[4]) {
+  static const char *const names[] = {NULL, "mean_compute", "mean_bytes", "flat_rate"};
+  hec_arena scratch = {0};
+  hec_cluster machine;
+  hec_problem problem;
+  const hec_replay_step *steps;
+  const hec_model *model = hec_imitated_model(&scratch, 2, 8, 2);
+  hec_lab_loads wish = {.n_layers = 2,
+                        .n_experts = 8,
+                        .top_k = 2,
+                        .n_ranks = RANKS,
+                        .tokens = 64,
+                        .n_steps = 1,
+                        .sigma = sigma,
+                        .seed = 8};
+  if (hec_cluster_load(line, &scratch, &machine) != HEC_OK ||
+      hec_problem_make(&model->moe, &machine, true, RANKS, 64, &problem) != HEC_OK ||
+      hec_lab_draw(&wish, &scratch, &steps) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  hec_lowering *low = hec_lowering_new(&problem, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &scratch);
+  hec_lower_iteration(low, 0, steps[0].loads, 1, 1);
+  for (int32_t k = 0; k < 4; k++)
+    found[k] = under(names[k], &problem, hec_lowering_program(low));
+  hec_lowering_free(low);
+  hec_arena_free(&scratch);
+}
+
+#define FREE_LINKS "1x4 nvlink=1000P flops=10G hbm=1000P mem=1G launch=0s plan=0s@0s tile=1 "
+#define FREE_COMPUTE "1x4 nvlink=100M@1us flops=1000000P hbm=1000P mem=1G a=0s c=0s launch=0s plan=0s@0s tile=1"
+static bool equal(double a, double b) {
+  return fabs(a / b - 1) < 1e-6;
+}
+
+START_TEST(controls) {
+  double s[4];
+  controls_on(FREE_LINKS "a=0s c=0s", 1.5, s); /* skewed, only computing costs, in proportion to rows */
+  ck_assert(s[1] < 0.95 * s[0] && equal(s[2], s[0]) && equal(s[3], s[0]));
+  controls_on(FREE_COMPUTE, 1.5, s); /* only bytes cost */
+  ck_assert(equal(s[1], s[0]) && s[2] < 0.95 * s[0] && equal(s[3], s[0]));
+  controls_on(FREE_LINKS "a=1ms c=1ms", 0, s); /* balanced, GEMMs with a fixed cost */
+  ck_assert(equal(s[1], s[0]) && equal(s[2], s[0]) && s[3] < 0.95 * s[0]);
+  controls_on("1x4 nvlink=100M@1us flops=10G hbm=1000P mem=1G a=0s c=0s tile=1", 0, s); /* balanced, a flat law */
+  ck_assert(equal(s[1], s[0]) && equal(s[2], s[0]) && equal(s[3], s[0]));
+}
+END_TEST
+
+/* One exchange: 0 sends 3000 bytes to 1, 1 sends 1000 to 0: the mean port carries 2000. */
+START_TEST(mean_of_ports) {
+  const hec_problem *problem = cases[0].problem;
+  hec_program program = {0};
+  hec_program_clear(&program, RANKS);
+  HEC_RESERVE(program.transfers, program.transfers_capacity, 2);
+  program.transfers[0] = (hec_transfer){.bytes = 3000, .source = 0, .destination = 1, .item = -1, .after = -1};
+  program.transfers[1] = (hec_transfer){.bytes = 1000, .source = 1, .destination = 0, .item = -1, .after = -1};
+  program.n_transfers = 2;
+  (void)hec_program_add(&program,
+                        (hec_op){.kind = HEC_OP_EXCHANGE,
+                                 .lane = HEC_LANE_TOKEN,
+                                 .role = HEC_ROLE_DISPATCH,
+                                 .layer = -1,
+                                 .work_at = -1,
+                                 .bytes_at = -1,
+                                 .n_transfers = 2,
+                                 .n_chunks = 1,
+                                 .part_at = -1},
+                        NULL, 0);
+  ck_assert_double_eq_tol(under(NULL, problem, &program), 3e-6 + 3000 / 2e9, 1e-11);
+  ck_assert_double_eq_tol(under("mean_bytes", problem, &program), 3e-6 + 2000 / 2e9, 1e-11);
+  ck_assert_double_eq_tol(under("mean_compute", problem, &program), 3e-6 + 3000 / 2e9, 1e-11);
+  ck_assert_int_eq(program.transfers[0].bytes, 3000); /* the program itself stays */
+  hec_program_free(&program);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("compare");
+  TCase *c = tcase_create("compare");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, known_errors);
+  tcase_add_test(c, ranking);
+  tcase_add_test(c, disturbed_rounds);
+  tcase_add_test(c, another_program);
+  tcase_add_test(c, overlay);
+  tcase_add_loop_test(c, no_control, 0, HEC_TEST_CASES(16));
+  tcase_add_test(c, controls);
+  tcase_add_test(c, mean_of_ports);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

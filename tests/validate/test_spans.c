@@ -1,0 +1,129 @@
+/* Spans: whatever durations a timeline was made from, and however long ranks waited for each other, spans give exactly these
+ * durations back. Timelines of the simulator, of every policy under every schedule on random problems, and of random
+ * durations that no law would give. */
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+#include "tests/support/random_problem.h"
+#include "tests/validate/imitated.h"
+#include "validate/spans.h"
+
+typedef struct {
+  hec_arena arena;
+  hec_sim *sim;
+  hec_link_cost cost;
+  hec_spans spans;
+  hec_timeline timeline, again;
+  int64_t *ps;
+  size_t capacity;
+  uint64_t seed;
+  int64_t n_waited; /* (operation, rank) that waited for a partner */
+} tools;
+
+static void ck_spans(tools *t, const hec_test_step *step, const hec_timeline *timeline) {
+  const hec_program *program = step->program;
+  hec_spans_find(&t->spans, program, timeline);
+  for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
+    for (int32_t r = 0; r < program->n_ranks; r++) {
+      const hec_op *op = &program->ops[i];
+      int64_t span = hec_span_ps(&t->spans, program, i, r), at = (int64_t)i * program->n_ranks + r;
+      int64_t expected = hec_program_takes_part(program, op, r) ? t->ps[at] : -1;
+      if (span != expected)
+        ck_abort_msg("%s, operation %d (%s) on rank %d: span %lld, duration %lld", hec_test_step_name(step), (int)i,
+                     hec_role_name[op->role], (int)r, (long long)span, (long long)expected);
+    }
+}
+
+static void count_waits(tools *t, const hec_program *program, const hec_timeline *timeline) {
+  for (size_t i = 1; i < program->n_ops; i++)
+    for (int32_t r = 0; r < program->n_ranks && program->ops[i].kind == HEC_OP_EXCHANGE; r++) {
+      size_t at = i * (size_t)program->n_ranks + (size_t)r;
+      t->n_waited +=
+          timeline->begin_ps[at] > 0 && timeline->begin_ps[at] > timeline->end_ps[at - (size_t)program->n_ranks];
+    }
+}
+
+static void visit(const hec_test_step *step, void *context) {
+  tools *t = context;
+  const hec_program *program = step->program;
+  size_t n = program->n_ops * (size_t)program->n_ranks;
+  HEC_RESERVE(t->ps, t->capacity, n);
+  /* the simulator's timeline, and the second interpreter's, which is the same */
+  hec_imitated_durations(&step->c->problem, program, &t->cost, t->ps);
+  hec_sim_run(t->sim, program, (hec_sim_options){0}, &t->timeline);
+  ck_spans(t, step, &t->timeline);
+  hec_imitated_timeline(program, t->ps, &t->again);
+  for (size_t i = 0; i < n; i++)
+    ck_assert(t->timeline.begin_ps[i] == t->again.begin_ps[i] && t->timeline.end_ps[i] == t->again.end_ps[i]);
+  /* every rank of every operation at a pace of its own */
+  for (size_t i = 0; i < n; i++)
+    t->ps[i] = (int64_t)hec_test_below(&t->seed, 1 + (uint64_t)1000 * hec_test_below(&t->seed, 1000));
+  hec_imitated_timeline(program, t->ps, &t->again);
+  count_waits(t, program, &t->again);
+  ck_spans(t, step, &t->again);
+}
+
+static void free_tools(tools *t) {
+  if (t->sim)
+    hec_sim_free(t->sim);
+  hec_link_cost_free(&t->cost);
+  hec_spans_free(&t->spans);
+  hec_timeline_free(&t->timeline);
+  hec_timeline_free(&t->again);
+  free(t->ps);
+  hec_arena_free(&t->arena);
+}
+
+START_TEST(equal_durations) {
+  uint64_t seed = 4200 + (uint64_t)_i;
+  tools t = {.seed = seed};
+  hec_test_case *c = hec_test_random_case(&t.arena, &seed, (hec_test_wish){.ranks_most = 8});
+  t.sim = hec_sim_new(&c->problem, &hec_law_alpha_beta, &t.arena);
+  t.cost = hec_link_cost_new(&c->cluster, &t.arena);
+  hec_test_each(c, false, visit, &t);
+  if (c->problem.n_ranks > 1)
+    ck_assert(t.n_waited > 0);
+  free_tools(&t);
+}
+END_TEST
+
+/* What happens on the host between two operations counts as the later one's; planning keeps what it took itself. */
+START_TEST(gaps) {
+  hec_program program = {0};
+  hec_timeline timeline = {0};
+  hec_spans spans = {0};
+  hec_program_clear(&program, 1);
+  int32_t gate = hec_program_add(
+      &program, (hec_op){.kind = HEC_OP_LOCAL, .role = HEC_ROLE_GATE, .work_at = -1, .bytes_at = -1, .part_at = -1},
+      NULL, 0);
+  int32_t plan =
+      hec_program_add(&program, (hec_op){.kind = HEC_OP_PLAN, .role = HEC_ROLE_PLAN, .part_at = -1}, &gate, 1);
+  (void)hec_program_add(&program,
+                        (hec_op){.kind = HEC_OP_LOCAL, .role = HEC_ROLE_PERMUTE, .bytes_at = -1, .part_at = -1},
+                        (const int32_t[]){plan}, 1);
+  hec_timeline_resize(&timeline, 3, 1);
+  static const int64_t begin[] = {5, 30, 47}, end[] = {20, 40, 60};
+  for (int32_t i = 0; i < 3; i++) {
+    timeline.begin_ps[i] = begin[i];
+    timeline.end_ps[i] = end[i];
+  }
+  hec_spans_find(&spans, &program, &timeline);
+  ck_assert_int_eq(hec_span_ps(&spans, &program, 0, 0), 20);
+  ck_assert_int_eq(hec_span_ps(&spans, &program, 1, 0), 10);
+  ck_assert_int_eq(hec_span_ps(&spans, &program, 2, 0), 20);
+  hec_spans_free(&spans);
+  hec_timeline_free(&timeline);
+  hec_program_free(&program);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("spans");
+  TCase *c = tcase_create("spans");
+  tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, equal_durations, 0, HEC_TEST_CASES(40));
+  tcase_add_test(c, gaps);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
