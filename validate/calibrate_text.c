@@ -6,10 +6,17 @@
 
 enum { SHOWN_MOST = 5 };
 
-static void add_size(hec_text *out, double size, bool rows) {
+/* Sizes of a kind: rows of a GEMM, bytes, or the microseconds that the links' closed form says. */
+static const char *unit_of(hec_curve_kind kind) {
+  return hec_curve_has_rows(kind) ? "rows" : hec_curve_is_exchange(kind) ? "us" : "bytes";
+}
+
+static void add_size(hec_text *out, double size, hec_curve_kind kind) {
   static const char *const units[] = {"", "K", "M", "G"};
   int unit = 0;
-  for (; !rows && size >= 1e3 && unit < 3; unit++)
+  if (hec_curve_is_exchange(kind))
+    size *= 1e6;
+  for (; !hec_curve_has_rows(kind) && size >= 1e3 && unit < 3; unit++)
     size /= 1e3;
   hec_text_printf(out, "%.3g%s", size, units[unit]);
 }
@@ -21,25 +28,32 @@ static void add_points(const hec_calibrated_curve *curve, hec_text *out) {
   for (int32_t i = 0; i < shown; i++) {
     int32_t at = shown > 1 ? (int32_t)((int64_t)i * (f->n_knots - 1) / (shown - 1)) : 0;
     hec_text_add(out, i ? "  " : "");
-    add_size(out, f->x[at], hec_curve_has_rows(curve->kind));
+    add_size(out, f->x[at], curve->kind);
     hec_text_printf(out, ": %.3g", 1e3 * f->y[at]);
   }
 }
 
+static void add_curve(const hec_calibrated_curve *curve, hec_text *out) {
+  hec_text_printf(out, "%-17s %-8s  %8" PRId32, hec_curve_name[curve->kind], curve->backward ? "backward" : "forward",
+                  curve->fit.n_observations);
+  hec_report_add_percent(out, 8, curve->fit.residual_median, false);
+  hec_report_add_percent(out, 8, curve->fit.residual_p90, false);
+  hec_text_printf(out, "  %-5s ", unit_of(curve->kind));
+  add_points(curve, out);
+  hec_text_add(out, "\n");
+}
+
 static void add_curves(const hec_calibration *c, hec_text *out) {
-  hec_text_printf(out, "\n%-15s %-8s  %8s %15s  %s\n", "", "", "measured", "fit is off by", "time, ms, of so many");
-  hec_text_printf(out, "%-15s %-8s  %8s %7s %7s  %s\n", "operation", "pass", "times", "median", "p90",
-                  "rows (GEMMs) or bytes");
-  for (int32_t i = 0; i < c->n_curves; i++) {
-    const hec_calibrated_curve *curve = &c->curves[i];
-    hec_text_printf(out, "%-15s %-8s  %8" PRId32, hec_curve_name[curve->kind], curve->backward ? "backward" : "forward",
-                    curve->fit.n_observations);
-    hec_report_add_percent(out, 8, curve->fit.residual_median, false);
-    hec_report_add_percent(out, 8, curve->fit.residual_p90, false);
-    hec_text_printf(out, "  %s ", hec_curve_has_rows(curve->kind) ? "rows " : "bytes");
-    add_points(curve, out);
-    hec_text_add(out, "\n");
-  }
+  hec_text_printf(out, "\n%-17s %-8s  %8s %15s\n", "", "", "measured", "fit is off by");
+  hec_text_printf(out, "%-17s %-8s  %8s %7s %7s  %s\n", "operation", "pass", "times", "median", "p90",
+                  "size: its time, ms");
+  for (int32_t kind = 0; kind < HEC_N_CURVE_KINDS; kind++)
+    for (int32_t backward = 0; backward < 2; backward++)
+      for (int32_t i = 0; i < c->n_curves; i++)
+        if (c->curves[i].kind == (hec_curve_kind)kind && c->curves[i].backward == (backward == 1))
+          add_curve(&c->curves[i], out);
+  hec_text_add(out,
+               "size: rows of a GEMM; bytes; of exchanges the microseconds that they would take on the links below\n");
 }
 
 static void add_residual(const hec_line *line, hec_text *out) {
@@ -77,8 +91,9 @@ static void add_rest(const hec_session_report *r, hec_text *out) {
   hec_text_printf(out,
                   "\nothers    %.4g GFLOP/s, %.3g us a GEMM, %.3g GB/s of memory: for shapes that were not measured\n",
                   1e-9 * c->flops, 1e6 * c->gemm_a_s, 1e-9 * c->hbm_bandwidth);
-  hec_text_printf(out, "pace      %.4f of these speeds is kept in whole iterations (ranks wait for whoever is late)\n",
-                  c->speed);
+  hec_text_printf(out,
+                  "pace      %.1f %% of these speeds is kept in whole iterations: ranks wait for whoever is late\n",
+                  100 * c->speed);
   hec_text_add(out, "disturbed ");
   hec_report_add_disturbed(r, out);
   hec_text_printf(out, "\nfitted on %" PRId32 " cases, loads made up from seed %" PRIu64 ":\n", c->n_cases,

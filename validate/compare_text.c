@@ -50,31 +50,47 @@ static double spread_of(const hec_comparison *c, int32_t a_case) {
   return n > 0 ? hec_median(spread, n) : NAN;
 }
 
+/* Whether every case is a single iteration, whose error is all there is to say. */
+static bool single(const hec_comparison *c) {
+  return c->n_points == c->options.n_cases;
+}
+
+static void add_case(const hec_comparison *c, int32_t index, int width, hec_text *out) {
+  const hec_compared_case *one = &c->by_case[index];
+  const double errors[] = {one->error.bias, one->error.median, one->error.p90, one->error.worst};
+  hec_text_printf(out, "%-*s %-8s ", width, one->a_case->name, hec_report_schedule(one->a_case));
+  if (one->n_conclusive == 0) {
+    hec_text_add(out, " inconclusive: disturbed in too many rounds\n");
+    return;
+  }
+  hec_text_printf(out, " %10.3f%10.3f ", 1e3 * one->predicted_s, 1e3 * one->measured_s);
+  for (int k = 0; k < (single(c) ? 1 : 4); k++)
+    hec_report_add_percent(out, 9, errors[k], k == 0);
+  if (!single(c))
+    hec_text_printf(out, "  %3" PRId32 " of %" PRId32, one->n_conclusive, one->n_points);
+  hec_report_add_percent(out, 9, spread_of(c, index), false);
+  hec_text_add(out, "\n");
+}
+
 static void add_cases(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = of(r);
   int width = name_width(c);
-  hec_text_printf(out, "\n%-*s %-8s  %20s  %33s\n", width, "", "", "iteration, ms", "error of iterations");
-  hec_text_printf(out, "%-*s %-8s  %10s%10s  %8s %8s %8s %8s  %7s %7s\n", width, r->random ? "configuration" : "policy",
-                  "schedule", "predicted", "measured", "bias", "median", "p90", "worst", "counted", "spread");
-  for (int32_t i = 0; i < c->options.n_cases; i++) {
-    const hec_compared_case *one = &c->by_case[i];
-    hec_text_printf(out, "%-*s %-8s ", width, one->a_case->name, hec_report_schedule(one->a_case));
-    if (one->n_conclusive == 0) {
-      hec_text_printf(out, " inconclusive: disturbed in too many rounds\n");
-      continue;
-    }
-    hec_text_printf(out, " %10.3f%10.3f ", 1e3 * one->predicted_s, 1e3 * one->measured_s);
-    const double errors[] = {one->error.bias, one->error.median, one->error.p90, one->error.worst};
-    for (int k = 0; k < 4; k++)
-      hec_report_add_percent(out, 9, errors[k], k == 0);
-    hec_text_printf(out, "  %2" PRId32 " of %2" PRId32, one->n_conclusive, one->n_points);
-    hec_report_add_percent(out, 8, spread_of(c, i), false);
-    hec_text_add(out, "\n");
+  const char *first = r->random ? "configuration" : "policy";
+  if (single(c)) {
+    hec_text_printf(out, "\n%-*s %-8s  %20s\n%-*s %-8s  %10s%10s  %8s %8s\n", width, "", "", "iteration, ms", width,
+                    first, "schedule", "predicted", "measured", "error", "spread");
+  } else {
+    hec_text_printf(out, "\n%-*s %-8s  %20s  %35s\n", width, "", "", "iteration, ms", "error of iterations");
+    hec_text_printf(out, "%-*s %-8s  %10s%10s  %8s %8s %8s %8s %9s %8s\n", width, first, "schedule", "predicted",
+                    "measured", "bias", "median", "p90", "worst", "counted", "spread");
   }
-  hec_text_add(out,
-               "predicted, measured: medians over the iterations counted; a measurement is the median over its "
-               "undisturbed\nrounds; error: |predicted / measured - 1| of each iteration, bias: its median with the "
-               "sign; spread: middle\nhalf of an iteration's rounds over their median\n");
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    add_case(c, i, width, out);
+  if (!single(c))
+    hec_text_add(out, "predicted, measured: medians over the iterations counted; error: |predicted / measured - 1| of "
+                      "each, bias: its\nmedian with the sign. ");
+  hec_text_add(out, "The measurement of an iteration is the median over its undisturbed rounds; spread: their\nmiddle "
+                    "half over that median\n");
 }
 
 static void add_kind(hec_text *out, int width, const char *name, double predicted_s, double measured_s) {
@@ -131,7 +147,7 @@ static void add_controls(const hec_session_report *r, hec_text *out) {
                   "\nnegative controls: laws broken on purpose. Where one changes the prediction by %g %% or more, its "
                   "median\nerror must be above %.1f %%, which 9 of 10 iterations are within under the real law\n",
                   100 * HEC_CONTROL_TERM, 100 * hec_report_claimed(c));
-  hec_text_printf(out, "%-14s %10s %13s  %-11s\n", "control", "iterations", "median error", "told apart");
+  hec_text_printf(out, "%-14s %10s %13s  told apart\n", "control", "iterations", "median error");
   for (int32_t i = 0; i < c->n_controls; i++) {
     const hec_compared_control *one = &c->controls[i];
     hec_control_verdict verdict = hec_report_control(c, i);

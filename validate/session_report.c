@@ -67,7 +67,7 @@ void hec_report_add_source(const hec_session_report *r, hec_text *out) {
                   "in this run, on %" PRId32 " cases (%" PRId32 " iterations) executed in turn with what is predicted",
                   c->n_cases, c->n_read);
   if (c->speed < 1)
-    hec_text_printf(out, "; pace %.3f", c->speed);
+    hec_text_printf(out, "; ranks that wait for each other keep %.1f %% of that pace", 100 * c->speed);
 }
 
 /* Of a calibration alone: its own; of a comparison: of everything that it executed. */
@@ -75,7 +75,7 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
   const hec_comparison *c = &s->comparison;
   bool compared = s->options.compare.n_cases > 0;
-  const char *why = " (a rank was without a core, or a core slower than before)";
+  const char *why = " (a rank without a core, or a core slower than before)";
   if (!r->given_file)
     hec_text_printf(out, "%.1f %% of %" PRId32 " iterations of the calibration%s", 100 * s->calibration.disturbed,
                     s->calibration.n_read, compared ? ", " : "");

@@ -90,8 +90,6 @@ static hec_status take(void *context, hec_handover *handover) {
 
 static hec_status run(command *c) {
   const settings *s = c->s;
-  if (s->out)
-    HEC_TRY(hec_output_check_file("--out", s->out));
   HEC_TRY(hec_session_run_open(&c->run));
   hec_execution_mind(&c->run.execution, "loads, weights and tokens are made up");
   const hec_comparison_options none = {
@@ -105,8 +103,9 @@ int hec_calibrate_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
-  command c = {.s = &s,
-               .run = {.tool = "hecate-validate calibrate " HEC_VERSION, .args = &s.session, .report = report}};
+  command c = {
+      .s = &s,
+      .run = {.tool = "hecate-validate calibrate " HEC_VERSION, .args = &s.session, .file = s.out, .report = report}};
   c.run.context = &c;
   return hec_session_run_close(&c.run, run(&c));
 }

@@ -71,7 +71,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Predicts iterations and executes them on this machine, side by side: laws are fitted to calibration cases\n"
           "that are executed in turn with what is predicted, never to what is predicted. Errors per policy and kind "
           "of\n"
-          "operation, ranking of the policies, negative controls. About three minutes with the defaults and all\n"
+          "operation, ranking of the policies, negative controls. Two to three minutes with the defaults and all\n"
           "policies (2 ranks on 2 cores).",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
                   "  hecate-validate compare --random 24 --repeat 7 --json\n"
@@ -132,11 +132,13 @@ static hec_status read_trace(command *c) {
   const settings *s = c->s;
   hec_job *job = &c->run.job;
   int32_t wanted = (s->steps > 0 ? (int32_t)s->steps : STEPS) + WARMUP_STEPS;
-  HEC_TRY(hec_execution_steps(job, c->run.reader, wanted, s->steps > 0, &c->run.arena, &c->recording));
+  HEC_TRY(hec_execution_steps(job, c->run.reader, wanted, true, &c->run.arena, &c->recording));
   if (c->recording.n_steps <= WARMUP_STEPS)
     return hec_fail(HEC_BAD_INPUT, "%s: expected at least %d iterations, one of them to warm up, found %" PRId32,
                     s->session.trace, WARMUP_STEPS + 1, c->recording.n_steps);
-  hec_job_say(job, &c->run.arena, "warm-up: the first iteration runs but is not compared");
+  if (s->steps == 0)
+    hec_job_say(job, &c->run.arena, "iterations: %" PRId32 " of the trace, after %d that warms up; choose with --steps",
+                c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
   c->problem = job->problem;
   c->n_cases = c->n_policies;
   c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
@@ -228,8 +230,6 @@ static hec_status take(void *context, hec_handover *handover) {
 
 static hec_status run(command *c) {
   const settings *s = c->s;
-  if (s->out)
-    HEC_TRY(hec_output_check(s->out));
   HEC_TRY(hec_session_run_open(&c->run));
   HEC_TRY(hec_execution_policies(&s->session.job, &c->run.job, &c->run.arena, c->policies, &c->n_policies));
   HEC_TRY(s->random > 0 ? draw_random(c) : read_trace(c));
@@ -252,7 +252,9 @@ int hec_compare_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
-  command c = {.s = &s, .run = {.tool = "hecate-validate compare " HEC_VERSION, .args = &s.session, .report = report}};
+  command c = {
+      .s = &s,
+      .run = {.tool = "hecate-validate compare " HEC_VERSION, .args = &s.session, .folder = s.out, .report = report}};
   c.run.context = &c;
   keep_line(argc, argv, &c.line);
   int code = hec_session_run_close(&c.run, run(&c));

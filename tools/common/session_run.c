@@ -5,6 +5,7 @@
 
 #include "runtime/exec/math.h"
 #include "tools/common/machine.h"
+#include "tools/common/output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,8 +76,8 @@ static hec_status open_loads(hec_session_run_state *run, hec_job_options *wanted
   HEC_TRY(hec_moe_load(wanted->model, &moe));
   if (wanted->layers == 0)
     wanted->layers = moe.n_moe_layers < HEC_SESSION_LAYERS ? moe.n_moe_layers : HEC_SESSION_LAYERS;
-  if (wanted->layers > 4096)
-    return hec_fail(HEC_BAD_INPUT, "--layers: expected at most 4096, found %" PRId32, wanted->layers);
+  if (wanted->layers > 512)
+    return hec_fail(HEC_BAD_INPUT, "--layers: expected at most 512, found %" PRId32, wanted->layers);
   int32_t layers = moe.n_moe_layers > wanted->layers ? moe.n_moe_layers : wanted->layers;
   make_trace(&moe, layers, wanted->ranks, wanted->phase ? wanted->phase : "train", &run->kept);
   return hec_trace_open_memory(run->kept.data, run->kept.length, "the model's shape", &run->reader);
@@ -156,6 +157,10 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   run->handover.file = -1;
   hec_math_open();
   HEC_TRY(hec_where_open(&run->args->where, &run->where, &ranks));
+  if (run->folder && run->where.backend->speaks())
+    HEC_TRY(hec_output_check(run->folder));
+  if (run->file && run->where.backend->speaks())
+    HEC_TRY(hec_output_check_file("--out", run->file));
   HEC_TRY(make_job(run, ranks));
   describe(run);
   HEC_TRY(check_cores(run));

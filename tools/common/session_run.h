@@ -40,6 +40,8 @@ extern const hec_session_args hec_session_args_default;
 typedef struct {
   const char *tool; /* "hecate-validate compare 0.1.0" */
   const hec_session_args *args;
+  const char *folder,
+      *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */
   hec_where where;
   hec_arena arena;
   bool launched;
