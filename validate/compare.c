@@ -99,11 +99,8 @@ static void draw(prediction *p, const hec_program *program) {
   hec_text label = {0};
   if (c->events.length == 0)
     hec_trace_events_begin(&c->events);
-  else
-    hec_text_add(&c->events, ",\n");
   hec_text_printf(&label, "%s, predicted", name);
   hec_trace_events_add(&c->events, label.data, first, program, &p->timeline, true);
-  hec_text_add(&c->events, ",\n");
   hec_text_free(&label);
   hec_text_printf(&label, "%s, measured", name);
   hec_trace_events_add(&c->events, label.data, first + program->n_ranks, program, measured, true);

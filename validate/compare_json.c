@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static void add_error(hec_json_out *json, const hec_error *error, bool known) {
-  hec_json_object(json, "error");
+static void add_error(hec_json_out *json, const char *key, const hec_error *error, bool known) {
+  hec_json_object(json, key);
   hec_json_double(json, "median", known ? error->median : NAN);
   hec_json_double(json, "p90", known ? error->p90 : NAN);
   hec_json_double(json, "worst", known ? error->worst : NAN);
@@ -108,7 +108,7 @@ static void add_cases(hec_json_out *json, const hec_session_report *r) {
     hec_json_string(json, "schedule", hec_report_schedule(one->a_case));
     hec_json_double(json, "predicted_s", known ? one->predicted_s : NAN);
     hec_json_double(json, "measured_s", known ? one->measured_s : NAN);
-    add_error(json, &one->error, known);
+    add_error(json, "error", &one->error, known);
     hec_json_int(json, "points", one->n_points);
     hec_json_int(json, "conclusive", one->n_conclusive);
     add_kinds(json, &kinds);
@@ -163,6 +163,7 @@ static void add_points(hec_json_out *json, const hec_comparison *c) {
     hec_json_string(json, "program", program);
     hec_json_double(json, "predicted_s", p->predicted_s);
     hec_json_double(json, "measured_s", known ? p->measured_s : NAN);
+    hec_json_double(json, "uncorrected_s", known ? p->raw_s : NAN);
     hec_json_double(json, "error", known ? p->predicted_s / p->measured_s - 1 : NAN);
     hec_json_double(json, "spread", known ? p->spread : NAN);
     hec_json_int(json, "clean", p->n_clean);
@@ -182,7 +183,8 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
   add_calibration(&json, r);
   add_cases(&json, r);
   add_kinds(&json, &kinds);
-  add_error(&json, &c->error, known);
+  add_error(&json, "error", &c->error, known);
+  add_error(&json, "error_uncorrected", &c->raw, known);
   hec_json_double(&json, "kendall_tau", known ? c->kendall_tau : NAN);
   hec_json_double(&json, "kendall_tau_5pct", known ? c->ranking.tau : NAN);
   hec_json_int(&json, "pairs_5pct", c->ranking.pairs);
@@ -198,14 +200,16 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
 
 void hec_compare_csv(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
-  hec_text_add(out, "case,policy,schedule,iter,predicted_s,measured_s,error,spread,clean_rounds,rounds,conclusive\n");
+  hec_text_add(
+      out,
+      "case,policy,schedule,iter,predicted_s,measured_s,uncorrected_s,error,spread,clean_rounds,rounds,conclusive\n");
   for (int32_t i = 0; i < c->n_points; i++) {
     const hec_point *p = &c->points[i];
     const hec_lab_case *of = &c->options.cases[p->a_case];
     hec_text_printf(out, "\"%s\",%s,%s,%" PRId64 ",", of->name, of->policy->name, hec_report_schedule(of), p->iter);
     hec_text_add_double(out, p->predicted_s);
-    const double measured[] = {p->measured_s, p->predicted_s / p->measured_s - 1, p->spread};
-    for (int k = 0; k < 3; k++) {
+    const double measured[] = {p->measured_s, p->raw_s, p->predicted_s / p->measured_s - 1, p->spread};
+    for (int k = 0; k < 4; k++) {
       hec_text_add(out, ",");
       if (p->n_clean > 0)
         hec_text_add_double(out, measured[k]);

@@ -26,6 +26,8 @@ static void add_head(const hec_session_report *r, hec_text *out) {
   hec_summary_execution_mind(r->head, out);
   hec_text_add(out, "disturbed ");
   hec_report_add_disturbed(r, out);
+  hec_text_add(out, "\npace     ");
+  hec_report_add_pace(r, out);
   hec_text_add(out, "\n```\n\n");
 }
 

@@ -179,6 +179,8 @@ static void add_lists(const hec_session_report *r, hec_text *out) {
                     c->points[c->point_at[1] - 1].iter);
   hec_text_add(out, "; no case is in both, all errors are of these\ndisturbed  ");
   hec_report_add_disturbed(r, out);
+  hec_text_add(out, "\npace       ");
+  hec_report_add_pace(r, out);
   hec_text_add(out, "\n");
 }
 

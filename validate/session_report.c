@@ -88,6 +88,14 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
                     c->n_points);
 }
 
+void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  hec_text_add(out, "measurements are put at one pace of the cores, which probes around each iteration find");
+  if (c->n_conclusive > 0)
+    hec_text_printf(out, "; as they were, errors are %.1f %% (median), %.1f %% (p90), bias %+.1f %%",
+                    100 * c->raw.median, 100 * c->raw.p90, 100 * c->raw.bias);
+}
+
 static void add_ranking(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   const char *what = r->random ? "configurations" : "policies";

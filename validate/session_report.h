@@ -1,6 +1,7 @@
 /* What a session found, for people (text, Markdown) and for programs (JSON, CSV). Rank 0's, after hec_session_run.
  *
- * error      |predicted / measured - 1| of a point (compare.h); bias: its median with the sign
+ * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
+ *            uncorrected: of the readings as they were; bias: its median with the sign
  * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
  *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median error
  *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points it
@@ -15,11 +16,12 @@
  *                      "plan": {"a_s", "b_s"}},
  *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst", "bias"},
  *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
- *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"},
+ *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
  *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "fitted": [...], "predicted": [...],
  *      "claimed", "controls": [{"name", "summary", "points", "median", "p90", "failed"}],
  *      "disturbed", "inconclusive", "contaminated",
- *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "error", "spread", "clean", "conclusive"}]} */
+ *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "uncorrected_s", "error", "spread",
+ *                  "clean", "conclusive"}]} */
 #ifndef HEC_VALIDATE_SESSION_REPORT_H
 #define HEC_VALIDATE_SESSION_REPORT_H
 #include "runtime/program/summary.h"
@@ -62,9 +64,11 @@ const char *hec_report_schedule(const hec_lab_case *one);
 /* What the laws were fitted on: cases of this session, or those that a calibration made before lists. */
 int32_t hec_report_fitted(const hec_session_report *report);
 const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);
-/* Lines without an end: where the laws come from; what was disturbed; the verdict, one sentence each. */
+/* Lines without an end: where the laws come from; what was disturbed; what correcting for pace changes. Then the verdict,
+ * whole lines. */
 void hec_report_add_source(const hec_session_report *report, hec_text *out);
 void hec_report_add_disturbed(const hec_session_report *report, hec_text *out);
+void hec_report_add_pace(const hec_session_report *report, hec_text *out);
 void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
 void hec_report_add_percent(hec_text *out, int width, double share, bool sign); /* "-" when it is not known */
 
