@@ -175,8 +175,14 @@ static hec_status body(hec_rank *rank, void *context) {
   HEC_TRY(hec_session_run(&run->session, rank));
   if (rank->rank != 0)
     return HEC_OK;
+  hec_text refused = {0};
+  hec_text_add(&refused, run->session.refused);
   hec_rank_at_phase(rank, 0, "keeping the results");
-  return run->report(run->context, &run->handover);
+  hec_status status = hec_handover_put(&run->handover, &refused);
+  if (status == HEC_OK && refused.length == 0)
+    status = run->report(run->context, &run->handover);
+  hec_text_free(&refused);
+  return status;
 }
 
 static void progress(void *context, const char *what, int32_t done, int32_t of) {
@@ -195,6 +201,15 @@ static hec_status launch(hec_session_run_state *run) {
   hec_status status = run->where.backend->launch(&options, body, run);
   if (run->session.options.progress)
     fprintf(stderr, "\r\033[K");
+  return status;
+}
+
+static hec_status check_refused(hec_session_run_state *run) {
+  hec_text refused = {0};
+  hec_status status = hec_handover_get(&run->handover, &refused);
+  if (status == HEC_OK && refused.length > 0)
+    status = hec_fail(HEC_FAILED, "calibration: %s", refused.data);
+  hec_text_free(&refused);
   return status;
 }
 
@@ -228,6 +243,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
   if (!speaks)
     return HEC_OK;
   HEC_TRY(hec_handover_rewind(&run->handover));
+  HEC_TRY(check_refused(run));
   return take(run->context, &run->handover);
 }
 
