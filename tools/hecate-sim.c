@@ -87,7 +87,7 @@ static hec_status print(const settings *s, hec_summary *summary) {
   else
     hec_summary_table(summary, &text);
   if (!s->json && s->out)
-    hec_output_mention(s->out, &text);
+    hec_output_mention(s->out, false, &text);
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;

@@ -11,7 +11,7 @@ static const struct {
   int (*run)(int argc, char **argv); /* NULL: not built yet */
 } commands[] = {
     {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command},
-    {"calibrate", "a cluster file for this machine, from measurements", NULL},
+    {"calibrate", "a cluster file for this machine, from measurements", hec_calibrate_command},
     {"compare", "predicted against measured, per policy and operation", hec_compare_command},
     {"gate", "a regression gate over a stored comparison", NULL},
     {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command},

@@ -113,7 +113,11 @@ double hec_summary_memory(const hec_summary *summary);                  /* bytes
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
-void hec_summary_json(hec_summary *summary, hec_text *out);  /* DESIGN section 10, "sim" and "run" */
+/* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
+ * not say and what was chosen. They need job, law and execution. */
+void hec_summary_execution_place(const hec_summary *summary, hec_text *out);
+void hec_summary_execution_mind(const hec_summary *summary, hec_text *out);
+void hec_summary_json(hec_summary *summary, hec_text *out); /* DESIGN section 10, "sim" and "run" */
 void hec_summary_csv(hec_summary *summary, hec_text *out);
 
 #endif

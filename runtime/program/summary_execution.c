@@ -18,27 +18,37 @@ static void add_network(const hec_summary *summary, hec_text *out) {
                     e->transport_summary);
 }
 
-void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
-  const hec_job *job = summary->job;
+void hec_summary_execution_place(const hec_summary *summary, hec_text *out) {
   const hec_summary_execution *e = summary->execution;
-  int32_t n_ranks = job->problem.n_ranks;
-  hec_text_printf(out, "%s: ", summary->tool);
-  hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
-  hec_text_printf(out, "%s, %" PRId64 " iteration%s measured after %" PRId32 " of warm-up\n",
-                  job->header.synthetic ? " (synthetic)" : "", summary->n_iterations,
-                  summary->n_iterations == 1 ? "" : "s", e->n_warmup);
   hec_summary_add_model(summary, out);
   hec_summary_add_work(summary, out);
-  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", n_ranks, e->ranks_are, e->backend);
+  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", summary->job->problem.n_ranks, e->ranks_are,
+                  e->backend);
   add_network(summary, out);
   hec_text_add(out, "machine  ");
   hec_text_add_plain(out, e->cpu);
   hec_text_printf(out, ", %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", e->n_cores, e->n_cores == 1 ? "" : "s",
                   e->n_ranks_here, e->n_ranks_here == 1 ? "" : "s", e->blas);
-  hec_text_printf(out, "planned  for %s%s\n", job->cluster_spec, e->imitates ? "; its links are imitated" : "");
+}
+
+void hec_summary_execution_mind(const hec_summary *summary, hec_text *out) {
+  const hec_summary_execution *e = summary->execution;
   for (int32_t i = 0; i < e->n_limits; i++)
     hec_text_printf(out, "%s%s\n", i == 0 ? "mind     " : "         ", e->limits[i]);
   hec_summary_add_defaults(summary, out);
+}
+
+void hec_summary_execution_header(hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  const hec_summary_execution *e = summary->execution;
+  hec_text_printf(out, "%s: ", summary->tool);
+  hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
+  hec_text_printf(out, "%s, %" PRId64 " iteration%s measured after %" PRId32 " of warm-up\n",
+                  job->header.synthetic ? " (synthetic)" : "", summary->n_iterations,
+                  summary->n_iterations == 1 ? "" : "s", e->n_warmup);
+  hec_summary_execution_place(summary, out);
+  hec_text_printf(out, "planned  for %s%s\n", job->cluster_spec, e->imitates ? "; its links are imitated" : "");
+  hec_summary_execution_mind(summary, out);
 }
 
 static void add_check(const hec_summary_check *check, hec_text *out) {

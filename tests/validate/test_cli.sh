@@ -7,7 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 failures=0
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
-for command in calibrate gate; do
+for command in gate; do
   message=$("$tool" $command 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "$command: exit $code"
   [ "$message" = "hecate-validate: $command: not built yet" ] || fail "$command: $message"
@@ -17,6 +17,8 @@ for arguments in "" "nonsense" "published --nonsense" "published --cluster-a non
                  "published --synthetic --trace x" "published --trace $folder" "published more" \
                  "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder" \
                  "outcomes --nonsense" "outcomes --cases $folder/none.json" "outcomes --cases $folder" \
+                 "compare" "compare --nonsense" "compare $folder/none.jsonl" "compare $folder" "compare --random 0" \
+                 "calibrate --nonsense" "calibrate more" "calibrate --repeat 0" "calibrate --backend nonsense" \
                  "outcomes --cluster nonsense" "outcomes --model nonsense" "outcomes more"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "'$arguments': exit $code"

@@ -1,263 +1,249 @@
-/* hecate-validate compare: calibrates, predicts, executes, reports. One launch does all of it, so that under a process
- * manager every process knows the calibration: rank 0 fits, writes the cluster file, and every rank reads it. */
-#include "runtime/base/arena.h"
-#include "runtime/exec/math.h"
-#include "tools/common/handover.h"
-#include "tools/common/job_args.h"
-#include "tools/common/machine.h"
+/* hecate-validate compare: calibrates (or takes a calibration), predicts, executes, reports. One launch does all of it, so
+ * that under a process manager every process knows the calibration. */
 #include "tools/common/output.h"
+#include "tools/common/session_run.h"
 #include "tools/common/validate_commands.h"
-#include "tools/common/where.h"
+#include "validate/calibration_file.h"
 #include "validate/configurations.h"
-#include "validate/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { STEPS = 6, WARMUP_STEPS = 1, REPEATS = 5 };
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1, REPEATS = 5 };
 
 typedef struct {
-  hec_job_args job;
-  hec_where_args where;
-  const char *trace, *out;
-  int64_t layers, steps, repeat, seed, random;
+  hec_session_args session;
+  const char *out, *calibration, *stamp;
+  int64_t steps, random;
   bool json;
 } settings;
 
 typedef struct {
   const settings *s;
-  hec_where where;
-  hec_arena arena;
-  bool launched;
-  hec_job job;
-  hec_model model;
+  hec_session_run_state run;
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
   hec_recording recording;
-  hec_lab_case *cases;
-  hec_problem problem; /* of the cases: of the calibrated cluster once there is one */
-  const hec_collective *collective;
-  hec_session session;
-  hec_handover handover;
-  hec_text cpu;
+  hec_problem problem; /* of the trace's cases */
+  hec_lab_case *cases; /* [n_cases] */
+  int32_t n_cases;
+  hec_calibration_file given;
+  hec_text line; /* the command line */
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = hec_job_args_default, .where.backend = "cpu", .repeat = REPEATS, .steps = STEPS, .seed = 1};
-  s->job.model = "cpu-512";
-  const hec_arg args[] = {HEC_ARG_TITLE("What runs"),
-                          HEC_ARG_WORD("--cluster", s->job.cluster, "C", "links that are imitated"),
-                          HEC_ARG_WORD("--model", s->job.model, "M", "shape (default cpu-512)"),
-                          HEC_ARG_WHOLE("--ranks", s->job.ranks, "R", "ranks (default 2)", 1, 65536),
-                          HEC_ARG_WHOLE("--tokens", s->job.tokens, "N", "tokens per rank (default 256)", 1, 100000000),
-                          HEC_ARG_WHOLE("--layers", s->layers, "N", "MoE layers (default 2)", 1, 100000),
-                          HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations (default 6)", 1, 100000),
-                          HEC_ARG_WHOLE("--repeat", s->repeat, "N", "rounds (default 5)", 1, 1000),
-                          HEC_POLICY_ARG_ROWS(s->job),
-                          HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu, mpi"),
-                          HEC_ARG_WORD("--transport", s->where.transport, "T", "shm, emulated, paced"),
-                          {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL, "virtual time", 0, 0},
-                          HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait", 0.01, 1e6),
-                          HEC_ARG_WHOLE("--seed", s->seed, "N", "seed", 0, HEC_ITER_MAX),
-                          HEC_ARG_WHOLE("--random", s->random, "N", "random configurations", 0, 1000),
-                          HEC_ARG_WORD("--out", s->out, "DIR", "folder"),
-                          {.name = NULL}};
+  *s = (settings){.session = hec_session_args_default};
+  s->session.repeat = REPEATS;
+  const hec_arg args[] = {
+      HEC_SESSION_ARG_ROWS(s->session),
+      HEC_ARG_WHOLE("--steps", s->steps, "N",
+                    "iterations of each policy that are compared, after one of warm-up (default 6; with --random 1)", 1,
+                    100000),
+      HEC_ARG_WHOLE("--random", s->random, "N",
+                    "N random configurations (tokens, top-k, skew, policy) instead of a trace's iterations", 1, 1000),
+      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N", "rounds in which everything is executed once (default 5)", 1,
+                    1000),
+      HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
+                    0, HEC_ITER_MAX - 1e6),
+      HEC_POLICY_ARG_ROWS(s->session.job),
+      HEC_SESSION_WHERE_ROWS(s->session),
+      HEC_ARG_WORD("--calibration", s->calibration, "FILE",
+                   "of calibrate --out with the same --model, --ranks, --backend, --transport and --cluster (default: "
+                   "calibrate now)"),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--out", s->out, "DIR",
+                   "write summary.json, summary.csv (a line per iteration), compare.md and timeline.json (predicted "
+                   "and measured "
+                   "lanes side by side, opens in Perfetto)"),
+      HEC_ARG_WORD("--stamp", s->stamp, "TEXT",
+                   "with --out: a line for the head of compare.md, such as date and commit"),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
   const hec_command text = {
-      .program = "hecate-validate compare", .usage = "hecate-validate compare TRACE", .args = args};
+      .program = "hecate-validate compare",
+      .usage = "hecate-validate compare TRACE [options]\n       hecate-validate compare --random N [options]",
+      .summary =
+          "Predicts iterations and executes them on this machine, side by side: laws are fitted to calibration cases\n"
+          "that are executed in turn with what is predicted, never to what is predicted. Errors per policy and kind "
+          "of\n"
+          "operation, ranking of the policies, negative controls. Two to three minutes with the defaults and all\n"
+          "policies (2 ranks on 2 cores).",
+      .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
+                  "  hecate-validate compare --random 24 --repeat 7 --json\n"
+                  "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n\n" HEC_JOB_ARGS_FORMS,
+      .args = args};
   int32_t n;
-  HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
-  return HEC_OK;
-}
-
-static hec_status make(command *c, hec_trace_reader *reader, int32_t ranks) {
-  const settings *s = c->s;
-  hec_job_options wanted;
-  char line[HEC_CPU_LINE_BYTES];
-  HEC_TRY(hec_job_args_options(&s->job, &wanted));
-  HEC_TRY(hec_job_args_collective(s->job.collective, &c->collective));
-  wanted.layers = s->layers > 0 ? (int32_t)s->layers : 2;
-  wanted.ranks = ranks > 0 ? ranks : wanted.ranks > 0 ? wanted.ranks : 2;
-  if (wanted.tokens == 0)
-    wanted.tokens = 128;
-  (void)snprintf(line, sizeof line, "1x%" PRId32 " nvlink=0.25G@30us flops=50G eff=1 hbm=10G mem=8G tile=8",
-                 wanted.ranks);
-  if (!wanted.cluster)
-    wanted.cluster = line;
-  HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
-  HEC_TRY(hec_recording_read(&c->job, reader, (int32_t)s->steps + WARMUP_STEPS, &c->arena, &c->recording));
-  HEC_TRY(hec_model_make(&c->job.moe, false, (uint64_t)s->seed, &c->model));
-  const hec_policy *found[HEC_POLICIES_MAX];
-  int32_t n;
-  HEC_TRY(hec_job_args_policies(s->job.policies, found, &n));
-  if (s->random > 0) {
-    const hec_policy *kept[HEC_POLICIES_MAX];
-    int32_t n_kept = 0;
-    for (int32_t p = 0; p < n; p++) {
-      const hec_schedule *schedule;
-      HEC_TRY(hec_schedule_of(found[p], s->job.schedule, &schedule));
-      if (!schedule->bound)
-        kept[n_kept++] = found[p];
-    }
-    hec_configurations o = {.model = &c->model,
-                            .cluster = &c->job.cluster,
-                            .policies = kept,
-                            .n_policies = n_kept,
-                            .schedule = s->job.schedule,
-                            .n_ranks = c->job.problem.n_ranks,
-                            .tokens = c->job.problem.tokens,
-                            .n_steps = 2,
-                            .warmup = 1,
-                            .train = c->job.problem.train,
-                            .seed = (uint64_t)s->seed};
-    c->n_policies = (int32_t)s->random;
-    c->cases = HEC_NEW(&c->arena, hec_lab_case, c->n_policies);
-    return hec_configurations_draw(&o, c->n_policies, &c->arena, c->cases);
-  }
-  c->cases = HEC_NEW(&c->arena, hec_lab_case, n);
-  c->problem = c->job.problem;
-  for (int32_t p = 0; p < n; p++) {
-    const hec_schedule *schedule;
-    HEC_TRY(hec_schedule_of(found[p], s->job.schedule, &schedule));
-    if (schedule->bound)
-      continue;
-    hec_lab_case *one = &c->cases[c->n_policies++];
-    *one = (hec_lab_case){.model = &c->model,
-                          .problem = &c->problem,
-                          .policy = found[p],
-                          .schedule = s->job.schedule,
-                          .steps = c->recording.steps,
-                          .n_steps = c->recording.n_steps,
-                          .n_micro_batches = c->recording.n_micro_batches,
-                          .warmup = WARMUP_STEPS};
-    (void)snprintf(one->name, sizeof one->name, "%s", found[p]->name);
-  }
-  return HEC_OK;
-}
-
-static void report(command *c, hec_text *out) {
-  const hec_comparison *k = &c->session.comparison;
-  const hec_calibration *cal = &c->session.calibration;
-  hec_text_printf(out,
-                  "calibration: %d iterations, %.1f %% interrupted; exchange a %.1f us b %.4f (res %.1f %%/%.1f %%), "
-                  "plan a %.1f us, speed %.4f share %.3f\n",
-                  cal->n_read, 100 * cal->disturbed, 1e6 * cal->exchange.a, cal->exchange.b,
-                  100 * cal->exchange.residual_median, 100 * cal->exchange.residual_p90, 1e6 * cal->plan.a, cal->speed, cal->comm_share);
-  for (int32_t i = 0; i < cal->n_curves; i++) {
-    const hec_calibrated_curve *f = &cal->curves[i];
-    hec_text_printf(out, "  %-12s %d  n %4d knots %2d res %.2f %% / %.2f %%:", hec_curve_name[f->kind], f->backward,
-                    f->fit.n_observations, f->fit.n_knots, 100 * f->fit.residual_median, 100 * f->fit.residual_p90);
-    for (int32_t j = 0; j < f->fit.n_knots; j++)
-      hec_text_printf(out, " %g:%.3f", f->fit.x[j], 1e3 * f->fit.y[j]);
-    hec_text_add(out, "\n");
-  }
-  for (int32_t i = 0; i < c->n_policies; i++) {
-    const hec_compared_case *of = &k->by_case[i];
-    hec_text_printf(out, "%-40s %8.3f %8.3f ms  err med %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %%  %d/%d\n",
-                    of->a_case->name, 1e3 * of->predicted_s, 1e3 * of->measured_s, 100 * of->error.median,
-                    100 * of->error.p90, 100 * of->error.worst, 100 * of->error.bias, of->n_conclusive, of->n_points);
-    for (int32_t role = 0; role < HEC_N_ROLES; role++)
-      if (of->measured_role_s[role] > 0)
-        hec_text_printf(out, "      %-36s %9.3f %9.3f %+.1f %%\n", hec_role_name[role],
-                        1e3 * of->predicted_role_s[role], 1e3 * of->measured_role_s[role],
-                        100 * (of->predicted_role_s[role] / of->measured_role_s[role] - 1));
-  }
-  hec_text_printf(out,
-                  "all: median %.2f %% p90 %.2f %% worst %.2f %% bias %+.2f %% (raw %.2f / %.2f / %.2f), %d of %d "
-                  "points, %.1f %% interrupted\n",
-                  100 * k->error.median, 100 * k->error.p90, 100 * k->error.worst, 100 * k->error.bias,
-                  100 * k->raw.median, 100 * k->raw.p90, 100 * k->raw.bias, k->n_conclusive, k->n_points,
-                  100 * k->disturbed);
-  hec_text_printf(out, "tau %.3f; apart %.3f: %d pairs, %d wrong\n", k->kendall_tau, k->ranking.tau, k->ranking.pairs,
-                  k->ranking.wrong);
-  for (int32_t i = 0; i < k->n_controls; i++)
-    hec_text_printf(out, "control %-14s n %3d median %.2f %% p90 %.2f %%\n", k->controls[i].control->name,
-                    k->controls[i].n, 100 * k->controls[i].error.median, 100 * k->controls[i].error.p90);
-}
-
-static hec_status body(hec_rank *rank, void *context) {
-  command *c = context;
-  HEC_TRY(hec_session_run(&c->session, rank));
-  if (rank->rank != 0)
+  HEC_TRY(hec_args_parse(&text, argc, argv, &s->session.trace, 1, &n, done));
+  if (*done)
     return HEC_OK;
-  if (c->session.refused[0])
-    return hec_rank_report(rank, HEC_FAILED, c->session.refused);
+  if (n == 0 && s->random == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file, or --random N; see hecate-validate compare --help");
+  if (s->stamp && !s->out)
+    return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
+  s->session.where.ranks = s->session.job.ranks;
+  return HEC_OK;
+}
+
+/* What the numbers depend on: not where they are written. */
+static void keep_line(int argc, char **argv, hec_text *line) {
+  hec_text_add(line, "hecate-validate");
+  for (int i = 0; i < argc; i++) {
+    if (strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "--stamp") == 0) {
+      i++;
+      continue;
+    }
+    if (strncmp(argv[i], "--out=", 6) == 0 || strncmp(argv[i], "--stamp=", 8) == 0 || strcmp(argv[i], "--json") == 0)
+      continue;
+    bool quoted = argv[i][strcspn(argv[i], " \t\"$")] != 0;
+    hec_text_add(line, quoted ? " '" : " ");
+    hec_text_add_plain(line, argv[i]);
+    hec_text_add(line, quoted ? "'" : "");
+  }
+}
+
+/* ---- What is compared ---- */
+
+static hec_status draw_random(command *c) {
+  const settings *s = c->s;
+  const hec_problem *p = &c->run.job.problem;
+  int32_t steps = s->steps > 0 ? (int32_t)s->steps : RANDOM_STEPS;
+  hec_configurations o = {.model = &c->run.model,
+                          .cluster = &c->run.job.cluster,
+                          .policies = c->policies,
+                          .n_policies = c->n_policies,
+                          .schedule = s->session.job.schedule,
+                          .n_ranks = p->n_ranks,
+                          .tokens = p->tokens,
+                          .n_steps = steps + WARMUP_STEPS,
+                          .warmup = WARMUP_STEPS,
+                          .train = p->train,
+                          .seed = (uint64_t)s->session.seed};
+  c->n_cases = (int32_t)s->random;
+  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  return hec_configurations_draw(&o, c->n_cases, &c->run.arena, c->cases);
+}
+
+static hec_status read_trace(command *c) {
+  const settings *s = c->s;
+  hec_job *job = &c->run.job;
+  int32_t wanted = (s->steps > 0 ? (int32_t)s->steps : STEPS) + WARMUP_STEPS;
+  HEC_TRY(hec_execution_steps(job, c->run.reader, wanted, true, &c->run.arena, &c->recording));
+  if (c->recording.n_steps <= WARMUP_STEPS)
+    return hec_fail(HEC_BAD_INPUT, "%s: expected at least %d iterations, one of them to warm up, found %" PRId32,
+                    s->session.trace, WARMUP_STEPS + 1, c->recording.n_steps);
+  if (s->steps == 0)
+    hec_job_say(job, &c->run.arena, "iterations: %" PRId32 " of the trace, after %d that warms up; choose with --steps",
+                c->recording.n_steps - WARMUP_STEPS, WARMUP_STEPS);
+  c->problem = job->problem;
+  c->n_cases = c->n_policies;
+  c->cases = HEC_NEW(&c->run.arena, hec_lab_case, c->n_cases);
+  for (int32_t p = 0; p < c->n_cases; p++) {
+    c->cases[p] = (hec_lab_case){.model = &c->run.model,
+                                 .problem = &c->problem,
+                                 .policy = c->policies[p],
+                                 .schedule = s->session.job.schedule,
+                                 .steps = c->recording.steps,
+                                 .n_steps = c->recording.n_steps,
+                                 .n_micro_batches = c->recording.n_micro_batches,
+                                 .warmup = WARMUP_STEPS};
+    (void)snprintf(c->cases[p].name, sizeof c->cases[p].name, "%s", c->policies[p]->name);
+  }
+  return HEC_OK;
+}
+
+static hec_status take_calibration(command *c) {
+  const settings *s = c->s;
+  const hec_calibration_need need = {.cpu = c->run.execution.cpu.data,
+                                     .backend = c->run.where.backend->name,
+                                     .transport =
+                                         s->session.where.virtual_time ? "virtual" : c->run.where.transport->name,
+                                     .problem = &c->run.job.problem};
+  HEC_TRY(hec_calibration_read(s->calibration, &need, &c->run.arena, &c->given));
+  if (c->given.other_cpu)
+    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another CPU than this one holds here");
+  return HEC_OK;
+}
+
+/* ---- What is said ---- */
+
+static hec_status put(hec_handover *handover, const hec_session_report *report,
+                      void (*write)(const hec_session_report *report, hec_text *out)) {
   hec_text text = {0};
-  report(c, &text);
-  hec_status status = hec_handover_put(&c->handover, &text);
+  write(report, &text);
+  hec_status status = hec_handover_put(handover, &text);
   hec_text_free(&text);
   return status;
 }
 
-static void progress(void *context, const char *what, int32_t done, int32_t of) {
-  (void)context;
-  if (isatty(2))
-    fprintf(stderr, "\r\033[K%s: %d of %d", what, done, of);
+/* On rank 0: what is printed, then the files. */
+static hec_status report(void *context, hec_handover *handover) {
+  command *c = context;
+  const settings *s = c->s;
+  const hec_session_report report = {.session = &c->run.session,
+                                     .head = &c->run.head,
+                                     .random = s->random > 0,
+                                     .command = c->line.data,
+                                     .stamp = s->stamp,
+                                     .given_file = s->calibration,
+                                     .given_summary = c->given.summary,
+                                     .given_cases = c->given.cases,
+                                     .n_given_cases = c->given.n_cases};
+  HEC_TRY(put(handover, &report, s->json ? hec_compare_json : hec_compare_text));
+  if (!s->out)
+    return HEC_OK;
+  HEC_TRY(put(handover, &report, hec_compare_json));
+  HEC_TRY(put(handover, &report, hec_compare_csv));
+  HEC_TRY(put(handover, &report, hec_compare_markdown));
+  return hec_handover_put(handover, &c->run.session.comparison.events);
 }
 
-static hec_status launch(command *c) {
-  const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
-                                      .pin = true,
-                                      .transport = c->where.transport,
-                                      .cluster = &c->job.cluster,
-                                      .memory_bytes = hec_session_bytes(&c->session),
-                                      .limit_s = c->s->where.limit_s};
-  c->launched = true;
-  HEC_TRY(c->where.backend->launch(&options, body, c));
-  if (!c->where.backend->speaks())
-    return HEC_OK;
+static hec_status get_files(hec_handover *handover, hec_output_files *files) {
+  HEC_TRY(hec_handover_get(handover, &files->json));
+  HEC_TRY(hec_handover_get(handover, &files->csv));
+  HEC_TRY(hec_handover_get(handover, &files->report));
+  return hec_handover_get(handover, &files->timeline);
+}
+
+/* Where the session was started. */
+static hec_status take(void *context, hec_handover *handover) {
+  const settings *s = ((command *)context)->s;
   hec_text text = {0};
-  HEC_TRY(hec_handover_rewind(&c->handover));
-  HEC_TRY(hec_handover_get(&c->handover, &text));
-  hec_status status = hec_output_print(&text);
+  hec_output_files files = {0};
+  hec_status status = hec_handover_get(handover, &text);
+  if (status == HEC_OK && s->out)
+    status = get_files(handover, &files);
+  if (status == HEC_OK && s->out)
+    status = hec_output_write(s->out, &files);
+  if (status == HEC_OK && s->out && !s->json)
+    hec_output_mention(s->out, true, &text);
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
+  hec_output_free(&files);
   hec_text_free(&text);
   return status;
 }
 
 static hec_status run(command *c) {
   const settings *s = c->s;
-  int32_t ranks = 0;
-  hec_trace_reader *reader = NULL;
-  hec_text kept = {0};
-  hec_math_open();
-  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
-  hec_status status = hec_job_args_open(s->trace, &kept, &reader);
-  if (status == HEC_OK)
-    status = make(c, reader, ranks);
-  hec_machine_cpu(&c->cpu);
-  if (status == HEC_OK) {
-    const char *law = s->where.virtual_time ? "alpha_beta" : c->where.transport->law;
-    const hec_session_options options = {.calibrate = {.model = &c->model,
-                                                       .base = &c->job.cluster,
-                                                       .n_ranks = c->job.problem.n_ranks,
-                                                       .tokens = c->job.problem.tokens,
-                                                       .train = c->job.problem.train,
-                                                       .virtual_time = s->where.virtual_time,
-                                                       .seed = (uint64_t)s->seed + 1000},
-                                         .machine = {.name = "this machine",
-                                                     .cpu = c->cpu.data,
-                                                     .blas = hec_math_library(),
-                                                     .backend = c->where.backend->name,
-                                                     .transport = c->where.transport->name,
-                                                     .n_cores = hec_machine_cores()},
-                                         .compare = {.cases = c->cases,
-                                                     .n_cases = c->n_policies,
-                                                     .n_rounds = (int32_t)s->repeat,
-                                                     .collective = c->collective,
-                                                     .law = hec_law_find(law ? law : "alpha_beta")},
-                                         .seed = (uint64_t)s->seed,
-                                         .progress = progress};
-    status = hec_session_open(&c->session, &options, &c->arena);
-  }
-  if (status == HEC_OK)
-    status = hec_handover_open(&c->handover);
-  if (status == HEC_OK)
-    status = launch(c);
-  hec_trace_close(reader);
-  hec_text_free(&kept);
-  return status;
+  HEC_TRY(hec_session_run_open(&c->run));
+  HEC_TRY(hec_execution_policies(&s->session.job, &c->run.job, &c->run.arena, c->policies, &c->n_policies));
+  HEC_TRY(s->random > 0 ? draw_random(c) : read_trace(c));
+  if (s->calibration)
+    HEC_TRY(take_calibration(c));
+  hec_execution_mind(&c->run.execution, s->random > 0 ? "loads, weights and tokens are made up"
+                                                      : "routing is the trace's; weights and tokens are made up");
+  const hec_comparison_options compare = {.cases = c->cases,
+                                          .n_cases = c->n_cases,
+                                          .n_rounds = (int32_t)s->session.repeat,
+                                          .collective = c->run.collective,
+                                          .law = hec_law_find(c->run.head.law),
+                                          .draw = s->out != NULL};
+  return hec_session_run_launch(&c->run, &compare, s->calibration ? &c->given.cluster : NULL, take);
 }
 
 int hec_compare_command(int argc, char **argv) {
@@ -266,11 +252,12 @@ int hec_compare_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
-  command c = {.s = &s, .handover = {-1}};
-  s.where.ranks = s.job.ranks;
-  status = run(&c);
-  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-validate", status) : (int)status;
-  hec_arena_free(&c.arena);
-  hec_where_close(&c.where, code, c.launched);
+  command c = {
+      .s = &s,
+      .run = {.tool = "hecate-validate compare " HEC_VERSION, .args = &s.session, .folder = s.out, .report = report}};
+  c.run.context = &c;
+  keep_line(argc, argv, &c.line);
+  int code = hec_session_run_close(&c.run, run(&c));
+  hec_text_free(&c.line);
   return code;
 }

@@ -66,28 +66,39 @@ void hec_output_free(hec_output_files *files) {
   hec_text_free(&files->json);
   hec_text_free(&files->csv);
   hec_text_free(&files->timeline);
+  hec_text_free(&files->report);
 }
 
 hec_status hec_output_write(const char *folder, const hec_output_files *files) {
   if (mkdir(folder, 0777) != 0 && errno != EEXIST)
     return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
-  static const char *const names[3] = {"timeline.json", "summary.csv", "summary.json"};
-  const hec_text *const texts[3] = {&files->timeline, &files->csv, &files->json};
-  hec_text paths[3] = {{0}};
-  hec_file_out out[3];
-  for (int i = 0; i < 3; i++) {
-    hec_text_printf(&paths[i], "%s/%s", folder, names[i]);
-    out[i] = (hec_file_out){paths[i].data, texts[i]->data, texts[i]->length};
+  const struct {
+    const char *name;
+    const hec_text *text;
+  } all[] = {{"timeline.json", &files->timeline},
+             {"summary.csv", &files->csv},
+             {"compare.md", &files->report},
+             {"summary.json", &files->json}};
+  enum { N = sizeof all / sizeof *all };
+  hec_text paths[N] = {{0}};
+  hec_file_out out[N];
+  int32_t n = 0;
+  for (int i = 0; i < N; i++) {
+    if (all[i].text->length == 0)
+      continue;
+    hec_text_printf(&paths[n], "%s/%s", folder, all[i].name);
+    out[n] = (hec_file_out){paths[n].data, all[i].text->data, all[i].text->length};
+    n++;
   }
-  hec_status status = hec_write_files(out, 3);
-  for (int i = 0; i < 3; i++)
+  hec_status status = hec_write_files(out, n);
+  for (int i = 0; i < N; i++)
     hec_text_free(&paths[i]);
   return status;
 }
 
-void hec_output_mention(const char *folder, hec_text *out) {
-  hec_text_printf(out, "Written: %s/summary.json, summary.csv, timeline.json (open in https://ui.perfetto.dev).\n",
-                  folder);
+void hec_output_mention(const char *folder, bool report, hec_text *out) {
+  hec_text_printf(out, "Written: %s/summary.json, summary.csv, %stimeline.json (open in https://ui.perfetto.dev).\n",
+                  folder, report ? "compare.md, " : "");
 }
 
 hec_status hec_output_print(const hec_text *text) {

@@ -1,4 +1,4 @@
-/* What every comparison writes: its document on standard output, and a folder of three files. */
+/* What every comparison writes: its document on standard output, and a folder of files. */
 #ifndef HEC_TOOLS_COMMON_OUTPUT_H
 #define HEC_TOOLS_COMMON_OUTPUT_H
 #include "runtime/base/text.h"
@@ -16,13 +16,13 @@ hec_status hec_output_check(const char *folder) HEC_MUST_USE;
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
 typedef struct {
-  hec_text json, csv, timeline;
+  hec_text json, csv, timeline, report;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
-/* summary.json, summary.csv, timeline.json: all of them or none. */
+/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown): all that have text, or none of them. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files) HEC_MUST_USE;
-/* The line that says so. */
-void hec_output_mention(const char *folder, hec_text *out);
+/* The line that says so; `report`: with a compare.md. */
+void hec_output_mention(const char *folder, bool report, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output */
 

@@ -2,7 +2,7 @@
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/common/replay_command.h"
 
-#include "runtime/exec/math.h"
+#include "tools/common/execution.h"
 #include "tools/common/job_args.h"
 #include "tools/common/machine.h"
 #include "tools/common/measure.h"
@@ -17,7 +17,7 @@
 #define HEC_VERSION "0.1.0"
 #endif
 
-enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3, LIMITS_MAX = 8 };
+enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 
 typedef struct {
   hec_job_args job;
@@ -27,8 +27,6 @@ typedef struct {
   bool json, list, check;
 } settings;
 
-#define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
-
 /* One command at work. */
 typedef struct {
   const settings *s;
@@ -37,9 +35,7 @@ typedef struct {
   bool launched;
   hec_job job;
   const hec_policy *policies[HEC_POLICIES_MAX];
-  hec_text cpu;
-  const char *limits[LIMITS_MAX];
-  hec_summary_execution execution;
+  hec_execution execution;
   hec_measure_options options;
 } command;
 
@@ -115,35 +111,11 @@ static void list(void) {
 
 /* ---- Where it runs ---- */
 
-/* Bounds are left out: nothing can execute them. */
-static hec_status choose_policies(command *c) {
-  int32_t n, kept = 0;
-  const hec_policy *found[HEC_POLICIES_MAX];
-  HEC_TRY(hec_job_args_policies(c->s->job.policies, found, &n));
-  for (int32_t p = 0; p < n; p++) {
-    const hec_schedule *schedule;
-    HEC_TRY(hec_schedule_of(found[p], c->s->job.schedule, &schedule));
-    if (schedule->bound)
-      hec_job_say(&c->job, &c->arena, "policies: %s is left out, a bound that nothing can execute", found[p]->name);
-    else
-      c->policies[kept++] = found[p];
-  }
-  if (kept == 0)
-    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected a policy that can be executed, found only bounds",
-                    c->s->job.policies);
-  c->options.policies = c->policies;
-  c->options.n_policies = kept;
-  return HEC_OK;
-}
-
 static hec_status choose_steps(command *c, hec_trace_reader *reader) {
   const settings *s = c->s;
   int32_t wanted = s->steps > 0 ? (int32_t)s->steps : STEPS;
   hec_recording *r = &c->options.recording;
-  HEC_TRY(hec_recording_read(&c->job, reader, wanted, &c->arena, r));
-  if (s->steps < 0 || r->n_steps < wanted)
-    hec_job_say(&c->job, &c->arena, "iterations: %s%" PRId32 "; choose with --steps",
-                r->n_steps < wanted ? "all that the trace has, " : "the first ", r->n_steps);
+  HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
   if (r->n_steps > 1 && r->steps[0].stride > 1)
     hec_job_say(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
   c->job.warmup = s->job.warmup >= 0 ? (int32_t)s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
@@ -170,62 +142,24 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   if (ranks > 0)
     wanted.ranks = ranks;
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
-  HEC_TRY(choose_policies(c));
+  c->options.policies = c->policies;
+  HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
   HEC_TRY(choose_steps(c, reader));
   return HEC_OK;
 }
 
 /* ---- What is said about it ---- */
 
-static void add_limit(command *c, const char *text) {
-  HEC_ASSERT(c->execution.n_limits < LIMITS_MAX);
-  c->limits[c->execution.n_limits++] = text;
-}
-
-/* Ranks of this machine and the cores they have. */
-static void count_here(const command *c, int32_t *ranks, int32_t *cores) {
-  *ranks = c->job.problem.n_ranks;
-  *cores = hec_machine_cores();
-  if (c->where.backend->here)
-    c->where.backend->here(ranks, cores);
-}
-
 static void describe(command *c) {
   const settings *s = c->s;
-  int32_t ranks, cores;
-  hec_machine_cpu(&c->cpu);
-  count_here(c, &ranks, &cores);
-  c->execution = (hec_summary_execution){.backend = c->where.backend->name,
-                                         .transport = c->where.transport->name,
-                                         .transport_summary = c->where.transport->summary,
-                                         .cpu = c->cpu.data,
-                                         .blas = hec_math_library(),
-                                         .ranks_are = s->where.threads ? "threads" : "processes",
-                                         .n_cores = cores,
-                                         .n_ranks_here = ranks,
-                                         .n_warmup = c->job.warmup,
-                                         .virtual_time = s->where.virtual_time,
-                                         .imitates = c->where.transport->law != NULL,
-                                         .seed = (uint64_t)s->seed,
-                                         .limits = c->limits};
-  if (s->where.virtual_time) {
-    add_limit(c, "virtual time: validates compute, waiting and order, not the network");
-    add_limit(c, "computing is measured, one rank at a time; transfers take what the cluster's links would");
-    if (s->job.cluster && c->job.cluster.devices[0].flops >= CPU_FLOPS_MOST)
-      add_limit(c, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
-  }
-  if (c->where.transport->law)
-    add_limit(c, "emulated network: validates compute, waiting and order, not the network");
-  else if (!s->where.virtual_time && c->where.backend->transport == NULL)
-    add_limit(c, "the network is this machine's memory: nothing here says how a cluster's network behaves");
-  if (hec_summary_execution_crowded(&c->execution))
-    add_limit(c, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
-  add_limit(c, "routing is the trace's; weights and tokens are made up");
+  hec_execution_describe(&c->where, &s->where, &c->job, s->job.cluster != NULL, &c->execution);
+  c->execution.summary.seed = (uint64_t)s->seed;
+  hec_execution_mind(&c->execution, "routing is the trace's; weights and tokens are made up");
 }
 
 static void warn(const command *c) {
-  int32_t ranks = c->execution.n_ranks_here, cores = c->execution.n_cores;
-  if (hec_summary_execution_crowded(&c->execution))
+  int32_t ranks = c->execution.summary.n_ranks_here, cores = c->execution.summary.n_cores;
+  if (hec_summary_execution_crowded(&c->execution.summary))
     fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " core%s; use %s--virtual\n",
             ranks, cores, cores == 1 ? "" : "s", c->where.backend->here ? "--backend cpu " : "");
   if (c->s->where.pin && ranks > cores)
@@ -238,7 +172,7 @@ static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
     HEC_TRY(hec_output_write(s->out, &m->files));
   if (s->out && !s->json)
-    hec_output_mention(s->out, &m->printed);
+    hec_output_mention(s->out, false, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
   return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
 }
@@ -283,7 +217,7 @@ static hec_status run(command *c) {
     describe(c);
     c->options.job = &c->job;
     c->options.schedule = s->job.schedule;
-    c->options.execution = &c->execution;
+    c->options.execution = &c->execution.summary;
     c->options.tool = "hecate-run " HEC_VERSION;
     c->options.trace = s->trace;
     c->options.law = s->where.virtual_time ? "alpha_beta" : c->where.transport->law;
@@ -319,7 +253,7 @@ int hec_replay_command(int argc, char **argv) {
   s.where.ranks = s.job.ranks;
   status = run(&c);
   int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run", status) : (int)status;
-  hec_text_free(&c.cpu);
+  hec_text_free(&c.execution.cpu);
   hec_arena_free(&c.arena);
   hec_where_close(&c.where, code, c.launched);
   return code;

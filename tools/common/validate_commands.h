@@ -4,6 +4,7 @@
 
 /* argv[0] is the command; returns the exit code. */
 int hec_published_command(int argc, char **argv);
+int hec_calibrate_command(int argc, char **argv);
 int hec_compare_command(int argc, char **argv);
 int hec_hardware_command(int argc, char **argv);
 int hec_outcomes_command(int argc, char **argv);

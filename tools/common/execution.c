@@ -1,0 +1,84 @@
+/* See execution.h. */
+#include "tools/common/execution.h"
+
+#include "runtime/exec/math.h"
+#include "tools/common/machine.h"
+
+#include <inttypes.h>
+
+#define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
+
+hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_arena *arena,
+                                  const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+  int32_t found, kept = 0;
+  const hec_policy *all[HEC_POLICIES_MAX];
+  HEC_TRY(hec_job_args_policies(args->policies, all, &found));
+  for (int32_t p = 0; p < found; p++) {
+    const hec_schedule *schedule;
+    HEC_TRY(hec_schedule_of(all[p], args->schedule, &schedule));
+    if (schedule->bound)
+      hec_job_say(job, arena, "policies: %s is left out, a bound that nothing can execute", all[p]->name);
+    else
+      policies[kept++] = all[p];
+  }
+  *n = kept;
+  if (kept == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected a policy that can be executed, found only bounds",
+                    args->policies);
+  return HEC_OK;
+}
+
+hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t wanted, bool asked, hec_arena *arena,
+                               hec_recording *recording) {
+  HEC_TRY(hec_recording_read(job, reader, wanted, arena, recording));
+  if (!asked || recording->n_steps < wanted)
+    hec_job_say(job, arena, "iterations: %s%" PRId32 "; choose with --steps",
+                recording->n_steps < wanted ? "all that the trace has, " : "the first ", recording->n_steps);
+  return HEC_OK;
+}
+
+void hec_execution_mind(hec_execution *execution, const char *limit) {
+  HEC_ASSERT(execution->summary.n_limits < HEC_EXECUTION_LIMITS_MAX);
+  execution->limits[execution->summary.n_limits++] = limit;
+}
+
+/* Ranks of this machine and the cores they have. */
+static void count_here(const hec_where *where, int32_t *ranks, int32_t *cores) {
+  *cores = hec_machine_cores();
+  if (where->backend->here)
+    where->backend->here(ranks, cores);
+}
+
+void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
+                            hec_execution *e) {
+  int32_t ranks = job->problem.n_ranks, cores;
+  *e = (hec_execution){.cpu = {0}};
+  hec_machine_cpu(&e->cpu);
+  count_here(where, &ranks, &cores);
+  e->summary = (hec_summary_execution){.backend = where->backend->name,
+                                       .transport = where->transport->name,
+                                       .transport_summary = where->transport->summary,
+                                       .cpu = e->cpu.data,
+                                       .blas = hec_math_library(),
+                                       .ranks_are = args->threads ? "threads" : "processes",
+                                       .n_cores = cores,
+                                       .n_ranks_here = ranks,
+                                       .n_warmup = job->warmup,
+                                       .virtual_time = args->virtual_time,
+                                       .imitates = where->transport->law != NULL,
+                                       .limits = e->limits};
+  if (args->virtual_time) {
+    hec_execution_mind(e, "virtual time: validates compute, waiting and order, not the network");
+    hec_execution_mind(e, "computing is measured, one rank at a time; transfers take what the cluster's links would");
+    if (own_cluster && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
+      hec_execution_mind(
+          e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
+  }
+  if (where->transport->law)
+    hec_execution_mind(e, "emulated network: validates compute, waiting and order, not the network");
+  else if (!args->virtual_time && where->backend->transport == NULL)
+    hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
+  if (hec_summary_execution_crowded(&e->summary))
+    hec_execution_mind(
+        e, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
+}

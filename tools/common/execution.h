@@ -1,0 +1,31 @@
+/* What every command that executes chooses and says alike: policies, iterations, the head of its report and what its
+ * numbers do not say. */
+#ifndef HEC_TOOLS_COMMON_EXECUTION_H
+#define HEC_TOOLS_COMMON_EXECUTION_H
+#include "runtime/exec/replay.h"
+#include "runtime/program/summary.h"
+#include "tools/common/job_args.h"
+#include "tools/common/where.h"
+
+/* The policies asked for without the bounds, which nothing can execute (said among the job's defaults); HEC_BAD_INPUT when
+ * none is left. */
+hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_arena *arena,
+                                  const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) HEC_MUST_USE;
+
+/* The first `wanted` iterations of the trace; `asked`: by the user, else said among the defaults. */
+hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t wanted, bool asked, hec_arena *arena,
+                               hec_recording *recording) HEC_MUST_USE;
+
+enum { HEC_EXECUTION_LIMITS_MAX = 8 };
+typedef struct {
+  hec_summary_execution summary; /* points into this struct: it must not move */
+  hec_text cpu;
+  const char *limits[HEC_EXECUTION_LIMITS_MAX];
+} hec_execution; /* free cpu */
+
+/* After the backend was opened. own_cluster: the user named it. The caller adds the seed. */
+void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
+                            hec_execution *execution);
+void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
+
+#endif

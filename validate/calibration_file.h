@@ -1,0 +1,25 @@
+/* A calibration that was kept: the cluster file of calibrate.h, read back for a session. */
+#ifndef HEC_VALIDATE_CALIBRATION_FILE_H
+#define HEC_VALIDATE_CALIBRATION_FILE_H
+#include "runtime/plan/problem.h"
+
+typedef struct {
+  hec_cluster cluster;
+  const char *summary;      /* "2026-11-22T10:00:00Z, AMD EPYC, 2 cores, OpenBLAS ..., backend cpu, transport shm" */
+  const char *const *cases; /* [n_cases] names of what it was fitted on */
+  int32_t n_cases;
+  bool contaminated, other_cpu;
+} hec_calibration_file; /* on the arena */
+
+/* What it must fit: its own file says where it was made. */
+typedef struct {
+  const char *cpu, *backend, *transport;
+  const hec_problem *problem; /* ranks and shape */
+} hec_calibration_need;
+
+/* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, one of another backend, transport or model shape, or
+ * for fewer ranks. */
+hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
+                                hec_calibration_file *file) HEC_MUST_USE;
+
+#endif

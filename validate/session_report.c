@@ -1,0 +1,136 @@
+/* What the forms of the report share: sums over points, verdicts, sentences. */
+#include "validate/session_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+hec_report_kinds hec_report_kinds_of(const hec_comparison *c, int32_t first, int32_t last) {
+  hec_report_kinds kinds = {.n = 0};
+  for (int32_t i = c->point_at[first]; i < c->point_at[last]; i++)
+    kinds.n += c->points[i].conclusive;
+  for (int32_t i = c->point_at[first]; i < c->point_at[last]; i++)
+    for (int32_t role = 0; c->points[i].conclusive && role < HEC_N_ROLES; role++) {
+      kinds.predicted_s[role] += c->points[i].predicted_role_s[role] / kinds.n;
+      kinds.measured_s[role] += c->points[i].measured_role_s[role] / kinds.n;
+    }
+  return kinds;
+}
+
+double hec_report_claimed(const hec_comparison *c) {
+  return c->n_conclusive > 0 ? c->error.p90 : NAN;
+}
+
+hec_control_verdict hec_report_control(const hec_comparison *c, int32_t control) {
+  const hec_compared_control *of = &c->controls[control];
+  if (of->n < HEC_CONTROL_LEAST || c->n_conclusive == 0)
+    return HEC_CONTROL_NOT_TRIED;
+  return of->error.median > hec_report_claimed(c) ? HEC_CONTROL_MISSES : HEC_CONTROL_PASSES;
+}
+
+bool hec_report_contaminated(const hec_session *s) {
+  return s->calibration.contaminated ||
+         (s->options.compare.n_cases > 0 && s->comparison.disturbed > HEC_CONTAMINATED_MOST);
+}
+
+const char *hec_report_schedule(const hec_lab_case *one) {
+  const hec_schedule *schedule;
+  return hec_schedule_of(one->policy, one->schedule, &schedule) == HEC_OK ? schedule->name : one->schedule;
+}
+
+int32_t hec_report_fitted(const hec_session_report *r) {
+  return r->given_file ? r->n_given_cases : r->session->calibration.n_cases;
+}
+
+const char *hec_report_fitted_name(const hec_session_report *r, int32_t i) {
+  return r->given_file ? r->given_cases[i] : r->session->calibration.cases[i].name;
+}
+
+void hec_report_add_percent(hec_text *out, int width, double share, bool sign) {
+  if (!isfinite(share))
+    hec_text_printf(out, "%*s", width, "-");
+  else if (sign)
+    hec_text_printf(out, "%+*.1f %%", width - 2, 100 * share);
+  else
+    hec_text_printf(out, "%*.1f %%", width - 2, 100 * share);
+}
+
+void hec_report_add_source(const hec_session_report *r, hec_text *out) {
+  const hec_calibration *c = &r->session->calibration;
+  if (r->given_file) {
+    hec_text_add(out, "before, ");
+    hec_text_add_plain(out, r->given_file);
+    hec_text_printf(out, ": %s", r->given_summary);
+    return;
+  }
+  hec_text_printf(out,
+                  "in this run, on %" PRId32 " cases (%" PRId32 " iterations) executed in turn with what is predicted",
+                  c->n_cases, c->n_read);
+  if (c->speed < 1)
+    hec_text_printf(out, "; ranks that wait for each other keep %.1f %% of that pace", 100 * c->speed);
+}
+
+/* Of a calibration alone: its own; of a comparison: of everything that it executed. */
+void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
+  const hec_session *s = r->session;
+  const hec_comparison *c = &s->comparison;
+  bool compared = s->options.compare.n_cases > 0;
+  const char *why = " (a rank without a core, or a core slower than before)";
+  if (!r->given_file)
+    hec_text_printf(out, "%.1f %% of %" PRId32 " iterations of the calibration%s", 100 * s->calibration.disturbed,
+                    s->calibration.n_read, compared ? ", " : "");
+  if (compared)
+    hec_text_printf(out, "%.1f %% of %" PRId32 " that were predicted", 100 * c->disturbed,
+                    c->n_points * c->options.n_rounds);
+  hec_text_printf(out, " left out%s", why);
+  if (compared && c->n_conclusive < c->n_points)
+    hec_text_printf(out, "; %" PRId32 " of %" PRId32 " points inconclusive", c->n_points - c->n_conclusive,
+                    c->n_points);
+}
+
+void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  hec_text_add(out, "measurements are put at one pace of the cores, which probes around each iteration find");
+  if (c->n_conclusive > 0)
+    hec_text_printf(out, "; as they were, errors are %.1f %% (median), %.1f %% (p90), bias %+.1f %%",
+                    100 * c->raw.median, 100 * c->raw.p90, 100 * c->raw.bias);
+}
+
+static void add_ranking(const hec_session_report *r, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  const char *what = r->random ? "configurations" : "policies";
+  int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong;
+  if (c->options.n_cases < 2)
+    return;
+  if (pairs == 0)
+    hec_text_printf(out, "Ranking: no two %s are more than %g %% apart.\n", what, 100 * HEC_APART);
+  else if (wrong == 0)
+    hec_text_printf(
+        out, "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pair%s more than %g %% apart.\n",
+        what, pairs, pairs == 1 ? "" : "s", 100 * HEC_APART);
+  else
+    hec_text_printf(out,
+                    "Ranking NOT kept: %" PRId32 " of %" PRId32
+                    " pairs of %s more than %g %% apart are predicted in the wrong order.\n",
+                    wrong, pairs, what, 100 * HEC_APART);
+}
+
+void hec_report_add_verdict(const hec_session_report *r, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  if (c->n_conclusive == 0) {
+    hec_text_add(out, "Nothing can be said: every measurement was disturbed.\n");
+    return;
+  }
+  hec_text_printf(
+      out, "Predicted within %.1f %% (median of %" PRId32 " iterations; 9 of 10 within %.1f %%, worst %.1f %%).\n",
+      100 * c->error.median, c->n_conclusive, 100 * c->error.p90, 100 * c->error.worst);
+  add_ranking(r, out);
+  for (int32_t i = 0; i < c->n_controls; i++)
+    if (hec_report_control(c, i) == HEC_CONTROL_PASSES)
+      hec_text_printf(out, "Mind: this run cannot tell the broken law %s from the real one.\n",
+                      c->controls[i].control->name);
+  if (hec_report_contaminated(r->session))
+    hec_text_printf(out,
+                    "CONTAMINATED: more than %g %% of the iterations were disturbed; do not quote these numbers.\n",
+                    100 * HEC_CONTAMINATED_MOST);
+}

@@ -1,0 +1,75 @@
+/* What a session found, for people (text, Markdown) and for programs (JSON, CSV). Rank 0's, after hec_session_run.
+ *
+ * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
+ *            uncorrected: of the readings as they were; bias: its median with the sign
+ * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
+ *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median error
+ *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points it
+ *            was not tried.
+ * contaminated  more than HEC_CONTAMINATED_MOST of the calibration's or the comparison's iterations were disturbed
+ *
+ * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
+ *     {"version": 1, "tool", "command", "date", "machine": {"cpu", "cores", "blas", "backend", "transport", "virtual"},
+ *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "trace", "random", "limits": [...],
+ *      "defaults_taken": [...],
+ *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "exchange": {"a_s", "b"},
+ *                      "plan": {"a_s", "b_s"}},
+ *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst", "bias"},
+ *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
+ *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
+ *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "fitted": [...], "predicted": [...],
+ *      "claimed", "controls": [{"name", "summary", "points", "median", "p90", "failed"}],
+ *      "disturbed", "inconclusive", "contaminated",
+ *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "uncorrected_s", "error", "spread",
+ *                  "clean", "conclusive"}]} */
+#ifndef HEC_VALIDATE_SESSION_REPORT_H
+#define HEC_VALIDATE_SESSION_REPORT_H
+#include "runtime/program/summary.h"
+#include "validate/session.h"
+
+enum { HEC_CONTROL_LEAST = 3 };
+
+typedef struct {
+  const hec_session *session;
+  const hec_summary *head; /* tool, trace, law, job, execution: what ran where */
+  bool random;             /* the cases are random configurations, not policies on a trace */
+  const char *command;     /* the command line; NULL: none is shown */
+  const char *stamp;       /* a line for the Markdown's head; or NULL */
+  /* Of a calibration made before (session given): its file, what it says of itself, its cases; else NULL. */
+  const char *given_file, *given_summary;
+  const char *const *given_cases; /* [n_given_cases] */
+  int32_t n_given_cases;
+} hec_session_report;
+
+void hec_calibrate_text(const hec_session_report *report, hec_text *out);
+void hec_compare_text(const hec_session_report *report, hec_text *out);
+void hec_compare_markdown(const hec_session_report *report, hec_text *out);
+void hec_compare_json(const hec_session_report *report, hec_text *out);
+void hec_compare_csv(const hec_session_report *report, hec_text *out); /* one line per point */
+
+/* ---- What the forms share ---- */
+
+/* Seconds per iteration of each role (spans, mean over ranks), mean over the conclusive points of cases first .. last. */
+typedef struct {
+  double predicted_s[HEC_N_ROLES], measured_s[HEC_N_ROLES];
+  int32_t n; /* points */
+} hec_report_kinds;
+hec_report_kinds hec_report_kinds_of(const hec_comparison *comparison, int32_t first, int32_t last);
+
+double hec_report_claimed(const hec_comparison *comparison); /* NAN without a conclusive point */
+typedef enum { HEC_CONTROL_NOT_TRIED, HEC_CONTROL_MISSES, HEC_CONTROL_PASSES } hec_control_verdict;
+hec_control_verdict hec_report_control(const hec_comparison *comparison, int32_t control);
+bool hec_report_contaminated(const hec_session *session);
+const char *hec_report_schedule(const hec_lab_case *one);
+/* What the laws were fitted on: cases of this session, or those that a calibration made before lists. */
+int32_t hec_report_fitted(const hec_session_report *report);
+const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);
+/* Lines without an end: where the laws come from; what was disturbed; what correcting for pace changes. Then the verdict,
+ * whole lines. */
+void hec_report_add_source(const hec_session_report *report, hec_text *out);
+void hec_report_add_disturbed(const hec_session_report *report, hec_text *out);
+void hec_report_add_pace(const hec_session_report *report, hec_text *out);
+void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
+void hec_report_add_percent(hec_text *out, int width, double share, bool sign); /* "-" when it is not known */
+
+#endif
