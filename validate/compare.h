@@ -88,7 +88,7 @@ typedef struct {
 } hec_comparison;
 
 void hec_comparison_open(hec_comparison *comparison, const hec_comparison_options *options, hec_arena *arena);
-/* On rank 0: one iteration of case reading->a_case. HEC_FAILED when its program differs from an earlier round's. */
+/* On rank 0: one iteration of case reading->a_case; asserts that its program is that of earlier rounds. */
 void hec_comparison_add(hec_comparison *comparison, const hec_lab_reading *reading, const hec_replayed *iteration);
 /* On rank 0, after all rounds: predicts every point for the cluster, then compares. HEC_FAILED when an iteration planned
  * again is not the one that was executed. */
