@@ -57,7 +57,7 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
   for (int k = 0; k < 4; k++)
     add_cell(out, c->n_conclusive > 0 ? all[k] : NAN, k == 0);
   hec_text_printf(out, " %" PRId32 " of %" PRId32 " |\n\n", c->n_conclusive, c->n_points);
-  if (c->options.n_cases > 1 && c->n_conclusive > 0)
+  if (c->ranking.pairs > 0)
     hec_text_printf(out,
                     "Kendall tau %.3f over all pairs; %.3f over the %" PRId32 " more than %g %% apart, %" PRId32
                     " of them in the wrong order.\n\n",

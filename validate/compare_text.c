@@ -191,7 +191,7 @@ void hec_compare_text(const hec_session_report *r, hec_text *out) {
   add_operations(r, out);
   add_controls(r, out);
   add_lists(r, out);
-  if (c->options.n_cases > 1 && c->n_conclusive > 0)
+  if (c->ranking.pairs > 0)
     hec_text_printf(out,
                     "ranking    Kendall tau %.3f over all pairs, %.3f over the %" PRId32
                     " more than %g %% apart (%" PRId32 " in the wrong order)\n",

@@ -104,10 +104,13 @@ static void add_ranking(const hec_session_report *r, hec_text *out) {
     return;
   if (pairs == 0)
     hec_text_printf(out, "Ranking: no two %s are more than %g %% apart.\n", what, 100 * HEC_APART);
+  else if (pairs == 1 && wrong == 0)
+    hec_text_printf(out, "Ranking kept: the order of the one pair of %s more than %g %% apart is predicted right.\n",
+                    what, 100 * HEC_APART);
   else if (wrong == 0)
     hec_text_printf(
-        out, "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pair%s more than %g %% apart.\n",
-        what, pairs, pairs == 1 ? "" : "s", 100 * HEC_APART);
+        out, "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pairs more than %g %% apart.\n",
+        what, pairs, 100 * HEC_APART);
   else
     hec_text_printf(out,
                     "Ranking NOT kept: %" PRId32 " of %" PRId32
