@@ -1,0 +1,214 @@
+/* The gate's verdicts on sessions that are made up: passed; failed for each reason; noisy whatever the predictions say;
+ * not counting when a control does not fail or matters nowhere. Loads are whole and the same everywhere; stored
+ * predictions notice a change of one; the committed baseline is written as it was read. */
+#include "tests/support/check_main.h"
+#include "validate/gate.h"
+
+#include "runtime/base/arena.h"
+
+#include <string.h>
+
+enum { N = 40 };
+static const hec_gate_bands bands = {.median = 0.05, .p90 = 0.1, .order = 0.95, .changed = 1e-9, .points = 5};
+
+typedef struct {
+  hec_gate_run run;
+  hec_gate_point points[N];
+} session;
+
+/* Predictions 1 % off, halves 2 % apart; control k matters on every third point, k first, by 15 to 25 %. */
+static void make(session *s) {
+  *s = (session){.run = {.disturbed = 0.1, .calibrated = 0.2, .n_points = N}};
+  for (int32_t i = 0; i < N; i++) {
+    hec_gate_point *p = &s->points[i];
+    double m = 0.01 * (1 + 0.13 * i), sign = i % 2 ? 1 : -1;
+    *p = (hec_gate_point){.a_case = i / 2, .step = i % 2, .conclusive = true, .measured_s = m};
+    p->predicted_s = m * (1 + 0.01 * sign);
+    p->half_s[0] = m * 1.01;
+    p->half_s[1] = m * 0.99;
+    for (int32_t k = 0; hec_controls[k].name; k++)
+      p->control_s[k] = p->predicted_s * (i % 3 == k ? 0.75 + 0.0025 * i : 0.999);
+  }
+  s->run.points = s->points;
+}
+
+static void expect(session *s, int32_t broken, hec_gate_verdict verdict, const char *why) {
+  hec_gate_judgement j;
+  s->run.points = s->points;
+  hec_gate_judge(&bands, &s->run, broken, &j);
+  ck_assert_msg(j.verdict == verdict, "%s, expected %s: %s", hec_gate_verdict_name[j.verdict],
+                hec_gate_verdict_name[verdict], j.why.data ? j.why.data : "");
+  ck_assert_msg(why ? j.why.data && strstr(j.why.data, why) : j.why.length == 0, "%s", j.why.data ? j.why.data : "");
+  hec_gate_release(&j);
+}
+
+START_TEST(good_predictions_pass) {
+  session s;
+  make(&s);
+  hec_gate_judgement j;
+  hec_gate_judge(&bands, &s.run, -1, &j);
+  ck_assert_int_eq(j.verdict, HEC_GATE_PASSED);
+  ck_assert_int_eq(j.n_conclusive, N);
+  ck_assert(j.error.median > 0.0099 && j.error.median < 0.0101);
+  ck_assert_int_eq(j.ranking.wrong, 0);
+  ck_assert_int_eq(j.controls[0].n, 14);
+  ck_assert_int_eq(j.controls[1].n, 13);
+  hec_gate_release(&j);
+}
+END_TEST
+
+START_TEST(every_broken_law_fails) {
+  for (int32_t k = 0; hec_controls[k].name; k++) {
+    session s;
+    char why[96];
+    make(&s);
+    (void)snprintf(why, sizeof why, "%% where %s matters", hec_controls[k].name);
+    expect(&s, k, HEC_GATE_FAILED, why);
+  }
+}
+END_TEST
+
+START_TEST(each_band_fails) {
+  session s;
+  make(&s); /* median: all 6 % too long */
+  for (int32_t i = 0; i < N; i++)
+    s.points[i].measured_s /= 1.08;
+  expect(&s, -1, HEC_GATE_FAILED, "median error");
+  make(&s); /* p90: one in eight 12 % off */
+  for (int32_t i = 0; i < N; i += 8)
+    s.points[i].measured_s /= 1.14;
+  expect(&s, -1, HEC_GATE_FAILED, "p90 error");
+  make(&s); /* a law that is wrong only where one term matters */
+  for (int32_t i = 2; i < N; i += 3)
+    s.points[i].measured_s /= 1.07;
+  expect(&s, -1, HEC_GATE_FAILED, "where flat_rate matters, expected at most");
+  make(&s); /* order: times 5 to 6 % apart, predicted in the other direction, each by less than the bands */
+  for (int32_t i = 0; i < N; i++) {
+    hec_gate_point *p = &s.points[i];
+    double factor = (i % 2 ? 1.03 : 0.97) / p->measured_s, control = p->control_s[i % 3] / p->predicted_s;
+    for (int32_t k = 0; hec_controls[k].name; k++)
+      p->control_s[k] = k == i % 3 ? control : 0.999;
+    p->measured_s *= factor;
+    p->half_s[0] = p->half_s[1] = p->measured_s;
+    p->predicted_s = i % 2 ? 0.999 : 1.001;
+  }
+  expect(&s, -1, HEC_GATE_FAILED, "in the wrong order");
+}
+END_TEST
+
+START_TEST(noise_judges_nothing) {
+  session s;
+  for (int32_t broken = -1; broken < 3; broken++) { /* and no wrong law can use it: it is looked at first */
+    make(&s);
+    s.run.refused = true;
+    s.run.n_points = 0;
+    s.run.calibrated = 0.9;
+    expect(&s, broken, HEC_GATE_NOISY, "refused");
+    make(&s);
+    s.run.calibrated = 0.6;
+    expect(&s, broken, HEC_GATE_NOISY, "60 %");
+    make(&s);
+    s.run.disturbed = 0.6;
+    expect(&s, broken, HEC_GATE_NOISY, "60 %");
+    make(&s);
+    for (int32_t i = 0; i < N / 2; i++)
+      s.points[i].conclusive = false;
+    expect(&s, broken, HEC_GATE_NOISY, "only 20 of 40");
+    make(&s);
+    for (int32_t i = 0; i < N; i++)
+      s.points[i].half_s[0] *= 1.06;
+    expect(&s, broken, HEC_GATE_NOISY, "even and odd rounds differ");
+  }
+  make(&s); /* the points that are missing are those of one control */
+  for (int32_t i = 0; i < N; i++)
+    s.points[i].conclusive = i % 3 != 1 || i < 12;
+  expect(&s, -1, HEC_GATE_NOISY, "where mean_bytes matters are conclusive");
+}
+END_TEST
+
+START_TEST(a_gate_that_cannot_tell_does_not_count) {
+  session s;
+  make(&s);
+  for (int32_t i = 0; i < N; i++)
+    s.points[i].control_s[1] = s.points[i].predicted_s * (i < 4 ? 0.8 : 1);
+  expect(&s, -1, HEC_GATE_FAILED, "does not count: only 4 points where mean_bytes matters");
+  make(&s); /* matters by 6 %, but the law is 3 % off in that direction: the control looks good */
+  for (int32_t i = 0; i < N; i++) {
+    s.points[i].control_s[0] = s.points[i].predicted_s * 0.94;
+    s.points[i].measured_s = s.points[i].predicted_s * 0.97;
+  }
+  expect(&s, -1, HEC_GATE_FAILED, "does not count: control mean_compute, which is wrong");
+}
+END_TEST
+
+START_TEST(loads_are_whole) {
+  hec_arena arena = {0};
+  for (int32_t skew = 0; skew <= 16; skew += 4) {
+    hec_load a = hec_load_new(&arena, 3, 2, 8), b = hec_load_new(&arena, 3, 2, 8);
+    uint32_t most = 0;
+    hec_gate_draw(7, skew, 100, &a);
+    hec_gate_draw(7, skew, 100, &b);
+    ck_assert(memcmp(a.counts, b.counts, hec_load_cells(&a) * sizeof *a.counts) == 0);
+    for (int32_t l = 0; l < 3; l++)
+      for (int32_t r = 0; r < 2; r++) {
+        uint32_t sum = 0;
+        for (int32_t e = 0; e < 8; e++) {
+          sum += hec_load_row(&a, l, r)[e];
+          most = hec_load_row(&a, l, r)[e] > most ? hec_load_row(&a, l, r)[e] : most;
+        }
+        ck_assert_uint_eq(sum, 100);
+      }
+    ck_assert(skew == 0 ? most < 25 : skew < 8 || most > 40);
+  }
+  hec_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(the_baseline_holds_and_notices) {
+  hec_arena arena = {0};
+  hec_gate_file file, again;
+  hec_text text = {0};
+  const char *path = "validate/gate.json", *copy = "validate/gate.json.test";
+  ck_assert_msg(hec_gate_read(path, &arena, &file) == HEC_OK, "%s", hec_last_error());
+  int32_t n = file.n_cases * file.n_steps;
+  hec_gate_prediction *now = HEC_NEW(&arena, hec_gate_prediction, n);
+  ck_assert_int_eq(hec_gate_predict(&file, now), HEC_OK);
+  ck_assert_msg(hec_gate_check_stored(&file, now) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_gate_check_groups(&file, now) == HEC_OK, "%s", hec_last_error());
+  hec_gate_write(&file, now, &text);
+  ck_assert_int_eq(hec_write_file(copy, text.data, text.length), HEC_OK);
+  ck_assert_msg(hec_gate_read(copy, &arena, &again) == HEC_OK, "%s", hec_last_error());
+  remove(copy);
+  ck_assert(memcmp(again.stored, now, (size_t)n * sizeof *now) == 0);
+  hec_text_free(&text);
+  for (int32_t field = 0; field < 3; field++) {
+    double *changed = field == 0 ? &now[3].predicted_s : field == 1 ? &now[3].control_s[2] : &now[3].trained_s;
+    double before = *changed;
+    *changed *= 1 + 1e-8;
+    ck_assert_int_eq(hec_gate_check_stored(&file, now), HEC_FAILED);
+    ck_assert_ptr_nonnull(strstr(hec_last_error(), "1 of"));
+    *changed = before;
+  }
+  for (int32_t i = 0; i < n; i++)
+    now[i].control_s[0] = now[i].predicted_s;
+  ck_assert_int_eq(hec_gate_check_groups(&file, now), HEC_FAILED);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("gate");
+  TCase *t = tcase_create("gate");
+  tcase_set_timeout(t, 60);
+  tcase_add_test(t, good_predictions_pass);
+  tcase_add_test(t, every_broken_law_fails);
+  tcase_add_test(t, each_band_fails);
+  tcase_add_test(t, noise_judges_nothing);
+  tcase_add_test(t, a_gate_that_cannot_tell_does_not_count);
+  tcase_add_test(t, loads_are_whole);
+  tcase_add_test(t, the_baseline_holds_and_notices);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
