@@ -13,7 +13,7 @@ static const struct {
     {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command},
     {"calibrate", "a cluster file for this machine, from measurements", hec_calibrate_command},
     {"compare", "predicted against measured, per policy and operation", hec_compare_command},
-    {"gate", "a regression gate over a stored comparison", NULL},
+    {"gate", "the regression gate: stored predictions, bands, broken laws that must fail", hec_gate_command},
     {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command},
     {"outcomes", "a recorded run of three placement methods, predicted from its loads", hec_outcomes_command},
 };

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hecate-validate from outside: sub-commands that are not built, bad usage, JSON alone on stdout, a whole file or none.
+# hecate-validate from outside: bad usage, JSON alone on stdout, a whole file or none.
 set -u
 tool=$1/hecate-validate
 folder=$(mktemp -d)
@@ -7,19 +7,15 @@ trap 'rm -rf "$folder"' EXIT
 failures=0
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
-for command in gate; do
-  message=$("$tool" $command 2>&1 >"$folder/stdout"); code=$?
-  [ $code -eq 2 ] || fail "$command: exit $code"
-  [ "$message" = "hecate-validate: $command: not built yet" ] || fail "$command: $message"
-  [ -s "$folder/stdout" ] && fail "$command wrote to stdout"
-done
 for arguments in "" "nonsense" "published --nonsense" "published --cluster-a nonsense" \
                  "published --synthetic --trace x" "published --trace $folder" "published more" \
                  "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder" \
                  "outcomes --nonsense" "outcomes --cases $folder/none.json" "outcomes --cases $folder" \
                  "compare" "compare --nonsense" "compare $folder/none.jsonl" "compare $folder" "compare --random 0" \
                  "calibrate --nonsense" "calibrate more" "calibrate --repeat 0" "calibrate --backend nonsense" \
-                 "outcomes --cluster nonsense" "outcomes --model nonsense" "outcomes more"; do
+                 "outcomes --cluster nonsense" "outcomes --model nonsense" "outcomes more" \
+                 "gate more" "gate --break nonsense" "gate --baseline $folder/none.json" "gate --baseline $folder" \
+                 "gate --out $folder" "gate --self-test --break flat_rate" "gate --transport nonsense"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "'$arguments': exit $code"
   [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "'$arguments': $message"
@@ -72,4 +68,19 @@ outcomes --cases "$folder/order.json"; code=$?
 grep -q 'NOT KEPT' "$folder/stdout" || fail "outcomes, other order: no report"
 HECATE_SHARED=$folder outcomes; code=$?
 [ $code -eq 2 ] && grep -q "$folder/cases/outcomes" "$folder/stderr" || fail "outcomes without a file: exit $code"
+
+# gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another; an update is
+# the same file again, and notices configurations on which no broken law would show
+"$tool" gate --stored-only >"$folder/stdout" 2>&1 || fail "gate --stored-only: exit $?"
+"$tool" gate --update "$folder/gate.json" && cmp -s "$folder/gate.json" validate/gate.json || fail "gate --update: another file"
+sed 's/"bandwidth": [0-9.]*/"bandwidth": 99000000.0/' validate/gate-cluster.json >"$folder/gate-cluster.json"
+message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
+[ $code -eq 1 ] && echo "$message" | grep -q 'predictions are not the stored ones' || fail "gate, slower links: $code $message"
+sed 's/"skew": [0-9]*/"skew": 0/' validate/gate.json >"$folder/gate.json"
+cp validate/gate-cluster.json "$folder"
+message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
+[ $code -eq 1 ] && echo "$message" | grep -q 'must be chosen anew' || fail "gate, no skew: $code $message"
+sed 's/"skew": [0-9]*/"skew": -1/' validate/gate.json >"$folder/gate.json"
+message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
+[ $code -eq 2 ] && echo "$message" | grep -q 'cases\[0\].skew' || fail "gate, negative skew: $code $message"
 [ $failures -eq 0 ]

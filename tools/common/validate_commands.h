@@ -6,6 +6,7 @@
 int hec_published_command(int argc, char **argv);
 int hec_calibrate_command(int argc, char **argv);
 int hec_compare_command(int argc, char **argv);
+int hec_gate_command(int argc, char **argv);
 int hec_hardware_command(int argc, char **argv);
 int hec_outcomes_command(int argc, char **argv);
 
