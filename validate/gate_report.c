@@ -64,6 +64,8 @@ static void add_points(const hec_gate_report *r, hec_text *out) {
 
 void hec_gate_markdown(const hec_gate_report *r, hec_text *out) {
   add_head(r, out);
+  if (r->judgement->verdict == HEC_GATE_NOISY) /* nothing was judged: no table may look as if */
+    return;
   if (r->n_broken > 0) {
     hec_text_add(out,
                  "The same session with laws that were broken on purpose:\n\n| law | verdict | |\n|---|---|---|\n");
@@ -72,8 +74,6 @@ void hec_gate_markdown(const hec_gate_report *r, hec_text *out) {
                       r->of_broken[k].why.data ? r->of_broken[k].why.data : "");
     hec_text_add(out, "\n");
   }
-  if (!r->run->n_points)
-    return;
   add_errors(r, out);
   add_points(r, out);
 }
