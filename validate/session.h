@@ -9,8 +9,8 @@
  * minutes, like two runners on one track. Plans are decided before anything that is compared is measured. */
 #ifndef HEC_VALIDATE_SESSION_H
 #define HEC_VALIDATE_SESSION_H
-#include "validate/calibrate.h"
-#include "validate/compare.h"
+#include "validate/calibrate/calibrate.h"
+#include "validate/compare/compare.h"
 
 typedef struct {
   hec_calibrate_options calibrate;

@@ -116,7 +116,7 @@ static const struct {
     {"tests/traces/test_a.c", "/* a */\n#include <zlib.h>\n", ""}, /* makes damaged files */
     {"tests/sim/test_a.c", "/* a */\n#include <zlib.h>\n", "wrong door"},
     {"traces/synth_drift.c", "/* a */\n#include <gsl/gsl_rng.h>\n", ""},
-    {"validate/fit.c", "/* a */\n#include <gsl/gsl_multifit.h>\n", ""},
+    {"validate/calibrate/fit.c", "/* a */\n#include <gsl/gsl_multifit.h>\n", ""},
     {"sim/a.c", "/* a */\n#include <gsl/gsl_rng.h>\n", "wrong door"},
     {"runtime/exec/cpu_math.c", "/* a */\n#include <cblas.h>\n", ""},
     {"runtime/exec/cpu.c", "/* a */\n#include <cblas.h>\n", "wrong door"},

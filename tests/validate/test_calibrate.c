@@ -4,7 +4,7 @@
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
 #include "tests/validate/imitated.h"
-#include "validate/calibrate.h"
+#include "validate/calibrate/calibrate.h"
 #include "validate/configurations.h"
 #include "validate/stats.h"
 

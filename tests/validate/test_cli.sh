@@ -72,15 +72,15 @@ HECATE_SHARED=$folder outcomes; code=$?
 # gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another; an update is
 # the same file again, and notices configurations on which no broken law would show
 "$tool" gate --stored-only >"$folder/stdout" 2>&1 || fail "gate --stored-only: exit $?"
-"$tool" gate --update "$folder/gate.json" && cmp -s "$folder/gate.json" validate/gate.json || fail "gate --update: another file"
-sed 's/"bandwidth": [0-9.]*/"bandwidth": 99000000.0/' validate/gate-cluster.json >"$folder/gate-cluster.json"
+"$tool" gate --update "$folder/gate.json" && cmp -s "$folder/gate.json" validate/gate/gate.json || fail "gate --update: another file"
+sed 's/"bandwidth": [0-9.]*/"bandwidth": 99000000.0/' validate/gate/gate-cluster.json >"$folder/gate-cluster.json"
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
 [ $code -eq 1 ] && echo "$message" | grep -q 'predictions are not the stored ones' || fail "gate, slower links: $code $message"
-sed 's/"skew": [0-9]*/"skew": 0/' validate/gate.json >"$folder/gate.json"
-cp validate/gate-cluster.json "$folder"
+sed 's/"skew": [0-9]*/"skew": 0/' validate/gate/gate.json >"$folder/gate.json"
+cp validate/gate/gate-cluster.json "$folder"
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
 [ $code -eq 1 ] && echo "$message" | grep -q 'must be chosen anew' || fail "gate, no skew: $code $message"
-sed 's/"skew": [0-9]*/"skew": -1/' validate/gate.json >"$folder/gate.json"
+sed 's/"skew": [0-9]*/"skew": -1/' validate/gate/gate.json >"$folder/gate.json"
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
 [ $code -eq 2 ] && echo "$message" | grep -q 'cases\[0\].skew' || fail "gate, negative skew: $code $message"
 [ $failures -eq 0 ]

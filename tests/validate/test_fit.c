@@ -3,7 +3,7 @@
  * better one; residuals are counted a second time. */
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
-#include "validate/fit.h"
+#include "validate/calibrate/fit.h"
 #include "validate/stats.h"
 
 #include <math.h>

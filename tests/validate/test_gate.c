@@ -2,7 +2,7 @@
  * not counting when a control does not fail or matters nowhere. Loads are whole and the same everywhere; stored
  * predictions notice a change of one; the committed baseline is written as it was read. */
 #include "tests/support/check_main.h"
-#include "validate/gate.h"
+#include "validate/gate/gate.h"
 
 #include "runtime/base/arena.h"
 
@@ -168,7 +168,7 @@ START_TEST(the_baseline_holds_and_notices) {
   hec_arena arena = {0};
   hec_gate_file file, again;
   hec_text text = {0};
-  const char *path = "validate/gate.json", *copy = "validate/gate.json.test";
+  const char *path = "validate/gate/gate.json", *copy = "validate/gate/gate.json.test";
   ck_assert_msg(hec_gate_read(path, &arena, &file) == HEC_OK, "%s", hec_last_error());
   int32_t n = file.n_cases * file.n_steps;
   hec_gate_prediction *now = HEC_NEW(&arena, hec_gate_prediction, n);

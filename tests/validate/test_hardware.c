@@ -2,7 +2,7 @@
  * bounds count both ways, hostile files are refused by name; and what others measured, where the shared cases are. */
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
-#include "validate/hardware.h"
+#include "validate/hardware/hardware.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * combines of forward and recomputation and as long in the dispatch of backward. The column leaves out the combine of the
  * first layer and the dispatch of the last. */
 #include "tests/support/check_main.h"
-#include "validate/outcomes.h"
+#include "validate/outcomes/outcomes.h"
 
 #include <math.h>
 #include <string.h>

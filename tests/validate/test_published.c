@@ -1,7 +1,7 @@
 /* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
  * and a quick run: complete, the same twice, with and without recorded loads. */
 #include "tests/support/check_main.h"
-#include "validate/published.h"
+#include "validate/published/published.h"
 #include "validate/stats.h"
 
 #include <math.h>

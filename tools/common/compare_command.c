@@ -3,7 +3,7 @@
 #include "tools/common/output.h"
 #include "tools/common/session_run.h"
 #include "tools/common/validate_commands.h"
-#include "validate/calibration_file.h"
+#include "validate/calibrate/calibration_file.h"
 #include "validate/configurations.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "tools/common/where.h"
-#include "validate/gate.h"
+#include "validate/gate/gate.h"
 #include "validate/session.h"
 
 #include <stdio.h>
@@ -40,9 +40,9 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate.json", .transport = "emulated", .attempts = ATTEMPTS, .seed = 1};
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = "emulated", .attempts = ATTEMPTS, .seed = 1};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate.json)"),
+      HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
       HEC_ARG_WHOLE("--attempts", s->attempts, "N", "sessions at most while they are noisy (default 3)", 1, 100),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
       HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
@@ -73,7 +73,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "77 skipped: noisy (measurements that do not repeat, or a disturbed machine, in every attempt). Two cores,\n"
           "most of a minute an attempt; leave the machine alone meanwhile.",
       .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
-                  "  hecate-validate gate --update validate/gate.json",
+                  "  hecate-validate gate --update validate/gate/gate.json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

@@ -2,7 +2,7 @@
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
-#include "validate/hardware.h"
+#include "validate/hardware/hardware.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "of 0.9 and,\n"
                  "for messages of 64 MiB and dense GEMMs of 1e11 FLOP and more, a median error of 25 % at most; exit "
                  "code 1 when\n"
-                 "that does not hold. The form of the file: validate/hardware.h.",
+                 "that does not hold. The form of the file: validate/hardware/hardware.h.",
       .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json",
       .args = args};
   int32_t n;

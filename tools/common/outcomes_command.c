@@ -2,7 +2,7 @@
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
-#include "validate/outcomes.h"
+#include "validate/outcomes/outcomes.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
-#include "validate/published.h"
+#include "validate/published/published.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,74 @@
+/* The cluster by cluster.h; what the file says of itself by json.h. */
+#include "validate/calibrate/calibration_file.h"
+
+#include "models/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *text_or(const hec_json_value *object, const char *key, const char *otherwise) {
+  const hec_json_value *value = object ? hec_json_get(object, key) : NULL;
+  return value && hec_json_is_string(value) ? hec_json_text(value) : otherwise;
+}
+
+static void read_cases(const hec_json_value *calibration, hec_arena *arena, hec_calibration_file *file) {
+  const hec_json_value *cases = hec_json_get(calibration, "cases");
+  if (!cases || !hec_json_is_array(cases))
+    return;
+  const char **names = HEC_NEW(arena, const char *, hec_json_length(cases));
+  for (const hec_json_value *v = hec_json_first(cases); v; v = hec_json_next(v))
+    if (hec_json_is_string(v))
+      names[file->n_cases++] = hec_arena_text(arena, hec_json_text(v));
+  file->cases = names;
+}
+
+static hec_status read_source(const hec_json *json, const hec_calibration_need *need, hec_arena *arena,
+                              hec_calibration_file *file) {
+  const hec_json_value *root = hec_json_root(json), *machine = hec_json_get(root, "machine");
+  const hec_json_value *calibration = hec_json_get(root, "calibration");
+  if (!machine || !hec_json_is_object(machine) || !calibration || !hec_json_is_object(calibration))
+    return hec_json_error(json, root,
+                          "a cluster file of hecate-validate calibrate (with \"machine\" and \"calibration\")");
+  const char *backend = text_or(machine, "backend", ""), *transport = text_or(machine, "transport", "");
+  if (strcmp(backend, need->backend) != 0 || strcmp(transport, need->transport) != 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--calibration: expected one of backend %s and transport %s, as this run, found %s and %s",
+                    need->backend, need->transport, backend, transport);
+  HEC_TRY(hec_json_bool_or(json, calibration, "contaminated", false, &file->contaminated));
+  int64_t cores = 0;
+  HEC_TRY(hec_json_int_or(json, machine, "cores", 0, INT32_MAX, 0, &cores));
+  read_cases(calibration, arena, file);
+  const char *cpu = text_or(machine, "cpu", "unknown CPU");
+  file->other_cpu = strcmp(cpu, need->cpu) != 0;
+  hec_text text = {0};
+  hec_text_add_plain(&text, text_or(machine, "date", "no date"));
+  hec_text_add(&text, ", ");
+  hec_text_add_plain(&text, cpu);
+  hec_text_printf(&text, ", %" PRId64 " cores, ", cores);
+  hec_text_add_plain(&text, text_or(machine, "blas", "unknown BLAS"));
+  hec_text_printf(&text, ", backend %s, transport %s%s", backend, transport,
+                  file->contaminated ? ", CONTAMINATED" : "");
+  file->summary = hec_arena_text(arena, text.data);
+  hec_text_free(&text);
+  return HEC_OK;
+}
+
+hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
+                                hec_calibration_file *file) {
+  hec_json *json = NULL;
+  *file = (hec_calibration_file){.n_cases = 0};
+  HEC_TRY(hec_cluster_read(path, arena, &file->cluster));
+  HEC_TRY(hec_json_read(path, &json));
+  hec_status status = read_source(json, need, arena, file);
+  hec_json_free(json);
+  HEC_TRY(status);
+  const hec_problem *p = need->problem;
+  if (file->cluster.n_devices < p->n_ranks)
+    return hec_fail(HEC_BAD_INPUT, "--calibration: expected one of %" PRId32 " ranks, found %" PRId32, p->n_ranks,
+                    file->cluster.n_devices);
+  if (!hec_curves_find(&file->cluster.measured, HEC_CURVE_EXPERT, false, p->expert.flops_per_row, p->n_ranks))
+    return hec_fail(HEC_BAD_INPUT,
+                    "--calibration: it measured another model shape than %s: calibrate with the same --model",
+                    p->moe->name);
+  return HEC_OK;
+}

@@ -1,0 +1,144 @@
+/* Every (operation, rank) with a span becomes one observation. O(operations * ranks + pieces of work). */
+#include "validate/calibrate/samples.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/program/lower.h"
+
+#include <stdlib.h>
+
+static hec_sample_set *set_of(hec_samples *samples, hec_curve_kind kind, bool backward, double flops_per_row) {
+  for (int32_t i = 0; i < samples->n_sets; i++) {
+    hec_sample_set *s = &samples->sets[i];
+    if (s->kind == kind && s->backward == backward && !(s->flops_per_row < flops_per_row) &&
+        !(s->flops_per_row > flops_per_row))
+      return s;
+  }
+  HEC_ASSERT(samples->n_sets < HEC_SAMPLE_SETS_MAX);
+  hec_sample_set *s = &samples->sets[samples->n_sets++];
+  *s = (hec_sample_set){.kind = kind, .backward = backward, .flops_per_row = flops_per_row};
+  HEC_RESERVE(s->x_at, s->x_at_capacity, 1);
+  s->x_at[0] = 0;
+  return s;
+}
+
+/* One more observation, without pieces yet. */
+static void open(hec_sample_set *s, double seconds) {
+  HEC_RESERVE(s->x_at, s->x_at_capacity, (size_t)s->n + 2);
+  HEC_RESERVE(s->y, s->y_capacity, (size_t)s->n + 1);
+  s->x_at[s->n + 1] = s->x_at[s->n];
+  s->y[s->n++] = seconds;
+}
+
+static void add_piece(hec_sample_set *s, double x) {
+  size_t at = (size_t)s->x_at[s->n];
+  HEC_RESERVE(s->x, s->x_capacity, at + 1);
+  s->x[at] = x;
+  s->x_at[s->n]++;
+}
+
+static void add_pair(hec_sample_pairs *pairs, double x, double y) {
+  HEC_RESERVE(pairs->x, pairs->x_capacity, (size_t)pairs->n + 1);
+  HEC_RESERVE(pairs->y, pairs->y_capacity, (size_t)pairs->n + 1);
+  pairs->x[pairs->n] = x;
+  pairs->y[pairs->n++] = y;
+}
+
+static void add_rows(hec_samples *samples, const hec_program *program, const hec_op *op, int32_t rank, double seconds) {
+  const hec_work_shape *shape = &program->shapes[op->shape];
+  if (shape->kind == HEC_CURVE_NONE)
+    return;
+  hec_sample_set *set = set_of(samples, shape->kind, op->backward, shape->flops_per_row);
+  if (op->work_at < 0 && op->rows <= 0)
+    return;
+  if (op->work_at < 0) {
+    open(set, seconds);
+    add_piece(set, op->rows);
+    return;
+  }
+  const int32_t *at = program->work_index + op->work_at + rank;
+  if (at[1] == at[0])
+    return;
+  open(set, seconds);
+  for (int32_t i = at[0]; i < at[1]; i++)
+    add_piece(set, (double)program->work[i].rows);
+}
+
+static void add_bytes(hec_samples *samples, const hec_program *program, const hec_op *op, int32_t rank,
+                      double seconds) {
+  hec_curve_kind kind = hec_op_curve(op);
+  bool per_rank = op->kind == HEC_OP_LOCAL && op->bytes_at >= 0;
+  double bytes = per_rank ? op->bytes * program->local_bytes[op->bytes_at + rank] : op->bytes;
+  if (kind == HEC_CURVE_NONE || bytes <= 0)
+    return;
+  hec_sample_set *set = set_of(samples, kind, op->kind == HEC_OP_LOCAL && op->backward, 0);
+  open(set, seconds);
+  add_piece(set, bytes);
+}
+
+static bool is_chain(const hec_program *program, const hec_op *op) {
+  for (int32_t k = 0; k < op->n_transfers; k++)
+    if (program->transfers[op->transfer_at + k].after >= 0)
+      return true;
+  return false;
+}
+
+static void add_exchange(hec_samples *samples, const hec_program *program, int32_t id, hec_link_cost *links) {
+  const hec_op *op = &program->ops[id];
+  hec_curve_kind kind = hec_op_curve(op);
+  if (is_chain(program, op) || kind == HEC_CURVE_NONE)
+    return;
+  (void)hec_link_cost_exchange(links, program->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0)
+      add_pair(&samples->exchange[kind], links->done_s[r],
+               1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
+}
+
+static void add_op(hec_samples *samples, const hec_program *program, int32_t id, double pace, hec_link_cost *links) {
+  const hec_op *op = &program->ops[id];
+  if (op->kind == HEC_OP_EXCHANGE) {
+    add_exchange(samples, program, id, links);
+    return;
+  }
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    double seconds = 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r);
+    if (seconds <= 0)
+      continue;
+    if (op->kind == HEC_OP_COMPUTE)
+      add_rows(samples, program, op, r, seconds / pace);
+    else if (op->kind == HEC_OP_PLAN)
+      add_pair(&samples->plan, (double)op->units, seconds);
+    else
+      add_bytes(samples, program, op, r, op->kind == HEC_OP_LOCAL ? seconds / pace : seconds);
+  }
+}
+
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, double pace,
+                     hec_link_cost *links) {
+  const hec_program *program = hec_lowering_program(iteration->low);
+  HEC_ASSERT(program->n_ranks == problem->n_ranks);
+  samples->n_iterations++;
+  samples->busy_s += iteration->moving.busy_s;
+  samples->lasted_s += iteration->moving.lasted_s;
+  hec_spans_find(&samples->spans, program, iteration->timeline);
+  for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
+    add_op(samples, program, i, pace, links);
+}
+
+static void free_pairs(hec_sample_pairs *pairs) {
+  free(pairs->x);
+  free(pairs->y);
+}
+
+void hec_samples_free(hec_samples *samples) {
+  for (int32_t i = 0; i < samples->n_sets; i++) {
+    free(samples->sets[i].x_at);
+    free(samples->sets[i].x);
+    free(samples->sets[i].y);
+  }
+  for (int32_t i = 0; i < HEC_N_CURVE_KINDS; i++)
+    free_pairs(&samples->exchange[i]);
+  free_pairs(&samples->plan);
+  hec_spans_free(&samples->spans);
+  *samples = (hec_samples){0};
+}

@@ -1,0 +1,284 @@
+/* Readings are kept as they come; predictions are made when all have been taken, each by planning and lowering the case's
+ * iterations again and simulating them. Per point: one lowering, one simulation, one walk per control. */
+#include "validate/compare/compare.h"
+
+#include "runtime/base/arena.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hec_comparison_open(hec_comparison *c, const hec_comparison_options *o, hec_arena *arena) {
+  *c = (hec_comparison){.options = *o, .arena = arena};
+  c->point_at = HEC_NEW(arena, int32_t, o->n_cases + 1);
+  for (int32_t i = 0; i < o->n_cases; i++)
+    c->point_at[i + 1] = c->point_at[i] + o->cases[i].n_steps - o->cases[i].warmup;
+  c->n_points = c->point_at[o->n_cases];
+  c->points = HEC_NEW(arena, hec_point, c->n_points);
+  c->readings = HEC_NEW(arena, hec_round_reading, (size_t)c->n_points * (size_t)o->n_rounds);
+  c->by_case = HEC_NEW(arena, hec_compared_case, o->n_cases);
+  c->drawn = HEC_NEW(arena, hec_drawn, o->n_cases);
+  for (int32_t i = 0; i < o->n_cases; i++)
+    for (int32_t k = c->point_at[i]; k < c->point_at[i + 1]; k++)
+      c->points[k].a_case = i;
+}
+
+void hec_comparison_close(hec_comparison *c) {
+  for (int32_t i = 0; c->drawn && i < c->options.n_cases; i++)
+    hec_timeline_free(&c->drawn[i].measured);
+  hec_spans_free(&c->spans);
+  hec_text_free(&c->events);
+}
+
+/* ---- Readings ---- */
+
+static void add_roles(const hec_spans *spans, const hec_program *program, double role_s[HEC_N_ROLES]) {
+  memset(role_s, 0, HEC_N_ROLES * sizeof *role_s);
+  for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
+    for (int32_t r = 0; r < program->n_ranks; r++)
+      if (hec_span_ps(spans, program, i, r) > 0)
+        role_s[program->ops[i].role] += 1e-12 * (double)hec_span_ps(spans, program, i, r) / program->n_ranks;
+}
+
+/* The iteration of a case that is drawn: the middle one. */
+static int32_t drawn_point(const hec_comparison *c, int32_t a_case) {
+  return (c->point_at[a_case] + c->point_at[a_case + 1]) / 2;
+}
+
+static void keep_timeline(const hec_timeline *from, hec_timeline *to) {
+  size_t bytes = (size_t)from->n_ops * (size_t)from->n_ranks * sizeof *from->begin_ps;
+  hec_timeline_resize(to, from->n_ops, from->n_ranks);
+  memcpy(to->begin_ps, from->begin_ps, bytes);
+  memcpy(to->end_ps, from->end_ps, bytes);
+}
+
+void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const hec_replayed *iteration) {
+  const hec_lab_case *of = &c->options.cases[reading->a_case];
+  const hec_program *program = hec_lowering_program(iteration->low);
+  int32_t index = c->point_at[reading->a_case] + (int32_t)(iteration->step - of->steps) - of->warmup;
+  hec_point *point = &c->points[index];
+  hec_round_reading *kept = &c->readings[(size_t)index * (size_t)c->options.n_rounds + (size_t)reading->round];
+  uint64_t digest = hec_program_digest(program);
+  HEC_ASSERT(point->digest == 0 || point->digest == digest); /* plans are functions of the loads alone */
+  point->digest = digest;
+  point->iter = iteration->step->iter;
+  hec_spans_find(&c->spans, program, iteration->timeline);
+  add_roles(&c->spans, program, kept->role_s);
+  kept->total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
+  kept->clean = reading->clean;
+  kept->pace = reading->pace;
+  if (c->options.draw && index == drawn_point(c, reading->a_case))
+    keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
+}
+
+/* ---- Predictions ---- */
+
+/* A case at work: plans are made for the problem that was executed, times for the cluster that predicts. */
+typedef struct {
+  hec_comparison *all;
+  int32_t a_case;
+  hec_problem priced;         /* of the cluster that predicts */
+  hec_cluster slower_cluster; /* the same, its cores slower */
+  hec_problem slower;
+  hec_arena arena;
+  hec_lowering *low;
+  hec_sim *sim, *slower_sim;
+  hec_link_cost cost;
+  hec_timeline timeline;
+  hec_program broken;
+} prediction;
+
+static void draw(prediction *p, const hec_program *program) {
+  hec_comparison *c = p->all;
+  const hec_timeline *measured = &c->drawn[p->a_case].measured;
+  if (measured->n_ops != (int32_t)program->n_ops)
+    return;
+  const char *name = c->options.cases[p->a_case].name;
+  int32_t first = 2 * p->a_case * program->n_ranks;
+  hec_text label = {0};
+  if (c->events.length == 0)
+    hec_trace_events_begin(&c->events);
+  hec_text_printf(&label, "%s, predicted", name);
+  hec_trace_events_add(&c->events, label.data, first, program, &p->timeline, true);
+  hec_text_free(&label);
+  hec_text_printf(&label, "%s, measured", name);
+  hec_trace_events_add(&c->events, label.data, first + program->n_ranks, program, measured, true);
+  hec_text_free(&label);
+}
+
+static hec_status predict_point(prediction *p, int32_t index) {
+  hec_comparison *c = p->all;
+  hec_point *point = &c->points[index];
+  const hec_program *program = hec_lowering_program(p->low);
+  if (point->digest != hec_program_digest(program))
+    return hec_fail(HEC_FAILED, "%s, iteration %" PRId64 ": the program that was executed is not the one predicted",
+                    c->options.cases[p->a_case].name, point->iter);
+  hec_sim_run(p->slower_sim, program, (hec_sim_options){0}, &p->timeline);
+  point->slower_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
+  hec_sim_run(p->sim, program, (hec_sim_options){0}, &p->timeline);
+  hec_spans_find(&c->spans, program, &p->timeline);
+  add_roles(&c->spans, program, point->predicted_role_s);
+  point->predicted_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
+  for (int32_t k = 0; hec_controls[k].name; k++)
+    point->control_s[k] = hec_control_predict(&hec_controls[k], &p->priced, program, &p->cost, &p->broken);
+  if (c->options.draw && index == drawn_point(c, p->a_case))
+    draw(p, program);
+  return HEC_OK;
+}
+
+static hec_status predict_steps(prediction *p) {
+  const hec_lab_case *of = &p->all->options.cases[p->a_case];
+  const hec_schedule *schedule;
+  HEC_TRY(hec_schedule_of(of->policy, of->schedule, &schedule));
+  p->low = hec_lowering_new(of->problem, of->policy, schedule, p->all->options.collective, &p->arena);
+  p->sim = hec_sim_new(&p->priced, p->all->options.law, &p->arena);
+  p->slower_sim = hec_sim_new(&p->slower, p->all->options.law, &p->arena);
+  p->cost = hec_link_cost_new(p->priced.cluster, &p->arena);
+  for (int32_t i = 0; i < of->n_steps; i++) {
+    const hec_replay_step *step = &of->steps[i];
+    hec_lower_iteration(p->low, step->iter, step->loads, step->n_loads, of->n_micro_batches);
+    if (i >= of->warmup)
+      HEC_TRY(predict_point(p, p->all->point_at[p->a_case] + i - of->warmup));
+  }
+  return HEC_OK;
+}
+
+static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_cluster *cluster) {
+  prediction p = {.all = c, .a_case = a_case};
+  const hec_problem *executed = c->options.cases[a_case].problem;
+  HEC_TRY(hec_problem_make(executed->moe, cluster, executed->train, executed->n_ranks, executed->tokens, &p.priced));
+  p.slower_cluster = *cluster;
+  p.slower_cluster.devices = HEC_NEW(&p.arena, hec_device, cluster->n_devices);
+  memcpy(p.slower_cluster.devices, cluster->devices, (size_t)cluster->n_devices * sizeof *cluster->devices);
+  for (int32_t i = 0; i < cluster->n_devices; i++)
+    p.slower_cluster.devices[i].speed *= HEC_PACE_TRIED;
+  p.slower = p.priced;
+  p.slower.cluster = &p.slower_cluster;
+  hec_status status = predict_steps(&p);
+  if (p.sim)
+    hec_sim_free(p.sim);
+  if (p.slower_sim)
+    hec_sim_free(p.slower_sim);
+  hec_lowering_free(p.low);
+  hec_link_cost_free(&p.cost);
+  hec_timeline_free(&p.timeline);
+  free(p.broken.transfers);
+  hec_arena_free(&p.arena);
+  return status;
+}
+
+/* ---- The comparison ---- */
+
+/* What a reading would be at pace 1: times are linear in the pace. */
+static double at_pace_1(const hec_point *point, const hec_round_reading *reading) {
+  double per_pace = (point->slower_s - point->predicted_s) / (1 / HEC_PACE_TRIED - 1);
+  double predicted = point->predicted_s + per_pace * (reading->pace - 1);
+  return predicted > 0 ? reading->total_s * (point->predicted_s / predicted) : reading->total_s;
+}
+
+/* Medians of the readings that count; their number. */
+static void settle(const hec_comparison *c, int32_t index, double *scratch) {
+  hec_point *point = &c->points[index];
+  int32_t n_rounds = c->options.n_rounds, half = (n_rounds + 1) / 2, n = 0;
+  const hec_round_reading *readings = &c->readings[(size_t)index * (size_t)n_rounds];
+  for (int32_t k = 0; k < n_rounds; k++)
+    if (readings[k].clean)
+      scratch[n++] = readings[k].total_s;
+  point->n_clean = n;
+  point->conclusive = n >= (half < HEC_CLEAN_LEAST ? half : HEC_CLEAN_LEAST);
+  if (n == 0)
+    return;
+  point->raw_s = hec_median(scratch, n);
+  n = 0;
+  for (int32_t k = 0; k < n_rounds; k++)
+    if (readings[k].clean)
+      scratch[n++] = at_pace_1(point, &readings[k]);
+  point->measured_s = hec_median(scratch, n);
+  point->spread = (hec_quantile(scratch, n, 0.75) - hec_quantile(scratch, n, 0.25)) / point->measured_s;
+  for (int32_t role = 0; role < HEC_N_ROLES; role++) {
+    n = 0;
+    for (int32_t k = 0; k < n_rounds; k++)
+      if (readings[k].clean)
+        scratch[n++] = readings[k].role_s[role];
+    point->measured_role_s[role] = hec_median(scratch, n);
+  }
+}
+
+/* Predictions (control < 0: the simulator's) and measurements of conclusive points first .. last, into two arrays. */
+static int32_t pairs_of(const hec_comparison *c, int32_t first, int32_t last, int32_t control, double *pairs[2]) {
+  int32_t n = 0;
+  for (int32_t i = first; i < last; i++) {
+    const hec_point *p = &c->points[i];
+    if (!p->conclusive || (control >= 0 && fabs(p->control_s[control] / p->predicted_s - 1) < HEC_CONTROL_TERM))
+      continue;
+    pairs[0][n] = control < 0 ? p->predicted_s : p->control_s[control];
+    pairs[1][n++] = p->measured_s;
+  }
+  return n;
+}
+
+static void finish_case(hec_comparison *c, int32_t a_case, double *pairs[2]) {
+  hec_compared_case *of = &c->by_case[a_case];
+  int32_t first = c->point_at[a_case], last = c->point_at[a_case + 1];
+  *of = (hec_compared_case){.a_case = &c->options.cases[a_case], .n_points = last - first};
+  of->n_conclusive = pairs_of(c, first, last, -1, pairs);
+  if (of->n_conclusive == 0)
+    return;
+  of->predicted_s = hec_median(pairs[0], of->n_conclusive);
+  of->measured_s = hec_median(pairs[1], of->n_conclusive);
+  of->error = hec_error_of(pairs[0], pairs[1], of->n_conclusive);
+  for (int32_t i = first; i < last; i++)
+    for (int32_t role = 0; c->points[i].conclusive && role < HEC_N_ROLES; role++) {
+      of->predicted_role_s[role] += c->points[i].predicted_role_s[role] / of->n_conclusive;
+      of->measured_role_s[role] += c->points[i].measured_role_s[role] / of->n_conclusive;
+    }
+}
+
+static void rank_cases(hec_comparison *c, double *pairs[2]) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    if (c->by_case[i].n_conclusive > 0) {
+      pairs[0][n] = c->by_case[i].predicted_s;
+      pairs[1][n++] = c->by_case[i].measured_s;
+    }
+  c->kendall_tau = hec_kendall_tau(pairs[0], pairs[1], n);
+  c->ranking = hec_ranking_of(pairs[0], pairs[1], n, HEC_APART);
+}
+
+static void try_controls(hec_comparison *c, double *pairs[2]) {
+  for (c->n_controls = 0; hec_controls[c->n_controls].name; c->n_controls++) {
+    hec_compared_control *k = &c->controls[c->n_controls];
+    *k = (hec_compared_control){.control = &hec_controls[c->n_controls]};
+    k->n = pairs_of(c, 0, c->n_points, c->n_controls, pairs);
+    if (k->n > 0)
+      k->error = hec_error_of(pairs[0], pairs[1], k->n);
+  }
+}
+
+hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) {
+  int32_t most = c->n_points + c->options.n_rounds + c->options.n_cases, n_clean = 0;
+  double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    HEC_TRY(predict_case(c, i, cluster));
+  if (c->events.length > 0)
+    hec_trace_events_end(&c->events);
+  for (int32_t i = 0; i < c->n_points; i++) {
+    settle(c, i, pairs[0]);
+    n_clean += c->points[i].n_clean;
+  }
+  c->disturbed = 1 - (double)n_clean / ((double)c->n_points * c->options.n_rounds);
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    finish_case(c, i, pairs);
+  c->n_conclusive = pairs_of(c, 0, c->n_points, -1, pairs);
+  if (c->n_conclusive > 0)
+    c->error = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
+  for (int32_t i = 0, n = 0; i < c->n_points; i++)
+    if (c->points[i].conclusive)
+      pairs[1][n++] = c->points[i].raw_s;
+  if (c->n_conclusive > 0)
+    c->raw = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
+  try_controls(c, pairs);
+  rank_cases(c, pairs);
+  return HEC_OK;
+}

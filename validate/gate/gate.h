@@ -1,0 +1,99 @@
+/* The regression gate: does hecate still predict what this machine does, and would it be noticed if it did not?
+ *
+ *   1  stored predictions    On a cluster that is committed every configuration must be predicted to take what the file
+ *                            says, to 1e-9. Needs no measurement and no luck: any change of a law, a policy or the
+ *                            lowering shows, meant or not; one that is meant is written down with --update.
+ *   2  measured              One session on this machine (session.h), the laws fitted in it. Errors and order within the
+ *                            bands, also on each group of configurations where one of the controls matters (there the
+ *                            term that the control breaks is 5 % of the iteration or more).
+ *   3  controls              A law that is broken on purpose must fail on its group. If it does not, or the group is too
+ *                            small, the gate could not have told: it does not count, which is a failure.
+ *
+ * 2 and 3 compare times of one session with each other, so they hold on any machine; only 1 knows another machine's.
+ *
+ * Noisy, neither passed nor failed, is a session whose measurements cannot judge: calibration was refused, most of its
+ * readings or of the cases' were disturbed, too few points were conclusive, or the measurements do not agree with
+ * themselves: medians of the even and of the odd rounds differ by more than the band in which predictions must lie. (That
+ * fewer readings were disturbed is no reason: those are left out, and the rest must repeat itself.) None of this looks at a prediction, so a
+ * wrong law cannot excuse itself. A noisy session is tried again. A session that repeats itself and lies outside the bands
+ * is a failure at once: trying again until it passes would hide a law that is wrong some of the time. What can still fail
+ * it without a wrong law is a machine that does one thing to calibration cases and another to the others; they are
+ * shuffled together in every round, so such a thing must last one round and spare the next.
+ *
+ * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real one,
+ * on the same session: the difference is the law alone. */
+#ifndef HEC_VALIDATE_GATE_H
+#define HEC_VALIDATE_GATE_H
+#include "validate/compare/compare.h"
+#include "validate/gate/gate_cases.h"
+
+/* Readings that may be disturbed; points that must be conclusive. */
+#define HEC_GATE_DISTURBED 0.5
+#define HEC_GATE_CONCLUSIVE 0.7
+
+/* What one session gave. */
+typedef struct {
+  int32_t a_case, step;
+  bool conclusive;
+  double predicted_s, measured_s, control_s[HEC_CONTROLS_MAX];
+  double half_s[2]; /* medians of the clean even and odd rounds; 0 without any */
+} hec_gate_point;
+
+typedef struct {
+  bool refused;                 /* the calibration was: nothing else was measured */
+  double disturbed, calibrated; /* shares of readings that were left out: of the cases, of the calibration */
+  int32_t n_points;
+  hec_gate_point *points; /* [n_points] */
+} hec_gate_run;
+
+typedef enum { HEC_GATE_PASSED, HEC_GATE_FAILED, HEC_GATE_NOISY } hec_gate_verdict;
+extern const char *const hec_gate_verdict_name[]; /* "passed", "failed", "skipped: noisy" */
+
+typedef struct {
+  int32_t n, n_conclusive;    /* points where it matters */
+  hec_error error, predicted; /* of the control and of the prediction that is judged, on them */
+} hec_gate_control;
+
+typedef struct {
+  hec_gate_verdict verdict;
+  hec_text why; /* sentences, separated by "; "; empty when passed */
+  int32_t n_points, n_conclusive;
+  hec_error error, repeat; /* of the predictions; of the odd rounds against the even ones */
+  hec_ranking ranking;
+  hec_gate_control controls[HEC_CONTROLS_MAX];
+} hec_gate_judgement;
+
+/* How many points each control matters on by the stored law, and whether that is enough: HEC_FAILED, an error of ours. */
+hec_status hec_gate_check_groups(const hec_gate_file *file, const hec_gate_prediction *predictions) HEC_MUST_USE;
+/* 1: HEC_FAILED names how many predictions moved and the worst; also where there are none. */
+hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_prediction *predictions) HEC_MUST_USE;
+/* 2 and 3. broken: index of the control whose law stands for the prediction, -1: none. Free with hec_gate_release. */
+void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_t broken, hec_gate_judgement *out);
+void hec_gate_release(hec_gate_judgement *judgement);
+
+/* Points of a finished comparison whose cases are the file's. points: the arena's. */
+void hec_gate_take(const hec_comparison *comparison, hec_arena *arena, hec_gate_run *run);
+
+/* ---- Reports ---- */
+
+typedef struct {
+  const hec_gate_file *file;
+  const char *cpu, *blas, *transport, *stamp; /* stamp NULL: none */
+  hec_gate_verdict verdict;
+  const char *why;                     /* "" when passed */
+  int32_t n_attempts, n_noisy, broken; /* broken: as judged */
+  const hec_gate_run *run;             /* of the last attempt */
+  const hec_gate_judgement *judgement;
+  int32_t n_broken; /* self-test: broken laws judged on the same session, in the controls' order */
+  const hec_gate_judgement *of_broken;
+} hec_gate_report;
+
+void hec_gate_markdown(const hec_gate_report *report, hec_text *out);
+/* {"version", "verdict", "why", "attempts", "noisy", "broken", "machine": {...}, "points", "conclusive", "disturbed",
+ *  "calibration": {"refused", "disturbed"}, "error": {...}, "repeat": {...}, "order": {"pairs", "wrong"},
+ *  "controls": [{"name", "points", "conclusive", "control": {...}, "predicted": {...}, "failed"}],
+ *  "self_test": [{"broken", "verdict", "why"}], "rows": [{"case", "step", "predicted_s", "measured_s", "error",
+ *  "conclusive"}]}; an error: {"n", "median", "p90", "worst", "bias"} */
+void hec_gate_json(const hec_gate_report *report, hec_text *out);
+
+#endif

@@ -1,0 +1,79 @@
+/* hecate-validate outcomes: a recorded training run of three placement methods (32 A100, artifact of arXiv 2602.11686),
+ * predicted from its recorded rank loads and compared with what was measured: order of the methods, ratios to LAER,
+ * step, all-to-all and expert time, time per rank.
+ *
+ * One set of constants for all methods, from data sheets and the artifact's own profile (the presets say which), none
+ * from the rows compared. What is uncertain is changed one at a time; two of the changes are controls that throw away
+ * which layer is hot, and then which rank is.
+ *
+ * JSON: {"version", "case", "stamp", "cluster", "model", "law", "bound", "entries": [first, last],
+ *   "rows": [{"method", "measured": {"step_s", "end_to_end_s", "alltoall_s", "expert_s", "other_s"},
+ *     "predicted": {"step_s", "alltoall_s", "wire_s", "expert_s", "other_s"},
+ *     "error": {"step", "end_to_end", "alltoall", "expert", "other"},
+ *     "rank": {"expert_error_mean", "expert_correlation", "alltoall_correlation"}, "parts": {role: seconds}}],
+ *   "ratios": [{"method", "predicted", "measured_step", "measured_end_to_end", "error_step", "error_end_to_end"}],
+ *   "worst", "order_kept", "within_bound", "passed",
+ *   "changes": [{"change", "why", "control", "step_s": [3], "alltoall_s": [3], "ratios": [2], "worst", "within_bound",
+ *     "order_kept"}]}; null where the file has no end-to-end rows. */
+#ifndef HEC_VALIDATE_OUTCOMES_H
+#define HEC_VALIDATE_OUTCOMES_H
+#include "runtime/base/text.h"
+#include "validate/outcomes/outcomes_step.h"
+
+#define HEC_OUTCOMES_BOUND 0.15 /* ratios: |predicted / measured - 1| */
+
+typedef struct {
+  const char *path, *cluster, *model;
+  const char *law;   /* of the network; NULL: alpha_beta */
+  const char *stamp; /* NULL: none */
+  /* Recorded micro-batches taken, first to last; first -1: the window of the artifact's own figure of these loads (25 to
+   * 29), or the whole file where it has fewer. */
+  int32_t first, last;
+  bool quick; /* no changes */
+} hec_outcomes_options;
+
+/* Seconds of a step. */
+typedef struct {
+  double step_s, alltoall_s, wire_s, expert_s, other_s;               /* mean over ranks; other: the rest of the step */
+  double *rank_alltoall_s, *rank_expert_s;                            /* [n_ranks] */
+  double expert_error_mean, expert_correlation, alltoall_correlation; /* rank by rank, against the measurement */
+  double role_s[HEC_N_ROLES], wait_s;
+} hec_outcome_prediction;
+
+/* ratio[m]: step of method m over LAER's. */
+typedef struct {
+  hec_outcome_prediction of[HEC_N_METHODS];
+  double ratio[HEC_N_METHODS];
+  double error_step[HEC_N_METHODS], error_end_to_end[HEC_N_METHODS]; /* of the ratios; the latter NAN if unknown */
+  double worst;                                                      /* |error| of a ratio */
+  bool order_kept, within_bound;
+} hec_outcome_set;
+
+typedef struct {
+  const char *change, *why;
+  bool control; /* throws away what the prediction rests on: expected to fail */
+  hec_outcome_set set;
+} hec_outcome_change;
+
+enum { HEC_OUTCOME_CHANGES_MAX = 16 };
+
+typedef struct {
+  hec_outcomes_options options;
+  hec_arena arena;
+  hec_outcome_case recorded;
+  hec_cluster cluster;
+  hec_moe moe;
+  const hec_law *law;
+  int32_t first, last;
+  hec_outcome_set set;
+  hec_outcome_change change[HEC_OUTCOME_CHANGES_MAX];
+  int32_t n_changes;
+  bool passed;
+} hec_outcomes;
+
+hec_status hec_outcomes_run(const hec_outcomes_options *options, hec_outcomes **outcomes) HEC_MUST_USE;
+void hec_outcomes_free(hec_outcomes *outcomes);
+void hec_outcomes_markdown(const hec_outcomes *outcomes, hec_text *out);
+void hec_outcomes_json(const hec_outcomes *outcomes, hec_text *out);
+
+#endif

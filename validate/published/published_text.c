@@ -1,0 +1,273 @@
+/* The report as Markdown, for the terminal and for a file. */
+#include "validate/published/published.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static void add_number(hec_text *out, double value) {
+  if (isnan(value))
+    hec_text_add(out, "n/a");
+  else if (value >= 100)
+    hec_text_printf(out, "%.0f", value);
+  else if (value >= 10)
+    hec_text_printf(out, "%.1f", value);
+  else
+    hec_text_printf(out, "%.3f", value);
+}
+
+static void add_span(hec_text *out, hec_span span) {
+  add_number(out, span.low);
+  if (span.low == span.high || (isnan(span.low) && isnan(span.high)))
+    return;
+  hec_text_add(out, "-");
+  add_number(out, span.high);
+}
+
+static void add_choice(hec_text *out, const char *name, int32_t value) {
+  if (value == HEC_AUTO)
+    hec_text_printf(out, ", %s automatic", name);
+  else if (value == HEC_T_PAPER)
+    hec_text_printf(out, ", %s by the paper's formula", name);
+  else
+    hec_text_printf(out, ", %s = %" PRId32, name, value);
+}
+
+void hec_published_describe(const hec_published_inputs *inputs, hec_text *out) {
+  hec_text_printf(out, "%" PRId32 " tokens per GPU, non-MoE time x%g, skew %g, NIC x%g", inputs->tokens,
+                  inputs->nonmoe_scale, inputs->sigma, inputs->nic_share);
+  add_choice(out, "m", inputs->m);
+  add_choice(out, "t", inputs->t);
+  hec_text_add(out, inputs->still ? ", no drift" : ", drift as measured by LAER-MoE");
+}
+
+/* ours / paper as a factor, of the farther end. */
+static void add_difference(hec_text *out, const hec_published_row *row, hec_span ours) {
+  if (row->kind != HEC_ROW_NUMBER) {
+    hec_text_add(out, "");
+    return;
+  }
+  double low = ours.low / row->paper.low, high = ours.high / row->paper.high;
+  bool one = row->paper.low == row->paper.high;
+  hec_text_add(out, "x");
+  add_number(out, low);
+  if (one || isnan(high))
+    return;
+  hec_text_add(out, ", x");
+  add_number(out, high);
+}
+
+static const char *verdict_text(hec_verdict verdict, const hec_published_row *row) {
+  if (verdict == HEC_AGREES)
+    return "yes";
+  if (verdict == HEC_DISAGREES)
+    return "**no**";
+  return row->kind == HEC_ROW_INFO ? "" : "undefined";
+}
+
+/* ---- the table ---- */
+
+static void add_row(const hec_published *p, const hec_published_table *table, int32_t i, hec_text *out) {
+  const hec_published_row *row = &hec_published_rows[i];
+  hec_text_printf(out, "| `%s` | %s | %s | %s |", row->key, row->quantity, row->where, row->paper_text);
+  for (int32_t k = 0; k < HEC_N_LOADS; k++) {
+    if (k == HEC_LOADS_RECORDED && !p->recorded)
+      continue;
+    const hec_published_value *value = &table->value[k][i];
+    hec_text_add(out, " ");
+    add_span(out, value->ours);
+    hec_text_add(out, " | ");
+    add_difference(out, row, value->ours);
+    hec_text_printf(out, " | %s |", verdict_text(value->verdict, row));
+  }
+  hec_text_printf(out, " %s | ", row->inputs);
+  add_span(out, table->moved[i]);
+  if (table->moved_by[i])
+    hec_text_printf(out, ", most by %s", table->moved_by[i]);
+  hec_text_add(out, " |\n");
+}
+
+static void add_table(const hec_published *p, const hec_published_table *table, hec_text *out) {
+  hec_text_add(out, "| row | quantity | where | paper | synthetic | / paper | sign agrees |");
+  if (p->recorded)
+    hec_text_add(out, " recorded | / paper | sign agrees |");
+  hec_text_add(out, " unknown inputs | synthetic, one input changed |\n|---|---|---|---|---|---|---|");
+  hec_text_add(out, p->recorded ? "---|---|---|---|---|\n" : "---|---|\n");
+  for (int32_t i = 0; i < hec_n_published_rows; i++)
+    add_row(p, table, i, out);
+  for (int32_t k = 0; k < HEC_N_LOADS; k++)
+    if (k == HEC_LOADS_SYNTHETIC || p->recorded)
+      hec_text_printf(out, "\n%s loads: objective %.3f (a factor of %.2f on average); signs: %d agree, %d do not.",
+                      hec_loads_name[k], table->objective[k], exp(table->objective[k]), table->agree[k],
+                      table->disagree[k]);
+  hec_text_add(out, "\n");
+}
+
+static bool disagrees(const hec_published *p, const hec_published_table *table, int32_t row) {
+  return table->value[HEC_LOADS_SYNTHETIC][row].verdict == HEC_DISAGREES ||
+         (p->recorded && table->value[HEC_LOADS_RECORDED][row].verdict == HEC_DISAGREES);
+}
+
+static void add_why(const hec_published *p, const hec_published_table *table, hec_text *out) {
+  bool first = true;
+  for (int32_t i = 0; i < hec_n_published_rows; i++) {
+    const hec_published_row *row = &hec_published_rows[i];
+    if (!disagrees(p, table, i))
+      continue;
+    if (first)
+      hec_text_add(out, "\nWhere the sign does not agree:\n\n");
+    first = false;
+    hec_text_printf(out, "- `%s` (%s): %s.\n", row->key, row->where,
+                    row->why ? row->why : "no explanation found; to be looked into");
+  }
+}
+
+static void add_no_fit(const hec_published_table *table, hec_text *out) {
+  if (table->n_no_fit == 0) {
+    hec_text_add(out, "\nEverything fits into the memory of a GPU.\n");
+    return;
+  }
+  hec_text_add(out, "\nDoes not fit into the memory of a GPU (its time is shown all the same):\n\n");
+  for (int32_t i = 0; i < table->n_no_fit; i++) {
+    const hec_published_no_fit *one = &table->no_fit[i];
+    hec_text_printf(out, "- %s on %s, %s loads, %s", hec_published_model[one->key.model],
+                    hec_setting_name[one->key.setting], hec_loads_name[one->loads], one->key.policy);
+    if (one->key.tokens > 0)
+      hec_text_printf(out, ", %" PRId32 " tokens per GPU", one->key.tokens);
+    hec_text_printf(out, ": %.1f GB\n", one->peak_bytes * 1e-9);
+  }
+}
+
+static void add_cases(const hec_published *p, const hec_published_table *table, hec_text *out) {
+  hec_text_add(
+      out,
+      "\nBehind the ratios, milliseconds an iteration; t and m as they came out:\n\n| loads | where | model | EP | "
+      "EP balanced | best rearrangement | Hecate | overload EP | overload Hecate | t | m |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (int32_t k = 0; k <= (int32_t)p->recorded; k++)
+    for (int32_t i = 0; i < table->n_cases; i++) {
+      const hec_published_case *one = &table->cases[k][i];
+      hec_text_printf(out, "| %s | %s | %s | %.1f | %.1f | %.1f %s | %.1f | %.2f | %.2f | %" PRId32, hec_loads_name[k],
+                      hec_setting_name[one->setting], hec_published_model[one->model], one->ep_s * 1e3,
+                      one->balanced_s * 1e3, one->best_s * 1e3, one->best, one->hecate_s * 1e3, one->ep_overload,
+                      one->hecate_overload, one->t_least);
+      if (one->t_most != one->t_least)
+        hec_text_printf(out, "-%" PRId32, one->t_most);
+      hec_text_printf(out, " | %" PRId32 " |\n", one->m);
+    }
+}
+
+/* ---- sensitivity ---- */
+
+static const char *const followed[] = {"ep_imbalance", "a2a_time",      "layer_geo", "full_vs_sharding",
+                                       "rm_sparse",    "memory_hecate", "best_a32",  "best_b32",
+                                       "ep_a16",       "ep_a32",        "ep_b32",    "hecate_fastest"};
+enum { N_FOLLOWED = sizeof followed / sizeof *followed };
+
+static int32_t row_of(const char *key) {
+  int32_t i = 0;
+  while (i < hec_n_published_rows && strcmp(hec_published_rows[i].key, key) != 0)
+    i++;
+  HEC_ASSERT(i < hec_n_published_rows);
+  return i;
+}
+
+static void add_sensitivity(const hec_published_table *table, hec_text *out) {
+  hec_text_add(out,
+               "\nOne input changed at a time (synthetic loads, shorter runs; all rows are in the JSON):\n\n| change "
+               "| objective | signs that agree |");
+  for (int32_t k = 0; k < N_FOLLOWED; k++)
+    hec_text_printf(out, " `%s` |", followed[k]);
+  hec_text_add(out, "\n|---|---|---|");
+  for (int32_t k = 0; k < N_FOLLOWED; k++)
+    hec_text_add(out, "---|");
+  hec_text_add(out, "\n");
+  for (int32_t i = 0; i < table->n_changes; i++) {
+    const hec_published_change *change = &table->change[i];
+    hec_text_printf(out, "| %s | %.3f | %d |", change->change, change->objective, change->signs_agree);
+    for (int32_t k = 0; k < N_FOLLOWED; k++) {
+      hec_text_add(out, " ");
+      add_span(out, change->ours[row_of(followed[k])]);
+      hec_text_add(out, " |");
+    }
+    hec_text_add(out, "\n");
+  }
+}
+
+/* ---- the grid ---- */
+
+static void add_grid(const hec_published *p, hec_text *out) {
+  hec_text_printf(
+      out,
+      "\n## The search\n\nAll %d sets, full grid. Objective: mean over the rows with a number (without those "
+      "of long runs: re-sharding, SmartMoE's period, full Hecate over materialisation alone) of |ln(ours / "
+      "paper)|, on synthetic loads; a ratio that could not be formed counts as ln 10; sets under which plain "
+      "expert parallelism does not fit into a GPU are left out.\n\n| tokens per GPU | non-MoE time | skew | "
+      "objective |\n|---|---|---|---|\n",
+      p->n_grid);
+  for (int32_t i = 0; i < p->n_grid; i++) {
+    const hec_grid_point *point = &p->grid[i];
+    hec_text_printf(out, "| %" PRId32 " | x%g | %g | ", point->inputs.tokens, point->inputs.nonmoe_scale,
+                    point->inputs.sigma);
+    if (point->fits)
+      hec_text_printf(out, "%.3f%s |\n", point->objective, i == p->best ? " **best**" : "");
+    else
+      hec_text_add(out, "does not fit |\n");
+  }
+}
+
+/* ---- all ---- */
+
+static void add_heading(const hec_published *p, hec_text *out) {
+  hec_text_add(out, "# The published numbers of FSSDP, simulated\n\n");
+  if (p->options.stamp)
+    hec_text_printf(out, "%s.\n\n", p->options.stamp);
+  hec_text_printf(
+      out,
+      "Paper: arXiv 2502.02581v1. Clusters: A = %s, B = %s; every time is simulated (law alpha_beta), nothing is "
+      "measured. Every value is a ratio of means over iterations. "
+      "*Synthetic* loads: log-normal popularity with drift, seed %" PRIu64 ", made by this program. ",
+      p->options.cluster_a, p->options.cluster_b, p->options.seed);
+  if (p->recorded)
+    hec_text_printf(
+        out,
+        "*Recorded* loads: %s, every %" PRId64 "th iteration, scaled to the tokens of the set-up; 64 experts are "
+        "two recorded layers of 32 side by side, half of the tokens each (no recorded trace has 64 experts on "
+        "32 GPUs). ",
+        p->trace_name, p->trace_stride);
+  else
+    hec_text_add(out, "No recorded trace was given or found: synthetic loads only. ");
+  hec_text_printf(
+      out,
+      "Iterations: %d, the first %d not reported; rows of long runs (periods) %d and %d; search and changed "
+      "inputs %d and %d.%s\n",
+      p->lab.n_iterations, p->lab.warmup, p->lab.n_sweep, p->lab.sweep_warmup, p->short_lab.n_iterations,
+      p->short_lab.warmup, p->options.quick ? " **Quick run: two models, no meaning but for tests.**" : "");
+}
+
+static void add_readings(hec_text *out) {
+  hec_text_add(out,
+               "\n## What is our reading\n\nThe paper leaves these open; each row takes the reading named here.\n\n");
+  for (int32_t i = 0; i < hec_n_published_rows; i++)
+    if (hec_published_rows[i].reading)
+      hec_text_printf(out, "- `%s` (%s): %s.\n", hec_published_rows[i].key, hec_published_rows[i].where,
+                      hec_published_rows[i].reading);
+}
+
+void hec_published_markdown(const hec_published *p, hec_text *out) {
+  static const char *const title[] = {"Inputs as the paper states them, unknown ones at plain defaults",
+                                      "The best single set of unknown inputs"};
+  add_heading(p, out);
+  for (int32_t i = 0; i < 2; i++) {
+    hec_text_printf(out, "\n## %s\n\n", title[i]);
+    hec_published_describe(&p->table[i].inputs, out);
+    hec_text_add(out, ".\n\n");
+    add_table(p, &p->table[i], out);
+    add_why(p, &p->table[i], out);
+    add_no_fit(&p->table[i], out);
+    add_cases(p, &p->table[i], out);
+    add_sensitivity(&p->table[i], out);
+  }
+  add_grid(p, out);
+  add_readings(out);
+}
