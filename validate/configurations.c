@@ -41,7 +41,7 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
                         .tokens = tokens,
                         .n_steps = o->n_steps,
                         .sigma = sigma,
-                        .seed = (o->seed << 20) + (uint64_t)index};
+                        .seed = o->seed * 1000003 + (uint64_t)index};
   return hec_lab_draw(&wish, arena, &one->steps);
 }
 

@@ -114,6 +114,14 @@ void hec_lab_close(hec_lab *lab) {
   lab->probes = NULL;
 }
 
+/* Any two numbers to one of 52 bits (the last step of splitmix64): seeds of neighbours must have nothing in common. */
+static uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15u + b;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) >> 12;
+}
+
 hec_status hec_lab_draw(const hec_lab_loads *wish, hec_arena *arena, const hec_replay_step **steps) {
   hec_synth_options o = hec_synth_defaults();
   hec_synth *synth;
@@ -130,7 +138,7 @@ hec_status hec_lab_draw(const hec_lab_loads *wish, hec_arena *arena, const hec_r
   for (int32_t i = 0; i < wish->n_steps; i++) {
     hec_load *load = HEC_NEW(arena, hec_load, 1);
     *load = hec_load_new(arena, wish->n_layers, wish->n_ranks, wish->n_experts);
-    o.seed = wish->seed * 1000003 + (uint64_t)i; /* popularity drawn anew */
+    o.seed = mix(wish->seed, (uint64_t)i); /* popularity drawn anew */
     o.n_iterations = 1;
     HEC_TRY(hec_synth_check(&o));
     HEC_TRY(hec_synth_new(&o, &synth));

@@ -90,6 +90,24 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 /* What the numbers depend on: not where they are written. */
+/* As a shell takes it back: in quotes unless it is plain, a quote in it as '\'' */
+static void add_word(const char *word, hec_text *line) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (word[0] != 0 && word[strspn(word, plain)] == 0) {
+    hec_text_add(line, word);
+    return;
+  }
+  hec_text_add(line, "'");
+  for (; *word; word++) {
+    char letter[2] = {*word, 0};
+    if (*word == '\'')
+      hec_text_add(line, "'\\''");
+    else
+      hec_text_add_plain(line, letter);
+  }
+  hec_text_add(line, "'");
+}
+
 static void keep_line(int argc, char **argv, hec_text *line) {
   hec_text_add(line, "hecate-validate");
   for (int i = 0; i < argc; i++) {
@@ -99,10 +117,8 @@ static void keep_line(int argc, char **argv, hec_text *line) {
     }
     if (strncmp(argv[i], "--out=", 6) == 0 || strncmp(argv[i], "--stamp=", 8) == 0 || strcmp(argv[i], "--json") == 0)
       continue;
-    bool quoted = argv[i][strcspn(argv[i], " \t\"$")] != 0;
-    hec_text_add(line, quoted ? " '" : " ");
-    hec_text_add_plain(line, argv[i]);
-    hec_text_add(line, quoted ? "'" : "");
+    hec_text_add(line, " ");
+    add_word(argv[i], line);
   }
 }
 

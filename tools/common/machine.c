@@ -38,8 +38,8 @@ double hec_machine_memory(void) {
   return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
 }
 
-hec_status hec_machine_check_memory(const hec_problem *problem) {
-  double bytes = hec_problem_bytes_without_copies(problem) * problem->n_ranks, memory = hec_machine_memory();
+hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here) {
+  double bytes = hec_problem_bytes_without_copies(problem) * ranks_here, memory = hec_machine_memory();
   if (memory > 0 && bytes > memory)
     return hec_fail(HEC_BAD_INPUT,
                     "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "

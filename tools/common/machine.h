@@ -11,6 +11,6 @@ double hec_machine_memory(void);      /* bytes */
 int32_t hec_machine_launched(void);
 
 /* Whether all ranks fit in it: said sooner than the kernel ends one of them for want of memory. */
-hec_status hec_machine_check_memory(const hec_problem *problem) HEC_MUST_USE;
+hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here) HEC_MUST_USE;
 
 #endif

@@ -50,6 +50,8 @@ hec_status hec_output_check_file(const char *option, const char *path) {
 
 hec_status hec_output_check(const char *folder) {
   struct stat info;
+  if (strcmp(folder, "-") == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out -: expected a folder, standard output has the results");
   if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", folder);
   if (access(folder, W_OK | X_OK) == 0)

@@ -229,7 +229,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = c->where.backend->transport ? HEC_OK : hec_machine_check_memory(&c->job.problem);
+      status = hec_machine_check_memory(&c->job.problem, c->execution.summary.n_ranks_here);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);

@@ -165,7 +165,7 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   describe(run);
   HEC_TRY(check_cores(run));
   say_defaults(run);
-  return run->where.backend->transport ? HEC_OK : hec_machine_check_memory(&run->job.problem);
+  return hec_machine_check_memory(&run->job.problem, run->execution.summary.n_ranks_here);
 }
 
 /* ---- The launch ---- */

@@ -63,12 +63,21 @@ hec_status hec_calibration_read(const char *path, const hec_calibration_need *ne
   hec_json_free(json);
   HEC_TRY(status);
   const hec_problem *p = need->problem;
-  if (file->cluster.n_devices < p->n_ranks)
-    return hec_fail(HEC_BAD_INPUT, "--calibration: expected one of %" PRId32 " ranks, found %" PRId32, p->n_ranks,
-                    file->cluster.n_devices);
-  if (!hec_curves_find(&file->cluster.measured, HEC_CURVE_EXPERT, false, p->expert.flops_per_row, p->n_ranks))
+  const hec_cluster *found = &file->cluster, *wanted = p->cluster;
+  hec_work_shape backward = hec_work_backward(p->expert);
+  if (found->n_nodes != wanted->n_nodes || found->devices_per_node != wanted->devices_per_node ||
+      found->n_devices != p->n_ranks)
     return hec_fail(HEC_BAD_INPUT,
-                    "--calibration: it measured another model shape than %s: calibrate with the same --model",
+                    "--calibration %s: expected one of %" PRId32 " ranks on %" PRId32 "x%" PRId32
+                    " devices, found %" PRId32 "x%" PRId32,
+                    path, p->n_ranks, wanted->n_nodes, wanted->devices_per_node, found->n_nodes,
+                    found->devices_per_node);
+  if (!hec_curves_find(&found->measured, HEC_CURVE_EXPERT, false, p->expert.flops_per_row, 0))
+    return hec_fail(HEC_BAD_INPUT,
+                    "--calibration %s: it measured another model shape than %s: calibrate with the same --model", path,
                     p->moe->name);
+  if (p->train && !hec_curves_find(&found->measured, HEC_CURVE_EXPERT, true, backward.flops_per_row, 0))
+    return hec_fail(HEC_BAD_INPUT,
+                    "--calibration %s: it measured the forward phase alone: calibrate with --phase train", path);
   return HEC_OK;
 }

@@ -17,8 +17,8 @@ typedef struct {
   const hec_problem *problem; /* ranks and shape */
 } hec_calibration_need;
 
-/* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, one of another backend, transport or model shape, or
- * for fewer ranks. */
+/* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, one of another backend, transport or model shape, other
+ * ranks, or without the backward pass that is needed. */
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) HEC_MUST_USE;
 
