@@ -44,7 +44,12 @@ echo "$message" | grep -q -- "--cases" || fail "hardware without measurements: $
 head -c1 "$folder/a.json" | grep -q '{' || fail "hardware --json is not JSON"
 grep -q '"passed": true' "$folder/a.json" || fail "hardware --json"
 grep -q '^a day' "$folder/hardware.md" || fail "hardware --stamp"
-"$tool" hardware --cases "$cases" | diff - <(grep -v '^a day' "$folder/hardware.md" | cat -s) >/dev/null || fail "two runs differ"
+"$tool" hardware --cases "$cases" --stamp "a day" --out "$folder/again.md" >"$folder/short" || fail "hardware: exit $?"
+cmp -s "$folder/again.md" "$folder/hardware.md" || fail "two runs differ"
+"$tool" hardware --cases "$cases" --details >"$folder/long" || fail "hardware --details: exit $?"
+sed -n 5p "$folder/short" | grep -q 'required bounds hold' || fail "hardware: the verdict is not first"
+grep -q '^[|#]\|\*\*' "$folder/short" && fail "hardware: Markdown on the terminal"
+grep -q '^n0alll ' "$folder/long" && ! grep -q '^n0alll ' "$folder/short" || fail "hardware --details: rows"
 sed 's/nvlink=100G/nvlink=300G/; s/nic=10G/nic=30G/' "$cases" >"$folder/fast.json"
 message=$("$tool" hardware --cases "$folder/fast.json" 2>&1 >"$folder/stdout"); code=$?
 [ $code -eq 1 ] || fail "a law that is too fast: exit $code"
@@ -68,6 +73,12 @@ outcomes --cases "$folder/order.json"; code=$?
 grep -q 'NOT KEPT' "$folder/stdout" || fail "outcomes, other order: no report"
 HECATE_SHARED=$folder outcomes; code=$?
 [ $code -eq 2 ] && grep -q "$folder/cases/outcomes" "$folder/stderr" || fail "outcomes without a file: exit $code"
+grep -q HECATE_SHARED "$folder/stderr" || fail "outcomes without a file: $(cat "$folder/stderr")"
+outcomes --cases "$here/outcomes_small.json" --quick || fail "outcomes --quick: exit $?"
+sed -n 3p "$folder/stdout" | grep -q '^Order of the methods: kept' || fail "outcomes: the verdict is not first"
+grep -q '^Rank by rank' "$folder/stdout" && fail "outcomes: rank by rank without --details"
+outcomes --cases "$here/outcomes_small.json" --quick --details && grep -q '^Rank by rank' "$folder/stdout" ||
+  fail "outcomes --details"
 
 # gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another; an update is
 # the same file again, and notices configurations on which no broken law would show

@@ -190,7 +190,32 @@ START_TEST(measured_by_others) {
   ck_assert(group_of("nccl_single_node")->large_error[0].median < 0.12);
   ck_assert(group_of("nccl_multi_node")->large_error[1].median < 0.07);
   ck_assert(group_of("gemm")->large_error[0].median < 0.12);
+  /* the law orders what size alone does not, most of all between nodes */
+  for (int32_t g = 0; g < hardware.n_groups; g++)
+    ck_assert(hardware.groups[g].size_tau[0] < hardware.groups[g].tau[0]);
+  ck_assert(group_of("nccl_multi_node")->size_tau[0] < 0.6);
   hec_hardware_free(&hardware);
+}
+END_TEST
+
+/* The verdict is formed from the rows: what is made up here has accepted rows between nodes, no exceeded bound, and with
+ * a law that is too slow a bound that is exceeded. */
+START_TEST(the_verdict_names_what_is_weak) {
+  hec_text text = {0};
+  run(made_up());
+  hec_hardware_verdict(&hardware, &text);
+  ck_assert_ptr_nonnull(strstr(text.data, "**7 of 7 required bounds hold**"));
+  ck_assert_ptr_nonnull(strstr(text.data, "H100, H200, H800 and GB200 have no measurement here at all"));
+  ck_assert_ptr_null(strstr(text.data, "Shown failure"));
+  hec_hardware_free(&hardware);
+  hec_text_free(&text);
+  run(mutated("nic=10G@5us", "nic=3G@5us"));
+  hec_hardware_verdict(&hardware, &text);
+  ck_assert_ptr_null(strstr(text.data, "7 of 7"));
+  ck_assert_ptr_nonnull(strstr(text.data, "Shown failure: the law is above an upper bound in slow ("));
+  (void)unlink(path);
+  hec_hardware_free(&hardware);
+  hec_text_free(&text);
 }
 END_TEST
 
@@ -202,6 +227,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, bounds_count_both_ways);
   tcase_add_test(test, loads_are_whole_and_add_up);
   tcase_add_loop_test(test, hostile_files_are_refused_by_name, 0, (int)(sizeof hostile / sizeof *hostile));
+  tcase_add_test(test, the_verdict_names_what_is_weak);
   tcase_add_test(test, measured_by_others);
   suite_add_tcase(suite, test);
   return suite;

@@ -3,6 +3,7 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/hardware/hardware.h"
+#include "validate/plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 typedef struct {
   const char *cases, *out, *stamp;
-  bool json;
+  bool json, details;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -20,19 +21,22 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
        "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED or ../shared)", 0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row, and who measured", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-validate hardware",
       .usage = "hecate-validate hardware [options]",
-      .summary = "Prices collectives, GEMMs and MoE layers that others measured with the link and GEMM laws and the "
-                 "numbers of\n"
-                 "presets, nothing fitted, and prints predicted beside measured. Required of every group: Kendall tau "
-                 "of 0.9 and,\n"
-                 "for messages of 64 MiB and dense GEMMs of 1e11 FLOP and more, a median error of 25 % at most; exit "
-                 "code 1 when\n"
-                 "that does not hold. The form of the file: validate/hardware/hardware.h.",
+      .summary =
+          "Prices collectives, GEMMs and MoE layers that others measured with the link and GEMM laws and the "
+          "numbers of\n"
+          "presets, nothing fitted, and prints predicted beside measured. Required of every group: Kendall tau "
+          "of 0.9 and,\n"
+          "for messages of 64 MiB and dense GEMMs of 1e11 FLOP and more, a median error of 25 % at most; exit "
+          "code 1 when\n"
+          "that does not hold. Nothing there measures H100, H200, H800 or GB200 (presets dgx-h100, dgx-h200, h800,\n"
+          "gb200-nvl72). Text on stdout, Markdown in --out. The form of the file: validate/hardware/hardware.h.",
       .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json",
       .args = args};
   int32_t n;
@@ -54,15 +58,19 @@ static hec_status find_cases(const char *given, hec_text *path) {
 }
 
 static hec_status print(const settings *s, const hec_hardware *hardware) {
-  hec_text text = {0}, markdown = {0};
-  hec_hardware_markdown(hardware, &markdown);
+  hec_text text = {0}, markdown = {0}, whole = {0};
+  hec_hardware_markdown(hardware, s->details, &markdown);
+  hec_hardware_markdown(hardware, true, &whole);
   if (s->json)
     hec_hardware_json(hardware, &text);
-  hec_status status = s->out ? hec_write_file(s->out, markdown.data, markdown.length) : HEC_OK;
+  else
+    hec_plain_add(&text, markdown.data);
+  hec_status status = s->out ? hec_write_file(s->out, whole.data, whole.length) : HEC_OK;
   if (status == HEC_OK)
-    status = hec_output_print(s->json ? &text : &markdown);
+    status = hec_output_print(&text);
   hec_text_free(&text);
   hec_text_free(&markdown);
+  hec_text_free(&whole);
   return status;
 }
 

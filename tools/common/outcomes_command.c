@@ -3,16 +3,15 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/outcomes/outcomes.h"
+#include "validate/plain.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 typedef struct {
   hec_outcomes_options options;
   const char *out;
-  bool json;
+  bool json, details;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -24,9 +23,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--cluster", HEC_ARG_TEXT, &s->options.cluster, "C", "preset, one-line form or file (a100-80g-4x8)", 0, 0},
       {"--model", HEC_ARG_TEXT, &s->options.model, "M", "preset or file (mixtral-8x7b-e16k4)", 0, 0},
       {"--law", HEC_ARG_TEXT, &s->options.law, "LAW", "of the network: alpha_beta (default), max_min (minutes)", 0, 0},
-      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "no table of changed inputs", 0, 0},
+      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL,
+       "no table of changed inputs, nothing said of the whole recording", 0, 0},
+      {"--details", HEC_ARG_FLAG, &s->details, NULL, "also rank by rank, parts of the step, how the recording was read",
+       0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -35,7 +37,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary =
           "Predicts a recorded training run of three placement methods on 32 A100 from its recorded rank loads, and\n"
           "compares: order, ratios, step, all-to-all and expert time. Exit code 1 when the order is not kept or a\n"
-          "ratio is beyond 15 %. A second or so.",
+          "ratio is beyond 15 % on the window of micro-batches taken, 25 to 29 (chosen after the imbalance of several "
+          "had been\n"
+          "seen; over all 30 a ratio is beyond). The same loads on other clusters show that the ratios rest on the\n"
+          "recorded imbalance, not on the hardware model. Text on stdout, Markdown in --out. Some seconds.",
       .examples = "  hecate-validate outcomes --out outcomes.md\n  hecate-validate outcomes --cases FILE --json",
       .args = args};
   int32_t n;
@@ -43,19 +48,33 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 static hec_status print(const settings *s, const hec_outcomes *outcomes) {
-  hec_text text = {0}, markdown = {0};
-  hec_outcomes_markdown(outcomes, &markdown);
+  hec_text text = {0}, markdown = {0}, whole = {0};
+  hec_outcomes_markdown(outcomes, s->details, &markdown);
+  hec_outcomes_markdown(outcomes, true, &whole);
   if (s->json)
     hec_outcomes_json(outcomes, &text);
-  const hec_text *shown = s->json ? &text : &markdown;
-  hec_status status = HEC_OK;
-  if (s->out)
-    status = hec_write_file(s->out, markdown.data, markdown.length);
-  if (status == HEC_OK && (fwrite(shown->data, 1, shown->length, stdout) != shown->length || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  else
+    hec_plain_add(&text, markdown.data);
+  hec_status status = s->out ? hec_write_file(s->out, whole.data, whole.length) : HEC_OK;
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
   hec_text_free(&text);
   hec_text_free(&markdown);
+  hec_text_free(&whole);
   return status;
+}
+
+/* The default file; an error that says how to name one when it is not there. */
+static hec_status find_cases(const char **path, hec_text *room) {
+  const char *shared = getenv("HECATE_SHARED");
+  if (*path)
+    return HEC_OK;
+  hec_text_printf(room, "%s/cases/outcomes/laer_mixtral_8x7b_e16k4.json", shared && shared[0] ? shared : "../shared");
+  *path = room->data;
+  if (access(*path, R_OK) == 0)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: no recording there; name a file with --cases, or the folder of cases/ in HECATE_SHARED", *path);
 }
 
 static hec_status verdict(const hec_outcomes *outcomes) {
@@ -74,12 +93,10 @@ int hec_outcomes_command(int argc, char **argv) {
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
   hec_text path = {0};
-  const char *shared = getenv("HECATE_SHARED");
-  hec_text_printf(&path, "%s/cases/outcomes/laer_mixtral_8x7b_e16k4.json", shared && shared[0] ? shared : "../shared");
-  if (!s.options.path)
-    s.options.path = path.data;
   hec_outcomes *outcomes = NULL;
-  status = hec_outcomes_run(&s.options, &outcomes);
+  status = find_cases(&s.options.path, &path);
+  if (status == HEC_OK)
+    status = hec_outcomes_run(&s.options, &outcomes);
   if (status == HEC_OK)
     status = print(&s, outcomes);
   if (status == HEC_OK)

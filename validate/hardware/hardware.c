@@ -202,16 +202,18 @@ static hec_status predict(const char *file, const hec_cluster *cluster, hec_hard
 /* The rows of a group, by what is asked of them. */
 typedef struct {
   int32_t n;
-  double *predicted, *measured;
+  double *predicted, *measured, *size;
 } chosen;
 
 static chosen choose(const hec_hardware *h, const char *group, bool bounds, bool only_large, hec_arena *scratch) {
-  chosen c = {0, HEC_NEW(scratch, double, h->n_rows), HEC_NEW(scratch, double, h->n_rows)};
+  chosen c = {0, HEC_NEW(scratch, double, h->n_rows), HEC_NEW(scratch, double, h->n_rows),
+              HEC_NEW(scratch, double, h->n_rows)};
   for (int32_t i = 0; i < h->n_rows; i++) {
     const hec_hardware_row *row = &h->rows[i];
     if (strcmp(row->group, group) != 0 || (row->bound && !bounds) || (only_large && !row->large))
       continue;
     c.predicted[c.n] = row->predicted_s;
+    c.size[c.n] = row->bytes > 0 ? (double)row->bytes : row->flops;
     c.measured[c.n++] = row->measured_s;
   }
   return c;
@@ -222,6 +224,7 @@ static void judge_group(const hec_hardware *h, hec_hardware_group *group, hec_ar
     hec_arena_mark mark = hec_arena_save(scratch);
     chosen all = choose(h, group->name, k == 0, false, scratch), large = choose(h, group->name, k == 0, true, scratch);
     group->tau[k] = hec_kendall_tau(all.predicted, all.measured, all.n);
+    group->size_tau[k] = hec_kendall_tau(all.size, all.measured, all.n);
     group->error[k] = all.n > 0 ? hec_error_of(all.predicted, all.measured, all.n) : (hec_error){0};
     group->large_error[k] = large.n > 0 ? hec_error_of(large.predicted, large.measured, large.n) : (hec_error){0};
     hec_arena_rewind(scratch, mark);
@@ -265,6 +268,7 @@ static void judge(hec_hardware *h, hec_arena *scratch) {
                                    .what = "Kendall tau",
                                    .rows = group->rows,
                                    .value = {group->tau[0], group->tau[1]},
+                                   .size = {group->size_tau[0], group->size_tau[1]},
                                    .limit = HEC_HARDWARE_TAU,
                                    .at_least = true});
     if (group->larges > 0)

@@ -7,7 +7,7 @@
  *    {..., "what": "fused MoE", "shape": {"tokens": 64, "hidden": 2048, "ffn": 768, "top_k": 8, "experts": 128,
  *                                         "distribution": "power_law_1.2"}, ...}]
  *
- * what    alltoall, all_gather, reduce_scatter, all_reduce with `bytes` (nccl-tests' size: a rank's whole buffer); with a
+ * what    alltoall, all_gather, reduce_scatter, all_reduce with `bytes` (nccl-tests' size, see HEC_HARDWARE_BYTES); with a
  *         `shape`: a GEMM or a MoE layer, whatever it is called
  * unit    ms, us, s; TFLOP/s for GEMMs
  * cluster optional: the preset, one-line form or file to price the row with; without it `hardware` must be one that the
@@ -51,6 +51,7 @@ typedef struct {
   const char *name;
   int32_t rows, bounds, larges;
   double tau[2];            /* of all rows; without bounds */
+  double size_tau[2];       /* the same of a ranking by bytes or FLOP alone: what tau is worth without a law */
   hec_error error[2];       /* the same */
   hec_error large_error[2]; /* of large rows; n 0: there are none */
 } hec_hardware_group;
@@ -60,6 +61,7 @@ typedef struct {
   const char *group, *what;
   int32_t rows;
   double value[2]; /* all rows; without bounds. Both must hold */
+  double size[2];  /* Kendall tau: that of size alone */
   double limit;
   bool at_least, passed; /* at least the limit, or at most */
 } hec_hardware_line;
@@ -88,9 +90,16 @@ hec_status hec_hardware_read(const char *path, hec_hardware *hardware) HEC_MUST_
  * spaced quantiles. Sum: tokens * top_k. */
 void hec_hardware_loads(const hec_hardware_row *row, int64_t *load);
 
-void hec_hardware_markdown(const hec_hardware *hardware, hec_text *out);
+#define HEC_HARDWARE_BYTES                                                                                             \
+  "nccl-tests' size, per rank: all-to-all and reduce-scatter its whole input, all-gather its whole output, "           \
+  "all-reduce "                                                                                                        \
+  "its buffer"
+
+/* Verdict first. `details`: also every row, and who measured. */
+void hec_hardware_markdown(const hec_hardware *hardware, bool details, hec_text *out);
+void hec_hardware_verdict(const hec_hardware *hardware, hec_text *out); /* its first paragraphs */
 /* {"version", "file", "stamp", "passed", "required": [{"group", "what", "rows", "value", "without_bounds", "limit", "passed"}],
- *  "groups": [{"group", "rows", "bounds", "large", "tau": [2], "error": {"median", "p90", "worst", "bias"}, ...}],
+ *  "groups": [{"group", "rows", "bounds", "large", "tau", "size_tau", ..., "error": {"median", "p90", "worst", "bias"}, ...}],
  *  "rows": [{"id", "group", "what", "hardware", "cluster", "ranks", "bytes", "flops", "measured_s", "predicted_s", "error",
  *            "bound", "large", "source"}]} */
 void hec_hardware_json(const hec_hardware *hardware, hec_text *out);

@@ -35,6 +35,8 @@ static void add_group(hec_json_out *json, const hec_hardware_group *group) {
   hec_json_int(json, "large", group->larges);
   hec_json_double(json, "tau", group->tau[0]);
   hec_json_double(json, "tau_without_bounds", group->tau[1]);
+  hec_json_double(json, "size_tau", group->size_tau[0]);
+  hec_json_double(json, "size_tau_without_bounds", group->size_tau[1]);
   add_error(json, "error", group->error[0]);
   add_error(json, "error_without_bounds", group->error[1]);
   add_error(json, "large_error", group->large_error[0]);

@@ -1,4 +1,4 @@
-/* The report as Markdown, for the terminal and for a file. */
+/* The report as Markdown; for a terminal it goes through validate/plain.h. */
 #include "validate/hardware/hardware.h"
 
 #include <inttypes.h>
@@ -54,8 +54,9 @@ static void add_value(hec_text *out, const hec_hardware_line *line, int k) {
 }
 
 static void add_required(const hec_hardware *h, hec_text *out) {
-  hec_text_add(out, "## Required\n\n| group | what | rows | all rows | without upper bounds | required | |\n"
-                    "|---|---|---|---|---|---|---|\n");
+  hec_text_add(
+      out, "## Required\n\n| group | what | rows | all rows | without upper bounds | tau of size alone | required | "
+           "verdict |\n|---|---|---|---|---|---|---|---|\n");
   for (int32_t i = 0; i < h->n_lines; i++) {
     const hec_hardware_line *line = &h->lines[i];
     hec_text_add(out, "| ");
@@ -65,9 +66,9 @@ static void add_required(const hec_hardware *h, hec_text *out) {
     hec_text_add(out, " | ");
     add_value(out, line, 1);
     if (line->at_least)
-      hec_text_printf(out, " | at least %.2g", line->limit);
+      hec_text_printf(out, " | %.3f | at least %.2g", line->size[0], line->limit);
     else
-      hec_text_printf(out, " | at most %.0f %%", 100 * line->limit);
+      hec_text_printf(out, " | | at most %.0f %%", 100 * line->limit);
     hec_text_printf(out, " | %s |\n", line->passed ? "holds" : "**does not hold**");
   }
   hec_text_printf(out, "\n%s\n\n",
@@ -101,9 +102,10 @@ static void add_group_line(hec_text *out, const char *name, const char *which, d
 }
 
 static void add_groups(const hec_hardware *h, hec_text *out) {
-  hec_text_add(out, "## Errors by group\n\nError: |predicted / measured - 1|; bias: its median with the sign.\n\n"
-                    "| group | rows | Kendall tau | n | median | p90 | worst | bias |\n"
-                    "|---|---|---|---|---|---|---|---|\n");
+  hec_text_add(
+      out, "## Errors by group\n\nError: |predicted / measured - 1|; bias: the median of predicted / measured - 1.\n\n"
+           "| group | rows | Kendall tau | n | median | p90 | worst | bias |\n"
+           "|---|---|---|---|---|---|---|---|\n");
   for (int32_t g = 0; g < h->n_groups; g++) {
     const hec_hardware_group *group = &h->groups[g];
     add_group_line(out, group->name, "all", group->tau[0], group->error[0]);
@@ -158,9 +160,10 @@ static void add_rows(const hec_hardware *h, hec_text *out) {
   for (int32_t g = 0; g < h->n_groups; g++) {
     hec_text_add(out, "## ");
     add_cell(out, h->groups[g].name);
-    hec_text_add(out,
-                 "\n\n| id | what | hardware | priced with | ranks on nodes | size | measured | predicted | error | |\n"
-                 "|---|---|---|---|---|---|---|---|---|---|\n");
+    hec_text_add(
+        out,
+        "\n\n| id | what | hardware | priced with | ranks on nodes | size | measured | predicted | error | remark |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n");
     for (int32_t i = 0; i < h->n_rows; i++)
       if (strcmp(h->rows[i].group, h->groups[g].name) == 0)
         add_row(out, &h->rows[i]);
@@ -182,25 +185,40 @@ static void add_sources(const hec_hardware *h, hec_text *out) {
   }
 }
 
-void hec_hardware_markdown(const hec_hardware *hardware, hec_text *out) {
-  hec_text_add(out, "# Laws against measured hardware\n\n");
-  if (hardware->stamp)
-    hec_text_printf(out, "%s\n\n", hardware->stamp);
-  hec_text_add(out, "Measurements: ");
+/* What the columns and the laws are. */
+static void add_meaning(const hec_hardware *hardware, hec_text *out) {
+  hec_text_add(out, "## What is compared\n\nMeasurements: ");
   hec_text_add_plain(out, hardware->file);
   hec_text_printf(
       out,
-      ", %" PRId32 " rows that others measured. Predictions: the link law and the GEMM law with presets alone; no\n"
-      "constant is fitted to these rows, and `sources` in each preset names where its numbers are from. Large: "
-      "messages\n"
-      "of 64 MiB and more, dense GEMMs of 1e11 FLOP and more. Upper bound: the row's own notes call it slow, so the\n"
-      "hardware can do better; what is required is formed with and without such rows, and both must hold.\n\n"
-      "Not in the laws: the start of a collective (small messages come out too fast), trees (NCCL takes one on two "
-      "nodes,\n"
-      "which may beat the ring priced here), what fused MoE kernels lose against dense GEMMs.\n\n",
+      ", %" PRId32
+      " rows that others measured. Predictions: the link law and the GEMM law with presets alone; no constant "
+      "is fitted to these rows, and `sources` in each preset names where its numbers are from. Large: messages of 64 "
+      "MiB "
+      "and more, dense GEMMs of 1e11 FLOP and more. Upper bound: the row's own notes call it slow, so the hardware can "
+      "do "
+      "better; what is required is formed with and without such rows, and both must hold. Bytes: " HEC_HARDWARE_BYTES
+      ". All-to-all, all-gather and reduce-scatter share one law: every rank sends bytes / ranks to every other; "
+      "all-reduce "
+      "is a ring. Tau of size alone: Kendall tau of the rows ranked by bytes or FLOP only; where that is as high, tau "
+      "says "
+      "nothing of the law.\n\nNot in the laws: the start of a collective (small messages come out too fast), trees "
+      "(NCCL "
+      "takes one on two nodes, which may beat the ring priced here), what fused MoE kernels lose against dense "
+      "GEMMs.\n\n",
       hardware->n_rows);
+}
+
+void hec_hardware_markdown(const hec_hardware *hardware, bool details, hec_text *out) {
+  hec_text_add(out, "# Laws against measured hardware\n\n");
+  if (hardware->stamp)
+    hec_text_printf(out, "%s\n\n", hardware->stamp);
+  hec_hardware_verdict(hardware, out);
   add_required(hardware, out);
   add_groups(hardware, out);
+  add_meaning(hardware, out);
+  if (!details)
+    return;
   add_rows(hardware, out);
   add_sources(hardware, out);
 }

@@ -16,9 +16,10 @@ typedef struct {
   int32_t first, last;               /* -1: as in the main set */
   double flops, nonmoe, nvlink, nic; /* factors */
   hec_step_options step;
+  const char *cluster; /* NULL: the options' */
 } inputs;
 
-static const inputs plain = {-1, -1, 1, 1, 1, 1, {HEC_LOADS_PER_LAYER, false}};
+static const inputs plain = {-1, -1, 1, 1, 1, 1, {HEC_LOADS_PER_LAYER, false}, NULL};
 
 /* ---- one set ---- */
 
@@ -50,6 +51,13 @@ static double mean(const double *x, int32_t n) {
   for (int32_t i = 0; i < n; i++)
     sum += x[i];
   return sum / n;
+}
+
+double hec_outcomes_spread(const double *x, int32_t n) {
+  double m = mean(x, n), sum = 0;
+  for (int32_t i = 0; i < n; i++)
+    sum += (x[i] - m) * (x[i] - m);
+  return sqrt(sum / n);
 }
 
 /* Pearson's correlation; 0 when one side does not vary. */
@@ -86,6 +94,27 @@ static void finish(const hec_outcomes *o, const hec_step_times *sum, int32_t n_e
     p->expert_error_mean += fabs(p->rank_expert_s[r] / measured->expert_s[r] - 1) / n;
   p->expert_correlation = correlation(p->rank_expert_s, measured->expert_s, n);
   p->alltoall_correlation = correlation(p->rank_alltoall_s, measured->alltoall_s, n);
+  p->expert_spread_s = hec_outcomes_spread(p->rank_expert_s, n);
+  p->alltoall_spread_s = hec_outcomes_spread(p->rank_alltoall_s, n);
+}
+
+static void widen(double range[2], double predicted, double measured) {
+  if (!(measured > 0))
+    return;
+  range[0] = fmin(range[0], predicted / measured - 1);
+  range[1] = fmax(range[1], predicted / measured - 1);
+}
+
+static void find_ranges(const hec_outcome_case *c, hec_outcome_set *set) {
+  set->step_error[0] = set->alltoall_error[0] = set->least_gap = INFINITY;
+  set->step_error[1] = set->alltoall_error[1] = -INFINITY;
+  for (int32_t m = 0; m < HEC_N_METHODS; m++) {
+    widen(set->step_error, set->of[m].step_s, c->measured[m].step_s);
+    widen(set->step_error, set->of[m].step_s, c->measured[m].end_to_end_s);
+    widen(set->alltoall_error, set->of[m].alltoall_s, c->measured[m].alltoall_mean_s);
+    if (m > 0)
+      set->least_gap = fmin(set->least_gap, set->of[m - 1].step_s / set->of[m].step_s - 1);
+  }
 }
 
 static void judge(const hec_outcome_case *c, hec_outcome_set *set) {
@@ -105,6 +134,7 @@ static void judge(const hec_outcome_case *c, hec_outcome_set *set) {
           set->order_kept && (set->of[k].step_s > set->of[m].step_s) == (c->measured[k].step_s > c->measured[m].step_s);
   }
   set->within_bound = set->worst <= HEC_OUTCOMES_BOUND;
+  find_ranges(c, set);
 }
 
 static void clear(hec_step_times *sum, int32_t n) {
@@ -122,6 +152,8 @@ static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *se
   hec_moe *moe = HEC_NEW(&o->arena, hec_moe, 1);
   hec_problem *problem = HEC_NEW(&o->arena, hec_problem, 1);
   *cluster = o->cluster;
+  if (in->cluster)
+    HEC_TRY(hec_cluster_load(in->cluster, &o->arena, cluster));
   *moe = o->moe;
   moe->nonmoe_scale *= in->nonmoe;
   scale_links(cluster, in, &o->arena);
@@ -194,6 +226,19 @@ static hec_status change_constants(hec_outcomes *o) {
   return change(o, "every all-to-all waits for all ranks", "not only for those it has rows for", in, false);
 }
 
+/* The same loads on hardware that the recording did not run on: the steps must be wrong, are the ratios? */
+static hec_status change_cluster(hec_outcomes *o, const char *preset, const char *what) {
+  hec_cluster other = {0};
+  inputs in = plain;
+  HEC_TRY(hec_cluster_load(preset, &o->arena, &other));
+  if (other.n_nodes < o->recorded.n_nodes || other.devices_per_node != o->recorded.devices_per_node)
+    return HEC_OK;
+  in.cluster = preset;
+  HEC_TRY(change(o, what, "not the hardware that was measured: shows what the ratios rest on", in, false));
+  o->change[o->n_changes - 1].cluster = preset;
+  return HEC_OK;
+}
+
 static hec_status change_all(hec_outcomes *o) {
   HEC_TRY(change_windows(o));
   HEC_TRY(change_constants(o));
@@ -202,7 +247,13 @@ static hec_status change_all(hec_outcomes *o) {
   HEC_TRY(
       change(o, "control: maximum over the sum of layers", "which layer a rank is hot in is thrown away", in, true));
   in.step.loads = HEC_LOADS_MEAN;
-  return change(o, "control: mean load on every rank", "which rank is hot is thrown away", in, true);
+  HEC_TRY(change(o, "control: mean load on every rank", "which rank is hot is thrown away", in, true));
+  in = plain;
+  in.flops = 0.4;
+  HEC_TRY(change(o, "control: compute at 0.4 of its rate, the same links", "about that of a V100", in, false));
+  HEC_TRY(change_cluster(o, "dgx-h100", "control: another cluster, dgx-h100"));
+  HEC_TRY(change_cluster(o, "p4d-24xlarge", "control: another cluster, p4d-24xlarge"));
+  return change_cluster(o, "v100-1edr", "control: another cluster, v100-1edr");
 }
 
 /* ---- the whole ---- */

@@ -4,17 +4,18 @@
  *
  * One set of constants for all methods, from data sheets and the artifact's own profile (the presets say which), none
  * from the rows compared. What is uncertain is changed one at a time; two of the changes are controls that throw away
- * which layer is hot, and then which rank is.
+ * which layer is hot, and then which rank is. Other clusters with the same loads show what the ratios do not depend on.
  *
  * JSON: {"version", "case", "stamp", "cluster", "model", "law", "bound", "entries": [first, last],
  *   "rows": [{"method", "measured": {"step_s", "end_to_end_s", "alltoall_s", "expert_s", "other_s"},
  *     "predicted": {"step_s", "alltoall_s", "wire_s", "expert_s", "other_s"},
  *     "error": {"step", "end_to_end", "alltoall", "expert", "other"},
- *     "rank": {"expert_error_mean", "expert_correlation", "alltoall_correlation"}, "parts": {role: seconds}}],
+ *     "rank": {"expert_error_mean", "expert_correlation", "alltoall_correlation", "expert_spread_s": [predicted,
+ *     measured], "alltoall_spread_s": [2]}, "parts": {role: seconds}}],
  *   "ratios": [{"method", "predicted", "measured_step", "measured_end_to_end", "error_step", "error_end_to_end"}],
- *   "worst", "order_kept", "within_bound", "passed",
+ *   "worst", "order_kept", "within_bound", "step_error": [least, most], "alltoall_error": [2], "least_gap", "passed",
  *   "changes": [{"change", "why", "control", "step_s": [3], "alltoall_s": [3], "ratios": [2], "worst", "within_bound",
- *     "order_kept"}]}; null where the file has no end-to-end rows. */
+ *     "order_kept", "step_error": [2], "least_gap"}]}; null where the file has no end-to-end rows. */
 #ifndef HEC_VALIDATE_OUTCOMES_H
 #define HEC_VALIDATE_OUTCOMES_H
 #include "runtime/base/text.h"
@@ -37,6 +38,7 @@ typedef struct {
   double step_s, alltoall_s, wire_s, expert_s, other_s;               /* mean over ranks; other: the rest of the step */
   double *rank_alltoall_s, *rank_expert_s;                            /* [n_ranks] */
   double expert_error_mean, expert_correlation, alltoall_correlation; /* rank by rank, against the measurement */
+  double expert_spread_s, alltoall_spread_s;                          /* standard deviation over ranks */
   double role_s[HEC_N_ROLES], wait_s;
 } hec_outcome_prediction;
 
@@ -46,12 +48,16 @@ typedef struct {
   double ratio[HEC_N_METHODS];
   double error_step[HEC_N_METHODS], error_end_to_end[HEC_N_METHODS]; /* of the ratios; the latter NAN if unknown */
   double worst;                                                      /* |error| of a ratio */
+  double step_error[2],
+      alltoall_error[2]; /* least and most over methods, with the sign; steps against both measurements */
+  double least_gap;      /* of the predicted steps: a method's over the next one's, less 1 */
   bool order_kept, within_bound;
 } hec_outcome_set;
 
 typedef struct {
   const char *change, *why;
-  bool control; /* throws away what the prediction rests on: expected to fail */
+  const char *cluster; /* of a row with another cluster; else NULL */
+  bool control;        /* throws away what the prediction rests on: expected to fail */
   hec_outcome_set set;
 } hec_outcome_change;
 
@@ -73,7 +79,9 @@ typedef struct {
 
 hec_status hec_outcomes_run(const hec_outcomes_options *options, hec_outcomes **outcomes) HEC_MUST_USE;
 void hec_outcomes_free(hec_outcomes *outcomes);
-void hec_outcomes_markdown(const hec_outcomes *outcomes, hec_text *out);
+double hec_outcomes_spread(const double *x, int32_t n); /* standard deviation of n values */
+/* Verdict first. `details`: also rank by rank, parts of the step, and how the recording was read. */
+void hec_outcomes_markdown(const hec_outcomes *outcomes, bool details, hec_text *out);
 void hec_outcomes_json(const hec_outcomes *outcomes, hec_text *out);
 
 #endif

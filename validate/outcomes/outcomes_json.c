@@ -10,6 +10,13 @@ static void add_known(hec_json_out *json, const char *key, double value, bool kn
     hec_json_null(json, key);
 }
 
+static void add_two(hec_json_out *json, const char *key, double first, double second) {
+  hec_json_array(json, key);
+  hec_json_double(json, NULL, first);
+  hec_json_double(json, NULL, second);
+  hec_json_close(json);
+}
+
 static void add_row(hec_json_out *json, const hec_outcomes *o, int32_t m) {
   const hec_outcome_measured *measured = &o->recorded.measured[m];
   const hec_outcome_prediction *p = &o->set.of[m];
@@ -42,6 +49,9 @@ static void add_row(hec_json_out *json, const hec_outcomes *o, int32_t m) {
   hec_json_double(json, "expert_error_mean", p->expert_error_mean);
   hec_json_double(json, "expert_correlation", p->expert_correlation);
   hec_json_double(json, "alltoall_correlation", p->alltoall_correlation);
+  add_two(json, "expert_spread_s", p->expert_spread_s, hec_outcomes_spread(measured->expert_s, o->recorded.n_ranks));
+  add_two(json, "alltoall_spread_s", p->alltoall_spread_s,
+          hec_outcomes_spread(measured->alltoall_s, o->recorded.n_ranks));
   hec_json_close(json);
   hec_json_object(json, "parts");
   for (int32_t i = 0; i < HEC_N_ROLES; i++)
@@ -85,6 +95,8 @@ static void add_change(hec_json_out *json, const hec_outcome_change *one) {
   hec_json_double(json, "worst", one->set.worst);
   hec_json_bool(json, "within_bound", one->set.within_bound);
   hec_json_bool(json, "order_kept", one->set.order_kept);
+  add_two(json, "step_error", one->set.step_error[0], one->set.step_error[1]);
+  hec_json_double(json, "least_gap", one->set.least_gap);
   hec_json_close(json);
 }
 
@@ -113,6 +125,9 @@ void hec_outcomes_json(const hec_outcomes *o, hec_text *out) {
   hec_json_double(&json, "worst", o->set.worst);
   hec_json_bool(&json, "order_kept", o->set.order_kept);
   hec_json_bool(&json, "within_bound", o->set.within_bound);
+  add_two(&json, "step_error", o->set.step_error[0], o->set.step_error[1]);
+  add_two(&json, "alltoall_error", o->set.alltoall_error[0], o->set.alltoall_error[1]);
+  hec_json_double(&json, "least_gap", o->set.least_gap);
   hec_json_bool(&json, "passed", o->passed);
   hec_json_array(&json, "changes");
   for (int32_t i = 0; i < o->n_changes; i++)

@@ -1,0 +1,45 @@
+/* Markdown as text: columns are as wide as their widest cell, marks go, lines are wrapped, no line ends in a space. */
+#include "tests/support/check_main.h"
+#include "validate/plain.h"
+
+#include <string.h>
+
+static void expect(const char *markdown, const char *plain) {
+  hec_text out = {0};
+  hec_plain_add(&out, markdown);
+  ck_assert_str_eq(out.data, plain);
+  hec_text_free(&out);
+}
+
+START_TEST(tables_are_aligned) {
+  expect("## A table\n\n| a | long name | |\n|---|---|---|\n| **wide cell** | | x |\n| b | 2 | |\nend\n",
+         "A table\n\na          long name\nwide cell             x\nb          2\nend\n");
+  expect("| a |\n|---|\n", "a\n");
+  expect("|\n", "\n");
+  expect("| open | cell", "open\n");
+}
+END_TEST
+
+START_TEST(lines_are_wrapped) {
+  char text[512] = "- ", wrapped[512] = "- ";
+  for (int i = 0; i < 40; i++) {
+    strcat(text, i > 0 ? " word" : "word");
+    /* 2 + 22 * 5 - 1 = 111 is one too many: 21 words a line */
+    strcat(wrapped, i == 0 ? "word" : i % 21 == 0 ? "\n  word" : " word");
+  }
+  strcat(text, "\n");
+  strcat(wrapped, "\n");
+  expect(text, wrapped);
+  expect("**bold** and 2 * 3\n", "bold and 2 * 3\n");
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("plain");
+  TCase *test = tcase_create("plain");
+  tcase_add_test(test, tables_are_aligned);
+  tcase_add_test(test, lines_are_wrapped);
+  suite_add_tcase(suite, test);
+  return suite;
+}
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,133 @@
+/* Line by line: a run of lines that begin with '|' is a table, its columns as wide as their widest cell, its rule line left
+ * out; "#" headings lose the marks; other lines are wrapped, list items with an indent. O(length). */
+#include "validate/plain.h"
+
+#include <string.h>
+
+enum { WIDTH = 110, MOST_COLUMNS = 16 };
+
+typedef struct {
+  const char *at;
+  size_t n;
+} piece;
+
+static piece line_at(const char *text) {
+  return (piece){text, strcspn(text, "\n")};
+}
+
+static const char *after(piece line) {
+  return line.at + line.n + (line.at[line.n] == '\n');
+}
+
+static piece trimmed(piece cell) {
+  while (cell.n > 0 && cell.at[0] == ' ')
+    cell.at++, cell.n--;
+  while (cell.n > 0 && cell.at[cell.n - 1] == ' ')
+    cell.n--;
+  return cell;
+}
+
+/* The text without "**"; its length. `out` may be NULL. */
+static size_t add_unmarked(hec_text *out, piece text) {
+  size_t length = 0;
+  for (size_t i = 0; i < text.n; i++) {
+    if (i + 1 < text.n && text.at[i] == '*' && text.at[i + 1] == '*') {
+      i++;
+      continue;
+    }
+    length++;
+    if (out)
+      hec_text_add_bytes(out, text.at + i, 1);
+  }
+  return length;
+}
+
+/* Cells of "| a | b |". */
+static int cells_of(piece line, piece cell[MOST_COLUMNS]) {
+  int n = 0;
+  size_t begin = 1;
+  for (size_t i = 1; i < line.n && n < MOST_COLUMNS; i++)
+    if (line.at[i] == '|') {
+      cell[n++] = trimmed((piece){line.at + begin, i - begin});
+      begin = i + 1;
+    }
+  return n;
+}
+
+static void pad(hec_text *out, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    hec_text_add(out, " ");
+}
+
+static void add_cells(hec_text *out, piece line, const size_t width[MOST_COLUMNS]) {
+  piece cell[MOST_COLUMNS];
+  size_t owed = 0; /* spaces before the next cell: none at a line's end */
+  int n = cells_of(line, cell);
+  for (int i = 0; i < n; i++) {
+    if (cell[i].n > 0) {
+      pad(out, owed);
+      owed = 0;
+    }
+    owed += width[i] + 2 - add_unmarked(cell[i].n > 0 ? out : NULL, cell[i]);
+  }
+  hec_text_add(out, "\n");
+}
+
+static bool is_rule(piece line) {
+  return line.n > 1 && line.at[1] == '-';
+}
+
+static const char *add_table(hec_text *out, const char *text) {
+  size_t width[MOST_COLUMNS] = {0};
+  piece cell[MOST_COLUMNS], line;
+  for (const char *at = text; *at == '|'; at = after(line)) {
+    line = line_at(at);
+    int n = is_rule(line) ? 0 : cells_of(line, cell);
+    for (int i = 0; i < n; i++) {
+      size_t length = add_unmarked(NULL, cell[i]);
+      width[i] = length > width[i] ? length : width[i];
+    }
+  }
+  for (; *text == '|'; text = after(line)) {
+    line = line_at(text);
+    if (!is_rule(line))
+      add_cells(out, line, width);
+  }
+  return text;
+}
+
+static void add_wrapped(hec_text *out, piece line) {
+  size_t indent = line.n > 1 && line.at[0] == '-' && line.at[1] == ' ' ? 2 : 0, column = 0;
+  for (size_t i = 0; i < line.n;) {
+    size_t end = i;
+    while (end < line.n && line.at[end] != ' ')
+      end++;
+    piece word = {line.at + i, end - i};
+    size_t length = add_unmarked(NULL, word);
+    if (column > 0 && column + 1 + length > WIDTH) {
+      hec_text_add(out, "\n");
+      pad(out, indent);
+      column = indent;
+    } else if (column > 0) {
+      hec_text_add(out, " ");
+      column++;
+    }
+    column += add_unmarked(out, word);
+    i = end + 1;
+  }
+  hec_text_add(out, "\n");
+}
+
+void hec_plain_add(hec_text *out, const char *markdown) {
+  while (*markdown) {
+    if (*markdown == '|') {
+      markdown = add_table(out, markdown);
+      continue;
+    }
+    piece line = line_at(markdown);
+    markdown = after(line);
+    while (line.n > 0 && line.at[0] == '#')
+      line.at++, line.n--;
+    add_wrapped(out, trimmed(line));
+  }
+}
