@@ -256,10 +256,24 @@ static hec_status read_words(parser *p) {
   return HEC_OK;
 }
 
+/* The line, or as many whole words of it as fit and "...". */
+static void name_after(const char *line, char *name, size_t size) {
+  static const char cut[] = " ...";
+  size_t n = strlen(line);
+  (void)snprintf(name, size, "%s", line);
+  if (n < size)
+    return;
+  n = size - sizeof cut;
+  while (n > 0 && line[n] != ' ' && line[n] != '\t')
+    n--;
+  n = n > 0 ? n : size - sizeof cut; /* one long word of blanks and digits */
+  (void)snprintf(name + n, size - n, "%s", cut);
+}
+
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) {
   parser p = {.line = line, .spec = hec_cluster_spec_default()};
   char origin[256];
-  (void)snprintf(p.spec.name, sizeof p.spec.name, "%s", line);
+  name_after(line, p.spec.name, sizeof p.spec.name);
   (void)snprintf(origin, sizeof origin, "cluster \"%.200s\"", line);
   HEC_TRY(read_words(&p));
   if (!(p.spec.device.flops > 0) || !(p.spec.device.memory_bytes > 0))

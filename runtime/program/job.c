@@ -163,8 +163,14 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
                 : header->n_sources > 1 ? "the trace's sources"
                                         : "all devices of the cluster");
   if (*ranks > job->cluster.n_devices)
-    return hec_fail(HEC_BAD_INPUT, "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32,
-                    job->cluster.n_devices, job->cluster.name, *ranks);
+    return hec_fail(HEC_BAD_INPUT,
+                    "ranks: expected at most the %" PRId32 " devices of cluster %s, found %" PRId32
+                    "%s; choose --ranks %" PRId32 " or a larger --cluster",
+                    job->cluster.n_devices, job->cluster.name, *ranks,
+                    options->ranks > 0  ? ""
+                    : header->ranks > 0 ? " (the trace's \"ranks\")"
+                                        : " (the trace's sources)",
+                    job->cluster.n_devices);
   if (header->n_sources > 1 && header->n_sources != *ranks)
     hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
                 *ranks, *ranks == 1 ? "" : "s");
@@ -305,6 +311,22 @@ static hec_status check_clock(const hec_job *job) {
   return HEC_OK;
 }
 
+/* Of a calibrated cluster: whether what was measured says anything of this model. */
+static void say_measured(hec_job *job, hec_arena *arena) {
+  const hec_device *device = &job->cluster.devices[0];
+  const hec_work_shape *expert = &job->problem.expert;
+  if (!device->measured || device->measured->n == 0)
+    return;
+  if (hec_curves_find(device->measured, expert->kind, false, expert->flops_per_row, 0))
+    hec_job_say(job, arena, "computing: measured curves of cluster %s, which fit this model's experts",
+                job->cluster.name);
+  else
+    hec_job_say(job, arena,
+                "computing: no measured curve of cluster %s fits this model's experts: the law's constants are used, "
+                "which are coarse",
+                job->cluster.name);
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
@@ -330,6 +352,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.period = options->period;
   job->problem.slots = options->slots;
   HEC_TRY(check_clock(job));
+  say_measured(job, arena);
   if (job->problem.dp > 1)
     hec_job_say(job, arena,
                 "groups: %" PRId32 " expert-parallel groups of %" PRId32

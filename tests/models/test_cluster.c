@@ -49,6 +49,20 @@ START_TEST(line_values) {
 }
 END_TEST
 
+/* A line that is too long for a name ends with "..." after a whole word. */
+START_TEST(line_names) {
+  load_line("1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8");
+  ck_assert_str_eq(c.name, "1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8");
+  load_line("1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us c=5us launch=5us");
+  ck_assert_str_eq(c.name, "1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 ...");
+  load_line("1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us "); /* 63 bytes, which fit */
+  ck_assert_str_eq(c.name, "1x4 nvlink=1G@50us flops=10G eff=1 hbm=10G mem=4G tile=8 a=5us ");
+  load_line("1x4                                                             nvlink=1G flops=10G mem=4G");
+  ck_assert_uint_le(strlen(c.name), sizeof c.name - 1);
+  ck_assert_str_eq(c.name + strlen(c.name) - 4, " ...");
+}
+END_TEST
+
 static const struct {
   const char *line, *error;
 } bad_lines[] = {
@@ -325,6 +339,7 @@ static Suite *make_suite(void) {
   TCase *test = tcase_create("cluster");
   tcase_set_timeout(test, 60);
   tcase_add_test(test, line_values);
+  tcase_add_test(test, line_names);
   tcase_add_loop_test(test, line_errors, 0, (int)(sizeof bad_lines / sizeof *bad_lines));
   tcase_add_test(test, routes);
   tcase_add_test(test, json_values);

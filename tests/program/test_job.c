@@ -4,7 +4,9 @@
 #include "tests/support/trace_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static hec_arena arena;
 static hec_text text;
@@ -96,7 +98,44 @@ END_TEST
 START_TEST(header_ranks_more_than_devices) {
   hec_test_trace t = small;
   t.extra = ",\"ranks\":64";
-  must_fail(make(t, options()), "64");
+  must_fail(make(t, options()), "found 64 (the trace's \"ranks\"); choose --ranks 16 or a larger --cluster");
+}
+END_TEST
+START_TEST(sources_more_than_devices) {
+  hec_job_options o = options();
+  o.cluster = "1x2 nvlink=1G flops=1T mem=10G";
+  must_fail(make(small, o), "found 4 (the trace's sources); choose --ranks 2 or a larger --cluster");
+}
+END_TEST
+/* A calibrated cluster: whether its curves are of this model's experts is said. */
+START_TEST(measured_curves) {
+  hec_moe moe;
+  must(hec_moe_load("tiny", &moe));
+  double flops_per_row = hec_work_expert(&moe).flops_per_row * (_i == 0 ? 1 : 2);
+  char path[] = "/tmp/hecate-test-XXXXXX";
+  int file = mkstemp(path);
+  ck_assert_int_ge(file, 0);
+  FILE *out = fdopen(file, "w");
+  ck_assert_ptr_nonnull(out);
+  fprintf(out,
+          "{\"name\": \"here\", \"nodes\": 1, \"devices_per_node\": 4, \"nvlink\": {\"bandwidth\": 1e9},"
+          "\"device\": {\"flops\": 1e9, \"memory_bytes\": 1e10}, \"measured\": [{\"kind\": \"expert\","
+          "\"backward\": false, \"flops_per_row\": %.17g, \"points\": [[1, 2e-5], [64, 1e-3]]}]}",
+          flops_per_row);
+  ck_assert_int_eq(fclose(out), 0);
+  hec_job_options o = options();
+  o.model = "tiny";
+  o.cluster = path;
+  hec_status status = make(small, o);
+  (void)unlink(path);
+  must(status);
+  ck_assert_int_eq(said("measured curves of cluster here"), _i == 0);
+  ck_assert_int_eq(said("no measured curve of cluster here fits this model's experts"), _i == 1);
+}
+END_TEST
+START_TEST(no_measured_curves) {
+  must(make(small, options()));
+  ck_assert(!said("computing:"));
 }
 END_TEST
 START_TEST(more_ranks_than_experts) {
@@ -389,6 +428,9 @@ static Suite *suite(void) {
   tcase_add_test(c, ranks_from_the_cluster);
   tcase_add_test(c, more_ranks_than_devices);
   tcase_add_test(c, header_ranks_more_than_devices);
+  tcase_add_test(c, sources_more_than_devices);
+  tcase_add_loop_test(c, measured_curves, 0, 2);
+  tcase_add_test(c, no_measured_curves);
   tcase_add_test(c, more_ranks_than_experts);
   tcase_add_test(c, own_tokens);
   tcase_add_test(c, wanted_tokens);
