@@ -9,21 +9,24 @@
 static const struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv); /* NULL: not built yet */
+  const char *group;                 /* that begins here; or NULL */
 } commands[] = {
-    {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command},
-    {"calibrate", "a cluster file for this machine, from measurements", hec_calibrate_command},
-    {"compare", "predicted against measured, per policy and operation", hec_compare_command},
-    {"gate", "the regression gate: stored predictions, bands, broken laws that must fail", hec_gate_command},
-    {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command},
-    {"outcomes", "a recorded run of three placement methods, predicted from its loads", hec_outcomes_command},
+    {"calibrate", "a cluster file for this machine, from measurements", hec_calibrate_command, "this machine"},
+    {"compare", "predicted against measured, per policy and operation", hec_compare_command, NULL},
+    {"gate", "the regression gate: stored predictions, bands, broken laws that must fail", hec_gate_command, NULL},
+    {"hardware", "laws against measured collectives and GEMMs", hec_hardware_command, "others' numbers"},
+    {"outcomes", "a recorded run of three placement methods, predicted from its loads", hec_outcomes_command, NULL},
+    {"published", "the numbers of the FSSDP paper beside ours, simulated", hec_published_command, NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(void) {
-  printf(
-      "usage: hecate-validate COMMAND [options]\n\nCompares what hecate predicts with what is known.\n\ncommands:\n");
-  for (int i = 0; i < N_COMMANDS; i++)
+  printf("usage: hecate-validate COMMAND [options]\n\nCompares what hecate predicts with what is known.\n");
+  for (int i = 0; i < N_COMMANDS; i++) {
+    if (commands[i].group)
+      printf("\n%s:\n", commands[i].group);
     printf("  %-10s %s%s\n", commands[i].name, commands[i].summary, commands[i].run ? "" : " (not built yet)");
+  }
   printf("\nhecate-validate COMMAND --help tells more.\n");
 }
 
@@ -44,7 +47,7 @@ int main(int argc, char **argv) {
       return hec_tool_exit("hecate-validate", hec_fail(HEC_BAD_INPUT, "%s: not built yet", argv[1]));
     }
   return hec_tool_exit("hecate-validate", hec_fail(HEC_BAD_INPUT,
-                                                   "expected a command (published, calibrate, compare, gate, hardware, "
-                                                   "outcomes), found \"%s\"; see hecate-validate --help",
+                                                   "expected a command (calibrate, compare, gate, hardware, outcomes, "
+                                                   "published), found \"%s\"; see hecate-validate --help",
                                                    argc > 1 ? argv[1] : ""));
 }

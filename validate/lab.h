@@ -27,8 +27,9 @@ typedef struct {
 
 typedef struct {
   int32_t a_case, round;
-  bool clean;
-  double pace; /* computing took this many times what it takes at the reference */
+  bool clean;        /* neither of the two */
+  bool lost, slowed; /* a rank without a processor; a core slower than before */
+  double pace;       /* computing took this many times what it takes at the reference */
 } hec_lab_reading;
 
 typedef struct {

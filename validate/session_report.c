@@ -67,7 +67,7 @@ void hec_report_add_source(const hec_session_report *r, hec_text *out) {
                   "in this run, on %" PRId32 " cases (%" PRId32 " iterations) executed in turn with what is predicted",
                   c->n_cases, c->n_read);
   if (c->speed < 1)
-    hec_text_printf(out, "; ranks that wait for each other keep %.1f %% of that pace", 100 * c->speed);
+    hec_text_printf(out, "; ranks that wait for each other keep %.1f %% of that speed", 100 * c->speed);
 }
 
 /* Of a calibration alone: its own; of a comparison: of everything that it executed. */
@@ -90,10 +90,35 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
 
 void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
-  hec_text_add(out, "measurements are put at one pace of the cores, which probes around each iteration find");
+  hec_text_add(out, "speed of the cores, found by probes around each iteration; measurements are put at one pace");
   if (c->n_conclusive > 0)
     hec_text_printf(out, "; as they were, errors are %.1f %% (median), %.1f %% (p90), bias %+.1f %%",
                     100 * c->raw.median, 100 * c->raw.p90, 100 * c->raw.bias);
+}
+
+bool hec_report_add_ranking(const hec_session_report *r, const char *begin, const char *next, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  const hec_pairs *p = &c->pairs;
+  const char *what = r->random ? "configurations" : "policies";
+  if (c->options.n_cases < 2 || c->n_conclusive == 0)
+    return false;
+  hec_text_printf(out, "%s%s by the medians of their iterations: Kendall tau %.3f over all pairs", begin, what,
+                  c->kendall_tau);
+  if (c->ranking.pairs > 0)
+    hec_text_printf(out, ", %.3f over the%s%" PRId32 " more than %g %% apart (%" PRId32 " in the wrong order)",
+                    c->ranking.tau, next[0] == '\n' ? next : " ", c->ranking.pairs, 100 * HEC_APART, c->ranking.wrong);
+  hec_text_printf(out, "%s%" PRId32 " pairs right, %" PRId32 " wrong, %" PRId32 " too close to tell (%s)", next,
+                  p->right, p->wrong, p->close,
+                  c->options.n_rounds > 1 ? "the middle halves of their measured rounds overlap"
+                                          : "one round does not say how far it scatters");
+  if (r->random) /* they are different work: nobody chooses between them */
+    return true;
+  if (c->chosen == c->best)
+    hec_text_printf(out, "%sthe predicted best, %s, is the measured best", next, c->by_case[c->best].a_case->name);
+  else
+    hec_text_printf(out, "%sthe predicted best, %s, takes %.1f %% more (measured) than the measured best, %s", next,
+                    c->by_case[c->chosen].a_case->name, 100 * c->regret, c->by_case[c->best].a_case->name);
+  return true;
 }
 
 static void add_ranking(const hec_session_report *r, hec_text *out) {

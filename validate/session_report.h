@@ -6,6 +6,8 @@
  *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median error
  *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points it
  *            was not tried.
+ * pairs      of cases, by their medians: too close to tell when the middle halves of their measured rounds overlap
+ *            (compare.h); regret: what the case that is predicted best takes more, measured, than the best
  * contaminated  more than HEC_CONTAMINATED_MOST of the calibration's or the comparison's iterations were disturbed
  *
  * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
@@ -17,7 +19,8 @@
  *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst", "bias"},
  *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
  *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
- *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "fitted": [...], "predicted": [...],
+ *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct",
+ *      "pairs": {"right", "wrong", "too_close"}, "regret": {"predicted_best", "measured_best", "share"}, "fitted": [...], "predicted": [...],
  *      "claimed", "controls": [{"name", "summary", "points", "median", "p90", "failed"}],
  *      "disturbed", "inconclusive", "contaminated",
  *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "uncorrected_s", "error", "spread",
@@ -69,6 +72,8 @@ const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);
 void hec_report_add_source(const hec_session_report *report, hec_text *out);
 void hec_report_add_disturbed(const hec_session_report *report, hec_text *out);
 void hec_report_add_pace(const hec_session_report *report, hec_text *out);
+/* Kendall's tau, pairs, regret: after `begin`, with `next` between them and no end. False: nothing to rank. */
+bool hec_report_add_ranking(const hec_session_report *report, const char *begin, const char *next, hec_text *out);
 void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
 void hec_report_add_percent(hec_text *out, int width, double share, bool sign); /* "-" when it is not known */
 

@@ -129,3 +129,32 @@ hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double a
     r.tau = (double)(r.pairs - 2 * (int64_t)r.wrong) / (double)r.pairs;
   return r;
 }
+
+hec_pairs hec_pairs_of(const double *a, const double *b, const double *low, const double *high, int32_t n) {
+  hec_pairs pairs = {.right = 0};
+  for (int32_t i = 0; i < n; i++) {
+    HEC_ASSERT(!isnan(a[i]) && low[i] <= high[i]);
+    for (int32_t j = 0; j < i; j++)
+      if (low[i] <= high[j] && low[j] <= high[i])
+        pairs.close++;
+      else if (order_of(a[i], a[j]) == order_of(b[i], b[j]))
+        pairs.right++;
+      else
+        pairs.wrong++;
+  }
+  return pairs;
+}
+
+double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best) {
+  HEC_ASSERT(n >= 1);
+  *chosen = *best = 0;
+  for (int32_t i = 0; i < n; i++) {
+    HEC_ASSERT(!isnan(a[i]) && b[i] > 0);
+    int32_t order = order_of(a[i], a[*chosen]);
+    if (order < 0 || (order == 0 && b[i] > b[*chosen]))
+      *chosen = i;
+    if (b[i] < b[*best])
+      *best = i;
+  }
+  return b[*chosen] / b[*best] - 1;
+}

@@ -40,4 +40,14 @@ typedef struct {
 } hec_ranking;
 hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart);
 
+/* All pairs, where b[i] was measured as low[i] to high[i]: too close to tell when these overlap, else right when `a` has
+ * the order of `b`, else wrong (or in no order). O(n^2). */
+typedef struct {
+  int32_t right, wrong, close;
+} hec_pairs;
+hec_pairs hec_pairs_of(const double *a, const double *b, const double *low, const double *high, int32_t n);
+/* What choosing by `a` costs: b of the one with the least a (of several, the one with the most b), over the least b, minus
+ * 1. n >= 1, b > 0. Which the two are, too. */
+double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best);
+
 #endif

@@ -135,7 +135,7 @@ case $line in *tile=8*) ;; *) fail "no tile in \"$line\"" ;; esac
 "$build/hecate-sim" "$sample" --policy ep --cluster "1x16 nvlink=1G flops=10G mem=1G" >sim.txt || fail "a line without a tile"
 has "GEMM tile: 128 rows" sim.txt
 accepts "${quick[@]}" --virtual --check
-has "virtual time: validates compute, waiting and order, not the network"
+has "virtual time: measures computing and waiting; transfers are imitated"
 has "virtual time, ms"
 has "network  virtual: transfers take what the links of"
 grep -q "as fast as the machine\|no real machine" out.txt && fail "virtual time contradicts itself"

@@ -9,6 +9,7 @@
 #include "validate/stats.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { TOKENS = 256, EXPERTS = 8, CASES = 48 };
@@ -311,6 +312,41 @@ START_TEST(contaminated) {
 }
 END_TEST
 
+/* A refusal says what was found, what is allowed, and what helps; fewer ranks only where they exceed the cores. */
+static void refusal(int32_t n_ranks, int32_t n_cores, double load, char text[1024]) {
+  trial t = {.seed = 11};
+  open_trial(&t, 0, false, false);
+  t.calibration.options.n_ranks_here = n_ranks;
+  t.calibration.options.n_cores = n_cores;
+  t.calibration.options.load_average = load;
+  for (int32_t i = 0; i < 10; i++) { /* 7 of 10: 4 lost the processor, 5 had a slower core, 2 of them both */
+    hec_lab_reading reading = {.lost = i < 4, .slowed = i >= 2 && i < 7, .clean = i >= 7, .pace = 1};
+    if (reading.clean) {
+      t.calibration.n_read++;
+      t.calibration.samples.n_iterations++;
+    } else
+      hec_calibration_add(&t.calibration, NULL, &reading, NULL);
+  }
+  ck_assert_int_eq(hec_calibration_fit(&t.calibration, &arena), HEC_FAILED);
+  (void)snprintf(text, 1024, "%s", hec_last_error());
+  hec_calibration_close(&t.calibration);
+}
+
+START_TEST(refusals_help) {
+  char text[1024];
+  refusal(2, 2, 3.14, text);
+  ck_assert_str_eq(text,
+                   "refused: something else disturbed 7 of 10 iterations, 60 % are allowed (4 lost the processor for "
+                   "more than 2 % of their time, 5 had a core more than 10 % slower than before; 2 ranks on 2 "
+                   "cores, load average 3.14 before): retry when nothing else runs; for CI, gate tells noise "
+                   "apart with exit code 77");
+  refusal(4, 1, -1, text);
+  ck_assert_ptr_nonnull(strstr(text, "; 4 ranks on 1 core): retry with at most 1 rank, when nothing else runs;"));
+  refusal(4, 0, 0.5, text);
+  ck_assert_ptr_nonnull(strstr(text, "than before; load average 0.50 before): retry when"));
+}
+END_TEST
+
 /* The same measurements, the same file, byte for byte; another seed, other loads. */
 START_TEST(same_bytes) {
   hec_text text[3] = {{0}, {0}, {0}};
@@ -432,6 +468,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, slower_cores, 0, 2);
   tcase_add_test(c, virtual_time);
   tcase_add_loop_test(c, contaminated, 0, N(shares));
+  tcase_add_test(c, refusals_help);
   tcase_add_test(c, same_bytes);
   tcase_add_test(c, pace);
   tcase_add_test(c, pace_of_a_machine);

@@ -22,6 +22,22 @@ for arguments in "" "nonsense" "published --nonsense" "published --cluster-a non
   [ -s "$folder/stdout" ] && fail "'$arguments' wrote to stdout"
 done
 "$tool" --help | grep -q published || fail "--help"
+groups=$("$tool" --help | awk '/^this machine:|^others. numbers:|^  (calibrate|gate|hardware|published) / {printf "%s ", $1}')
+[ "$groups" = "this calibrate gate others' hardware published " ] || fail "--help: in groups: $groups"
+for command in calibrate compare; do
+  "$tool" $command --list >"$folder/list" || fail "$command --list: exit $?"
+  for part in backends "transports of backend cpu" policies schedules clusters models; do
+    grep -q "^$part" "$folder/list" || fail "$command --list says nothing of $part"
+  done
+  "$tool" $command --backend list >"$folder/list" || fail "$command --backend list: exit $?"
+  grep -q '^backends' "$folder/list" && ! grep -q '^transports' "$folder/list" || fail "$command --backend list"
+  "$tool" $command --help >"$folder/help"
+  grep -q 'stand-in\|hecate-run --list' "$folder/help" && fail "$command --help"
+  grep -q 'found by calibration' "$folder/help" || fail "$command --help says nothing of the links"
+  grep -q '^Exit code 1\|Exit code 1:' "$folder/help" || fail "$command --help says nothing of exit codes"
+done
+"$tool" calibrate --help | grep -q 'default: from the trace' && fail "calibrate takes no trace"
+"$tool" compare --help | grep -q '^  shm  *how well' || fail "compare --help says nothing of what transports answer"
 "$tool" published --help | grep -q -- --quick || fail "published --help"
 
 HECATE_SHARED=$folder "$tool" published --quick --json --out "$folder/report.md" >"$folder/a.json" 2>"$folder/stderr" ||

@@ -119,6 +119,10 @@ START_TEST(known_errors) {
   ck_assert_int_eq(c->error.n, POINTS);
   ck_assert_double_eq_tol(c->raw.median, c->error.median, 1e-9);
   ck_assert(c->kendall_tau >= 1 && c->ranking.pairs == 6 && c->ranking.wrong == 0);
+  ck_assert(c->pairs.right == 6 && c->pairs.wrong == 0 && c->pairs.close == 0);
+  ck_assert(c->chosen == 0 && c->best == 0 && fabs(c->regret) <= 0);
+  for (int32_t i = 0; i < CASES; i++) /* the middle half of the rounds is 2 % wide, as each point's */
+    ck_assert_double_eq_tol((c->by_case[i].high_s - c->by_case[i].low_s) / c->by_case[i].measured_s, 0.02, 1e-6);
   hec_comparison_close(c);
 }
 END_TEST
@@ -140,8 +144,34 @@ START_TEST(ranking) {
     ck_assert_double_eq_tol(s.comparison.kendall_tau, 4.0 / 6, 1e-9);
     ck_assert_int_eq(s.comparison.ranking.pairs, apart ? 6 : 5);
     ck_assert_int_eq(s.comparison.ranking.wrong, apart ? 1 : 0);
+    ck_assert_int_eq(s.comparison.pairs.wrong, apart ? 1 : 0); /* two per cent apart, rounds two wide */
+    ck_assert_int_eq(s.comparison.pairs.close, apart ? 0 : 1);
+    ck_assert_int_eq(s.comparison.pairs.right, 5);
     hec_comparison_close(&s.comparison);
   }
+}
+END_TEST
+
+/* The cheapest by prediction is measured dearer than another: that is what choosing it costs. */
+START_TEST(regret) {
+  session s;
+  double factor[CASES] = {1, 1, 1, 1};
+  open_session(&s, false);
+  read_all(&s, factor);
+  finish(&s);
+  double ratio = s.comparison.by_case[1].predicted_s / s.comparison.by_case[0].predicted_s;
+  hec_comparison_close(&s.comparison);
+  factor[0] = 1.3 * ratio;
+  open_session(&s, false);
+  read_all(&s, factor);
+  finish(&s);
+  ck_assert_int_eq(s.comparison.chosen, 0);
+  ck_assert(s.comparison.best != 0 && s.comparison.regret > 0);
+  ck_assert_double_eq_tol(s.comparison.regret,
+                          s.comparison.by_case[0].measured_s / s.comparison.by_case[s.comparison.best].measured_s - 1,
+                          1e-12);
+  ck_assert_double_eq_tol(s.comparison.by_case[0].measured_s / s.comparison.by_case[1].measured_s, 1.3, 1e-6);
+  hec_comparison_close(&s.comparison);
 }
 END_TEST
 
@@ -343,6 +373,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, known_errors);
   tcase_add_test(c, ranking);
+  tcase_add_test(c, regret);
   tcase_add_test(c, disturbed_rounds);
   tcase_add_test(c, another_program);
   tcase_add_test(c, overlay);

@@ -77,6 +77,11 @@ done
 echo '{"nodes":1,"devices_per_node":2,"nvlink":{"bandwidth":1e9},"device":{"flops":1e9,"memory_bytes":1e9}}' >plain.json
 refuses "expected a cluster file of hecate-validate calibrate" compare --random 2 "${small[@]}" --calibration plain.json
 
+# A calibrated cluster fits the model it was measured with; of the ranks there are, as many as it has devices.
+curves() {
+  "$build/hecate-sim" "$sample" --cluster here.json --policy ep "$@" >out.txt 2>err.txt
+}
+
 # Calibration: a table; a cluster file, alone on stdout with --json, that hecate-sim takes.
 accepts calibrate "${small[@]}" --out here.json
 has "Written: here.json"
@@ -95,6 +100,12 @@ for file in here.json again.json; do
   "$build/hecate-sim" "$sample" --model tiny --ranks 2 --cluster $file --policy ep >out.txt 2>err.txt ||
     fail "hecate-sim --cluster $file: $(cat err.txt)"
 done
+curves --model tiny --ranks 2 || fail "hecate-sim: $(cat err.txt)"
+has "computing: measured curves of cluster"
+curves --model gpt-moe-s --ranks 2 || fail "hecate-sim: $(cat err.txt)"
+has "no measured curve of cluster"
+curves --model tiny && fail "16 sources on 2 devices"
+has "choose --ranks 2 or a larger --cluster" err.txt
 
 # Comparison of random configurations; whatever plans and cases are made of is decided by the seed and the calibration.
 compare=(compare --random 4 "${small[@]}" --calibration here.json)
@@ -114,6 +125,8 @@ expect one/summary.json 'len(d["fitted"]) > 0, d["calibration"]["file"]' "(True,
 expect one/summary.json '[c["name"] for c in d["controls"]]' "['mean_compute', 'mean_bytes', 'flat_rate']"
 expect one/summary.json 'all(p["predicted_s"] > 0 for p in d["points"])' True
 expect one/summary.json 'all(k["kind"] and k["predicted_s"] >= 0 for p in d["policies"] for k in p["kinds"])' True
+expect one/summary.json 'sum(d["pairs"].values()) <= 6, sorted(d["pairs"]), sorted(d["regret"])' \
+  "(True, ['right', 'too_close', 'wrong'], ['measured_best', 'predicted_best', 'share'])"
 expect one/timeline.json 'len(d["traceEvents"]) > 0' True
 has ", predicted" one/timeline.json
 has ", measured" one/timeline.json
@@ -128,6 +141,7 @@ has "ep, serial, 16 tokens"
 has "fitted on"
 has "predicted"
 has "negative controls"
+has "pace       speed of the cores, found by probes"
 has "disturbed"
 grep -q "^Predicted within\|^Nothing can be said" out.txt || fail "no verdict: $(tail -3 out.txt)"
 accepts compare "$sample" "${small[@]}" --steps 1 --policy ep,hecate --json

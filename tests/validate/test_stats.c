@@ -154,6 +154,34 @@ START_TEST(rankings_agree_with_tau) {
 }
 END_TEST
 
+START_TEST(pairs_that_can_be_told) {
+  /* b 1 and 2 overlap in [1.4, 1.5]; 5 stands alone, 8 touches 9 at 8.5 */
+  const double b[] = {1, 2, 5, 8, 9}, low[] = {0.8, 1.4, 4.5, 7, 8.5}, high[] = {1.5, 2.5, 5.5, 8.5, 9.5};
+  const double up[] = {1, 2, 3, 4, 5}, mixed[] = {2, 1, 5, 3, 3};
+  hec_pairs pairs = hec_pairs_of(up, b, low, high, 5);
+  ck_assert(pairs.right == 8 && pairs.wrong == 0 && pairs.close == 2);
+  pairs = hec_pairs_of(mixed, b, low, high, 5); /* (5, 8) and (5, 9) turned round; alike (8, 9) is too close anyway */
+  ck_assert(pairs.right == 6 && pairs.wrong == 2 && pairs.close == 2);
+  const double same[] = {7, 7, 7, 7, 7};
+  pairs = hec_pairs_of(same, b, low, high, 5); /* no order is a wrong one */
+  ck_assert(pairs.right == 0 && pairs.wrong == 8 && pairs.close == 2);
+  pairs = hec_pairs_of(NULL, NULL, NULL, NULL, 0);
+  ck_assert(pairs.right == 0 && pairs.wrong == 0 && pairs.close == 0);
+}
+END_TEST
+
+START_TEST(regret_of_a_choice) {
+  const double measured[] = {3, 2, 4, 2.5};
+  int32_t chosen, best;
+  ck_assert_double_eq_tol(hec_regret((const double[]){5, 6, 7, 4}, measured, 4, &chosen, &best), 0.25, 1e-15);
+  ck_assert(chosen == 3 && best == 1);
+  ck_assert_double_eq(hec_regret(measured, measured, 4, &chosen, &best), 0);
+  ck_assert(chosen == 1 && best == 1);
+  ck_assert_double_eq(hec_regret((const double[]){1, 1, 1, 1}, measured, 4, &chosen, &best), 1); /* the dearest */
+  ck_assert(chosen == 2 && best == 1);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("stats");
   TCase *t = tcase_create("stats");
@@ -165,6 +193,8 @@ static Suite *suite(void) {
   tcase_add_test(t, tau_by_its_definition);
   tcase_add_test(t, rankings_of_what_is_apart);
   tcase_add_test(t, rankings_agree_with_tau);
+  tcase_add_test(t, pairs_that_can_be_told);
+  tcase_add_test(t, regret_of_a_choice);
   suite_add_tcase(s, t);
   return s;
 }

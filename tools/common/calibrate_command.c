@@ -27,7 +27,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.session = hec_session_args_default};
   s->session.repeat = REPEATS;
   const hec_arg args[] = {
-      HEC_SESSION_ARG_ROWS(s->session),
+      HEC_SESSION_ARG_ROWS(s->session, "train"),
       HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
                     "rounds that are fitted to, after one that warms up (default 10)", 1, 1000),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
@@ -43,14 +43,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary =
           "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
           "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores). Exit code "
-          "1\n"
-          "when the machine was too busy for it.",
+          "1:\n"
+          "refused, because the machine was too busy (retry when nothing else runs), or a run that failed; large\n"
+          "residuals are printed and are no failure.",
       .examples = "  hecate-validate calibrate --out this-machine.json\n"
                   "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
                   "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  *done = *done || hec_session_run_list(&s->session);
   s->session.where.ranks = s->session.job.ranks;
   return HEC_OK;
 }

@@ -40,7 +40,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.session = hec_session_args_default};
   s->session.repeat = REPEATS;
   const hec_arg args[] = {
-      HEC_SESSION_ARG_ROWS(s->session),
+      HEC_SESSION_ARG_ROWS(s->session, "from the trace, else train"),
       HEC_ARG_WHOLE("--steps", s->steps, "N",
                     "iterations of each policy that are compared, after one of warm-up (default 6; with --random 1)", 1,
                     100000),
@@ -72,13 +72,22 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "that are executed in turn with what is predicted, never to what is predicted. Errors per policy and kind "
           "of\n"
           "operation, ranking of the policies, negative controls. Two to three minutes with the defaults and all\n"
-          "policies (2 ranks on 2 cores).",
+          "policies (2 ranks on 2 cores).\n\n"
+          "Which --transport answers which question:\n"
+          "  shm             how well computing and this machine's memory are predicted\n"
+          "  emulated        computing, waiting and order under links that are known (--cluster)\n"
+          "  paced           the same on a real TCP stack\n"
+          "None of them says how well a cluster's network is predicted.\n\n"
+          "Exit code 1: the calibration was refused because the machine was too busy (retry when nothing else runs), "
+          "or\n"
+          "a run failed. Large errors and a wrong ranking are printed and are no failure: hecate-validate gate judges.",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
                   "  hecate-validate compare --random 24 --repeat 7 --json\n"
                   "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->session.trace, 1, &n, done));
+  *done = *done || hec_session_run_list(&s->session);
   if (*done)
     return HEC_OK;
   if (n == 0 && s->random == 0)

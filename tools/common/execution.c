@@ -50,7 +50,7 @@ static void count_here(const hec_where *where, int32_t *ranks, int32_t *cores) {
 }
 
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
-                            hec_execution *e) {
+                            bool predicts, hec_execution *e) {
   int32_t ranks = job->problem.n_ranks, cores;
   *e = (hec_execution){.cpu = {0}};
   hec_machine_cpu(&e->cpu);
@@ -68,14 +68,16 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
                                        .imitates = where->transport->law != NULL,
                                        .limits = e->limits};
   if (args->virtual_time) {
-    hec_execution_mind(e, "virtual time: validates compute, waiting and order, not the network");
+    hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
+                                   : "virtual time: measures computing and waiting; transfers are imitated");
     hec_execution_mind(e, "computing is measured, one rank at a time; transfers take what the cluster's links would");
     if (own_cluster && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
       hec_execution_mind(
           e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }
   if (where->transport->law)
-    hec_execution_mind(e, "emulated network: validates compute, waiting and order, not the network");
+    hec_execution_mind(e, predicts ? "emulated network: validates compute, waiting and order, not the network"
+                                   : "emulated network: measures computing and waiting; transfers are imitated");
   else if (!args->virtual_time && where->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (hec_summary_execution_crowded(&e->summary))

@@ -23,9 +23,10 @@ typedef struct {
   const char *limits[HEC_EXECUTION_LIMITS_MAX];
 } hec_execution; /* free cpu */
 
-/* After the backend was opened. own_cluster: the user named it. The caller adds the seed. */
+/* After the backend was opened. own_cluster: the user named it; predicts: what is measured validates predictions. The
+ * caller adds the seed. */
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
-                            hec_execution *execution);
+                            bool predicts, hec_execution *execution);
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
 
 #endif

@@ -1,4 +1,4 @@
-/* From /proc/cpuinfo, the affinity mask and sysconf. */
+/* From /proc/cpuinfo and /proc/loadavg, the affinity mask and sysconf. */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 #include "tools/common/machine.h"
 
@@ -36,6 +36,20 @@ int32_t hec_machine_cores(void) {
 double hec_machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
   return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
+}
+
+double hec_machine_load(void) {
+  double load = -1;
+  char line[64];
+  FILE *file = fopen("/proc/loadavg", "r");
+  if (file && fgets(line, sizeof line, file)) {
+    char *end;
+    double read = strtod(line, &end);
+    load = end > line && read >= 0 ? read : -1;
+  }
+  if (file)
+    (void)fclose(file);
+  return load;
 }
 
 hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here) {

@@ -152,7 +152,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
 
 static void describe(command *c) {
   const settings *s = c->s;
-  hec_execution_describe(&c->where, &s->where, &c->job, s->job.cluster != NULL, &c->execution);
+  hec_execution_describe(&c->where, &s->where, &c->job, s->job.cluster != NULL, false, &c->execution);
   c->execution.summary.seed = (uint64_t)s->seed;
   hec_execution_mind(&c->execution, "routing is the trace's; weights and tokens are made up");
 }

@@ -88,7 +88,7 @@ static void say_defaults(hec_session_run_state *run) {
   hec_job *job = &run->job;
   const char *class = a->where.virtual_time || run->execution.summary.imitates
                           ? "imitated"
-                          : "a stand-in for this machine's own, which calibration scales";
+                          : "to begin with: calibration finds this machine's own";
   if (a->layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
     hec_job_say(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
                 a->trace ? ", the first of the trace" : "");
@@ -138,7 +138,7 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
 
 static void describe(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
-  hec_execution_describe(&run->where, &a->where, &run->job, a->job.cluster != NULL, &run->execution);
+  hec_execution_describe(&run->where, &a->where, &run->job, a->job.cluster != NULL, true, &run->execution);
   run->execution.summary.seed = (uint64_t)a->seed;
   run->head = (hec_summary){.job = &run->job,
                             .tool = run->tool,
@@ -166,6 +166,17 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   HEC_TRY(check_cores(run));
   say_defaults(run);
   return hec_machine_check_memory(&run->job.problem, run->execution.summary.n_ranks_here);
+}
+
+bool hec_session_run_list(const hec_session_args *args) {
+  bool backends = strcmp(args->where.backend, "list") == 0;
+  if (args->list || backends)
+    hec_where_list_backends();
+  if (args->list) {
+    hec_where_list_transports();
+    hec_job_args_list();
+  }
+  return args->list || backends;
 }
 
 /* ---- The launch ---- */
@@ -224,7 +235,10 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .tokens = run->job.problem.tokens,
                     .train = run->job.problem.train,
                     .virtual_time = a->where.virtual_time,
-                    .seed = (uint64_t)a->seed + 1000},
+                    .seed = (uint64_t)a->seed + 1000,
+                    .n_ranks_here = run->execution.summary.n_ranks_here,
+                    .n_cores = run->execution.summary.n_cores,
+                    .load_average = hec_machine_load()},
       .machine = {.name = "this machine",
                   .cpu = run->execution.cpu.data,
                   .blas = hec_math_library(),

@@ -15,24 +15,26 @@ typedef struct {
   hec_where_args where;
   const char *trace; /* NULL: none, the shape comes from --model alone */
   int64_t layers, repeat, seed;
+  bool list;
 } hec_session_args;
 
 /* clang-format off */
-#define HEC_SESSION_ARG_ROWS(a) \
+#define HEC_SESSION_ARG_ROWS(a, default_phase) \
   HEC_ARG_TITLE("What runs"), \
-  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: imitated by emulated, paced and --virtual, else a stand-in that calibration scales; preset, JSON file or line (default 0.25 GB/s and 30 us between ranks)"), \
-  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (hecate-sim --list) or JSON file (default cpu-512)"), \
+  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us)"), \
+  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list) or JSON file (default cpu-512)"), \
   HEC_ARG_WHOLE("--ranks", (a).job.ranks, "R", "ranks, at most the cores unless --virtual (default 2; under mpirun: its processes)", 1, 65536), \
   HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
   HEC_ARG_WHOLE("--layers", (a).layers, "N", "MoE layers (default 2)", 1, 100000), \
-  HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: from the trace, else train)")
+  HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: " default_phase ")")
 
 #define HEC_SESSION_WHERE_ROWS(a) \
   HEC_ARG_TITLE("Execution"), \
-  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default) or mpi; hecate-run --backend list says which there are"), \
-  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; see hecate-run --list"), \
+  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, or list: which there are, and why not"), \
+  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; see --list"), \
   {"--virtual", HEC_ARG_FLAG, &(a).where.virtual_time, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0}, \
-  HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6)
+  HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6), \
+  {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}
 /* clang-format on */
 
 extern const hec_session_args hec_session_args_default;
@@ -60,6 +62,8 @@ typedef struct {
   void *context;
 } hec_session_run_state; /* must not move */
 
+/* --list and --backend list: prints what was asked for; false: neither was. */
+bool hec_session_run_list(const hec_session_args *args);
 /* Backend, trace or shape, job, model, the head of the report. HEC_BAD_INPUT when ranks would take turns on cores: no
  * calibration describes that. */
 hec_status hec_session_run_open(hec_session_run_state *run) HEC_MUST_USE;

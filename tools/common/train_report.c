@@ -32,11 +32,11 @@ static void add_limit(hec_train_report *r, const char *text) {
 void hec_train_report_limits(hec_train_report *r) {
   r->n_limits = 0;
   if (r->train->virtual_time) {
-    add_limit(r, "virtual time: validates compute, waiting and order, not the network");
+    add_limit(r, "virtual time: measures computing and waiting; transfers are imitated");
     add_limit(r, "computing is measured, one rank at a time; transfers take what the cluster's links would");
   }
   if (r->transport->law)
-    add_limit(r, "emulated network: validates compute, waiting and order, not the network");
+    add_limit(r, "emulated network: measures computing and waiting; transfers are imitated");
   else if (!r->train->virtual_time && r->backend->transport == NULL)
     add_limit(r, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (too_few_cores(r))

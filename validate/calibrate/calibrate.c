@@ -82,13 +82,15 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
 void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_lab_reading *reading,
                          const hec_replayed *iteration) {
   c->n_read++;
+  c->n_lost += reading->lost;
+  c->n_slowed += reading->slowed;
   if (reading->clean)
     hec_samples_add(&c->samples, problem, iteration, reading->pace, &c->links);
 }
 
 void hec_calibration_clear(hec_calibration *c) {
   hec_samples_free(&c->samples);
-  c->n_read = c->n_curves = 0;
+  c->n_read = c->n_lost = c->n_slowed = c->n_curves = 0;
 }
 
 void hec_calibration_close(hec_calibration *c) {
@@ -190,18 +192,34 @@ static void fit_law(hec_calibration *c) {
   }
 }
 
+/* What was found, what is allowed, and what to do about it. */
+static hec_status refuse(const hec_calibration *c) {
+  const hec_calibrate_options *o = &c->options;
+  bool crowded = o->n_cores > 0 && o->n_ranks_here > o->n_cores;
+  char here[96] = "", load[64] = "", advice[64] = "";
+  if (o->n_cores > 0)
+    (void)snprintf(here, sizeof here, "; %d rank%s on %d core%s", (int)o->n_ranks_here, o->n_ranks_here == 1 ? "" : "s",
+                   (int)o->n_cores, o->n_cores == 1 ? "" : "s");
+  if (o->load_average >= 0)
+    (void)snprintf(load, sizeof load, "%s load average %.2f before", here[0] ? "," : ";", o->load_average);
+  if (crowded)
+    (void)snprintf(advice, sizeof advice, " with at most %d rank%s,", (int)o->n_cores, o->n_cores == 1 ? "" : "s");
+  return hec_fail(HEC_FAILED,
+                  "refused: something else disturbed %d of %d iterations, %g %% are allowed (%d lost the processor for "
+                  "more than %g %% of their time, %d had a core more than %g %% slower than before%s%s): retry%s when "
+                  "nothing else runs; for CI, gate tells noise apart with exit code 77",
+                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 200 * HEC_CONTAMINATED_MOST,
+                  (int)c->n_lost, 100 * HEC_INTERRUPTED_MOST, (int)c->n_slowed, 100 * HEC_SLOWED_MOST, here, load,
+                  advice);
+}
+
 hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   const hec_samples *s = &c->samples;
   c->n_curves = 0;
   c->disturbed = c->n_read > 0 ? (double)(c->n_read - s->n_iterations) / c->n_read : 0;
   c->contaminated = c->disturbed > HEC_CONTAMINATED_MOST;
   if (c->disturbed > 2 * HEC_CONTAMINATED_MOST)
-    return hec_fail(HEC_FAILED,
-                    "refused: something else slowed a rank down in %d of %d iterations (no processor for "
-                    "more than %g %% of one, or a core more than %g %% slower than before); quiet the machine, or use "
-                    "no more ranks than cores",
-                    (int)(c->n_read - s->n_iterations), (int)c->n_read, 100 * HEC_INTERRUPTED_MOST,
-                    100 * HEC_SLOWED_MOST);
+    return refuse(c);
   for (int32_t i = 0; i < s->n_sets; i++)
     HEC_TRY(fit_set(c, &s->sets[i], arena));
   HEC_TRY(fit_exchanges(c, arena));

@@ -21,6 +21,9 @@ typedef struct {
   int32_t n_ranks, tokens;  /* tokens: the most per rank; halves and quarters are measured too */
   bool train, virtual_time; /* virtual time: links are kept as they are, nothing is there to measure */
   uint64_t seed;
+  /* Of this machine, for what a refusal says: */
+  int32_t n_ranks_here, n_cores; /* 0: not known */
+  double load_average;           /* before anything ran here, over a minute; negative: not known */
 } hec_calibrate_options;
 
 typedef struct {
@@ -36,7 +39,8 @@ typedef struct {
   int32_t n_cases;
   hec_samples samples;
   hec_link_cost links;
-  int32_t n_read; /* iterations, clean or not */
+  int32_t n_read;           /* iterations, clean or not */
+  int32_t n_lost, n_slowed; /* of them: a rank lost its processor; a core was slower than before; some both */
   /* After hec_calibration_fit: */
   hec_calibrated_curve curves[HEC_SAMPLE_SETS_MAX];
   int32_t n_curves;

@@ -235,15 +235,50 @@ static void finish_case(hec_comparison *c, int32_t a_case, double *pairs[2]) {
     }
 }
 
+/* The middle half of the rounds of a case: how far its measurement can be told from another's. */
+static void find_middle(hec_comparison *c, int32_t a_case, double *scratch[2]) {
+  hec_compared_case *of = &c->by_case[a_case];
+  int32_t n_rounds = c->options.n_rounds, n_known = 0;
+  of->low_s = 0;
+  of->high_s = INFINITY;
+  for (int32_t round = 0; round < n_rounds; round++) {
+    int32_t n = 0;
+    for (int32_t i = c->point_at[a_case]; i < c->point_at[a_case + 1]; i++) {
+      const hec_round_reading *reading = &c->readings[(size_t)i * (size_t)n_rounds + (size_t)round];
+      if (c->points[i].conclusive && reading->clean)
+        scratch[0][n++] = at_pace_1(&c->points[i], reading) / c->points[i].measured_s;
+    }
+    if (n > 0)
+      scratch[1][n_known++] = hec_median(scratch[0], n) * of->measured_s;
+  }
+  if (n_known > 1) {
+    of->low_s = hec_quantile(scratch[1], n_known, 0.25);
+    of->high_s = hec_quantile(scratch[1], n_known, 0.75);
+  }
+}
+
 static void rank_cases(hec_comparison *c, double *pairs[2]) {
-  int32_t n = 0;
-  for (int32_t i = 0; i < c->options.n_cases; i++)
+  int32_t n = 0, n_cases = c->options.n_cases;
+  double *low = HEC_NEW(c->arena, double, n_cases), *high = HEC_NEW(c->arena, double, n_cases);
+  int32_t *index = HEC_NEW(c->arena, int32_t, n_cases);
+  for (int32_t i = 0; i < n_cases; i++)
+    find_middle(c, i, pairs);
+  for (int32_t i = 0; i < n_cases; i++)
     if (c->by_case[i].n_conclusive > 0) {
       pairs[0][n] = c->by_case[i].predicted_s;
-      pairs[1][n++] = c->by_case[i].measured_s;
+      pairs[1][n] = c->by_case[i].measured_s;
+      low[n] = c->by_case[i].low_s;
+      high[n] = c->by_case[i].high_s;
+      index[n++] = i;
     }
   c->kendall_tau = hec_kendall_tau(pairs[0], pairs[1], n);
   c->ranking = hec_ranking_of(pairs[0], pairs[1], n, HEC_APART);
+  c->pairs = hec_pairs_of(pairs[0], pairs[1], low, high, n);
+  if (n > 0) {
+    c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);
+    c->chosen = index[c->chosen];
+    c->best = index[c->best];
+  }
 }
 
 static void try_controls(hec_comparison *c, double *pairs[2]) {

@@ -6,7 +6,11 @@
  * counted, in no error. Readings are put at pace 1 (lab.h) by what the simulator says that pace makes of the iteration;
  * the error without that is reported too. Its prediction is the simulator's for the same iteration, planned and lowered again; that this is
  * the program which the ranks executed in every round is verified by its digest. Nothing measured on a point enters a
- * prediction. */
+ * prediction.
+ *
+ * A round's reading of a case is the median over its conclusive points of reading / the point's measurement, times the
+ * case's measured_s. Two cases are too close to tell apart when the middle halves of their rounds
+ * overlap, or one has fewer than two rounds. */
 #ifndef HEC_VALIDATE_COMPARE_H
 #define HEC_VALIDATE_COMPARE_H
 #include "sim/simulate.h"
@@ -42,6 +46,7 @@ typedef struct {
 typedef struct {
   const hec_lab_case *a_case;
   double predicted_s, measured_s; /* medians over the conclusive points; 0 without any */
+  double low_s, high_s;           /* the middle half of the rounds (above); 0 and infinity with fewer than two */
   hec_error error;                /* over them */
   double predicted_role_s[HEC_N_ROLES], measured_role_s[HEC_N_ROLES]; /* means over them */
   int32_t n_points, n_conclusive;
@@ -81,6 +86,9 @@ typedef struct {
   hec_error raw;              /* the same with readings as they were, whatever the pace */
   double kendall_tau;         /* of the cases' medians */
   hec_ranking ranking;        /* the same over pairs more than HEC_APART apart */
+  hec_pairs pairs;            /* all pairs; too close: see above */
+  double regret;              /* measured: the case that is predicted best over the one that is best, - 1 */
+  int32_t chosen, best;       /* the two, of by_case; no meaning without a conclusive point */
   hec_compared_control controls[HEC_CONTROLS_MAX];
   int32_t n_controls, n_conclusive;
   double disturbed; /* share of the readings that were left out */

@@ -150,6 +150,20 @@ static void add_controls(hec_json_out *json, const hec_comparison *c) {
   hec_json_close(json);
 }
 
+static void add_pairs(hec_json_out *json, const hec_comparison *c) {
+  bool known = c->n_conclusive > 0;
+  hec_json_object(json, "pairs");
+  hec_json_int(json, "right", c->pairs.right);
+  hec_json_int(json, "wrong", c->pairs.wrong);
+  hec_json_int(json, "too_close", c->pairs.close);
+  hec_json_close(json);
+  hec_json_object(json, "regret");
+  add_optional(json, "predicted_best", known ? c->by_case[c->chosen].a_case->name : NULL);
+  add_optional(json, "measured_best", known ? c->by_case[c->best].a_case->name : NULL);
+  hec_json_double(json, "share", known ? c->regret : NAN);
+  hec_json_close(json);
+}
+
 static void add_points(hec_json_out *json, const hec_comparison *c) {
   hec_json_array(json, "points");
   for (int32_t i = 0; i < c->n_points; i++) {
@@ -189,6 +203,7 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
   hec_json_double(&json, "kendall_tau_5pct", known ? c->ranking.tau : NAN);
   hec_json_int(&json, "pairs_5pct", c->ranking.pairs);
   hec_json_int(&json, "wrong_5pct", c->ranking.wrong);
+  add_pairs(&json, c);
   add_lists(&json, r);
   add_controls(&json, c);
   hec_json_double(&json, "disturbed", c->disturbed);

@@ -35,7 +35,8 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   hec_text_printf(out,
                   "## Iterations\n\nMedians over the iterations that count, ms. A measurement is the median over the "
-                  "undisturbed ones of its %" PRId32 " rounds; error: |predicted / measured - 1|.\n\n"
+                  "undisturbed ones of its %" PRId32
+                  " rounds; error: |predicted / measured - 1| of the iteration's time.\n\n"
                   "| %s | schedule | predicted | measured | bias | error: median | p90 | worst | counted |\n"
                   "|---|---|---|---|---|---|---|---|---|\n",
                   c->options.n_rounds, r->random ? "configuration" : "policy");
@@ -57,11 +58,8 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
   for (int k = 0; k < 4; k++)
     add_cell(out, c->n_conclusive > 0 ? all[k] : NAN, k == 0);
   hec_text_printf(out, " %" PRId32 " of %" PRId32 " |\n\n", c->n_conclusive, c->n_points);
-  if (c->ranking.pairs > 0)
-    hec_text_printf(out,
-                    "Kendall tau %.3f over all pairs; %.3f over the %" PRId32 " more than %g %% apart, %" PRId32
-                    " of them in the wrong order.\n\n",
-                    c->kendall_tau, c->ranking.tau, c->ranking.pairs, 100 * HEC_APART, c->ranking.wrong);
+  if (hec_report_add_ranking(r, "Ranking of the ", "; ", out))
+    hec_text_add(out, ".\n\n");
 }
 
 static void add_kinds(const hec_session_report *r, hec_text *out) {
@@ -92,8 +90,9 @@ static void add_controls(const hec_session_report *r, hec_text *out) {
   if (c->n_conclusive == 0)
     return;
   hec_text_printf(out,
-                  "## Negative controls\n\nLaws broken on purpose. Where one changes the prediction by %g %% or more, "
-                  "its median error must be above %.1f %%, which 9 of 10 iterations are within under the real law.\n\n"
+                  "## Negative controls\n\nLaws broken on purpose. Of the iterations whose prediction one changes by "
+                  "%g %% or more: with a law broken, the median error must be larger than the 90th percentile of the "
+                  "errors with the real law, %.1f %%.\n\n"
                   "| control | what it breaks | iterations | median error | told apart |\n|---|---|---|---|---|\n",
                   100 * HEC_CONTROL_TERM, 100 * hec_report_claimed(c));
   for (int32_t i = 0; i < c->n_controls; i++) {
