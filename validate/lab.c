@@ -76,7 +76,7 @@ size_t hec_lab_bytes(const hec_lab *lab) {
   return most;
 }
 
-static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round) {
+static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round, bool *stop) {
   for (int32_t i = 0; i < lab->n_cases; i++) {
     hec_replay_check result;
     progress p = {lab, order[i], round, 0};
@@ -85,6 +85,12 @@ static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, 
     if (rank->rank == 0 && lab->progress)
       lab->progress(lab->context, round * lab->n_cases + i, lab->n_rounds * lab->n_cases);
     HEC_TRY(hec_replay_run(&replay, lab->cases[order[i]].policy, rank, &result));
+    if (!lab->hopeless)
+      continue;
+    *stop = rank->rank == 0 && lab->hopeless(lab->context);
+    HEC_TRY(hec_rank_broadcast(rank, stop, sizeof *stop));
+    if (*stop)
+      return HEC_OK;
   }
   return HEC_OK;
 }
@@ -98,9 +104,10 @@ hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   for (int32_t i = 0; i < lab->n_cases; i++)
     order[i] = i;
   hec_status status = HEC_OK;
-  for (int32_t round = 0; status == HEC_OK && round < lab->n_rounds; round++) {
+  bool stop = false;
+  for (int32_t round = 0; status == HEC_OK && !stop && round < lab->n_rounds; round++) {
     gsl_ran_shuffle(random, order, (size_t)lab->n_cases, sizeof *order);
-    status = run_round(lab, rank, order, round);
+    status = run_round(lab, rank, order, round, &stop);
   }
   gsl_rng_free(random);
   hec_arena_free(&arena);

@@ -42,6 +42,8 @@ typedef struct {
   void (*measured)(void *context, const hec_lab_reading *reading, const hec_replayed *iteration);
   /* On rank 0, before a case runs; NULL: not. */
   void (*progress)(void *context, int32_t done, int32_t of);
+  /* On rank 0, after a case ran: whether the rest is not worth running. NULL: it is. */
+  bool (*hopeless)(void *context);
   void *context;
   double reference_s; /* that pace 1 means, hec_lab_reference of an earlier run; 0: none yet, pace is 1 */
   double *probes;     /* [n_probes] on rank 0: all that were read */

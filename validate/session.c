@@ -27,6 +27,15 @@ static void progress(void *context, int32_t done, int32_t of) {
     s->options.progress(s->options.context, s->phase, done, of);
 }
 
+/* Of the first pass: a busy machine is refused as soon as that is certain. */
+static bool hopeless(void *context) {
+  const hec_session *s = context;
+  int32_t n_planned = 0;
+  for (int32_t i = 0; i < s->calibration.n_cases; i++)
+    n_planned += s->calibration.cases[i].n_steps - s->calibration.cases[i].warmup;
+  return hec_calibration_is_hopeless(&s->calibration, n_planned);
+}
+
 static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_rounds) {
   return (hec_lab){.cases = cases,
                    .n_cases = n,
@@ -152,6 +161,7 @@ static hec_status first_pass(hec_session *s, hec_rank *rank) {
   hec_text preset = {0};
   s->phase = "calibrating";
   s->lab = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1);
+  s->lab.hopeless = hopeless;
   HEC_TRY(hec_lab_run(&s->lab, rank));
   s->reference_s = rank->rank == 0 ? hec_lab_reference(&s->lab) : 0;
   hec_lab_close(&s->lab);

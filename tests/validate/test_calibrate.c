@@ -327,6 +327,8 @@ static void refusal(int32_t n_ranks, int32_t n_cores, double load, char text[102
     } else
       hec_calibration_add(&t.calibration, NULL, &reading, NULL);
   }
+  ck_assert(hec_calibration_is_hopeless(&t.calibration, 11)); /* 7 of 10: whatever one more would be */
+  ck_assert(!hec_calibration_is_hopeless(&t.calibration, 12));
   ck_assert_int_eq(hec_calibration_fit(&t.calibration, &arena), HEC_FAILED);
   (void)snprintf(text, 1024, "%s", hec_last_error());
   hec_calibration_close(&t.calibration);

@@ -173,6 +173,12 @@ static hec_launch_options launch_of(size_t bytes, bool threads) {
                               .limit_s = 30};
 }
 
+static int32_t stop_after; /* cases; 0: never */
+static bool stop(void *context) {
+  const notes *to = context;
+  return to->n_progress >= stop_after;
+}
+
 static void run_all(notes *to, uint64_t seed) {
   hec_lab_case *cases = HEC_NEW(&arena, hec_lab_case, CASES);
   make_cases(hec_imitated_model(&arena, 1, 4, 1), cases, CASES);
@@ -182,6 +188,7 @@ static void run_all(notes *to, uint64_t seed) {
                         .seed = seed,
                         .measured = note,
                         .progress = count_progress,
+                        .hopeless = stop_after > 0 ? stop : NULL,
                         .context = to}};
   hec_launch_options options = launch_of(hec_lab_bytes(&to->lab), true);
   if (hec_backend_cpu.launch(&options, run_lab, to) != HEC_OK)
@@ -207,6 +214,18 @@ START_TEST(every_case_every_round) {
   ck_assert(memcmp(one.order, again.order, sizeof one.order) == 0);
   hec_lab_close(&one.lab);
   hec_lab_close(&again.lab);
+}
+END_TEST
+
+/* All ranks stop after the case that rank 0 found to be the last. */
+START_TEST(hopeless) {
+  static notes one;
+  stop_after = CASES + 1; /* the first of the second round */
+  run_all(&one, 5);
+  stop_after = 0;
+  ck_assert_int_eq(one.n_progress, CASES + 1);
+  ck_assert_int_eq(one.lab.n_read, (CASES + 1) * (STEPS - WARMUP));
+  hec_lab_close(&one.lab);
 }
 END_TEST
 
@@ -266,6 +285,7 @@ static Suite *suite(void) {
   tcase_add_test(c, loads);
   tcase_add_test(c, random_configurations);
   tcase_add_test(c, every_case_every_round);
+  tcase_add_test(c, hopeless);
   tcase_add_test(c, whole_session);
   suite_add_tcase(s, c);
   return s;

@@ -88,6 +88,10 @@ void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const h
     hec_samples_add(&c->samples, problem, iteration, reading->pace, &c->links);
 }
 
+bool hec_calibration_is_hopeless(const hec_calibration *c, int32_t n_planned) {
+  return (double)(c->n_read - c->samples.n_iterations) > 2 * HEC_CONTAMINATED_MOST * n_planned;
+}
+
 void hec_calibration_clear(hec_calibration *c) {
   hec_samples_free(&c->samples);
   c->n_read = c->n_lost = c->n_slowed = c->n_curves = 0;

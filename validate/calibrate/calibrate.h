@@ -68,6 +68,8 @@ hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) H
  * with speed 1 and HEC_PACE_TRIED. Computing alone scales, so times are linear in 1 / speed. Never above 1. */
 void hec_calibration_pace(hec_calibration *calibration, const double *const predicted[2], const double *measured,
                           int32_t n, hec_arena *arena);
+/* On rank 0: when `n_planned` iterations are to be read, so many of them are disturbed already that it will be refused. */
+bool hec_calibration_is_hopeless(const hec_calibration *calibration, int32_t n_planned);
 /* Forgets what was measured. */
 void hec_calibration_clear(hec_calibration *calibration);
 void hec_calibration_close(hec_calibration *calibration);
