@@ -89,7 +89,7 @@ void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const h
 }
 
 bool hec_calibration_is_hopeless(const hec_calibration *c, int32_t n_planned) {
-  return (double)(c->n_read - c->samples.n_iterations) > 2 * HEC_CONTAMINATED_MOST * n_planned;
+  return (double)(c->n_read - c->samples.n_iterations) > HEC_REFUSED_MOST * n_planned;
 }
 
 void hec_calibration_clear(hec_calibration *c) {
@@ -212,7 +212,7 @@ static hec_status refuse(const hec_calibration *c) {
                   "refused: something else disturbed %d of %d iterations, %g %% are allowed (%d lost the processor for "
                   "more than %g %% of their time, %d had a core more than %g %% slower than before%s%s): retry%s when "
                   "nothing else runs; for CI, gate tells noise apart with exit code 77",
-                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 200 * HEC_CONTAMINATED_MOST,
+                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 100 * HEC_REFUSED_MOST,
                   (int)c->n_lost, 100 * HEC_INTERRUPTED_MOST, (int)c->n_slowed, 100 * HEC_SLOWED_MOST, here, load,
                   advice);
 }
@@ -222,7 +222,7 @@ hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   c->n_curves = 0;
   c->disturbed = c->n_read > 0 ? (double)(c->n_read - s->n_iterations) / c->n_read : 0;
   c->contaminated = c->disturbed > HEC_CONTAMINATED_MOST;
-  if (c->disturbed > 2 * HEC_CONTAMINATED_MOST)
+  if (c->disturbed > HEC_REFUSED_MOST)
     return refuse(c);
   for (int32_t i = 0; i < s->n_sets; i++)
     HEC_TRY(fit_set(c, &s->sets[i], arena));

@@ -52,7 +52,9 @@ typedef struct {
   bool contaminated; /* more than HEC_CONTAMINATED_MOST of them */
 } hec_calibration;
 
-#define HEC_CONTAMINATED_MOST 0.3 /* above: marked; above twice of it: refused */
+/* Above the first: marked, most of what was measured had to be left out. Above the second: refused. */
+#define HEC_CONTAMINATED_MOST 0.5
+#define HEC_REFUSED_MOST 0.8
 
 /* Draws the cases. HEC_BAD_INPUT for clusters that a calibration cannot describe. */
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,
