@@ -30,7 +30,8 @@ static const char *const links[] = {
     "\"nic\": {\"bandwidth\": 0.8e9, \"latency\": 46.25e-6}"};
 
 static void add_curve(hec_json_out *json, hec_curve_kind kind, bool backward, double flops_per_row, bool kinked) {
-  double scale = (backward ? 2.2 : 1) * (1 + 0.1 * kind), start = 2e-5, slope = hec_curve_has_rows(kind) ? 4e-7 : 2e-10;
+  double scale = (backward ? 2.2 : 1) * (1 + 0.1 * (double)kind), start = 2e-5,
+         slope = hec_curve_has_rows(kind) ? 4e-7 : 2e-10;
   double first = hec_curve_has_rows(kind) ? 1 : 1024;
   hec_json_object(json, NULL);
   hec_json_string(json, "kind", hec_curve_name[kind]);
