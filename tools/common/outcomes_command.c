@@ -94,7 +94,10 @@ int hec_outcomes_command(int argc, char **argv) {
     return hec_tool_exit("hecate-validate", status);
   hec_text path = {0};
   hec_outcomes *outcomes = NULL;
-  status = find_cases(&s.options.path, &path);
+  if (s.out)
+    status = hec_output_check_file("--out", s.out);
+  if (status == HEC_OK)
+    status = find_cases(&s.options.path, &path);
   if (status == HEC_OK)
     status = hec_outcomes_run(&s.options, &outcomes);
   if (status == HEC_OK)
