@@ -6,13 +6,16 @@
  *     source -> destination   the bytes, once the header is there
  *
  * so bytes move only when both ends have posted (else an early source would hide a socket buffer's worth), and two ends
- * that disagree about a size notice.
+ * that disagree about a size notice. A send is done when its last byte has left the socket's buffer, not when it went in:
+ * its port is busy until then. The kernel carries on what is in the buffers (some MiB, as it likes) while the ranks
+ * compute; beyond that a message needs both ranks to look.
  *
  * Pace: SO_MAX_PACING_RATE of a message's socket = min over the links of its route of bandwidth / flows, where flows is
- * the number of messages of all ranks now crossing that link, counted in shared memory and looked at before each write:
+ * the number of messages of all ranks now crossing that link, counted in shared memory and read whenever the source looks:
  * every link is divided evenly among what crosses it (what a flow cannot use because it is slower elsewhere is not
- * given to others, so this is at most max-min). Latencies of the links are not imitated: loopback has its own (about
- * 25 us). Nothing leaves faster than a core copies (0.4 to 0.6 GB/s per pair where this was written), so faster links
+ * given to others, so this is at most max-min). The kernel paces whole packets of up to 64 KiB, and of a message the last
+ * one arrives without having waited for its own time: that much is early. Latencies of the links are not imitated:
+ * loopback has its own (about 25 us). Nothing leaves faster than a core copies (0.4 to 0.6 GB/s per pair where this was written), so faster links
  * are not paced in effect. Without a cluster nothing is.
  *
  * A connection that ends names its peer, unless a failure that explains it becomes known shortly after. */
@@ -22,9 +25,14 @@
 #include "runtime/exec/tcp.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -37,6 +45,7 @@ typedef struct {
   int32_t segment;
   int64_t offset; /* into the segment */
   int64_t header; /* bytes of the header sent (receives); HEADER_BYTES: the source has it */
+  int64_t handed; /* sends: bytes that the socket has */
   bool granted;   /* sends: the header has come */
 } cursor;
 
@@ -148,8 +157,7 @@ static struct msghdr vectors_at(const hec_message *m, const cursor *c, int64_t b
   return (struct msghdr){.msg_iov = vectors, .msg_iovlen = n};
 }
 
-static void advance(hec_message *m, cursor *c, int64_t bytes) {
-  m->moved += bytes;
+static void advance(const hec_message *m, cursor *c, int64_t bytes) {
   for (c->offset += bytes; c->segment < m->n_segments && c->offset >= m->segments[c->segment].bytes; c->segment++)
     c->offset -= m->segments[c->segment].bytes;
 }
@@ -176,6 +184,7 @@ static hec_status receive(hec_rank *rank, int fd, hec_message *m, cursor *c, boo
     if (n <= 0)
       return cut(rank, m->peer, n < 0 ? errno : 0);
     advance(m, c, n);
+    m->moved += n;
     *progress = true;
   }
   return HEC_OK;
@@ -200,6 +209,17 @@ static hec_status read_grant(hec_rank *rank, int fd, const hec_message *m, curso
   return HEC_OK;
 }
 
+/* POLLOUT when nothing is unsent (true), or when there is room (false). */
+static void wake_when_drained(int fd, bool drained) {
+  unsigned most = drained ? 1 : UINT_MAX;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+}
+
+static bool is_drained(int fd) {
+  int unsent = 0;
+  return ioctl(fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
+}
+
 static hec_status transmit(hec_rank *rank, mover *own, const hec_post *post, hec_message *m, cursor *c) {
   size_t at = end_of(m->peer, post);
   int fd = own->ends.out[at];
@@ -207,17 +227,23 @@ static hec_status transmit(hec_rank *rank, mover *own, const hec_post *post, hec
     HEC_TRY(read_grant(rank, fd, m, c, &own->sources[at]));
   if (!c->granted)
     return HEC_OK;
-  for (int64_t ready = hec_post_ready(post, m); m->moved < ready;) {
+  pace(rank, m->peer, fd, &own->sources[at]);
+  for (int64_t ready = hec_post_ready(post, m); c->handed < ready;) {
     struct iovec vectors[N_VECTORS];
-    struct msghdr header = vectors_at(m, c, ready - m->moved, vectors);
-    pace(rank, m->peer, fd, &own->sources[at]);
+    struct msghdr header = vectors_at(m, c, ready - c->handed, vectors);
     ssize_t n = sendmsg(fd, &header, MSG_NOSIGNAL);
     if (n < 0)
       return would_block(errno) ? HEC_OK : cut(rank, m->peer, errno);
     advance(m, c, n);
-    if (m->moved == m->bytes)
-      count_flow(rank, m->peer, -1);
+    c->handed += n;
+    if (c->handed == m->bytes)
+      wake_when_drained(fd, true);
   }
+  if (c->handed < m->bytes || !is_drained(fd))
+    return HEC_OK;
+  m->moved = m->bytes;
+  wake_when_drained(fd, false);
+  count_flow(rank, m->peer, -1);
   return HEC_OK;
 }
 
@@ -332,7 +358,8 @@ static nfds_t add_events(mover *own, const lane *l, nfds_t n) {
     if (m->moved == m->bytes || own->stop[m->peer] == own->pass)
       continue;
     own->stop[m->peer] = own->pass;
-    bool waits_for_bytes = l->sends[i].granted && hec_post_ready(post, m) == m->moved;
+    int64_t ready = hec_post_ready(post, m);
+    bool waits_for_bytes = l->sends[i].granted && l->sends[i].handed == ready && ready < m->bytes;
     if (!waits_for_bytes)
       own->events[n++] = (struct pollfd){.fd = own->ends.out[end_of(m->peer, post)],
                                          .events = (short)(l->sends[i].granted ? POLLOUT : POLLIN)};

@@ -60,15 +60,12 @@ hec_status hec_tcp_prepare(const hec_launch_options *options, hec_world *world) 
 
 /* ---- Sockets ---- */
 
-/* Before connecting or listening (accepted sockets inherit). Small messages leave at once, and no more than a small buffer
- * hides behind a slow link. Loopback's own segments of 64 KiB never fit into that buffer, and of a part of one the
- * receiver confirms only after 40 ms: segments are smaller (8 MB at 40 MB/s: 0.197 s instead of 0.4 s). Cubic paces as
- * told, whatever the default of the machine; where it is not allowed, the default stays. */
+/* Before connecting or listening (accepted sockets inherit). Small messages leave at once. Buffers are the kernel's to size
+ * (setting them would also stop their growth): they carry the bytes on while the ranks compute. Cubic paces as told,
+ * whatever the default of the machine; where it is not allowed, the default stays. */
 static void set_up(int socket_fd) {
-  int one = 1, buffer = HEC_TCP_SEND_BUFFER, segment = HEC_TCP_SEGMENT_BYTES;
-  (void)setsockopt(socket_fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
+  int one = 1;
   (void)setsockopt(socket_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  (void)setsockopt(socket_fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
   (void)setsockopt(socket_fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", sizeof "cubic" - 1);
 }
 

@@ -4,8 +4,6 @@
 #define HEC_EXEC_TCP_H
 #include "runtime/exec/world.h"
 
-enum { HEC_TCP_SEND_BUFFER = 32 << 10, HEC_TCP_SEGMENT_BYTES = 8 << 10 };
-
 /* What the ranks share; behind it the flows. */
 typedef struct {
   uint64_t nonce;                       /* names this launch: strangers who connect do not know it */

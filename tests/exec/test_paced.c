@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 static hec_arena arena;
@@ -55,8 +56,8 @@ static hec_status run_flows(hec_rank *rank, void *context) {
   int64_t start_ns;
   HEC_TRY(hec_rank_start_together(rank, &start_ns));
   HEC_TRY(finish(rank, &post));
+  double seconds = (double)(hec_clock_ns() - start_ns) * 1e-9; /* of either end */
   HEC_TRY(hec_rank_barrier(rank));
-  double seconds = (double)(hec_clock_ns() - start_ns) * 1e-9;
   return seconds >= f->seconds_min ? HEC_OK
                                    : hec_rank_fail(rank, "%.3f s, at least %.3f expected", seconds, f->seconds_min);
 }
@@ -112,6 +113,38 @@ START_TEST(both_ends_must_have_posted) {
 }
 END_TEST
 
+/* Bytes are under way while both ranks compute: a buffer of 32 KiB would want a look of either end for each. */
+static hec_status run_seldom(hec_rank *rank, void *context) {
+  (void)context;
+  enum { BYTES = 4 << 20, LOOKS_MOST = 12 };
+  hec_segment segments[2] = {{rank->memory, BYTES}, {rank->memory + BYTES, BYTES}};
+  hec_message messages[2];
+  for (int32_t i = 0; i < 2; i++)
+    messages[i] =
+        (hec_message){.peer = 1 - rank->rank, .n_segments = 1, .segments = &segments[i], .bytes = BYTES, .after = -1};
+  hec_post post = {.sends = messages, .n_sends = 1, .receives = messages + 1, .n_receives = 1};
+  for (int32_t k = 0; k < 4; k++) {
+    int32_t looks = 0;
+    HEC_TRY(hec_rank_barrier(rank));
+    HEC_TRY(rank->transport->start(rank, &post));
+    for (bool done = false; !done; looks++) {
+      struct timespec computing = {.tv_nsec = 10 * 1000 * 1000};
+      (void)nanosleep(&computing, NULL);
+      HEC_TRY(rank->transport->test(rank, &post, &done));
+    }
+    if (looks > LOOKS_MOST)
+      return hec_rank_fail(rank, "%d looks for %d bytes", looks, BYTES);
+  }
+  return HEC_OK;
+}
+
+START_TEST(bytes_move_while_ranks_compute) {
+  hec_launch_options options = paced_options(2, "1x2 nvlink=1G flops=1T mem=1G eff=1");
+  hec_test_launch(&options, run_seldom, NULL);
+  hec_arena_free(&arena);
+}
+END_TEST
+
 /* Rank 1 shuts every TCP connection that it has. */
 static hec_status run_cut(hec_rank *rank, void *context) {
   (void)context;
@@ -161,6 +194,7 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 60);
   tcase_add_loop_test(cases, links_set_the_pace, 0, 3);
   tcase_add_test(cases, both_ends_must_have_posted);
+  tcase_add_test(cases, bytes_move_while_ranks_compute);
   tcase_add_test(cases, a_cut_connection_names_the_peer);
   tcase_add_test(cases, open_files_are_limited);
   suite_add_tcase(suite, cases);
