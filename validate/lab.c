@@ -16,6 +16,13 @@ typedef struct {
   int32_t a_case, round, n_done;
 } progress;
 
+/* Where a run is. */
+typedef struct {
+  int32_t round, *order;   /* [n_cases] a permutation */
+  bool *chosen;            /* [n_cases] by case: those of this round */
+  int32_t n_done, n_known; /* cases run; that will run, as far as is known */
+} course;
+
 enum { RECENT = 256 };
 
 /* Median of the newest probes. */
@@ -76,15 +83,38 @@ size_t hec_lab_bytes(const hec_lab *lab) {
   return most;
 }
 
-static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round, bool *stop) {
+/* The cases that run: all of them, in an extra round those that rank 0 finds wanting. */
+static hec_status choose(const hec_lab *lab, hec_rank *rank, course *on, int32_t *n) {
+  bool extra = on->round >= lab->n_rounds;
+  for (int32_t i = 0; i < lab->n_cases; i++)
+    on->chosen[i] = !extra || (rank->rank == 0 && !lab->settled(lab->context, i));
+  HEC_TRY(hec_rank_broadcast(rank, on->chosen, (size_t)lab->n_cases * sizeof *on->chosen));
+  *n = 0;
+  for (int32_t i = 0; i < lab->n_cases; i++)
+    *n += on->chosen[i];
+  on->n_known += extra ? *n : 0;
+  return HEC_OK;
+}
+
+static hec_status run_case(hec_lab *lab, hec_rank *rank, int32_t a_case, course *on) {
+  hec_replay_check result;
+  progress p = {lab, a_case, on->round, 0};
+  hec_replay replay = replay_of(lab, a_case);
+  replay.context = &p;
+  if (rank->rank == 0 && lab->progress)
+    lab->progress(lab->context, on->n_done, on->n_known);
+  on->n_done++;
+  return hec_replay_run(&replay, lab->cases[a_case].policy, rank, &result);
+}
+
+static hec_status run_round(hec_lab *lab, hec_rank *rank, course *on, bool *stop) {
+  int32_t n;
+  HEC_TRY(choose(lab, rank, on, &n));
+  *stop = n == 0;
   for (int32_t i = 0; i < lab->n_cases; i++) {
-    hec_replay_check result;
-    progress p = {lab, order[i], round, 0};
-    hec_replay replay = replay_of(lab, order[i]);
-    replay.context = &p;
-    if (rank->rank == 0 && lab->progress)
-      lab->progress(lab->context, round * lab->n_cases + i, lab->n_rounds * lab->n_cases);
-    HEC_TRY(hec_replay_run(&replay, lab->cases[order[i]].policy, rank, &result));
+    if (!on->chosen[on->order[i]])
+      continue;
+    HEC_TRY(run_case(lab, rank, on->order[i], on));
     if (!lab->hopeless)
       continue;
     *stop = rank->rank == 0 && lab->hopeless(lab->context);
@@ -97,17 +127,19 @@ static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, 
 
 hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   hec_arena arena = {0};
-  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases);
+  course on = {.order = HEC_NEW(&arena, int32_t, lab->n_cases),
+               .chosen = HEC_NEW(&arena, bool, lab->n_cases),
+               .n_known = lab->n_cases * lab->n_rounds};
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
   HEC_ASSERT(random);
   gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
   for (int32_t i = 0; i < lab->n_cases; i++)
-    order[i] = i;
+    on.order[i] = i;
   hec_status status = HEC_OK;
   bool stop = false;
-  for (int32_t round = 0; status == HEC_OK && !stop && round < lab->n_rounds; round++) {
-    gsl_ran_shuffle(random, order, (size_t)lab->n_cases, sizeof *order);
-    status = run_round(lab, rank, order, round, &stop);
+  for (; status == HEC_OK && !stop && on.round < lab->n_rounds + lab->n_extra; on.round++) {
+    gsl_ran_shuffle(random, on.order, (size_t)lab->n_cases, sizeof *on.order);
+    status = run_round(lab, rank, &on, &stop);
   }
   gsl_rng_free(random);
   hec_arena_free(&arena);

@@ -1,5 +1,7 @@
 /* Cases executed for real, interleaved: in every round all of them run, in an order drawn anew, so that what changes on the
- * machine while it measures hits all alike. Each run starts from the case's first step: policies carry history. */
+ * machine while it measures hits all alike. Each run starts from the case's first step: policies carry history.
+ * Then come extra rounds, of the cases that are not settled yet: how many readings of them count decides that, never
+ * what was read. */
 #ifndef HEC_VALIDATE_LAB_H
 #define HEC_VALIDATE_LAB_H
 #include "runtime/exec/replay.h"
@@ -35,12 +37,15 @@ typedef struct {
 typedef struct {
   const hec_lab_case *cases; /* [n_cases] */
   int32_t n_cases, n_rounds;
-  uint64_t seed; /* of the orders */
+  int32_t n_extra; /* more rounds at most; for none of them `settled` may be NULL */
+  uint64_t seed;   /* of the orders */
   const hec_collective *collective;
   bool virtual_time;
   /* On rank 0, after every iteration that counts. */
   void (*measured)(void *context, const hec_lab_reading *reading, const hec_replayed *iteration);
-  /* On rank 0, before a case runs; NULL: not. */
+  /* On rank 0, before an extra round: whether a case needs no more. */
+  bool (*settled)(void *context, int32_t a_case);
+  /* On rank 0, before a case runs, `of` as many as are known to; NULL: not. */
   void (*progress)(void *context, int32_t done, int32_t of);
   /* On rank 0, after a case ran: whether the rest is not worth running. NULL: it is. */
   bool (*hopeless)(void *context);

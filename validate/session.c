@@ -36,6 +36,13 @@ static bool hopeless(void *context) {
   return hec_calibration_is_hopeless(&s->calibration, n_planned);
 }
 
+/* Whether a case of step 2 needs no more rounds. */
+static bool settled(void *context, int32_t a_case) {
+  const hec_session *s = context;
+  int32_t n = s->options.given ? 0 : s->calibration.n_cases;
+  return a_case < n ? hec_comparison_settled(&s->training, a_case) : hec_comparison_settled(&s->comparison, a_case - n);
+}
+
 static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_rounds) {
   return (hec_lab){.cases = cases,
                    .n_cases = n,
@@ -45,6 +52,7 @@ static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_
                    .virtual_time = s->options.calibrate.virtual_time,
                    .measured = measured,
                    .progress = progress,
+                   .settled = settled,
                    .reference_s = s->reference_s,
                    .context = s};
 }
@@ -191,6 +199,7 @@ static hec_status second_pass(hec_session *s, hec_rank *rank) {
   s->second = true;
   s->phase = s->options.compare.n_cases > 0 ? "executing" : "measuring";
   s->lab = lab_of_all(s);
+  s->lab.n_extra = s->options.compare.n_extra;
   HEC_TRY(hec_lab_run(&s->lab, rank));
   if (s->options.given)
     s->fitted = *s->options.given;

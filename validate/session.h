@@ -2,7 +2,8 @@
  * side, then fit and predict.
  *
  *   1  calibration cases, one round      the machine's pace, and a first cluster that plans are made for (unless given)
- *   2  calibration cases and the others, shuffled together, n_rounds times
+ *   2  calibration cases and the others, shuffled together, n_rounds times; then those of both that too few readings
+ *      count of, n_extra times at most
  *   3  on rank 0: the laws are fitted to the calibration cases of step 2 alone, and predict the others
  *
  * A machine's speed drifts by some percent within a minute; what is fitted and what is predicted from it ran in the same

@@ -70,6 +70,14 @@ void hec_report_add_source(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "; ranks that wait for each other keep %.1f %% of that speed", 100 * c->speed);
 }
 
+void hec_report_add_rounds(const hec_session_report *r, hec_text *out) {
+  const hec_comparison *c = &r->session->comparison;
+  int32_t n = c->options.n_rounds;
+  hec_text_printf(out, "%" PRId32 " round%s", n, n == 1 ? "" : "s");
+  if (c->n_most > n)
+    hec_text_printf(out, ", %" PRId32 " at most where too few were undisturbed", c->n_most);
+}
+
 /* Of a calibration alone: its own; of a comparison: of everything that it executed. */
 void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
@@ -80,8 +88,7 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "%.1f %% of %" PRId32 " iterations of the calibration%s", 100 * s->calibration.disturbed,
                     s->calibration.n_read, compared ? ", " : "");
   if (compared)
-    hec_text_printf(out, "%.1f %% of %" PRId32 " that were predicted", 100 * c->disturbed,
-                    c->n_points * c->options.n_rounds);
+    hec_text_printf(out, "%.1f %% of %" PRId32 " that were predicted", 100 * c->disturbed, c->n_read);
   hec_text_printf(out, " left out%s", why);
   if (compared && c->n_conclusive < c->n_points)
     hec_text_printf(out, "; %" PRId32 " of %" PRId32 " points inconclusive", c->n_points - c->n_conclusive,
@@ -124,7 +131,7 @@ bool hec_report_add_ranking(const hec_session_report *r, const char *begin, cons
 static void add_ranking(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   const char *what = r->random ? "configurations" : "policies";
-  int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong;
+  int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong, close = c->ranking.wrong_close;
   if (c->options.n_cases < 2)
     return;
   if (pairs == 0)
@@ -139,8 +146,14 @@ static void add_ranking(const hec_session_report *r, hec_text *out) {
   else
     hec_text_printf(out,
                     "Ranking NOT kept: %" PRId32 " of %" PRId32
-                    " pairs of %s more than %g %% apart are predicted in the wrong order.\n",
+                    " pairs of %s more than %g %% apart are predicted in the wrong order",
                     wrong, pairs, what, 100 * HEC_APART);
+  if (close == 1 && wrong == 1)
+    hec_text_add(out, " (though the middle halves of its measured rounds overlap)");
+  else if (close > 0)
+    hec_text_printf(out, " (of %" PRId32 " of them the middle halves of the measured rounds overlap)", close);
+  if (wrong > 0)
+    hec_text_add(out, ".\n");
 }
 
 void hec_report_add_verdict(const hec_session_report *r, hec_text *out) {

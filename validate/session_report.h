@@ -12,19 +12,20 @@
  *
  * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
  *     {"version": 1, "tool", "command", "date", "machine": {"cpu", "cores", "blas", "backend", "transport", "virtual"},
- *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "trace", "random", "limits": [...],
+ *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "rounds_most", "trace", "random", "limits": [...],
  *      "defaults_taken": [...],
  *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "exchange": {"a_s", "b"},
  *                      "plan": {"a_s", "b_s"}},
  *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst", "bias"},
  *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
  *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
- *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct",
- *      "pairs": {"right", "wrong", "too_close"}, "regret": {"predicted_best", "measured_best", "share"}, "fitted": [...], "predicted": [...],
+ *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "wrong_5pct_close",
+ *      "pairs": {"right", "wrong", "too_close"}, "regret": {"predicted_best", "measured_best", "share"},
+ *      "fitted": [...], "predicted": [...],
  *      "claimed", "controls": [{"name", "summary", "points", "median", "p90", "failed"}],
  *      "disturbed", "inconclusive", "contaminated",
  *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "uncorrected_s", "error", "spread",
- *                  "clean", "conclusive"}]} */
+ *                  "clean", "rounds", "conclusive"}]} */
 #ifndef HEC_VALIDATE_SESSION_REPORT_H
 #define HEC_VALIDATE_SESSION_REPORT_H
 #include "runtime/program/summary.h"
@@ -70,6 +71,7 @@ const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);
 /* Lines without an end: where the laws come from; what was disturbed; what correcting for pace changes. Then the verdict,
  * whole lines. */
 void hec_report_add_source(const hec_session_report *report, hec_text *out);
+void hec_report_add_rounds(const hec_session_report *report, hec_text *out);
 void hec_report_add_disturbed(const hec_session_report *report, hec_text *out);
 void hec_report_add_pace(const hec_session_report *report, hec_text *out);
 /* Kendall's tau, pairs, regret: after `begin`, with `next` between them and no end. False: nothing to rank. */

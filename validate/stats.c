@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,14 +116,20 @@ double hec_kendall_tau(const double *a, const double *b, int32_t n) {
   return apart_a == 0 ? 0 : (double)balance / sqrt((double)apart_a * (double)apart_b);
 }
 
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart) {
+static bool overlap(const hec_measured_range *range, int32_t i, int32_t j) {
+  return range->low[i] <= range->high[j] && range->low[j] <= range->high[i];
+}
+
+hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart, const hec_measured_range *range) {
   hec_ranking r = {.tau = 1};
   for (int32_t i = 0; i < n; i++) {
     HEC_ASSERT(!isnan(a[i]) && b[i] > 0);
     for (int32_t j = 0; j < i; j++)
       if (fabs(b[i] - b[j]) > apart * fmin(b[i], b[j])) {
+        bool wrong = order_of(a[i], a[j]) != order_of(b[i], b[j]);
         r.pairs++;
-        r.wrong += order_of(a[i], a[j]) != order_of(b[i], b[j]);
+        r.wrong += wrong;
+        r.wrong_close += wrong && range && overlap(range, i, j);
       }
   }
   if (r.pairs > 0)
@@ -130,12 +137,12 @@ hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double a
   return r;
 }
 
-hec_pairs hec_pairs_of(const double *a, const double *b, const double *low, const double *high, int32_t n) {
+hec_pairs hec_pairs_of(const double *a, const double *b, int32_t n, const hec_measured_range *range) {
   hec_pairs pairs = {.right = 0};
   for (int32_t i = 0; i < n; i++) {
-    HEC_ASSERT(!isnan(a[i]) && low[i] <= high[i]);
+    HEC_ASSERT(!isnan(a[i]) && range->low[i] <= range->high[i]);
     for (int32_t j = 0; j < i; j++)
-      if (low[i] <= high[j] && low[j] <= high[i])
+      if (overlap(range, i, j))
         pairs.close++;
       else if (order_of(a[i], a[j]) == order_of(b[i], b[j]))
         pairs.right++;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CASES = 4, ROUNDS = 5, STEPS = 4, WARMUP = 1, POINTS = CASES * (STEPS - WARMUP), RANKS = 4 };
+enum { CASES = 4, ROUNDS = 5, EXTRA = 2, STEPS = 4, WARMUP = 1, POINTS = CASES * (STEPS - WARMUP), RANKS = 4 };
 
 static hec_arena arena;
 static hec_cluster cluster;
@@ -64,11 +64,14 @@ static void add(void *context, int32_t index, const hec_replayed *iteration) {
 
 static void open_session(session *s, bool draw) {
   *s = (session){0};
-  hec_comparison_open(
-      &s->comparison,
-      &(hec_comparison_options){
-          .cases = cases, .n_cases = CASES, .n_rounds = ROUNDS, .law = &hec_law_alpha_beta, .draw = draw},
-      &arena);
+  hec_comparison_open(&s->comparison,
+                      &(hec_comparison_options){.cases = cases,
+                                                .n_cases = CASES,
+                                                .n_rounds = ROUNDS,
+                                                .n_extra = EXTRA,
+                                                .law = &hec_law_alpha_beta,
+                                                .draw = draw},
+                      &arena);
   ck_assert_int_eq(s->comparison.n_points, POINTS);
 }
 
@@ -144,6 +147,7 @@ START_TEST(ranking) {
     ck_assert_double_eq_tol(s.comparison.kendall_tau, 4.0 / 6, 1e-9);
     ck_assert_int_eq(s.comparison.ranking.pairs, apart ? 6 : 5);
     ck_assert_int_eq(s.comparison.ranking.wrong, apart ? 1 : 0);
+    ck_assert_int_eq(s.comparison.ranking.wrong_close, 0);
     ck_assert_int_eq(s.comparison.pairs.wrong, apart ? 1 : 0); /* two per cent apart, rounds two wide */
     ck_assert_int_eq(s.comparison.pairs.close, apart ? 0 : 1);
     ck_assert_int_eq(s.comparison.pairs.right, 5);
@@ -198,6 +202,35 @@ START_TEST(disturbed_rounds) {
   ck_assert_double_eq_tol(c->error.worst, 1 - 1 / 1.1, 1e-6);
   ck_assert_double_eq_tol(c->disturbed, 6.0 / 20, 1e-12);
   ck_assert_int_eq(c->ranking.pairs, 3);
+  hec_comparison_close(c);
+}
+END_TEST
+
+/* A case wanting for undisturbed readings gets more rounds; one of them is enough for it here. */
+START_TEST(extra_rounds) {
+  session s;
+  open_session(&s, false);
+  for (int32_t i = 0; i < CASES; i++) {
+    ck_assert(!hec_comparison_settled(&s.comparison, i));
+    for (int32_t round = 0; round < ROUNDS; round++)
+      read_case(&s, i, round, 1.1, i != 2 || round < 2);
+    ck_assert(hec_comparison_settled(&s.comparison, i) == (i != 2));
+  }
+  read_case(&s, 2, ROUNDS, 9, false);
+  ck_assert(!hec_comparison_settled(&s.comparison, 2));
+  read_case(&s, 2, ROUNDS + 1, 1.1, true);
+  ck_assert(hec_comparison_settled(&s.comparison, 2));
+  finish(&s);
+  hec_comparison *c = &s.comparison;
+  for (int32_t k = 0; k < POINTS; k++) {
+    ck_assert_int_eq(c->points[k].n_read, c->points[k].a_case == 2 ? ROUNDS + EXTRA : ROUNDS);
+    ck_assert_int_eq(c->points[k].n_clean, c->points[k].a_case == 2 ? 3 : ROUNDS);
+    ck_assert(c->points[k].conclusive);
+    ck_assert_double_eq_tol(c->points[k].measured_s / c->points[k].predicted_s, 1.1, 1e-7);
+  }
+  ck_assert_int_eq(c->n_read, POINTS * ROUNDS + EXTRA * (STEPS - WARMUP));
+  ck_assert_int_eq(c->n_most, ROUNDS + EXTRA);
+  ck_assert_double_eq_tol(c->disturbed, 4.0 / 22, 1e-12);
   hec_comparison_close(c);
 }
 END_TEST
@@ -375,6 +408,7 @@ static Suite *suite(void) {
   tcase_add_test(c, ranking);
   tcase_add_test(c, regret);
   tcase_add_test(c, disturbed_rounds);
+  tcase_add_test(c, extra_rounds);
   tcase_add_test(c, another_program);
   tcase_add_test(c, overlay);
   tcase_add_loop_test(c, no_control, 0, HEC_TEST_CASES(16));

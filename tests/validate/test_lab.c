@@ -109,11 +109,11 @@ END_TEST
 
 /* ---- Executed ---- */
 
-enum { CASES = 5, ROUNDS = 4, STEPS = 3, WARMUP = 1, RANKS = 2 };
+enum { CASES = 5, ROUNDS = 4, EXTRA = 3, ALL_ROUNDS = ROUNDS + EXTRA, STEPS = 3, WARMUP = 1, RANKS = 2 };
 typedef struct {
   hec_lab lab;
-  int32_t seen[ROUNDS][CASES];     /* iterations handed on */
-  int32_t order[ROUNDS][CASES], n; /* cases as they came */
+  int32_t seen[ALL_ROUNDS][CASES]; /* iterations handed on */
+  int32_t order[ROUNDS][CASES], n; /* cases as they came, in the rounds of all */
   int32_t n_progress;
 } notes;
 
@@ -125,13 +125,23 @@ static void note(void *context, const hec_lab_reading *reading, const hec_replay
   ck_assert(hec_timeline_end_ps(iteration->timeline) > 0 && reading->pace > 0);
   for (int32_t i = 0; i < 2 * RANKS; i++)
     ck_assert(iteration->probe_s[i] > 0);
-  if (to->seen[reading->round][reading->a_case] == 1)
+  if (reading->round < ROUNDS && to->seen[reading->round][reading->a_case] == 1)
     to->order[reading->round][to->n++ % CASES] = reading->a_case;
 }
 
 static void count_progress(void *context, int32_t done, int32_t of) {
   notes *to = context;
-  ck_assert(done == to->n_progress++ && of == CASES * ROUNDS);
+  ck_assert(done == to->n_progress++);
+  ck_assert(done < CASES * ROUNDS ? of == CASES * ROUNDS : done < of && of <= CASES * ROUNDS + 3);
+}
+
+static bool extra; /* rounds: of case 0 never, of case 3 one, of case 1 two; nothing is left for the third */
+static bool settled(void *context, int32_t a_case) {
+  const notes *to = context;
+  ck_assert(extra);
+  return a_case == 3   ? to->seen[ROUNDS][a_case] > 0
+         : a_case == 1 ? to->seen[ROUNDS][a_case] > 0 && to->seen[ROUNDS + 1][a_case] > 0
+                       : true;
 }
 
 static hec_status run_lab(hec_rank *rank, void *context) {
@@ -185,6 +195,8 @@ static void run_all(notes *to, uint64_t seed) {
   *to = (notes){.lab = {.cases = cases,
                         .n_cases = CASES,
                         .n_rounds = ROUNDS,
+                        .n_extra = extra ? EXTRA : 0,
+                        .settled = extra ? settled : NULL,
                         .seed = seed,
                         .measured = note,
                         .progress = count_progress,
@@ -214,6 +226,22 @@ START_TEST(every_case_every_round) {
   ck_assert(memcmp(one.order, again.order, sizeof one.order) == 0);
   hec_lab_close(&one.lab);
   hec_lab_close(&again.lab);
+}
+END_TEST
+
+/* Cases that are not settled run again, and no others. */
+START_TEST(extra_rounds) {
+  static notes one;
+  extra = true;
+  run_all(&one, 5);
+  extra = false;
+  for (int32_t round = 0; round < ALL_ROUNDS; round++)
+    for (int32_t i = 0; i < CASES; i++) {
+      bool runs = round < ROUNDS + (i == 1 ? 2 : i == 3);
+      ck_assert_int_eq(one.seen[round][i], runs ? STEPS - WARMUP : 0);
+    }
+  ck_assert_int_eq(one.n_progress, CASES * ROUNDS + 3);
+  hec_lab_close(&one.lab);
 }
 END_TEST
 
@@ -285,6 +313,7 @@ static Suite *suite(void) {
   tcase_add_test(c, loads);
   tcase_add_test(c, random_configurations);
   tcase_add_test(c, every_case_every_round);
+  tcase_add_test(c, extra_rounds);
   tcase_add_test(c, hopeless);
   tcase_add_test(c, whole_session);
   suite_add_tcase(s, c);

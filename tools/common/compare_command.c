@@ -14,12 +14,12 @@
 #define HEC_VERSION "0.1.0"
 #endif
 
-enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1, REPEATS = 5 };
+enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1, REPEATS = 5, RANDOM_REPEATS = 9 };
 
 typedef struct {
   hec_session_args session;
   const char *out, *calibration, *stamp;
-  int64_t steps, random;
+  int64_t steps, random, extra;
   bool json;
 } settings;
 
@@ -37,8 +37,8 @@ typedef struct {
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.session = hec_session_args_default};
-  s->session.repeat = REPEATS;
+  *s = (settings){.session = hec_session_args_default, .extra = -1};
+  s->session.repeat = 0;
   const hec_arg args[] = {
       HEC_SESSION_ARG_ROWS(s->session, "from the trace, else train"),
       HEC_ARG_WHOLE("--steps", s->steps, "N",
@@ -46,8 +46,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     100000),
       HEC_ARG_WHOLE("--random", s->random, "N",
                     "N random configurations (tokens, top-k, skew, policy) instead of a trace's iterations", 1, 1000),
-      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N", "rounds in which everything is executed once (default 5)", 1,
-                    1000),
+      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
+                    "rounds in which everything is executed once (default 5; with --random 9)", 1, 1000),
+      HEC_ARG_WHOLE("--extra", s->extra, "N",
+                    "more rounds at most, of what the machine disturbed too often to count (default twice --repeat)", 0,
+                    10000),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
       HEC_POLICY_ARG_ROWS(s->session.job),
@@ -95,6 +98,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   if (s->stamp && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
   s->session.where.ranks = s->session.job.ranks;
+  if (s->session.repeat == 0)
+    s->session.repeat = s->random > 0 ? RANDOM_REPEATS : REPEATS;
   return HEC_OK;
 }
 
@@ -265,6 +270,7 @@ static hec_status run(command *c) {
   const hec_comparison_options compare = {.cases = c->cases,
                                           .n_cases = c->n_cases,
                                           .n_rounds = (int32_t)s->session.repeat,
+                                          .n_extra = (int32_t)(s->extra < 0 ? 2 * s->session.repeat : s->extra),
                                           .collective = c->run.collective,
                                           .law = hec_law_find(c->run.head.law),
                                           .draw = s->out != NULL};

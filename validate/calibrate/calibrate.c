@@ -212,9 +212,8 @@ static hec_status refuse(const hec_calibration *c) {
                   "refused: something else disturbed %d of %d iterations, %g %% are allowed (%d lost the processor for "
                   "more than %g %% of their time, %d had a core more than %g %% slower than before%s%s): retry%s when "
                   "nothing else runs; for CI, gate tells noise apart with exit code 77",
-                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 100 * HEC_REFUSED_MOST,
-                  (int)c->n_lost, 100 * HEC_INTERRUPTED_MOST, (int)c->n_slowed, 100 * HEC_SLOWED_MOST, here, load,
-                  advice);
+                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 100 * HEC_REFUSED_MOST, (int)c->n_lost,
+                  100 * HEC_INTERRUPTED_MOST, (int)c->n_slowed, 100 * HEC_SLOWED_MOST, here, load, advice);
 }
 
 hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int32_t rounds_most(const hec_comparison *c) {
+  return c->options.n_rounds + c->options.n_extra;
+}
+
 void hec_comparison_open(hec_comparison *c, const hec_comparison_options *o, hec_arena *arena) {
   *c = (hec_comparison){.options = *o, .arena = arena};
   c->point_at = HEC_NEW(arena, int32_t, o->n_cases + 1);
@@ -16,7 +20,7 @@ void hec_comparison_open(hec_comparison *c, const hec_comparison_options *o, hec
     c->point_at[i + 1] = c->point_at[i] + o->cases[i].n_steps - o->cases[i].warmup;
   c->n_points = c->point_at[o->n_cases];
   c->points = HEC_NEW(arena, hec_point, c->n_points);
-  c->readings = HEC_NEW(arena, hec_round_reading, (size_t)c->n_points * (size_t)o->n_rounds);
+  c->readings = HEC_NEW(arena, hec_round_reading, (size_t)c->n_points * (size_t)rounds_most(c));
   c->by_case = HEC_NEW(arena, hec_compared_case, o->n_cases);
   c->drawn = HEC_NEW(arena, hec_drawn, o->n_cases);
   for (int32_t i = 0; i < o->n_cases; i++)
@@ -58,7 +62,7 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
   const hec_program *program = hec_lowering_program(iteration->low);
   int32_t index = c->point_at[reading->a_case] + (int32_t)(iteration->step - of->steps) - of->warmup;
   hec_point *point = &c->points[index];
-  hec_round_reading *kept = &c->readings[(size_t)index * (size_t)c->options.n_rounds + (size_t)reading->round];
+  hec_round_reading *kept = &c->readings[(size_t)index * (size_t)rounds_most(c) + (size_t)reading->round];
   uint64_t digest = hec_program_digest(program);
   HEC_ASSERT(point->digest == 0 || point->digest == digest); /* plans are functions of the loads alone */
   point->digest = digest;
@@ -70,6 +74,36 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
   kept->pace = reading->pace;
   if (c->options.draw && index == drawn_point(c, reading->a_case))
     keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
+}
+
+const hec_round_reading *hec_comparison_readings(const hec_comparison *c, int32_t point, int32_t *n) {
+  *n = rounds_most(c);
+  return &c->readings[(size_t)point * (size_t)*n];
+}
+
+/* Readings that a point needs. */
+static int32_t clean_least(const hec_comparison *c) {
+  int32_t half = (c->options.n_rounds + 1) / 2;
+  return half < HEC_CLEAN_LEAST ? half : HEC_CLEAN_LEAST;
+}
+
+static void count(const hec_comparison *c, int32_t point, int32_t *n_read, int32_t *n_clean) {
+  int32_t n_rounds;
+  const hec_round_reading *readings = hec_comparison_readings(c, point, &n_rounds);
+  *n_read = *n_clean = 0;
+  for (int32_t k = 0; k < n_rounds; k++) {
+    *n_read += readings[k].total_s > 0;
+    *n_clean += readings[k].clean;
+  }
+}
+
+bool hec_comparison_settled(const hec_comparison *c, int32_t a_case) {
+  int32_t n_points = c->point_at[a_case + 1] - c->point_at[a_case], n_conclusive = 0, n_read, n_clean;
+  for (int32_t i = c->point_at[a_case]; i < c->point_at[a_case + 1]; i++) {
+    count(c, i, &n_read, &n_clean);
+    n_conclusive += n_clean >= clean_least(c);
+  }
+  return 2 * n_conclusive > n_points;
 }
 
 /* ---- Predictions ---- */
@@ -180,15 +214,15 @@ static double at_pace_1(const hec_point *point, const hec_round_reading *reading
 /* Medians of the readings that count; their number. */
 static void settle(const hec_comparison *c, int32_t index, double *scratch) {
   hec_point *point = &c->points[index];
-  int32_t n_rounds = c->options.n_rounds, half = (n_rounds + 1) / 2, n = 0;
-  const hec_round_reading *readings = &c->readings[(size_t)index * (size_t)n_rounds];
+  int32_t n_rounds, n = 0;
+  const hec_round_reading *readings = hec_comparison_readings(c, index, &n_rounds);
+  count(c, index, &point->n_read, &point->n_clean);
+  point->conclusive = point->n_clean >= clean_least(c);
+  if (point->n_clean == 0)
+    return;
   for (int32_t k = 0; k < n_rounds; k++)
     if (readings[k].clean)
       scratch[n++] = readings[k].total_s;
-  point->n_clean = n;
-  point->conclusive = n >= (half < HEC_CLEAN_LEAST ? half : HEC_CLEAN_LEAST);
-  if (n == 0)
-    return;
   point->raw_s = hec_median(scratch, n);
   n = 0;
   for (int32_t k = 0; k < n_rounds; k++)
@@ -238,13 +272,13 @@ static void finish_case(hec_comparison *c, int32_t a_case, double *pairs[2]) {
 /* The middle half of the rounds of a case: how far its measurement can be told from another's. */
 static void find_middle(hec_comparison *c, int32_t a_case, double *scratch[2]) {
   hec_compared_case *of = &c->by_case[a_case];
-  int32_t n_rounds = c->options.n_rounds, n_known = 0;
+  int32_t n_known = 0;
   of->low_s = 0;
   of->high_s = INFINITY;
-  for (int32_t round = 0; round < n_rounds; round++) {
+  for (int32_t round = 0; round < rounds_most(c); round++) {
     int32_t n = 0;
     for (int32_t i = c->point_at[a_case]; i < c->point_at[a_case + 1]; i++) {
-      const hec_round_reading *reading = &c->readings[(size_t)i * (size_t)n_rounds + (size_t)round];
+      const hec_round_reading *reading = &c->readings[(size_t)i * (size_t)rounds_most(c) + (size_t)round];
       if (c->points[i].conclusive && reading->clean)
         scratch[0][n++] = at_pace_1(&c->points[i], reading) / c->points[i].measured_s;
     }
@@ -272,8 +306,9 @@ static void rank_cases(hec_comparison *c, double *pairs[2]) {
       index[n++] = i;
     }
   c->kendall_tau = hec_kendall_tau(pairs[0], pairs[1], n);
-  c->ranking = hec_ranking_of(pairs[0], pairs[1], n, HEC_APART);
-  c->pairs = hec_pairs_of(pairs[0], pairs[1], low, high, n);
+  const hec_measured_range range = {low, high};
+  c->ranking = hec_ranking_of(pairs[0], pairs[1], n, HEC_APART, &range);
+  c->pairs = hec_pairs_of(pairs[0], pairs[1], n, &range);
   if (n > 0) {
     c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);
     c->chosen = index[c->chosen];
@@ -292,7 +327,8 @@ static void try_controls(hec_comparison *c, double *pairs[2]) {
 }
 
 hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) {
-  int32_t most = c->n_points + c->options.n_rounds + c->options.n_cases, n_clean = 0;
+  int32_t most = c->n_points + rounds_most(c) + c->options.n_cases, n_clean = 0;
+  c->n_read = c->n_most = 0;
   double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
   for (int32_t i = 0; i < c->options.n_cases; i++)
     HEC_TRY(predict_case(c, i, cluster));
@@ -301,8 +337,10 @@ hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) 
   for (int32_t i = 0; i < c->n_points; i++) {
     settle(c, i, pairs[0]);
     n_clean += c->points[i].n_clean;
+    c->n_read += c->points[i].n_read;
+    c->n_most = c->points[i].n_read > c->n_most ? c->points[i].n_read : c->n_most;
   }
-  c->disturbed = 1 - (double)n_clean / ((double)c->n_points * c->options.n_rounds);
+  c->disturbed = c->n_read > 0 ? 1 - (double)n_clean / c->n_read : 0;
   for (int32_t i = 0; i < c->options.n_cases; i++)
     finish_case(c, i, pairs);
   c->n_conclusive = pairs_of(c, 0, c->n_points, -1, pairs);

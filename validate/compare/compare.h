@@ -3,7 +3,7 @@
  *
  * A point is one iteration of one case. Its measurement is the median over the rounds that nothing disturbed (lab.h); a
  * point with fewer than HEC_CLEAN_LEAST of them (or than half of the rounds, if that is less) is inconclusive: shown,
- * counted, in no error. Readings are put at pace 1 (lab.h) by what the simulator says that pace makes of the iteration;
+ * counted, in no error. A case is settled when more than half of its points are conclusive. Readings are put at pace 1 (lab.h) by what the simulator says that pace makes of the iteration;
  * the error without that is reported too. Its prediction is the simulator's for the same iteration, planned and lowered again; that this is
  * the program which the ranks executed in every round is verified by its digest. Nothing measured on a point enters a
  * prediction.
@@ -19,7 +19,7 @@
 #include "validate/lab.h"
 #include "validate/stats.h"
 
-enum { HEC_CLEAN_LEAST = 3 };
+enum { HEC_CLEAN_LEAST = 5 };
 #define HEC_APART 0.05 /* pairs whose order must be kept differ by more than this share */
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
   double slower_s;                /* predicted for cores of HEC_PACE_TRIED of the speed: what pace makes of it */
   double raw_s;                   /* measured, whatever the pace was */
   double spread;                  /* of the rounds that count: (75th - 25th percentile) / median */
-  int32_t n_clean;
+  int32_t n_read, n_clean;
   bool conclusive;
   double control_s[HEC_CONTROLS_MAX]; /* predictions under laws that are broken on purpose */
   double predicted_role_s[HEC_N_ROLES], measured_role_s[HEC_N_ROLES]; /* spans (spans.h), mean over ranks */
@@ -38,7 +38,7 @@ typedef struct {
 
 /* What one round measured of a point. */
 typedef struct {
-  double total_s, pace;
+  double total_s, pace; /* 0: not executed in that round */
   double role_s[HEC_N_ROLES];
   bool clean;
 } hec_round_reading;
@@ -66,6 +66,7 @@ typedef struct {
 typedef struct {
   hec_lab_case *cases; /* [n_cases] */
   int32_t n_cases, n_rounds;
+  int32_t n_extra; /* rounds of cases that were not settled, at most */
   const hec_collective *collective;
   const hec_law *law;
   bool draw;
@@ -76,7 +77,7 @@ typedef struct {
   hec_point *points; /* [n_points] case by case, iteration by iteration */
   int32_t *point_at; /* [n_cases + 1] */
   int32_t n_points;
-  hec_round_reading *readings; /* [n_points * n_rounds] */
+  hec_round_reading *readings; /* [n_points][n_rounds + n_extra] */
   hec_drawn *drawn;            /* [n_cases] */
   hec_spans spans;
   hec_arena *arena;
@@ -91,13 +92,18 @@ typedef struct {
   int32_t chosen, best;       /* the two, of by_case; no meaning without a conclusive point */
   hec_compared_control controls[HEC_CONTROLS_MAX];
   int32_t n_controls, n_conclusive;
-  double disturbed; /* share of the readings that were left out */
-  hec_text events;  /* trace events, predicted above measured; with `draw` */
+  int32_t n_read, n_most; /* readings of all points; of the point that has most */
+  double disturbed;       /* share of the readings that were left out */
+  hec_text events;        /* trace events, predicted above measured; with `draw` */
 } hec_comparison;
 
 void hec_comparison_open(hec_comparison *comparison, const hec_comparison_options *options, hec_arena *arena);
 /* On rank 0: one iteration of case reading->a_case; asserts that its program is that of earlier rounds. */
 void hec_comparison_add(hec_comparison *comparison, const hec_lab_reading *reading, const hec_replayed *iteration);
+/* On rank 0, at any time. */
+bool hec_comparison_settled(const hec_comparison *comparison, int32_t a_case);
+/* Readings of a point, by round; their number. */
+const hec_round_reading *hec_comparison_readings(const hec_comparison *comparison, int32_t point, int32_t *n);
 /* On rank 0, after all rounds: predicts every point for the cluster, then compares. HEC_FAILED when an iteration planned
  * again is not the one that was executed. */
 hec_status hec_comparison_finish(hec_comparison *comparison, const hec_cluster *cluster) HEC_MUST_USE;

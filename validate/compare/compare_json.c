@@ -62,6 +62,7 @@ static void add_head(hec_json_out *json, const hec_session_report *r) {
   hec_json_string(json, "law", r->head->law);
   hec_json_int(json, "seed", (int64_t)r->session->options.seed);
   hec_json_int(json, "rounds", r->session->options.compare.n_rounds);
+  hec_json_int(json, "rounds_most", r->session->comparison.n_most);
   add_optional(json, "trace", r->random ? NULL : r->head->trace);
   hec_json_bool(json, "random", r->random);
   hec_json_array(json, "limits");
@@ -181,6 +182,7 @@ static void add_points(hec_json_out *json, const hec_comparison *c) {
     hec_json_double(json, "error", known ? p->predicted_s / p->measured_s - 1 : NAN);
     hec_json_double(json, "spread", known ? p->spread : NAN);
     hec_json_int(json, "clean", p->n_clean);
+    hec_json_int(json, "rounds", p->n_read);
     hec_json_bool(json, "conclusive", p->conclusive);
     hec_json_close(json);
   }
@@ -203,6 +205,7 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
   hec_json_double(&json, "kendall_tau_5pct", known ? c->ranking.tau : NAN);
   hec_json_int(&json, "pairs_5pct", c->ranking.pairs);
   hec_json_int(&json, "wrong_5pct", c->ranking.wrong);
+  hec_json_int(&json, "wrong_5pct_close", c->ranking.wrong_close);
   add_pairs(&json, c);
   add_lists(&json, r);
   add_controls(&json, c);
@@ -229,7 +232,6 @@ void hec_compare_csv(const hec_session_report *r, hec_text *out) {
       if (p->n_clean > 0)
         hec_text_add_double(out, measured[k]);
     }
-    hec_text_printf(out, ",%" PRId32 ",%" PRId32 ",%s\n", p->n_clean, c->options.n_rounds,
-                    p->conclusive ? "true" : "false");
+    hec_text_printf(out, ",%" PRId32 ",%" PRId32 ",%s\n", p->n_clean, p->n_read, p->conclusive ? "true" : "false");
   }
 }

@@ -19,8 +19,9 @@ static void add_head(const hec_session_report *r, hec_text *out) {
   hec_report_add_verdict(r, out);
   hec_text_add(out, "\n```\n");
   hec_summary_execution_place(r->head, out);
-  hec_text_printf(out, "seed     %" PRIu64 "; %" PRId32 " rounds\nlaws     calibrated ", r->session->options.seed,
-                  r->session->options.compare.n_rounds);
+  hec_text_printf(out, "seed     %" PRIu64 "; ", r->session->options.seed);
+  hec_report_add_rounds(r, out);
+  hec_text_add(out, "\nlaws     calibrated ");
   hec_report_add_source(r, out);
   hec_text_add(out, "\n");
   hec_summary_execution_mind(r->head, out);
@@ -35,11 +36,10 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   hec_text_printf(out,
                   "## Iterations\n\nMedians over the iterations that count, ms. A measurement is the median over the "
-                  "undisturbed ones of its %" PRId32
-                  " rounds; error: |predicted / measured - 1| of the iteration's time.\n\n"
+                  "undisturbed ones of its rounds; error: |predicted / measured - 1| of the iteration's time.\n\n"
                   "| %s | schedule | predicted | measured | bias | error: median | p90 | worst | counted |\n"
                   "|---|---|---|---|---|---|---|---|---|\n",
-                  c->options.n_rounds, r->random ? "configuration" : "policy");
+                  r->random ? "configuration" : "policy");
   for (int32_t i = 0; i < c->options.n_cases; i++) {
     const hec_compared_case *one = &c->by_case[i];
     bool known = one->n_conclusive > 0;

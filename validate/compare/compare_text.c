@@ -24,8 +24,9 @@ static void add_head(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "%s, %" PRId32 " polic%s", job->header.synthetic ? " (synthetic)" : "", c->options.n_cases,
                     c->options.n_cases == 1 ? "y" : "ies");
   }
-  hec_text_printf(out, ", %" PRId32 " iterations, each executed in %" PRId32 " round%s\n", c->n_points,
-                  c->options.n_rounds, c->options.n_rounds == 1 ? "" : "s");
+  hec_text_printf(out, ", %" PRId32 " iterations, each executed in ", c->n_points);
+  hec_report_add_rounds(r, out);
+  hec_text_add(out, "\n");
   hec_summary_execution_place(r->head, out);
   hec_text_add(out, "laws     calibrated ");
   hec_report_add_source(r, out);

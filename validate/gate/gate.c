@@ -64,8 +64,9 @@ hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_predi
 
 static double half_median(const hec_comparison *c, int32_t index, int32_t parity, double *scratch) {
   int32_t n = 0;
-  const hec_round_reading *readings = &c->readings[(size_t)index * (size_t)c->options.n_rounds];
-  for (int32_t k = parity; k < c->options.n_rounds; k += 2)
+  int32_t n_rounds;
+  const hec_round_reading *readings = hec_comparison_readings(c, index, &n_rounds);
+  for (int32_t k = parity; k < n_rounds; k += 2)
     if (readings[k].clean)
       scratch[n++] = readings[k].total_s;
   return n > 0 ? hec_median(scratch, n) : 0;
@@ -194,7 +195,7 @@ static void judge_law(judging *j) {
   hec_gate_judgement *out = j->out;
   int32_t n = out->n_conclusive;
   out->error = error_of(j, j->broken, -1); /* leaves its pairs */
-  out->ranking = hec_ranking_of(j->pairs[0], j->pairs[1], n, HEC_APART);
+  out->ranking = hec_ranking_of(j->pairs[0], j->pairs[1], n, HEC_APART, NULL);
   if (!(out->error.median <= b->median))
     SAY(j, false, "median error %.1f %%, expected at most %g %%", 100 * out->error.median, 100 * b->median);
   if (!(out->error.p90 <= b->p90))
