@@ -3,12 +3,6 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/hardware/hardware.h"
-#include "validate/plain.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 typedef struct {
   const char *cases, *out, *stamp;
@@ -43,35 +37,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-/* The default file; an error that says how to name one when it is not there. */
-static hec_status find_cases(const char *given, hec_text *path) {
-  const char *shared = getenv("HECATE_SHARED");
-  if (given) {
-    hec_text_add(path, given);
-    return HEC_OK;
-  }
-  hec_text_printf(path, "%s/cases/hardware/a100_v100.json", shared && shared[0] ? shared : "../shared");
-  if (access(path->data, R_OK) == 0)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: no measurements there; name a file with --cases, or their folder in HECATE_SHARED", path->data);
-}
-
 static hec_status print(const settings *s, const hec_hardware *hardware) {
-  hec_text text = {0}, markdown = {0}, whole = {0};
-  hec_hardware_markdown(hardware, s->details, &markdown);
-  hec_hardware_markdown(hardware, true, &whole);
+  hec_output_report report = {0};
+  hec_hardware_markdown(hardware, s->details, &report.shown);
+  hec_hardware_markdown(hardware, true, &report.whole);
   if (s->json)
-    hec_hardware_json(hardware, &text);
-  else
-    hec_plain_add(&text, markdown.data);
-  hec_status status = s->out ? hec_write_file(s->out, whole.data, whole.length) : HEC_OK;
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  hec_text_free(&markdown);
-  hec_text_free(&whole);
-  return status;
+    hec_hardware_json(hardware, &report.json);
+  return hec_output_report_print(&report, s->out);
 }
 
 /* What does not hold, for those who read only the last line. */
@@ -96,7 +68,7 @@ int hec_hardware_command(int argc, char **argv) {
   if (s.out)
     status = hec_output_check_file("--out", s.out);
   if (status == HEC_OK)
-    status = find_cases(s.cases, &path);
+    status = hec_output_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
   if (status == HEC_OK)
     status = hec_hardware_run(path.data, &hardware);
   hardware.stamp = s.stamp;

@@ -3,10 +3,6 @@
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/outcomes/outcomes.h"
-#include "validate/plain.h"
-
-#include <stdlib.h>
-#include <unistd.h>
 
 typedef struct {
   hec_outcomes_options options;
@@ -48,33 +44,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 static hec_status print(const settings *s, const hec_outcomes *outcomes) {
-  hec_text text = {0}, markdown = {0}, whole = {0};
-  hec_outcomes_markdown(outcomes, s->details, &markdown);
-  hec_outcomes_markdown(outcomes, true, &whole);
+  hec_output_report report = {0};
+  hec_outcomes_markdown(outcomes, s->details, &report.shown);
+  hec_outcomes_markdown(outcomes, true, &report.whole);
   if (s->json)
-    hec_outcomes_json(outcomes, &text);
-  else
-    hec_plain_add(&text, markdown.data);
-  hec_status status = s->out ? hec_write_file(s->out, whole.data, whole.length) : HEC_OK;
-  if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  hec_text_free(&markdown);
-  hec_text_free(&whole);
-  return status;
-}
-
-/* The default file; an error that says how to name one when it is not there. */
-static hec_status find_cases(const char **path, hec_text *room) {
-  const char *shared = getenv("HECATE_SHARED");
-  if (*path)
-    return HEC_OK;
-  hec_text_printf(room, "%s/cases/outcomes/laer_mixtral_8x7b_e16k4.json", shared && shared[0] ? shared : "../shared");
-  *path = room->data;
-  if (access(*path, R_OK) == 0)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: no recording there; name a file with --cases, or the folder of cases/ in HECATE_SHARED", *path);
+    hec_outcomes_json(outcomes, &report.json);
+  return hec_output_report_print(&report, s->out);
 }
 
 static hec_status verdict(const hec_outcomes *outcomes) {
@@ -97,7 +72,8 @@ int hec_outcomes_command(int argc, char **argv) {
   if (s.out)
     status = hec_output_check_file("--out", s.out);
   if (status == HEC_OK)
-    status = find_cases(&s.options.path, &path);
+    status = hec_output_find_recorded(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", &path);
+  s.options.path = path.data;
   if (status == HEC_OK)
     status = hec_outcomes_run(&s.options, &outcomes);
   if (status == HEC_OK)

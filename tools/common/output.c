@@ -1,9 +1,12 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "validate/plain.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,4 +109,38 @@ void hec_output_mention(const char *folder, bool report, hec_text *out) {
 hec_status hec_output_print(const hec_text *text) {
   bool written = fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0;
   return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+}
+
+/* ---- Recorded data ---- */
+
+hec_status hec_output_report_print(hec_output_report *report, const char *file) {
+  hec_text plain = {0};
+  if (report->json.length == 0)
+    hec_plain_add(&plain, report->shown.data);
+  hec_status status = file ? hec_write_file(file, report->whole.data, report->whole.length) : HEC_OK;
+  if (status == HEC_OK)
+    status = hec_output_print(report->json.length > 0 ? &report->json : &plain);
+  hec_text_free(&plain);
+  hec_text_free(&report->shown);
+  hec_text_free(&report->whole);
+  hec_text_free(&report->json);
+  return status;
+}
+
+void hec_output_shared(const char *below, hec_text *path) {
+  const char *shared = getenv("HECATE_SHARED");
+  hec_text_printf(path, "%s/%s", shared && shared[0] ? shared : "../shared", below);
+}
+
+hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) {
+  if (given) {
+    hec_text_add(path, given);
+    return HEC_OK;
+  }
+  hec_output_shared(below, path);
+  if (access(path->data, R_OK) == 0)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: no recorded data there; name a file with --cases, or the folder of cases/ in HECATE_SHARED",
+                  path->data);
 }

@@ -26,4 +26,16 @@ void hec_output_mention(const char *folder, bool report, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output */
 
+/* A report on recorded data: Markdown, shown as plain text, or JSON in its stead; the whole of it for --out. */
+typedef struct {
+  hec_text shown, whole, json; /* zero-initialise; with text in `json` that is what is printed */
+} hec_output_report;
+/* Writes `whole` into `file` unless NULL, then prints. Frees the texts. */
+hec_status hec_output_report_print(hec_output_report *report, const char *file) HEC_MUST_USE;
+/* Where recorded data is: `given`, or else `below` $HECATE_SHARED or ../shared, where it must be readable: an error that
+ * says how to name it when it is not. */
+hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) HEC_MUST_USE;
+/* The second of the two alone. */
+void hec_output_shared(const char *below, hec_text *path);
+
 #endif

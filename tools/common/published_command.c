@@ -4,11 +4,9 @@
 #include "tools/common/validate_commands.h"
 #include "validate/published/published.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct {
@@ -50,9 +48,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 /* The default trace when it can be read; free the result. NULL without. */
 static char *default_trace(void) {
-  const char *shared = getenv("HECATE_SHARED");
   hec_text path = {0};
-  hec_text_printf(&path, "%s/traces/smartmoe_gpt_e32_r16.jsonl", shared && shared[0] ? shared : "../shared");
+  hec_output_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
   if (access(path.data, R_OK) == 0)
     return path.data;
   hec_text_free(&path);
@@ -73,8 +70,8 @@ static hec_status print(const settings *s, const hec_published *published) {
   hec_status status = HEC_OK;
   if (s->out)
     status = hec_write_file(s->out, markdown.data, markdown.length);
-  if (status == HEC_OK && (fwrite(shown->data, 1, shown->length, stdout) != shown->length || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK)
+    status = hec_output_print(shown);
   hec_text_free(&text);
   hec_text_free(&markdown);
   return status;
