@@ -1,50 +1,14 @@
 #!/bin/bash
 # hecate-run as a user meets it: exit codes and messages for wrong input, checks that pass, outputs whole or absent.
-set -u
-build=$(cd "$1" && pwd)
+source "$(dirname "$0")/../support/tool.sh"
 run=$build/hecate-run
-source_dir=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-sample=$source_dir/traces/sample-synthetic.jsonl
-cd "$work" || exit 1
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# refuses CODE PART ARGS...: that exit code, nothing on stdout, one line on stderr that has PART.
-refuses() {
-  local code=$1 part=$2
-  shift 2
-  "$run" "$@" >out.txt 2>err.txt
-  local got=$?
-  [ $got -eq "$code" ] || fail "exit code $got, expected $code: $*"
-  [ ! -s out.txt ] || fail "something on stdout: $*"
-  [ "$(wc -l <err.txt)" -eq 1 ] || fail "$(wc -l <err.txt) lines on stderr: $*: $(head -c 300 err.txt)"
-  grep -qF -- "$part" err.txt || fail "\"$(head -c 300 err.txt)\" says nothing of \"$part\": $*"
-}
+tool=("$run")
 
 # Whether times are meant is not this test's business: the warning about cores is allowed.
 accepts() {
   "$run" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"
   grep -v 'warning: times are of' err.txt >more.txt && fail "something on stderr: $*: $(head -c 300 more.txt)"
 }
-
-has() {
-  grep -qF -- "$1" "${2:-out.txt}" || fail "${2:-out.txt} says nothing of \"$1\""
-}
-
-# The fields of one JSON document, or nothing where there is no python3.
-if command -v python3 >/dev/null; then
-  value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
-  expect() { [ "$(value "$1" "$2")" = "$3" ] || fail "$1: $2 is $(value "$1" "$2" | tail -1), expected $3"; }
-else
-  echo "SKIPPED json: no python3"
-  expect() { :; }
-fi
 
 small=small.jsonl
 header='{"format":"hecate-trace","version":1,"name":"s","layers":2,"experts":3,"top_k":1,"source_ranks":2,"layout":"layer x source_rank x expert","unit":"token-expert assignments"}'

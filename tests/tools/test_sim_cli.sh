@@ -1,30 +1,8 @@
 #!/bin/bash
 # hecate-sim as a user meets it: exit codes and messages for wrong input, outputs whole and repeatable.
-set -u
-sim=$(cd "$1" && pwd)/hecate-sim
-source_dir=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-sample=$source_dir/traces/sample-synthetic.jsonl
-cd "$work" || exit 1
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# refuses CODE PART ARGS...: that exit code, nothing on stdout, one line on stderr that has PART.
-refuses() {
-  local code=$1 part=$2
-  shift 2
-  "$sim" "$@" >out.txt 2>err.txt
-  local got=$?
-  [ $got -eq "$code" ] || fail "exit code $got, expected $code: $*"
-  [ ! -s out.txt ] || fail "something on stdout: $*"
-  [ "$(wc -l <err.txt)" -eq 1 ] || fail "$(wc -l <err.txt) lines on stderr: $*"
-  grep -qF -- "$part" err.txt || fail "\"$(head -c 300 err.txt)\" says nothing of \"$part\": $*"
-}
+source "$(dirname "$0")/../support/tool.sh"
+sim=$build/hecate-sim
+tool=("$sim")
 
 accepts() {
   "$sim" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"

@@ -1,33 +1,10 @@
 #!/bin/bash
 # hecate-validate calibrate and compare from outside, with a model so small that it takes seconds: exit codes, files whole or
 # absent, documents that parse, a calibration that can be used again. Nothing here judges a time.
-set -u
-build=$(cd "$1" && pwd)
-tool=$build/hecate-validate
-source_dir=$(cd "$(dirname "$0")/../.." && pwd)
-sample=$source_dir/traces/sample-synthetic.jsonl
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-cd "$work" || exit 1
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
+source "$(dirname "$0")/../support/tool.sh"
+tool=("$build/hecate-validate")
 [ "$(nproc)" -ge 2 ] && where=() || where=(--virtual)
 small=(--model tiny --tokens 16 --repeat 2 "${where[@]}")
-
-# refuses PART ARGS...: exit code 2, nothing on stdout, one line on stderr that has PART.
-refuses() {
-  local part=$1
-  shift
-  "$tool" "$@" >out.txt 2>err.txt
-  local got=$?
-  [ $got -eq 2 ] || fail "exit code $got, expected 2: $*"
-  [ ! -s out.txt ] || fail "something on stdout: $*"
-  [ "$(wc -l <err.txt)" -eq 1 ] || fail "$(wc -l <err.txt) lines on stderr: $*: $(head -c 300 err.txt)"
-  grep -qF -- "$part" err.txt || fail "\"$(head -c 300 err.txt)\" says nothing of \"$part\": $*"
-}
 
 # A machine that is busy with something else may refuse to be calibrated: tried again, then skipped, never a failure.
 skipped() {
@@ -37,45 +14,34 @@ skipped() {
 }
 accepts() {
   for _ in 1 2 3 4 5; do
-    "$tool" "$@" >out.txt 2>err.txt && break
+    "${tool[@]}" "$@" >out.txt 2>err.txt && break
     grep -q "calibration: refused" err.txt || break
   done
   grep -q "calibration: refused" err.txt && skipped
   [ -s err.txt ] && fail "something on stderr: $*: $(head -c 300 err.txt)"
   [ -s out.txt ] || fail "nothing on stdout: $*"
 }
-has() {
-  grep -qF -- "$1" "${2:-out.txt}" || fail "${2:-out.txt} says nothing of \"$1\""
-}
-if command -v python3 >/dev/null; then
-  value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
-  expect() { [ "$(value "$1" "$2")" = "$3" ] || fail "$1: $2 is $(value "$1" "$2" | tail -1), expected $3"; }
-else
-  echo "SKIPPED json: no python3"
-  value() { :; }
-  expect() { :; }
-fi
 
 # Wrong input: said before anything runs.
-refuses "expected a trace" compare
-refuses missing.jsonl compare missing.jsonl
-refuses "--policy" compare "$sample" --policy nonsense
-refuses "only bounds" compare --random 2 --policy ideal
-refuses "--stamp" compare --random 2 --stamp x
-refuses "--out" compare --random 2 --out "$sample"
-refuses "--out" calibrate --out .
-refuses "--transport" calibrate --transport nonsense
-refuses "nonsense" calibrate --model nonsense
-refuses "--phase" calibrate --phase nonsense
-refuses "would take turns" calibrate --model tiny --ranks $(($(nproc) + 1))
-refuses "would take turns" compare --random 2 --model tiny --ranks $(($(nproc) + 1))
-refuses "calibration knows no leaf" calibrate --model tiny "${where[@]}" \
+refuses 2 "expected a trace" compare
+refuses 2 missing.jsonl compare missing.jsonl
+refuses 2 "--policy" compare "$sample" --policy nonsense
+refuses 2 "only bounds" compare --random 2 --policy ideal
+refuses 2 "--stamp" compare --random 2 --stamp x
+refuses 2 "--out" compare --random 2 --out "$sample"
+refuses 2 "--out" calibrate --out .
+refuses 2 "--transport" calibrate --transport nonsense
+refuses 2 "nonsense" calibrate --model nonsense
+refuses 2 "--phase" calibrate --phase nonsense
+refuses 2 "would take turns" calibrate --model tiny --ranks $(($(nproc) + 1))
+refuses 2 "would take turns" compare --random 2 --model tiny --ranks $(($(nproc) + 1))
+refuses 2 "calibration knows no leaf" calibrate --model tiny "${where[@]}" \
   --cluster "2x1 nic=1G leaf=1 uplink=1G flops=1G mem=1G"
 for option in --cluster --calibration; do
-  refuses none.json compare --random 2 "${small[@]}" $option none.json
+  refuses 2 none.json compare --random 2 "${small[@]}" $option none.json
 done
 echo '{"nodes":1,"devices_per_node":2,"nvlink":{"bandwidth":1e9},"device":{"flops":1e9,"memory_bytes":1e9}}' >plain.json
-refuses "expected a cluster file of hecate-validate calibrate" compare --random 2 "${small[@]}" --calibration plain.json
+refuses 2 "expected a cluster file of hecate-validate calibrate" compare --random 2 "${small[@]}" --calibration plain.json
 
 # A calibrated cluster fits the model it was measured with; of the ranks there are, as many as it has devices.
 curves() {
@@ -156,32 +122,32 @@ accepts compare --random 2 --model tiny --tokens 16 --repeat 1 --ranks 3 --virtu
 has "virtual time: validates compute, waiting and order, not the network"
 
 # A calibration of something else is refused.
-refuses "another model shape" compare --random 2 --model cpu-512 --tokens 16 "${where[@]}" --calibration here.json
+refuses 2 "another model shape" compare --random 2 --model cpu-512 --tokens 16 "${where[@]}" --calibration here.json
 if [ "$(nproc)" -ge 2 ]; then
-  refuses "expected one of backend cpu and transport emulated" compare --random 2 --model tiny --transport emulated \
+  refuses 2 "expected one of backend cpu and transport emulated" compare --random 2 --model tiny --transport emulated \
     --calibration here.json
 fi
-refuses "calibration" compare --random 2 --model tiny --virtual --ranks 3 --calibration here.json
-refuses "expected a folder" compare --random 2 "${small[@]}" --out -
+refuses 2 "calibration" compare --random 2 --model tiny --virtual --ranks 3 --calibration here.json
+refuses 2 "expected a folder" compare --random 2 "${small[@]}" --out -
 sed 's/"backward": true/"backward": false/' here.json >forward.json # as a calibration of the forward phase is
-refuses "forward phase alone" compare --random 2 "${small[@]}" --calibration forward.json
+refuses 2 "forward phase alone" compare --random 2 "${small[@]}" --calibration forward.json
 accepts compare --random 1 "${small[@]}" --calibration here.json --seed 9007199253740991 --json
 
 # No room for the results: exit code 1 and nothing that looks whole; what was there stays.
 for command in "compare --random 2 --out limited" "calibrate --out kept.json"; do
   echo old >kept.json
-  (ulimit -f 1 && "$tool" $command "${small[@]}" >out.txt 2>err.txt)
+  (ulimit -f 1 && "${tool[@]}" $command "${small[@]}" >out.txt 2>err.txt)
   [ $? -eq 1 ] || fail "$command past a file size limit: $(cat err.txt)"
   [ -z "$(ls -A limited 2>/dev/null)" ] || fail "left behind past a file size limit: $(ls -A limited)"
   [ "$(cat kept.json)" = old ] || fail "$command: a file that was there is lost"
 done
 if [ -w /dev/full ]; then
-  "$tool" compare --random 2 "${small[@]}" --json >/dev/full 2>err.txt
+  "${tool[@]}" compare --random 2 "${small[@]}" --json >/dev/full 2>err.txt
   [ $? -eq 1 ] || fail "writing to a full device"
 fi
 
 # Ctrl-C: ends soon, nobody is left, nothing is written.
-"$tool" compare --random 50 --model tiny --tokens 64 --repeat 500 "${where[@]}" --out stopped >out.txt 2>err.txt &
+"${tool[@]}" compare --random 50 --model tiny --tokens 64 --repeat 500 "${where[@]}" --out stopped >out.txt 2>err.txt &
 parent=$!
 children=
 for _ in $(seq 2000); do
