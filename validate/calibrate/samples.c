@@ -1,4 +1,6 @@
-/* Every (operation, rank) with a span becomes one observation. O(operations * ranks + pieces of work). */
+/* Every (operation, rank) with a span becomes one observation, but for operations that move bytes while the rank computes:
+ * the executor looks at them between two steps of computing only, so such a span says how long a step is.
+ * O(operations * ranks + exchanges * operations of the rank + pieces of work). */
 #include "validate/calibrate/samples.h"
 
 #include "runtime/base/arena.h"
@@ -75,6 +77,23 @@ static void add_bytes(hec_samples *samples, const hec_program *program, const he
   add_piece(set, bytes);
 }
 
+/* Share of the operation's span in which its rank computed. */
+static double computed(const hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
+                       int32_t rank) {
+  size_t n_ranks = (size_t)program->n_ranks;
+  int64_t end = t->end_ps[(size_t)id * n_ranks + (size_t)rank], span = hec_span_ps(&samples->spans, program, id, rank);
+  int64_t begin = end - span, busy = 0;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    int64_t from = t->begin_ps[i * n_ranks + (size_t)rank], to = t->end_ps[i * n_ranks + (size_t)rank];
+    if (program->ops[i].lane != HEC_LANE_COMPUTE || to < 0)
+      continue;
+    from = from > begin ? from : begin;
+    to = to < end ? to : end;
+    busy += to > from ? to - from : 0;
+  }
+  return (double)busy / (double)span;
+}
+
 static bool is_chain(const hec_program *program, const hec_op *op) {
   for (int32_t k = 0; k < op->n_transfers; k++)
     if (program->transfers[op->transfer_at + k].after >= 0)
@@ -82,27 +101,31 @@ static bool is_chain(const hec_program *program, const hec_op *op) {
   return false;
 }
 
-static void add_exchange(hec_samples *samples, const hec_program *program, int32_t id, hec_link_cost *links) {
+static void add_exchange(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
+                         hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
   hec_curve_kind kind = hec_op_curve(op);
   if (is_chain(program, op) || kind == HEC_CURVE_NONE)
     return;
   (void)hec_link_cost_exchange(links, program->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
   for (int32_t r = 0; r < program->n_ranks; r++)
-    if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0)
+    if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0 &&
+        computed(samples, program, t, id, r) < HEC_COMPUTED_MOST)
       add_pair(&samples->exchange[kind], links->done_s[r],
                1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
 }
 
-static void add_op(hec_samples *samples, const hec_program *program, int32_t id, double pace, hec_link_cost *links) {
+static void add_op(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id, double pace,
+                   hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
   if (op->kind == HEC_OP_EXCHANGE) {
-    add_exchange(samples, program, id, links);
+    add_exchange(samples, program, t, id, links);
     return;
   }
+  bool moves = op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS;
   for (int32_t r = 0; r < program->n_ranks; r++) {
     double seconds = 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r);
-    if (seconds <= 0)
+    if (seconds <= 0 || (moves && computed(samples, program, t, id, r) >= HEC_COMPUTED_MOST))
       continue;
     if (op->kind == HEC_OP_COMPUTE)
       add_rows(samples, program, op, r, seconds / pace);
@@ -122,7 +145,7 @@ void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec
   samples->lasted_s += iteration->moving.lasted_s;
   hec_spans_find(&samples->spans, program, iteration->timeline);
   for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
-    add_op(samples, program, i, pace, links);
+    add_op(samples, program, iteration->timeline, i, pace, links);
 }
 
 static void free_pairs(hec_sample_pairs *pairs) {
