@@ -49,8 +49,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
                     "rounds in which everything is executed once (default 5; with --random 9)", 1, 1000),
       HEC_ARG_WHOLE("--extra", s->extra, "N",
-                    "more rounds at most, of what the machine disturbed too often to count (default twice --repeat)", 0,
-                    10000),
+                    "more rounds at most, of what the machine disturbed too often to count (default 0; with --random "
+                    "twice --repeat)",
+                    0, 10000),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
       HEC_POLICY_ARG_ROWS(s->session.job),
@@ -100,6 +101,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   s->session.where.ranks = s->session.job.ranks;
   if (s->session.repeat == 0)
     s->session.repeat = s->random > 0 ? RANDOM_REPEATS : REPEATS;
+  if (s->extra < 0)
+    s->extra = s->random > 0 ? 2 * s->session.repeat : 0;
   return HEC_OK;
 }
 
@@ -270,7 +273,7 @@ static hec_status run(command *c) {
   const hec_comparison_options compare = {.cases = c->cases,
                                           .n_cases = c->n_cases,
                                           .n_rounds = (int32_t)s->session.repeat,
-                                          .n_extra = (int32_t)(s->extra < 0 ? 2 * s->session.repeat : s->extra),
+                                          .n_extra = (int32_t)s->extra,
                                           .collective = c->run.collective,
                                           .law = hec_law_find(c->run.head.law),
                                           .draw = s->out != NULL};
