@@ -109,8 +109,9 @@ bool hec_report_add_ranking(const hec_session_report *r, const char *begin, cons
   const char *what = r->random ? "configurations" : "policies";
   if (c->options.n_cases < 2 || c->n_conclusive == 0)
     return false;
-  hec_text_printf(out, "%s%s by the medians of their iterations: Kendall tau %.3f over all pairs", begin, what,
-                  c->kendall_tau);
+  hec_text_printf(
+      out, "%s%s, two by two by the medians of the iterations that count in both: Kendall tau %.3f over all pairs",
+      begin, what, c->kendall_tau);
   if (c->ranking.pairs > 0)
     hec_text_printf(out, ", %.3f over the%s%" PRId32 " more than %g %% apart (%" PRId32 " in the wrong order)",
                     c->ranking.tau, next[0] == '\n' ? next : " ", c->ranking.pairs, 100 * HEC_APART, c->ranking.wrong);

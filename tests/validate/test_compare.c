@@ -54,12 +54,15 @@ static void teardown(void) {
 typedef struct {
   hec_comparison comparison;
   hec_lab_reading reading;
+  int32_t only; /* the step that counts; 0: all */
 } session;
 
 static void add(void *context, int32_t index, const hec_replayed *iteration) {
   session *s = context;
+  hec_lab_reading reading = s->reading;
+  reading.clean = reading.clean && (s->only == 0 || index == s->only);
   if (index >= WARMUP)
-    hec_comparison_add(&s->comparison, &s->reading, iteration);
+    hec_comparison_add(&s->comparison, &reading, iteration);
 }
 
 static void open_session(session *s, bool draw) {
@@ -203,6 +206,32 @@ START_TEST(disturbed_rounds) {
   ck_assert_double_eq_tol(c->disturbed, 6.0 / 20, 1e-12);
   ck_assert_int_eq(c->ranking.pairs, 3);
   hec_comparison_close(c);
+}
+END_TEST
+
+/* Iterations differ in their loads: two cases are ranked by those that count in both, not at all when there is none. */
+START_TEST(ranked_by_common_iterations) {
+  static const int32_t only[CASES] = {1, 2, 0, 1};
+  session s;
+  double ratio = 0;
+  for (int32_t pass = 0; pass < 2; pass++) {
+    open_session(&s, false);
+    for (int32_t i = 0; i < CASES; i++)
+      for (int32_t round = 0; round < ROUNDS; round++) {
+        s.only = only[i];
+        /* case 2 is measured dearer than case 3 */
+        read_case(&s, i, round, i == 2 && pass == 1 ? 1.2 * ratio : 1, true);
+      }
+    finish(&s);
+    const hec_comparison *c = &s.comparison;
+    ck_assert_int_eq(c->n_conclusive, 1 + 1 + (STEPS - WARMUP) + 1);
+    ck_assert_int_eq(c->pairs.right + c->pairs.wrong + c->pairs.close, 4); /* not (0, 1) nor (1, 3) */
+    ck_assert_int_eq(c->ranking.pairs, 4);
+    ck_assert_int_eq(c->ranking.wrong, pass);
+    ck_assert_double_eq_tol(c->kendall_tau, pass ? 0.5 : 1, 1e-12);
+    ratio = c->points[c->point_at[3]].predicted_s / c->points[c->point_at[2]].predicted_s;
+    hec_comparison_close(&s.comparison);
+  }
 }
 END_TEST
 
@@ -408,6 +437,7 @@ static Suite *suite(void) {
   tcase_add_test(c, ranking);
   tcase_add_test(c, regret);
   tcase_add_test(c, disturbed_rounds);
+  tcase_add_test(c, ranked_by_common_iterations);
   tcase_add_test(c, extra_rounds);
   tcase_add_test(c, another_program);
   tcase_add_test(c, overlay);

@@ -291,29 +291,79 @@ static void find_middle(hec_comparison *c, int32_t a_case, double *scratch[2]) {
   }
 }
 
+/* Two cases where both were measured: medians over the points that are conclusive in both (iterations differ in their
+ * loads, so others would not compare), and how far each measurement scatters. */
+typedef struct {
+  double predicted[2], measured[2], low[2], high[2];
+} contest;
+
+/* Of the points that two cases of equally many have in common; false: there is none. */
+static bool meet(const hec_comparison *c, int32_t i, int32_t j, double *pairs[2], contest *out) {
+  const int32_t which[2] = {i, j};
+  for (int32_t side = 0; side < 2; side++) {
+    const hec_compared_case *of = &c->by_case[which[side]];
+    int32_t n = 0, n_points = of->n_points < c->by_case[which[!side]].n_points ? of->n_points
+                                                                               : c->by_case[which[!side]].n_points;
+    for (int32_t k = 0; k < n_points; k++) {
+      const hec_point *own = &c->points[c->point_at[which[side]] + k];
+      if (!own->conclusive || !c->points[c->point_at[which[!side]] + k].conclusive)
+        continue;
+      pairs[0][n] = own->predicted_s;
+      pairs[1][n++] = own->measured_s;
+    }
+    if (n == 0)
+      return false;
+    out->predicted[side] = hec_median(pairs[0], n);
+    out->measured[side] = hec_median(pairs[1], n);
+    out->low[side] = out->measured[side] * (of->low_s / of->measured_s);
+    out->high[side] = out->measured[side] * (of->high_s / of->measured_s);
+  }
+  return true;
+}
+
+static void judge_pair(hec_comparison *c, const contest *pair, int32_t *agree) {
+  const hec_measured_range range = {pair->low, pair->high};
+  hec_ranking far = hec_ranking_of(pair->predicted, pair->measured, 2, HEC_APART, &range);
+  hec_pairs all = hec_pairs_of(pair->predicted, pair->measured, 2, &range);
+  c->ranking.pairs += far.pairs;
+  c->ranking.wrong += far.wrong;
+  c->ranking.wrong_close += far.wrong_close;
+  c->pairs.right += all.right;
+  c->pairs.wrong += all.wrong;
+  c->pairs.close += all.close;
+  *agree += hec_ranking_of(pair->predicted, pair->measured, 2, 0, NULL).wrong ? -1 : 1;
+}
+
 static void rank_cases(hec_comparison *c, double *pairs[2]) {
-  int32_t n = 0, n_cases = c->options.n_cases;
-  double *low = HEC_NEW(c->arena, double, n_cases), *high = HEC_NEW(c->arena, double, n_cases);
+  int32_t n = 0, n_met = 0, agree = 0, n_cases = c->options.n_cases;
   int32_t *index = HEC_NEW(c->arena, int32_t, n_cases);
+  contest pair;
   for (int32_t i = 0; i < n_cases; i++)
     find_middle(c, i, pairs);
+  c->ranking = (hec_ranking){.tau = 1};
+  c->pairs = (hec_pairs){0};
+  for (int32_t i = 0; i < n_cases; i++)
+    for (int32_t j = 0; j < i; j++)
+      if (meet(c, i, j, pairs, &pair)) {
+        judge_pair(c, &pair, &agree);
+        n_met++;
+      }
+  c->kendall_tau = n_met > 0 ? (double)agree / n_met : 1;
+  if (c->ranking.pairs > 0)
+    c->ranking.tau = (double)(c->ranking.pairs - 2 * (int64_t)c->ranking.wrong) / c->ranking.pairs;
   for (int32_t i = 0; i < n_cases; i++)
     if (c->by_case[i].n_conclusive > 0) {
       pairs[0][n] = c->by_case[i].predicted_s;
       pairs[1][n] = c->by_case[i].measured_s;
-      low[n] = c->by_case[i].low_s;
-      high[n] = c->by_case[i].high_s;
       index[n++] = i;
     }
-  c->kendall_tau = hec_kendall_tau(pairs[0], pairs[1], n);
-  const hec_measured_range range = {low, high};
-  c->ranking = hec_ranking_of(pairs[0], pairs[1], n, HEC_APART, &range);
-  c->pairs = hec_pairs_of(pairs[0], pairs[1], n, &range);
-  if (n > 0) {
-    c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);
-    c->chosen = index[c->chosen];
-    c->best = index[c->best];
-  }
+  if (n == 0)
+    return;
+  c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);
+  c->chosen = index[c->chosen];
+  c->best = index[c->best];
+  if (c->chosen != c->best && meet(c, c->chosen, c->best, pairs, &pair))
+    c->regret = fmax(pair.measured[0] / pair.measured[1] - 1, 0);
 }
 
 static void try_controls(hec_comparison *c, double *pairs[2]) {
