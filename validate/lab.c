@@ -41,7 +41,7 @@ static void judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, 
   }
   double slower = lab->reference_s > 0 ? sum / (2 * n_ranks) / lab->reference_s - 1 : 0;
   reading->pace = 1 + HEC_PACE_SHARE * slower;
-  reading->lost = iteration->interrupted > HEC_INTERRUPTED_MOST;
+  reading->lost = !lab->virtual_time && iteration->interrupted > HEC_INTERRUPTED_MOST;
   reading->slowed = most > (1 + HEC_SLOWED_MOST) * recent(lab);
   reading->clean = !reading->lost && !reading->slowed;
 }

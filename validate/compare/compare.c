@@ -297,17 +297,21 @@ typedef struct {
   double predicted[2], measured[2], low[2], high[2];
 } contest;
 
-/* Of the points that two cases of equally many have in common; false: there is none. */
+/* Of the points that two cases have in common; false: there is none, or the two executed the same programs there, which
+ * have no order. */
 static bool meet(const hec_comparison *c, int32_t i, int32_t j, double *pairs[2], contest *out) {
   const int32_t which[2] = {i, j};
+  bool differ = false;
   for (int32_t side = 0; side < 2; side++) {
     const hec_compared_case *of = &c->by_case[which[side]];
     int32_t n = 0, n_points = of->n_points < c->by_case[which[!side]].n_points ? of->n_points
                                                                                : c->by_case[which[!side]].n_points;
     for (int32_t k = 0; k < n_points; k++) {
       const hec_point *own = &c->points[c->point_at[which[side]] + k];
-      if (!own->conclusive || !c->points[c->point_at[which[!side]] + k].conclusive)
+      const hec_point *other = &c->points[c->point_at[which[!side]] + k];
+      if (!own->conclusive || !other->conclusive)
         continue;
+      differ = differ || own->digest != other->digest;
       pairs[0][n] = own->predicted_s;
       pairs[1][n++] = own->measured_s;
     }
@@ -318,7 +322,7 @@ static bool meet(const hec_comparison *c, int32_t i, int32_t j, double *pairs[2]
     out->low[side] = out->measured[side] * (of->low_s / of->measured_s);
     out->high[side] = out->measured[side] * (of->high_s / of->measured_s);
   }
-  return true;
+  return differ;
 }
 
 static void judge_pair(hec_comparison *c, const contest *pair, int32_t *agree) {

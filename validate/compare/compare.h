@@ -85,7 +85,8 @@ typedef struct {
   hec_compared_case *by_case; /* [n_cases] */
   hec_error error;            /* over all conclusive points */
   hec_error raw;              /* the same with readings as they were, whatever the pace */
-  double kendall_tau;         /* of pairs of cases, by their medians over the points that are conclusive in both */
+  double kendall_tau;         /* of pairs of cases, by their medians over the points that are conclusive in both; none
+                               * where they executed the same programs */
   hec_ranking ranking;        /* the same over pairs more than HEC_APART apart */
   hec_pairs pairs;            /* all pairs; too close: see above */
   double regret;              /* measured: the case that is predicted best over the one that is best, - 1 */
