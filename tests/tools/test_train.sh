@@ -1,25 +1,15 @@
 #!/bin/bash
 # hecate-run train as a user meets it: exit codes and messages, the JSON document, the trace that it records.
-set -u
-build=$(cd "$1" && pwd)
+source "$(dirname "$0")/../support/tool.sh"
 run=$build/hecate-run
-source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 if ! "$run" train --help 2>/dev/null | grep -q -- --text; then
   echo "SKIPPED tools.train: there is no hecate-run with the command train"
   exit 77
 fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-cd "$work" || exit 1
 text=$source_dir/LICENSE
 small=(--layers 2 --experts 4 --d-model 16 --d-ffn 16 --heads 2 --seq-len 16 --tokens 32 --ranks 2)
 
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
+# Other than in tool.sh a run may have printed its head before it fails:
 # refuses CODE PART ARGS...: that exit code, one line on stderr that has PART.
 refuses() {
   local code=$1 part=$2
