@@ -113,6 +113,14 @@ static hec_status gather(hec_check *check, const float *data, int64_t n, float *
   return hec_rank_gather(check->rank, data, (size_t)n * sizeof *data, *all);
 }
 
+/* The same of what the ranks' processors have there. */
+static hec_status gather_from(hec_check *check, const float *data, int64_t n, float **all) {
+  hec_processor *on = check->rank->processor;
+  float *host = HEC_NEW(&check->arena, float, n);
+  on->math->to_host(on, host, data, n);
+  return gather(check, host, n, all);
+}
+
 static void at(hec_check *check) {
   hec_rank_at_phase(check->rank, check->steps, "checking");
 }
@@ -185,9 +193,9 @@ hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t 
   for (int32_t mb = 0; mb < check->n_micro_batches; mb++) {
     float *x, *dx = NULL;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
-    HEC_TRY(gather(check, hec_work_stream(work, work->x, mb), n, &x));
+    HEC_TRY(gather_from(check, hec_work_stream(work, work->x, mb), n, &x));
     if (train)
-      HEC_TRY(gather(check, hec_work_stream(work, work->dx, mb), n, &dx));
+      HEC_TRY(gather_from(check, hec_work_stream(work, work->dx, mb), n, &dx));
     for (int32_t r = 0; compares(check) && r < check->problem->n_ranks; r++) {
       char what[64];
       (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d", r, mb);
@@ -222,7 +230,7 @@ static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, b
   for (int32_t a = 0; a < (hec_exec_train(exec) ? 4 : 1); a++) {
     float *all;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
-    HEC_TRY(gather(check, arrays[a], dense.n, &all));
+    HEC_TRY(gather_from(check, arrays[a], dense.n, &all));
     for (int32_t r = 0; all && compares(check) && r < check->rank->n_ranks; r++) {
       char what[64];
       hec_reference_state state = hec_reference_block(check->reference, layer);
@@ -237,6 +245,7 @@ static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, b
 
 /* The parts of the layer that this rank keeps, as expert * n_slices + part, and one array of them packed. */
 static int32_t pack(hec_exec *exec, int32_t layer, int32_t array, int32_t *parts, float *floats) {
+  hec_processor *on = hec_exec_processor(exec);
   const hec_problem *p = hec_exec_problem(exec);
   const hec_store *store = hec_exec_store(exec);
   int32_t n = 0;
@@ -246,7 +255,7 @@ static int32_t pack(hec_exec *exec, int32_t layer, int32_t array, int32_t *parts
         continue;
       hec_store_part at_part = hec_store_at(store, layer * p->n_experts + e, part);
       const float *const of[] = {at_part.params, at_part.grads, at_part.first, at_part.second};
-      memcpy(floats, of[array], (size_t)at_part.n * sizeof *floats);
+      on->math->to_host(on, floats, of[array], at_part.n);
       floats += at_part.n;
       parts[n++] = e * store->n_parts + part;
     }

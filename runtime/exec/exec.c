@@ -82,7 +82,7 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
   e->links = options->rank->cluster ? options->rank->cluster : p->cluster;
   e->cost = hec_link_cost_new(e->links, arena);
   if (e->train) /* a region may have been used before */
-    memset(hec_exec_dense(e, 0).grads, 0, (size_t)dense_floats(options) * sizeof(float));
+    e->rank->processor->math->zero(e->rank->processor, hec_exec_dense(e, 0).grads, dense_floats(options));
   *exec = e;
   return HEC_OK;
 }
@@ -127,6 +127,9 @@ const hec_problem *hec_exec_problem(const hec_exec *exec) {
 }
 int32_t hec_exec_rank(const hec_exec *exec) {
   return exec->r;
+}
+hec_processor *hec_exec_processor(const hec_exec *exec) {
+  return exec->rank->processor;
 }
 bool hec_exec_train(const hec_exec *exec) {
   return exec->train;
@@ -192,7 +195,7 @@ hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
       for (int32_t part = 0; part < plan->n_slices; part++) {
         *keep = plan_keeps(plan, l, e, part, exec->r);
         if (*keep++ && fresh)
-          HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, l, e), part));
+          HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, l, e), part, exec->rank->processor));
       }
   exec->kept_bytes = state_of_plan(exec, plan);
   return hec_exec_check_capacity(exec);

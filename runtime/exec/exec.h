@@ -76,6 +76,7 @@ float *hec_exec_workspace(const hec_exec *exec);
 hec_arena *hec_exec_step_arena(hec_exec *exec); /* rewound at the start of every iteration */
 const hec_problem *hec_exec_problem(const hec_exec *exec);
 int32_t hec_exec_rank(const hec_exec *exec);
+hec_processor *hec_exec_processor(const hec_exec *exec);
 bool hec_exec_train(const hec_exec *exec);
 
 /* The plan in force: says which experts this rank keeps. Slots that a plan wants and nobody sends are taken when

@@ -103,8 +103,8 @@ static bool reduces(const hec_op *op) {
 }
 
 /* Slices of guests that this rank keeps itself: copied from the slot (gather), or added to it (scatter). */
-hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n) {
-  hec_addition *own = HEC_NEW(&exec->step, hec_addition, op->n_own);
+hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n) {
+  hec_piece *own = HEC_NEW(&exec->step, hec_piece, op->n_own);
   *n = 0;
   for (int32_t i = 0; i < op->n_own; i++) {
     const hec_move *move = &exec->program->own[op->own_at + i];
@@ -113,7 +113,7 @@ hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int3
     int64_t floats, begin = hec_part_begin(exec->options.expert_size, move->parcel.part, move->parcel.n_parts);
     float *kept = hec_exec_parcel(exec, &move->parcel, adds ? 1 : 0, &floats);
     float *guest = hec_exec_guest_at(exec, op, move->parcel.expert, adds) + begin;
-    own[(*n)++] = adds ? (hec_addition){kept, guest, floats} : (hec_addition){guest, kept, floats};
+    own[(*n)++] = adds ? (hec_piece){kept, guest, floats} : (hec_piece){guest, kept, floats};
   }
   return own;
 }
@@ -127,7 +127,8 @@ static hec_status take_slots(hec_exec *exec, const hec_op *op) {
     const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
     for (int32_t i = at[0]; i < at[1]; i++) {
       const hec_parcel *p = &exec->program->parcels[i];
-      HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part));
+      HEC_TRY(
+          hec_store_take(&exec->store, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part, exec->rank->processor));
     }
   }
   return HEC_OK;
@@ -175,7 +176,7 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
   x->second = (hec_post){.lane = x->post.lane,
                          .sends = HEC_NEW(&exec->step, hec_message, exec->n_ranks),
                          .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
-  x->additions = HEC_NEW(&exec->step, hec_addition, exec->n_ranks);
+  x->additions = HEC_NEW(&exec->step, hec_piece, exec->n_ranks);
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
   int64_t mine, theirs;
   float *own = slice_at(dense.grads, dense.n, exec->r, exec->n_ranks, &mine), *staging = exec->staging;
@@ -186,7 +187,7 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
     segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
     segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
     if (!adds && mine > 0) {
-      x->additions[x->n_additions++] = (hec_addition){own, staging, mine};
+      x->additions[x->n_additions++] = (hec_piece){own, staging, mine};
       segment[1].at = staging;
       staging += mine;
     }
@@ -261,8 +262,7 @@ static hec_status start(hec_exec *exec, hec_post *post) {
 
 hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
   hec_exchange_state *x = op->exchange;
-  for (int32_t i = 0; i < x->n_own; i++)
-    memcpy(x->own[i].to, x->own[i].from, (size_t)x->own[i].n * sizeof *x->own[i].to);
+  exec->rank->processor->math->copy(exec->rank->processor, x->own, x->n_own);
   return start(exec, &x->post);
 }
 
@@ -281,7 +281,7 @@ hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *
   if (x->phase == 0) {
     HEC_TRY(test(exec, &x->post, done, moved));
     if (*done && op->op.kind == HEC_OP_ALLREDUCE) {
-      hec_additions_apply(x->additions, x->n_additions);
+      exec->rank->processor->math->add(exec->rank->processor, x->additions, x->n_additions);
       HEC_TRY(start(exec, &x->second));
       x->phase = 1;
       *done = false;

@@ -75,8 +75,9 @@ static hec_status step(hec_exec *exec, hec_exec_op *op) {
     HEC_TRY(hec_rank_take_turn(exec->rank));
   int64_t cpu_ns = hec_cpu_clock_ns(), wall_ns = hec_clock_ns();
   if (op->op.role == HEC_ROLE_REDUCE) {
-    hec_additions_apply(op->exchange->additions, op->exchange->n_additions);
-    hec_additions_apply(op->exchange->own, op->exchange->n_own);
+    hec_processor *on = exec->rank->processor;
+    on->math->add(on, op->exchange->additions, op->exchange->n_additions);
+    on->math->add(on, op->exchange->own, op->exchange->n_own);
   } else {
     exec->options.work.run(exec->options.work.context, exec, op);
   }

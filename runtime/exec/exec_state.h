@@ -20,9 +20,9 @@ typedef struct hec_exchange_state {
   hec_post post;
   int32_t phase; /* of an all-reduce: 0 reduce-scatter, 1 all-gather, 2 done */
   hec_post second;
-  hec_addition *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
+  hec_piece *additions; /* [n_additions] after the exchange (staged) or, of an all-reduce, after phase 0 */
   int32_t n_additions;
-  hec_addition *own; /* [n_own] slices that stay on the rank: copied at the start of a gather */
+  hec_piece *own; /* [n_own] slices that stay on the rank: copied at the start of a gather */
   int32_t n_own;
   int64_t law_ns;    /* held: duration under the closed-form law */
   int32_t *partners; /* [n_partners] ranks that this one exchanges with */
@@ -60,7 +60,7 @@ struct hec_exec {
   const hec_rows **rows;      /* [n_layers] newest; NULL: none yet */
   int32_t *rows_of;           /* [n_layers] micro-batch that they belong to */
   const hec_program *program; /* while posting */
-  hec_addition *staged;       /* what the reduction after the newest staged exchange adds */
+  hec_piece *staged;          /* what the reduction after the newest staged exchange adds */
   int32_t n_staged;
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
@@ -86,7 +86,7 @@ hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) HEC_MUST_USE;
 /* Until when a held operation lasts at least, once its bytes are there; INT64_MAX while a partner has not posted. */
 int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
-hec_addition *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
+hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
 

@@ -34,7 +34,7 @@ typedef struct {
   hec_collective_plan merged, each; /* a transfer per pair; per item, in the same order of pairs */
   int32_t *each_at;                 /* of the stage: merged transfer k carries each[each_at[k] .. each_at[k + 1]] */
   hec_post post;
-  hec_addition *additions; /* [n_additions] due after the stage */
+  hec_piece *additions; /* [n_additions] due after the stage */
   int32_t n_additions;
   char *staging; /* malloc */
   size_t staging_capacity;

@@ -131,7 +131,7 @@ static hec_status begin_stage(hec_comm *comm, hec_flight *f) {
 }
 
 static void end_stage(const hec_comm *comm, hec_flight *f) {
-  hec_additions_apply(f->additions, f->n_additions);
+  comm->rank->processor->math->add(comm->rank->processor, f->additions, f->n_additions);
   const hec_transfer_list *each = each_of(f);
   for (size_t k = 0; k < each->n; k++) {
     const hec_flight_item *item = &f->items[each->data[k].item];

@@ -1,6 +1,7 @@
-/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute, on memory that
- * the caller brings. Knows nothing of plans, programs, ranks or time. The executor's work table (work.c) and the dense
- * reference (reference.c) both call it, the first on pieces, the second on everything at once.
+/* The mathematics of one rank's share of the model: what attention, gate, experts and the rest compute, in calls of a
+ * processor (processor.h) on its memory, which the caller brings. Knows nothing of plans, programs, ranks or time. The
+ * executor's work table (work.c) and the dense reference (reference.c) both call it, the first on pieces, the second on
+ * everything at once.
  *
  * A block, for the tokens x [T, d] of one rank and micro-batch (pre-norm, no biases, no positional encoding):
  *     h1 = rmsnorm(x; g1)   q,k,v = h1 Wq, h1 Wk, h1 Wv   a = attention(q, k, v)   x += a Wo
@@ -18,7 +19,7 @@
 #include "models/load.h"
 #include "models/moe.h"
 #include "runtime/base/arena.h"
-#include "runtime/exec/math.h"
+#include "runtime/exec/processor.h"
 
 typedef struct {
   hec_moe moe; /* dtype 4 bytes, n_layers == n_moe_layers; vocabulary 0 in replay */
@@ -54,19 +55,21 @@ void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t mic
 
 /* Which experts a rank's tokens go to, sorted by expert: assignment j goes to expert[j], is of token[j], weighs
  * weight[j]. expert_at [E + 1]. */
-typedef struct {
+struct hec_assignments {
   int32_t n, n_tokens, capacity;
   int32_t *expert_at, *token;
   float *weight, *weight_grad;
   float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
-} hec_assignments;
+};
 hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity);
 /* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
- * it must. n > capacity: HEC_ASSERT. Weights from the probabilities [T, E] (exact: the fixed powers of two). */
+ * it must. n > capacity: HEC_ASSERT. */
 void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out);
 /* The top-k experts of each token (ties to the lower expert). */
 void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out);
-void hec_assign_weights(const hec_model *model, const float *probabilities, hec_assignments *assignments);
+/* Weights from the probabilities [T, E] (exact: the fixed powers of two, probabilities are not looked at). */
+void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities,
+                        hec_assignments *assignments);
 
 /* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4): coefficient * E *
  * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability.
@@ -91,36 +94,35 @@ hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *
 int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens);
 
 /* Attention with residual: stream x [T, d] in place; fills kept.x0 .. attended. Backward: dx [T, d] in place, grads +=. */
-void hec_block_attention(const hec_model *model, const float *params, int32_t tokens, float *x,
+void hec_block_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, float *x,
                          const hec_block_kept *kept, float *scratch);
-void hec_block_attention_backward(const hec_model *model, const float *params, float *grads, int32_t tokens, float *dx,
-                                  const hec_block_kept *kept, float *scratch);
+void hec_block_attention_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
+                                  int32_t tokens, float *dx, const hec_block_kept *kept, float *scratch);
 /* Norm and gate: fills kept.x1, scale2, h2, probabilities from the stream. Backward: dh2 [T, d] (what dispatch brought
  * back, shared experts included) plus the gate's own through weight_grad, into dx +=. */
-void hec_block_gate(const hec_model *model, const float *params, int32_t tokens, const float *x,
+void hec_block_gate(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, const float *x,
                     const hec_block_kept *kept);
-void hec_block_gate_backward(const hec_model *model, const float *params, float *grads, int32_t tokens, float *dh2,
-                             float *dx, const hec_assignments *assignments, const hec_block_kept *kept, float *scratch);
-/* Shared experts: x += shared(h2); their inner values are recomputed in backward: dh2 += ..., from dx [T, d]. No-op without. */
-void hec_block_shared(const hec_model *model, const float *params, int32_t tokens, const float *h2, float *x,
-                      float *scratch);
-void hec_block_shared_backward(const hec_model *model, const float *params, float *grads, int32_t tokens,
-                               const float *h2, const float *dx, float *dh2, float *scratch);
+void hec_block_gate_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
+                             int32_t tokens, float *dh2, float *dx, const hec_assignments *assignments,
+                             const hec_block_kept *kept, float *scratch);
+/* Shared experts: x += shared(h2); their inner values are recomputed in backward: dh2 += ..., from dx [T, d], which stays.
+ * No-op without. */
+void hec_block_shared(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, const float *h2,
+                      float *x, float *scratch);
+void hec_block_shared_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
+                               int32_t tokens, const float *h2, float *dx, float *dh2, float *scratch);
 
-/* One expert on n rows: out [n, d] from in [n, d]; inner [n, n_matrices * f] is kept for backward. */
-void hec_expert_forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner,
-                        float *out);
-/* grads += (or = where `first`, n == 0 too); din [n, d]. inner is overwritten. */
-void hec_expert_backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n,
-                         const float *in, float *inner, const float *dout, float *din);
-
-/* Rows of the assignments: rows[place(j)] is the row of assignment j; `row_of` [n] maps j to a row of `rows`.
- * combine     x[token] += weight * rows
- * uncombine   rows = weight * dx[token]; weight_grad = dot(dx[token], outputs row)
- * permute     rows = h2[token];   unpermute  dh2[token] += rows (dh2 zeroed by the caller) */
-void hec_rows_permute(const hec_assignments *a, const float *h2, int32_t d, float *const *row);
-void hec_rows_combine(const hec_assignments *a, float *const *row, int32_t d, float *x);
-void hec_rows_uncombine(hec_assignments *a, const float *dx, float *const *outputs, int32_t d, float *const *row);
-void hec_rows_unpermute(const hec_assignments *a, float *const *row, int32_t d, float *dh2);
+/* Experts on their rows, several at once: they are independent. */
+typedef struct {
+  const float *params;
+  float *grads; /* backward: += */
+  bool first;   /* backward: grads = instead, n == 0 too */
+  int32_t n;
+  const float *in;  /* [n, d] */
+  float *inner;     /* [n, n_matrices * f] kept from forward to backward, which overwrites it */
+  float *out, *din; /* [n, d] forward: out is written; backward: out is its gradient, din is written */
+} hec_expert_rows;
+void hec_experts_forward(hec_processor *on, const hec_model *model, const hec_expert_rows *list, int32_t n);
+void hec_experts_backward(hec_processor *on, const hec_model *model, const hec_expert_rows *list, int32_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which token goes to which expert, and the rows that travel for it. O(n) moves; top-k O(T k E). */
+/* Which token goes to which expert. On the host, with the probabilities where it can read them. Top-k O(T k E). */
 #include "runtime/exec/model_parts.h"
 
 #include <string.h>
@@ -23,8 +23,6 @@ void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t t
   out->n_tokens = tokens;
   for (int32_t j = 0; j < out->n; j++)
     out->token[j] = j % tokens;
-  if (model->exact)
-    hec_assign_weights(model, NULL, out);
 }
 
 /* The best expert that comes after (value, expert) in the order of falling probability, ties to the lower expert. Not a
@@ -71,20 +69,10 @@ void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_
   /* Each offset is now where the next expert begins. */
   memmove(out->expert_at + 1, out->expert_at, (size_t)n_experts * sizeof *out->expert_at);
   out->expert_at[0] = 0;
-  hec_assign_weights(model, probabilities, out);
 }
 
-/* Exact: 1, 1/2, 1/4 by turns of (token + place), place = which of the token's assignments it is when tokens are dealt
- * round by round. */
-void hec_assign_weights(const hec_model *model, const float *probabilities, hec_assignments *a) {
-  static const float powers[] = {1, 0.5F, 0.25F};
-  for (int32_t e = 0; e < model->n_experts; e++)
-    for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
-      int32_t token = a->token[j];
-      a->weight[j] = model->exact ? powers[((int64_t)token + j / a->n_tokens) % 3]
-                                  : probabilities[(int64_t)token * model->n_experts + e];
-      a->weight_grad[j] = 0;
-    }
+void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities, hec_assignments *a) {
+  on->math->weigh(on, a, probabilities, model->n_experts, model->exact);
 }
 
 /* With g_e = coefficient E f_e / (n_ranks T), the loss is sum_e g_e sum_t p[t, e] over all tokens. */
@@ -105,30 +93,4 @@ double hec_assign_balance(const hec_model *model, const hec_balance *balance, co
     loss += factor * count * sum;
   }
   return loss;
-}
-
-/* ---- Rows ---- */
-
-void hec_rows_permute(const hec_assignments *a, const float *h2, int32_t d, float *const *row) {
-  for (int32_t j = 0; j < a->n; j++)
-    memcpy(row[j], h2 + (int64_t)a->token[j] * d, (size_t)d * sizeof *h2);
-}
-
-void hec_rows_combine(const hec_assignments *a, float *const *row, int32_t d, float *x) {
-  for (int32_t j = 0; j < a->n; j++)
-    hec_math_axpy(x + (int64_t)a->token[j] * d, a->weight[j], row[j], d);
-}
-
-void hec_rows_uncombine(hec_assignments *a, const float *dx, float *const *outputs, int32_t d, float *const *row) {
-  for (int32_t j = 0; j < a->n; j++) {
-    const float *gradient = dx + (int64_t)a->token[j] * d;
-    a->weight_grad[j] = hec_math_dot(gradient, outputs[j], d);
-    for (int32_t i = 0; i < d; i++)
-      row[j][i] = a->weight[j] * gradient[i];
-  }
-}
-
-void hec_rows_unpermute(const hec_assignments *a, float *const *row, int32_t d, float *dh2) {
-  for (int32_t j = 0; j < a->n; j++)
-    hec_math_add(dh2 + (int64_t)a->token[j] * d, row[j], d);
 }

@@ -12,20 +12,13 @@ hec_model_widths hec_model_widths_of(const hec_model *model);
 
 int64_t hec_attention_scratch_size(const hec_model *model, int32_t tokens); /* floats */
 
-/* A FFN of inner width f, an expert's or a shared one's: parameters, inner rows and what is added or replaced. */
+/* A FFN of inner width f, an expert's or a shared one's. */
 int64_t hec_ffn_size(const hec_model *model, int32_t f); /* parameters */
 typedef struct {
+  hec_processor *on;
   const hec_model *model;
-  int32_t f, n; /* inner width, rows */
+  int32_t f;  /* inner width */
+  float keep; /* what becomes of what stands in out and din: 0 or 1 */
 } hec_ffn;
-/* out [n, d] = keep * out + ffn(in); inner [n, n_matrices * f]. */
-void hec_ffn_forward(const hec_ffn *ffn, const float *params, const float *in, float *inner, float *out, float keep);
-/* grads = keep_grads * grads + ..., din = keep_din * din + ...; inner is overwritten. */
-typedef struct {
-  float *grads, *din;
-  float keep_grads, keep_din;
-} hec_ffn_gradient;
-void hec_ffn_backward(const hec_ffn *ffn, const float *params, const float *in, float *inner, const float *dout,
-                      const hec_ffn_gradient *to);
 
 #endif

@@ -11,6 +11,7 @@
  * killed (SIGKILL, which also ends a stopped one). Children die with their parent. */
 #ifndef HEC_EXEC_RANK_H
 #define HEC_EXEC_RANK_H
+#include "runtime/exec/processor.h"
 #include "runtime/exec/transport.h"
 #include "runtime/program/program.h"
 
@@ -30,6 +31,7 @@ struct hec_rank {
   size_t memory_bytes;
   int64_t limit_ns; /* longest wait for a peer */
   const hec_transport *transport;
+  hec_processor *processor;   /* computes for it, on `memory` */
   const hec_cluster *cluster; /* link rates for transports that imitate them; NULL: none do */
   hec_world *world;
   void *channels; /* the transport's own, of this rank */

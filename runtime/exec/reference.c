@@ -235,6 +235,7 @@ static void kth_best(hec_reference *r, const float *p, float *kth) {
   hec_arena arena = {0};
   hec_assignments own = hec_assignments_new(&arena, m, r->tokens * m->top_k);
   hec_assign_top_k(m, p, r->tokens, &own);
+  hec_assign_weights(&hec_processor_cpu, m, p, &own);
   for (int32_t t = 0; t < r->tokens; t++)
     kth[t] = 1;
   for (int32_t e = 0; e < m->n_experts; e++)
@@ -321,21 +322,27 @@ static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, flo
   hec_assignments *a = &r->work.assignments[layer];
   int64_t d = m->moe.d_model, width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
   float *in = r->work.rows, *inner = inner_at(r, layer), *out = outputs_at(r, layer);
-  hec_block_attention(m, params, r->tokens, x, &kept, scratch_at(r));
-  hec_block_gate(m, params, r->tokens, x, &kept);
+  const hec_arithmetic *cpu = hec_processor_cpu.math;
+  hec_block_attention(&hec_processor_cpu, m, params, r->tokens, x, &kept, scratch_at(r));
+  hec_block_gate(&hec_processor_cpu, m, params, r->tokens, x, &kept);
   if (r->text)
     assign_given(r, layer, counts, kept.probabilities, a);
   else
     hec_assign_forced(m, counts, r->tokens, a);
-  hec_assign_weights(m, kept.probabilities, a);
-  hec_rows_permute(a, kept.h2, m->moe.d_model, rows_of(r, 0, in, a->n));
+  hec_assign_weights(&hec_processor_cpu, m, kept.probabilities, a);
+  cpu->permute(&hec_processor_cpu, a, kept.h2, m->moe.d_model, rows_of(r, 0, in, a->n));
   for (int32_t e = 0; e < m->n_experts; e++) {
     int32_t at = a->expert_at[e];
-    hec_expert_forward(m, expert_at(r, PARAMS, layer, e), a->expert_at[e + 1] - at, in + at * d, inner + at * width,
-                       out + at * d);
+    hec_experts_forward(&hec_processor_cpu, m,
+                        &(hec_expert_rows){.params = expert_at(r, PARAMS, layer, e),
+                                           .n = a->expert_at[e + 1] - at,
+                                           .in = in + at * d,
+                                           .inner = inner + at * width,
+                                           .out = out + at * d},
+                        1);
   }
-  hec_block_shared(m, params, r->tokens, kept.h2, x, scratch_at(r));
-  hec_rows_combine(a, rows_of(r, 0, out, a->n), m->moe.d_model, x);
+  hec_block_shared(&hec_processor_cpu, m, params, r->tokens, kept.h2, x, scratch_at(r));
+  cpu->combine(&hec_processor_cpu, a, rows_of(r, 0, out, a->n), m->moe.d_model, x);
 }
 
 static void backward(hec_reference *r, int32_t layer, float *dx) {
@@ -348,21 +355,28 @@ static void backward(hec_reference *r, int32_t layer, float *dx) {
   int64_t width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
   float *in = r->work.rows, *din = in + (int64_t)r->work.capacity * d, *out = outputs_at(r, layer);
   float **row = rows_of(r, 0, out, a->n);
-  hec_rows_uncombine(a, dx, row, d, row); /* outputs make room for their gradients */
-  hec_rows_permute(a, kept.h2, d, rows_of(r, 1, in, a->n));
+  const hec_arithmetic *cpu = hec_processor_cpu.math;
+  cpu->uncombine(&hec_processor_cpu, a, dx, row, d, row); /* outputs make room for their gradients */
+  cpu->permute(&hec_processor_cpu, a, kept.h2, d, rows_of(r, 1, in, a->n));
   for (int32_t e = 0; e < m->n_experts; e++) {
     int64_t at = a->expert_at[e];
-    hec_expert_backward(m, expert_at(r, PARAMS, layer, e), expert_at(r, GRADS, layer, e), false,
-                        a->expert_at[e + 1] - (int32_t)at, in + at * d, inner_at(r, layer) + at * width, out + at * d,
-                        din + at * d);
+    hec_experts_backward(&hec_processor_cpu, m,
+                         &(hec_expert_rows){.params = expert_at(r, PARAMS, layer, e),
+                                            .grads = expert_at(r, GRADS, layer, e),
+                                            .n = a->expert_at[e + 1] - (int32_t)at,
+                                            .in = in + at * d,
+                                            .inner = inner_at(r, layer) + at * width,
+                                            .out = out + at * d,
+                                            .din = din + at * d},
+                         1);
   }
   if (r->tokens > 0)
     memset(dh2, 0, (size_t)r->tokens * (size_t)d * sizeof *dh2);
-  hec_rows_unpermute(a, rows_of(r, 0, din, a->n), d, dh2);
-  hec_block_shared_backward(m, params, grads, r->tokens, kept.h2, dx, dh2, scratch);
+  cpu->unpermute(&hec_processor_cpu, a, rows_of(r, 0, din, a->n), d, dh2);
+  hec_block_shared_backward(&hec_processor_cpu, m, params, grads, r->tokens, kept.h2, dx, dh2, scratch);
   add_balance(r, layer, kept.probabilities, a);
-  hec_block_gate_backward(m, params, grads, r->tokens, dh2, dx, a, &kept, scratch);
-  hec_block_attention_backward(m, params, grads, r->tokens, dx, &kept, scratch);
+  hec_block_gate_backward(&hec_processor_cpu, m, params, grads, r->tokens, dh2, dx, a, &kept, scratch);
+  hec_block_attention_backward(&hec_processor_cpu, m, params, grads, r->tokens, dx, &kept, scratch);
 }
 
 /* ---- The step ---- */

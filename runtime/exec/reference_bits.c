@@ -350,6 +350,7 @@ static bool run(counter *c, int32_t micro_batch, int32_t rank, hec_assignments *
   float *data = HEC_NEW(c->arena, float, n + 1);
   stream s = stream_new(c), y = stream_new(c), g = stream_new(c);
   hec_assign_forced(c->model, hec_load_row(&p->loads[micro_batch], 0, rank), p->tokens, a);
+  hec_assign_weights(&hec_processor_cpu, c->model, NULL, a);
   hec_model_input(c->model, p->step, micro_batch, rank, p->tokens, data);
   s.x0 = tensor_of(c, data, n);
   attention(c, &s);

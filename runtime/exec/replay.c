@@ -14,6 +14,7 @@ typedef struct {
   hec_check *check;
   hec_probe probe;
   double *probe_s; /* [2 * n_ranks] on rank 0 */
+  float *rows;     /* [T * d] on the host */
 } state;
 
 static hec_runner_options options_of(const hec_replay *replay) {
@@ -34,13 +35,19 @@ size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy) {
 
 /* Loads, inputs and output gradients of an iteration: before its clock starts. */
 static void prepare(hec_runner *r, const hec_replay *replay, const hec_replay_step *step, int64_t index) {
+  state *s = r->context;
+  hec_processor *on = r->rank->processor;
   int32_t tokens = replay->problem->tokens, rank = r->rank->rank;
+  int64_t n = (int64_t)tokens * replay->model->moe.d_model;
   for (int32_t mb = 0; mb < replay->n_micro_batches; mb++) {
     hec_load_copy(&step->loads[step->n_loads == 1 ? 0 : mb], &r->loads[mb]);
     hec_lowering_rewrite(r->low, &r->loads[mb]);
-    hec_model_input(replay->model, index + 1, mb, rank, tokens, hec_work_stream(&r->work, r->work.x, mb));
-    if (replay->problem->train)
-      hec_model_output_gradient(replay->model, index + 1, mb, rank, tokens, hec_work_stream(&r->work, r->work.dx, mb));
+    hec_model_input(replay->model, index + 1, mb, rank, tokens, s->rows);
+    on->math->to_device(on, hec_work_stream(&r->work, r->work.x, mb), s->rows, n);
+    if (!replay->problem->train)
+      continue;
+    hec_model_output_gradient(replay->model, index + 1, mb, rank, tokens, s->rows);
+    on->math->to_device(on, hec_work_stream(&r->work, r->work.dx, mb), s->rows, n);
   }
   r->work.loads = r->loads;
   r->work.step = index + 1;
@@ -122,6 +129,7 @@ hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, he
   state s = {0};
   hec_runner r = {.options = options_of(replay), .rank = rank, .load_of = load_of, .context = &s};
   hec_status status = hec_runner_open(&r, policy);
+  s.rows = HEC_NEW(&r.arena, float, (int64_t)p->tokens * replay->model->moe.d_model);
   s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);
   if (replay->probe) {
     s.probe = hec_probe_new(&r.arena);

@@ -7,13 +7,6 @@
  * additions after staging sum in ascending order of sources. */
 #include "runtime/exec/stage.h"
 
-#include "runtime/exec/math.h"
-
-void hec_additions_apply(const hec_addition *additions, int32_t n) {
-  for (int32_t i = 0; i < n; i++)
-    hec_math_add(additions[i].to, additions[i].from, additions[i].n);
-}
-
 void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segment *segments, int32_t n_segments) {
   int64_t bytes = 0;
   for (int32_t i = 0; i < n_segments; i++)
@@ -24,24 +17,24 @@ void hec_message_add(hec_message *list, int32_t *n, int32_t peer, const hec_segm
 }
 
 /* What arrives for these segments goes into staging from `staging` on; how to add it afterwards. */
-static char *put_aside(hec_addition *additions, int32_t *n_additions, hec_segment *segments, int32_t n, char *staging) {
+static char *put_aside(hec_piece *additions, int32_t *n_additions, hec_segment *segments, int32_t n, char *staging) {
   for (int32_t i = 0; i < n; i++) {
-    additions[(*n_additions)++] = (hec_addition){segments[i].at, (const float *)(const void *)staging,
-                                                 segments[i].bytes / (int64_t)sizeof(float)};
+    additions[(*n_additions)++] =
+        (hec_piece){segments[i].at, (const float *)(const void *)staging, segments[i].bytes / (int64_t)sizeof(float)};
     segments[i].at = staging;
     staging += segments[i].bytes;
   }
   return staging;
 }
 
-void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_addition **additions,
+void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_piece **additions,
                     int32_t *n_additions) {
   const hec_transfer *t = stage->transfers;
   int32_t *receive_of = HEC_NEW(arena, int32_t, stage->n_transfers); /* 1 + index of the receive of a transfer */
   hec_segment *segment = HEC_NEW(arena, hec_segment, stage->n_segments);
   bool staged = stage->reduces && stage->staged;
   char *staging = stage->staging;
-  *additions = staged ? HEC_NEW(arena, hec_addition, stage->n_segments) : NULL;
+  *additions = staged ? HEC_NEW(arena, hec_piece, stage->n_segments) : NULL;
   *n_additions = 0;
   *post = (hec_post){.lane = post->lane,
                      .sends = HEC_NEW(arena, hec_message, stage->n_transfers),

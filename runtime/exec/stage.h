@@ -4,17 +4,8 @@
 #define HEC_EXEC_STAGE_H
 #include "models/link_cost.h"
 #include "runtime/base/arena.h"
+#include "runtime/exec/processor.h"
 #include "runtime/exec/transport.h"
-
-/* Adding up what an exchange delivered into staging, source by source. */
-typedef struct {
-  float *to;
-  const float *from;
-  int64_t n;
-} hec_addition;
-
-/* In their order, each number once: to += from. */
-void hec_additions_apply(const hec_addition *additions, int32_t n);
 
 static inline bool hec_post_is_empty(const hec_post *post) {
   return post->n_sends == 0 && post->n_receives == 0;
@@ -46,7 +37,7 @@ typedef struct {
 
 /* Fills post (lane excepted) and, where staged, what to add once it is done: additions [*n_additions], ascending by
  * source like the transfers. Everything on the arena. O(transfers + segments). */
-void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_addition **additions,
+void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_piece **additions,
                     int32_t *n_additions);
 
 #endif

@@ -3,8 +3,6 @@
 
 #include "runtime/base/arena.h"
 
-#include <string.h>
-
 static int64_t part_most(int64_t expert_size, int32_t n_parts) {
   return (expert_size + n_parts - 1) / n_parts;
 }
@@ -55,7 +53,7 @@ hec_store_part hec_store_at(const hec_store *store, int32_t row, int32_t part) {
   return (hec_store_part){at, at + n, at + 2 * n, at + 3 * n, n};
 }
 
-hec_status hec_store_take(hec_store *store, int32_t row, int32_t part) {
+hec_status hec_store_take(hec_store *store, int32_t row, int32_t part, hec_processor *on) {
   int32_t *slot = slot_at(store, row, part);
   if (*slot >= 0)
     return HEC_OK;
@@ -68,7 +66,7 @@ hec_status hec_store_take(hec_store *store, int32_t row, int32_t part) {
   store->n_used++;
   hec_store_part at = hec_store_at(store, row, part);
   if (at.grads)
-    memset(at.grads, 0, (size_t)at.n * sizeof *at.grads);
+    on->math->zero(on, at.grads, at.n);
   return HEC_OK;
 }
 

@@ -6,6 +6,7 @@
 #ifndef HEC_EXEC_STORE_H
 #define HEC_EXEC_STORE_H
 #include "runtime/base/status.h"
+#include "runtime/exec/processor.h"
 #include "runtime/plan/plan.h"
 
 typedef struct {
@@ -33,8 +34,9 @@ hec_store hec_store_new(hec_arena *arena, float *memory, int32_t n_rows, int32_t
 bool hec_store_has(const hec_store *store, int32_t row, int32_t part);
 /* The part; it must be here. */
 hec_store_part hec_store_at(const hec_store *store, int32_t row, int32_t part);
-/* Takes a slot (gradients zero, the rest not initialised). HEC_FAILED when there is none left. Already here: keeps it. */
-hec_status hec_store_take(hec_store *store, int32_t row, int32_t part) HEC_MUST_USE;
+/* Takes a slot (gradients zero, by `on`; the rest not initialised). HEC_FAILED when there is none left. Already here: keeps
+ * it. */
+hec_status hec_store_take(hec_store *store, int32_t row, int32_t part, hec_processor *on) HEC_MUST_USE;
 void hec_store_give(hec_store *store, int32_t row, int32_t part);
 
 #endif

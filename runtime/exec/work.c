@@ -18,22 +18,13 @@ typedef struct {
   hec_assignments *assignments;
   float *x, *dx;
   float **row, **returned; /* [n assignments] */
-  const hec_rows *rows;
-  float *outputs; /* unpermute: computed rows, of which those that stay go among the returned ones */
-  struct expert_work *experts;
+  hec_piece *staying;      /* [n_staying] unpermute: computed rows that go among the returned ones */
+  int32_t n_staying;
+  hec_expert_rows *experts;
   int32_t n_experts;
   float **zero; /* [n_zero] gradients of guests without rows */
   int32_t n_zero;
 } bound;
-
-typedef struct expert_work {
-  const float *params;
-  float *grads;
-  bool fresh; /* grads have no value yet */
-  int32_t n;
-  float *in, *inner, *out; /* backward: out and din are the gradients of the outputs and of the inputs */
-  float *din;
-} expert_work;
 
 int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches) {
   int64_t stream = (int64_t)tokens * model->moe.d_model;
@@ -83,8 +74,15 @@ static float **returned_list(hec_exec *exec, const hec_rows *rows, int32_t d, fl
   return row;
 }
 
+static void bind_staying(hec_exec *exec, const hec_rows *rows, int32_t d, float *outputs, bound *b) {
+  b->staying = HEC_NEW(hec_exec_step_arena(exec), hec_piece, rows->n_assigned);
+  for (int32_t j = 0; j < rows->n_assigned; j++)
+    if (rows->stays[j] >= 0)
+      b->staying[b->n_staying++] = (hec_piece){b->returned[j], row_at(outputs, d, rows->stays[j]), d};
+}
+
 static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
-  const hec_rows *rows = b->rows = hec_exec_rows(exec, op);
+  const hec_rows *rows = hec_exec_rows(exec, op);
   int32_t d = work->model->moe.d_model;
   bool permute = op->op.role == HEC_ROLE_PERMUTE, backward = op->op.backward;
   if (permute) {
@@ -101,7 +99,7 @@ static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bou
     b->row = row_list(exec, rows, d, hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_SEND),
                       hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_OUTPUT));
   else
-    b->outputs = hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT);
+    bind_staying(exec, rows, d, hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT), b);
 }
 
 static void bind_guests_without_rows(hec_exec *exec, hec_exec_op *op, bound *b, const hec_work *list, int32_t n) {
@@ -127,17 +125,17 @@ static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, 
   float *in = hec_exec_tensor(exec, op, HEC_TENSOR_INPUT), *kept = row_at(in, d, all);
   float *out = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_OUTPUT : HEC_TENSOR_OUTPUT);
   float *din = backward ? hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_INPUT) : NULL;
-  b->experts = HEC_NEW(hec_exec_step_arena(exec), expert_work, b->n_experts);
+  b->experts = HEC_NEW(hec_exec_step_arena(exec), hec_expert_rows, b->n_experts);
   for (int32_t i = 0; i < b->n_experts; first += list[i++].rows) {
-    expert_work *w = &b->experts[i];
-    *w = (expert_work){.params = hec_exec_params(exec, op, list[i].item),
-                       .n = list[i].rows,
-                       .in = row_at(in, d, first),
-                       .inner = row_at(kept, inner, first),
-                       .out = row_at(out, d, first),
-                       .din = backward ? row_at(din, d, first) : NULL};
+    hec_expert_rows *w = &b->experts[i];
+    *w = (hec_expert_rows){.params = hec_exec_params(exec, op, list[i].item),
+                           .n = list[i].rows,
+                           .in = row_at(in, d, first),
+                           .inner = row_at(kept, inner, first),
+                           .out = row_at(out, d, first),
+                           .din = backward ? row_at(din, d, first) : NULL};
     if (backward)
-      w->grads = hec_exec_grads(exec, op, list[i].item, &w->fresh);
+      w->grads = hec_exec_grads(exec, op, list[i].item, &w->first);
   }
   if (backward)
     bind_guests_without_rows(exec, op, b, list, b->n_experts);
@@ -186,14 +184,15 @@ static void balance(hec_work_state *work, hec_exec *exec, const hec_op *op, boun
 }
 
 static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  hec_processor *on = hec_exec_processor(exec);
   if (op->backward) {
     if (work->balance > 0)
       balance(work, exec, op, b);
-    hec_block_gate_backward(work->model, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
+    hec_block_gate_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
                             b->assignments, &b->kept, work->scratch);
     return;
   }
-  hec_block_gate(work->model, b->dense.params, work->tokens, b->x, &b->kept);
+  hec_block_gate(on, work->model, b->dense.params, work->tokens, b->x, &b->kept);
   uint32_t *counts =
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
@@ -201,122 +200,135 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
                       b->assignments);
   else
     hec_assign_top_k(work->model, b->kept.probabilities, work->tokens, b->assignments);
-  hec_assign_weights(work->model, b->kept.probabilities, b->assignments);
+  hec_assign_weights(on, work->model, b->kept.probabilities, b->assignments);
   for (int32_t e = 0; e < work->model->n_experts; e++)
     counts[e] = (uint32_t)(b->assignments->expert_at[e + 1] - b->assignments->expert_at[e]);
 }
 
-static void rows(hec_work_state *work, const hec_op *op, bound *b) {
+static void rows(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  hec_processor *on = hec_exec_processor(exec);
+  const hec_arithmetic *math = on->math;
   int32_t d = work->model->moe.d_model;
-  size_t row_bytes = (size_t)d * sizeof(float);
   if (op->role == HEC_ROLE_PERMUTE && !op->backward) {
-    hec_rows_permute(b->assignments, b->kept.h2, d, b->row);
+    math->permute(on, b->assignments, b->kept.h2, d, b->row);
   } else if (op->role == HEC_ROLE_PERMUTE) {
-    memset(work->dh2, 0, (size_t)work->tokens * row_bytes);
-    hec_rows_unpermute(b->assignments, b->row, d, work->dh2);
+    math->zero(on, work->dh2, (int64_t)work->tokens * d);
+    math->unpermute(on, b->assignments, b->row, d, work->dh2);
   } else if (op->backward) {
-    hec_rows_uncombine(b->assignments, b->dx, b->returned, d, b->row);
+    math->uncombine(on, b->assignments, b->dx, b->returned, d, b->row);
   } else {
-    for (int32_t j = 0; j < b->rows->n_assigned; j++)
-      if (b->rows->stays[j] >= 0)
-        memcpy(b->returned[j], row_at(b->outputs, d, b->rows->stays[j]), row_bytes);
-    hec_rows_combine(b->assignments, b->returned, d, b->x);
+    math->copy(on, b->staying, b->n_staying);
+    math->combine(on, b->assignments, b->returned, d, b->x);
   }
 }
 
-static void experts(hec_work_state *work, const hec_exec_op *op, bound *b) {
+static void experts(hec_work_state *work, hec_exec *exec, const hec_exec_op *op, bound *b) {
   const hec_model *model = work->model;
+  hec_processor *on = hec_exec_processor(exec);
   if (op->step == b->n_experts) {
     for (int32_t i = 0; i < b->n_zero; i++)
-      memset(b->zero[i], 0, (size_t)hec_model_expert_size(model) * sizeof(float));
+      on->math->zero(on, b->zero[i], hec_model_expert_size(model));
     return;
   }
-  expert_work *w = &b->experts[op->step];
+  const hec_expert_rows *w = &b->experts[op->step];
   if (op->op.backward)
-    hec_expert_backward(model, w->params, w->grads, w->fresh, w->n, w->in, w->inner, w->out, w->din);
+    hec_experts_backward(on, model, w, 1);
   else
-    hec_expert_forward(model, w->params, w->n, w->in, w->inner, w->out);
+    hec_experts_forward(on, model, w, 1);
   if (op->op.backward && work->double_gradient && op->step == 0)
-    hec_math_scale(w->grads, 2, hec_model_expert_size(model));
+    on->math->scale(on, w->grads, 2, hec_model_expert_size(model));
 }
 
-static void zero(float *x, int64_t n) {
+static void zero(hec_exec *exec, float *x, int64_t n) {
   if (x)
-    memset(x, 0, (size_t)n * sizeof *x);
+    hec_exec_processor(exec)->math->zero(hec_exec_processor(exec), x, n);
+}
+
+/* `host`: room for a block's parameters and for an expert's. */
+static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, float *host) {
+  hec_processor *on = hec_exec_processor(exec);
+  hec_dense d = hec_exec_dense(exec, layer);
+  if (layer < 0)
+    hec_language_init(work->model, host);
+  else
+    hec_model_init_block(work->model, layer, host);
+  on->math->to_device(on, d.params, host, d.n);
+  zero(exec, d.first, d.n);
+  zero(exec, d.second, d.n);
+}
+
+static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t part, float *host) {
+  hec_processor *on = hec_exec_processor(exec);
+  const hec_store *store = hec_exec_store(exec);
+  hec_store_part at = hec_store_at(store, row, part);
+  hec_model_init_expert(work->model, row / work->model->n_experts, row % work->model->n_experts, host);
+  on->math->to_device(on, at.params, host + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
+  zero(exec, at.first, at.n);
+  zero(exec, at.second, at.n);
 }
 
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   const hec_store *store = hec_exec_store(exec);
-  float *expert = HEC_NEW(arena, float, hec_model_expert_size(work->model));
-  for (int32_t l = work->model->moe.vocabulary > 0 ? -1 : 0; l < work->model->n_blocks; l++) {
-    hec_dense d = hec_exec_dense(exec, l);
-    if (l < 0)
-      hec_language_init(work->model, d.params);
-    else
-      hec_model_init_block(work->model, l, d.params);
-    zero(d.first, d.n);
-    zero(d.second, d.n);
-  }
+  int64_t sizes[] = {hec_model_expert_size(work->model), hec_model_block(work->model).size,
+                     hec_language_size(work->model)};
+  int64_t most = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
+  hec_arena_mark mark = hec_arena_save(arena);
+  float *host = HEC_NEW(arena, float, most > sizes[2] ? most : sizes[2]);
+  for (int32_t l = work->model->moe.vocabulary > 0 ? -1 : 0; l < work->model->n_blocks; l++)
+    init_dense(work, exec, l, host);
   for (int32_t row = 0; row < store->n_rows; row++)
-    for (int32_t part = 0; part < store->n_parts; part++) {
-      if (!hec_store_has(store, row, part))
-        continue;
-      hec_store_part at = hec_store_at(store, row, part);
-      hec_model_init_expert(work->model, row / work->model->n_experts, row % work->model->n_experts, expert);
-      memcpy(at.params, expert + hec_part_begin(store->expert_size, part, store->n_parts),
-             (size_t)at.n * sizeof *expert);
-      zero(at.first, at.n);
-      zero(at.second, at.n);
-    }
+    for (int32_t part = 0; part < store->n_parts; part++)
+      if (hec_store_has(store, row, part))
+        init_part(work, exec, row, part, host);
+  hec_arena_rewind(arena, mark);
   hec_work_zero_grads(work, exec);
 }
 
 void hec_work_zero_grads(hec_work_state *work, hec_exec *exec) {
   const hec_store *store = hec_exec_store(exec);
   for (int32_t l = -1; l < work->model->n_blocks; l++)
-    zero(hec_exec_dense(exec, l).grads, hec_exec_dense(exec, l).n);
+    zero(exec, hec_exec_dense(exec, l).grads, hec_exec_dense(exec, l).n);
   for (int32_t row = 0; row < store->n_rows; row++)
     for (int32_t part = 0; part < store->n_parts; part++)
       if (hec_store_has(store, row, part))
-        zero(hec_store_at(store, row, part).grads, hec_store_at(store, row, part).n);
+        zero(exec, hec_store_at(store, row, part).grads, hec_store_at(store, row, part).n);
 }
 
-static void adam(const hec_work_state *work, float *params, float *grads, float *first, float *second, int64_t n) {
-  hec_math_adam(&work->model->adam, work->step, params, grads, first, second, n);
-  if (!work->keep_grads) /* the next iteration adds to them */
-    zero(grads, n);
-}
-
+/* Everything that this rank keeps. The next iteration adds to the gradients. */
 static void optimizer(hec_work_state *work, hec_exec *exec) {
+  hec_processor *on = hec_exec_processor(exec);
+  const hec_store *store = hec_exec_store(exec);
+  int32_t n = 0, n_experts = work->model->n_experts;
+  int32_t most = work->model->n_blocks + 1 + store->n_rows * store->n_parts;
+  hec_moments *list = HEC_NEW(hec_exec_step_arena(exec), hec_moments, most);
   for (int32_t l = -1; l < work->model->n_blocks; l++) {
     hec_dense d = hec_exec_dense(exec, l);
-    adam(work, d.params, d.grads, d.first, d.second, d.n);
+    list[n++] = (hec_moments){d.params, d.grads, d.first, d.second, d.n, !work->keep_grads};
   }
-  const hec_store *store = hec_exec_store(exec);
   for (int32_t row = 0; row < store->n_rows; row++)
     for (int32_t part = 0; part < store->n_parts; part++) {
-      int32_t layer = row / work->model->n_experts, expert = row % work->model->n_experts;
-      if (!hec_exec_keeps(exec, layer, expert, part))
+      if (!hec_exec_keeps(exec, row / n_experts, row % n_experts, part))
         continue;
       hec_store_part at = hec_store_at(store, row, part);
-      adam(work, at.params, at.grads, at.first, at.second, at.n);
+      list[n++] = (hec_moments){at.params, at.grads, at.first, at.second, at.n, !work->keep_grads};
     }
+  on->math->adam(on, &work->model->adam, work->step, list, n);
 }
 
-static void attention(hec_work_state *work, const hec_op *op, bound *b) {
+static void attention(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {
   if (op->backward)
-    hec_block_attention_backward(work->model, b->dense.params, b->dense.grads, work->tokens, b->dx, &b->kept,
+    hec_block_attention_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, b->dx, &b->kept,
                                  work->scratch);
   else
-    hec_block_attention(work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
+    hec_block_attention(on, work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
 }
 
-static void shared(hec_work_state *work, const hec_op *op, bound *b) {
+static void shared(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {
   if (op->backward)
-    hec_block_shared_backward(work->model, b->dense.params, b->dense.grads, work->tokens, b->kept.h2, b->dx, work->dh2,
-                              work->scratch);
+    hec_block_shared_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, b->kept.h2, b->dx,
+                              work->dh2, work->scratch);
   else
-    hec_block_shared(work->model, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
+    hec_block_shared(on, work->model, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
 }
 
 static void end_of_model(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
@@ -333,20 +345,20 @@ static void run(void *context, hec_exec *exec, hec_exec_op *op) {
   bound *b = op->data;
   switch (op->op.role) {
   case HEC_ROLE_ATTENTION:
-    attention(work, &op->op, b);
+    attention(work, hec_exec_processor(exec), &op->op, b);
     break;
   case HEC_ROLE_GATE:
     gate(work, exec, &op->op, b);
     break;
   case HEC_ROLE_SHARED_EXPERTS:
-    shared(work, &op->op, b);
+    shared(work, hec_exec_processor(exec), &op->op, b);
     break;
   case HEC_ROLE_PERMUTE:
   case HEC_ROLE_UNPERMUTE:
-    rows(work, &op->op, b);
+    rows(work, exec, &op->op, b);
     break;
   case HEC_ROLE_EXPERTS:
-    experts(work, op, b);
+    experts(work, exec, op, b);
     break;
   case HEC_ROLE_EMBEDDING:
   case HEC_ROLE_HEAD:

@@ -116,6 +116,7 @@ hec_rank hec_world_rank(hec_world *world, const hec_launch_options *options, int
                     .memory_bytes = world->memory_bytes,
                     .limit_ns = (int64_t)(limit_s * SECOND_NS),
                     .transport = options->transport,
+                    .processor = &hec_processor_cpu,
                     .cluster = options->cluster,
                     .world = world};
 }

@@ -90,14 +90,26 @@ static void forward_rank(run *r, int32_t mb, int32_t layer, int32_t rank) {
   p->kept = hec_block_kept_at(m, tokens, new_floats(r, hec_block_kept_size(m, tokens)));
   p->a = hec_assignments_new(&r->arena, m, n);
   float *x = r->x[mb * r->s->n_ranks + rank];
-  hec_block_attention(m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
-  hec_block_gate(m, r->blocks + layer * r->block, tokens, x, &p->kept);
+  hec_block_attention(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
+  hec_block_gate(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept);
   hec_assign_forced(m, counts, tokens, &p->a);
-  hec_assign_weights(m, p->kept.probabilities, &p->a);
+  hec_assign_weights(&hec_processor_cpu, m, p->kept.probabilities, &p->a);
   if (is_fault(r, HEC_DROPPED, mb, layer, rank))
     p->a.weight[r->fault->assignment] = 0;
   if (is_fault(r, HEC_WRONG_WEIGHT, mb, layer, rank))
     p->a.weight[r->fault->assignment] = p->a.weight[(r->fault->assignment + 1) % n];
+}
+
+static void forward_expert(const hec_model *m, const float *params, int32_t n, const float *in, float *inner,
+                           float *out) {
+  hec_experts_forward(&hec_processor_cpu, m,
+                      &(hec_expert_rows){.params = params, .n = n, .in = in, .inner = inner, .out = out}, 1);
+}
+
+static void backward_expert(const hec_model *m, const float *params, float *grads, int32_t n, const float *in,
+                            float *inner, float *dout, float *din) {
+  const hec_expert_rows rows = {params, grads, false, n, in, inner, dout, din};
+  hec_experts_backward(&hec_processor_cpu, m, &rows, 1);
 }
 
 static void forward_experts(run *r, int32_t mb, int32_t layer) {
@@ -106,24 +118,25 @@ static void forward_experts(run *r, int32_t mb, int32_t layer) {
   int64_t d = m->moe.d_model, width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
   place_rows(r, l);
   for (int32_t rank = 0; rank < r->s->n_ranks; rank++)
-    hec_rows_permute(&l->part[rank].a, l->part[rank].kept.h2, m->moe.d_model, l->part[rank].row_in);
+    hec_processor_cpu.math->permute(&hec_processor_cpu, &l->part[rank].a, l->part[rank].kept.h2, m->moe.d_model,
+                                    l->part[rank].row_in);
   for (int32_t e = 0; e < m->n_experts; e++) {
     int64_t at = l->at[e], which = ((int64_t)layer * m->n_experts + e) * r->expert;
-    hec_expert_forward(m, r->experts + which, l->at[e + 1] - l->at[e], l->in + at * d, l->inner + at * width,
-                       l->out + at * d);
+    forward_expert(m, r->experts + which, l->at[e + 1] - l->at[e], l->in + at * d, l->inner + at * width,
+                   l->out + at * d);
     for (int32_t rank = 0; rank < r->s->n_ranks; rank++)
       if (is_fault(r, HEC_STALE, mb, layer, rank) && fault_expert(r, &l->part[rank].a) == e) {
         const hec_assignments *a = &l->part[rank].a;
         int64_t own = l->own[e * r->s->n_ranks + rank];
-        hec_expert_forward(m, r->stale + which, a->expert_at[e + 1] - a->expert_at[e], l->in + own * d,
-                           l->inner + own * width, l->out + own * d);
+        forward_expert(m, r->stale + which, a->expert_at[e + 1] - a->expert_at[e], l->in + own * d,
+                       l->inner + own * width, l->out + own * d);
       }
   }
   for (int32_t rank = 0; rank < r->s->n_ranks; rank++) {
     rank_part *p = &l->part[rank];
     float *x = r->x[mb * r->s->n_ranks + rank];
-    hec_rows_combine(&p->a, p->row_out, m->moe.d_model, x);
-    hec_block_shared(m, r->blocks + layer * r->block, r->s->tokens, p->kept.h2, x, r->scratch);
+    hec_processor_cpu.math->combine(&hec_processor_cpu, &p->a, p->row_out, m->moe.d_model, x);
+    hec_block_shared(&hec_processor_cpu, m, r->blocks + layer * r->block, r->s->tokens, p->kept.h2, x, r->scratch);
   }
 }
 
@@ -133,7 +146,8 @@ static void backward_experts(run *r, int32_t mb, int32_t layer) {
   int64_t d = m->moe.d_model, width = (int64_t)m->moe.n_ffn_matrices * m->moe.d_ffn;
   for (int32_t rank = 0; rank < r->s->n_ranks; rank++) {
     rank_part *p = &l->part[rank];
-    hec_rows_uncombine(&p->a, r->dx[mb * r->s->n_ranks + rank], p->row_out, m->moe.d_model, p->row_out);
+    hec_processor_cpu.math->uncombine(&hec_processor_cpu, &p->a, r->dx[mb * r->s->n_ranks + rank], p->row_out,
+                                      m->moe.d_model, p->row_out);
     if (is_fault(r, HEC_DROPPED, mb, layer, rank))
       p->a.weight_grad[r->fault->assignment] = 0;
   }
@@ -147,11 +161,10 @@ static void backward_experts(run *r, int32_t mb, int32_t layer) {
         int64_t own = l->own[e * r->s->n_ranks + rank];
         float *inner = new_floats(r, n * width);
         memcpy(inner, l->inner + own * width, (size_t)(n * width) * sizeof *inner);
-        hec_expert_backward(m, r->experts + which, grads, false, n, l->in + own * d, inner, l->out + own * d,
-                            l->din + own * d);
+        backward_expert(m, r->experts + which, grads, n, l->in + own * d, inner, l->out + own * d, l->din + own * d);
       }
-    hec_expert_backward(m, r->experts + which, grads, false, l->at[e + 1] - l->at[e], l->in + at * d,
-                        l->inner + at * width, l->out + at * d, l->din + at * d);
+    backward_expert(m, r->experts + which, grads, l->at[e + 1] - l->at[e], l->in + at * d, l->inner + at * width,
+                    l->out + at * d, l->din + at * d);
   }
 }
 
@@ -161,10 +174,10 @@ static void backward_rank(run *r, int32_t mb, int32_t layer, int32_t rank) {
   const float *params = r->blocks + layer * r->block;
   float *grads = r->block_grads + layer * r->block, *dx = r->dx[mb * r->s->n_ranks + rank];
   memset(r->dh2, 0, (size_t)r->s->tokens * (size_t)m->moe.d_model * sizeof(float));
-  hec_block_shared_backward(m, params, grads, r->s->tokens, p->kept.h2, dx, r->dh2, r->scratch);
-  hec_rows_unpermute(&p->a, p->row_din, m->moe.d_model, r->dh2);
-  hec_block_gate_backward(m, params, grads, r->s->tokens, r->dh2, dx, &p->a, &p->kept, r->scratch);
-  hec_block_attention_backward(m, params, grads, r->s->tokens, dx, &p->kept, r->scratch);
+  hec_block_shared_backward(&hec_processor_cpu, m, params, grads, r->s->tokens, p->kept.h2, dx, r->dh2, r->scratch);
+  hec_processor_cpu.math->unpermute(&hec_processor_cpu, &p->a, p->row_din, m->moe.d_model, r->dh2);
+  hec_block_gate_backward(&hec_processor_cpu, m, params, grads, r->s->tokens, r->dh2, dx, &p->a, &p->kept, r->scratch);
+  hec_block_attention_backward(&hec_processor_cpu, m, params, grads, r->s->tokens, dx, &p->kept, r->scratch);
 }
 
 static void step(run *r, int64_t number) {

@@ -178,7 +178,7 @@ START_TEST(slots_come_and_go) {
       hec_store_give(&store, row, part);
       here[k] = false;
       n--;
-    } else if (hec_store_take(&store, row, part) == HEC_OK) {
+    } else if (hec_store_take(&store, row, part, &hec_processor_cpu) == HEC_OK) {
       hec_store_part at = hec_store_at(&store, row, part);
       for (int64_t j = 0; j < at.n; j++) {
         ck_assert(at.grads[j] == 0);

@@ -210,6 +210,7 @@ START_TEST(top_k_and_ties) {
       p[j] = i % 5 == 0 && hec_test_below(&random, 3) == 0 ? NAN : (float)hec_test_below(&random, 3) / 4;
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k);
     hec_assign_top_k(&model, p, tokens, &a);
+    hec_assign_weights(&hec_processor_cpu, &model, p, &a);
     ck_assert_int_eq(a.n, tokens * model.top_k);
     int32_t j = 0;
     for (int32_t e = 0; e < n; e++) {
@@ -312,8 +313,11 @@ START_TEST(blocks_against_the_oracle) {
 END_TEST
 
 /* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage; the same bits as
- * the reference, which has its own memory. */
+ * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
 START_TEST(promised_sizes_are_enough) {
+  hec_arithmetic wide = *hec_processor_cpu.math;
+  wide.batch = HEC_BATCH_MOST;
+  hec_processor together = {.math = &wide}, *on = _i == 0 ? &hec_processor_cpu : &together;
   uint64_t random = 9;
   for (int i = 0; i < 60; i++) {
     hec_arena arena = {0};
@@ -333,13 +337,13 @@ START_TEST(promised_sizes_are_enough) {
     hec_model_output_gradient(&model, 1, 0, 0, tokens, dx);
     memset(grads, 0, (size_t)size * sizeof *grads);
     memset(dh2, 0, (size_t)n * sizeof *dh2);
-    hec_block_attention(&model, params, tokens, x, &kept, scratch);
-    hec_block_gate(&model, params, tokens, x, &kept);
-    hec_block_shared(&model, params, tokens, kept.h2, x, scratch);
+    hec_block_attention(on, &model, params, tokens, x, &kept, scratch);
+    hec_block_gate(on, &model, params, tokens, x, &kept);
+    hec_block_shared(on, &model, params, tokens, kept.h2, x, scratch);
     hec_assign_forced(&model, none, tokens, &a);
-    hec_block_shared_backward(&model, params, grads, tokens, kept.h2, dx, dh2, scratch);
-    hec_block_gate_backward(&model, params, grads, tokens, dh2, dx, &a, &kept, scratch);
-    hec_block_attention_backward(&model, params, grads, tokens, dx, &kept, scratch);
+    hec_block_shared_backward(on, &model, params, grads, tokens, kept.h2, dx, dh2, scratch);
+    hec_block_gate_backward(on, &model, params, grads, tokens, dh2, dx, &a, &kept, scratch);
+    hec_block_attention_backward(on, &model, params, grads, tokens, dx, &kept, scratch);
     memset(load.counts, 0, (size_t)model.n_experts * sizeof *load.counts);
     hec_reference *reference = hec_reference_new(&model, 1, tokens, true);
     hec_reference_step(reference, 1, &load, 1);
@@ -353,6 +357,17 @@ START_TEST(promised_sizes_are_enough) {
 }
 END_TEST
 
+static void forward(const hec_model *model, const float *params, int32_t n, const float *in, float *inner, float *out) {
+  hec_experts_forward(&hec_processor_cpu, model,
+                      &(hec_expert_rows){.params = params, .n = n, .in = in, .inner = inner, .out = out}, 1);
+}
+
+static void backward(const hec_model *model, const float *params, float *grads, bool first, int32_t n, const float *in,
+                     float *inner, float *dout, float *din) {
+  const hec_expert_rows rows = {params, grads, first, n, in, inner, dout, din};
+  hec_experts_backward(&hec_processor_cpu, model, &rows, 1);
+}
+
 START_TEST(an_expert_without_rows) {
   uint64_t random = 10;
   for (int i = 0; i < 20; i++) {
@@ -360,14 +375,51 @@ START_TEST(an_expert_without_rows) {
     int64_t size = hec_model_expert_size(&model);
     float *params = floats(size), *grads = floats(size);
     hec_model_init_expert(&model, 0, 0, params);
-    hec_expert_forward(&model, params, 0, NULL, NULL, NULL);
-    hec_expert_backward(&model, params, grads, true, 0, NULL, NULL, NULL, NULL);
+    forward(&model, params, 0, NULL, NULL, NULL);
+    backward(&model, params, grads, true, 0, NULL, NULL, NULL, NULL);
     for (int64_t j = 0; j < size; j++)
       ck_assert(grads[j] == 0);
     grads[0] = 3;
-    hec_expert_backward(&model, params, grads, false, 0, NULL, NULL, NULL, NULL);
+    backward(&model, params, grads, false, 0, NULL, NULL, NULL, NULL);
     ck_assert(grads[0] == 3);
     free(params), free(grads);
+  }
+}
+END_TEST
+
+/* Experts of one call give the bits that each gives alone, more of them than go into one list of products. */
+START_TEST(experts_together) {
+  enum { EXPERTS = 70 };
+  uint64_t random = 13;
+  for (int i = 0; i < 4; i++) {
+    hec_model model = hec_oracle_random_model(&random, false);
+    int32_t d = model.moe.d_model, width = model.moe.n_ffn_matrices * model.moe.d_ffn;
+    int64_t size = hec_model_expert_size(&model);
+    hec_expert_rows alone[EXPERTS], together[EXPERTS];
+    for (int32_t e = 0; e < EXPERTS; e++) {
+      int32_t n = (int32_t)hec_test_below(&random, 6);
+      float *params = floats(size), *in = floats((int64_t)n * d);
+      hec_model_init_expert(&model, 0, e, params);
+      hec_model_input(&model, 1, 0, e, n, in);
+      for (int k = 0; k < 2; k++) {
+        float *grads = floats(size), *inner = floats((int64_t)n * width);
+        (k ? together : alone)[e] =
+            (hec_expert_rows){params, grads, true, n, in, inner, floats((int64_t)n * d), floats((int64_t)n * d)};
+      }
+      hec_experts_forward(&hec_processor_cpu, &model, &alone[e], 1);
+      hec_experts_backward(&hec_processor_cpu, &model, &alone[e], 1);
+    }
+    hec_experts_forward(&hec_processor_cpu, &model, together, EXPERTS);
+    hec_experts_backward(&hec_processor_cpu, &model, together, EXPERTS);
+    for (int32_t e = 0; e < EXPERTS; e++) {
+      hec_expert_rows *a = &alone[e], *b = &together[e];
+      size_t rows = (size_t)a->n * (size_t)d * sizeof(float);
+      ck_assert(memcmp(a->grads, b->grads, (size_t)size * sizeof(float)) == 0);
+      ck_assert(memcmp(a->out, b->out, rows) == 0 && memcmp(a->din, b->din, rows) == 0);
+      free(a->grads), free(a->inner), free(a->out), free(a->din);
+      free(b->grads), free(b->inner), free(b->out), free(b->din);
+      free((void *)(uintptr_t)a->params), free((void *)(uintptr_t)a->in);
+    }
   }
 }
 END_TEST
@@ -386,12 +438,12 @@ START_TEST(expert_gradients_add_up) {
     hec_model_init_expert(&model, 0, 1, params);
     hec_model_input(&model, 1, 0, 0, n, in);
     hec_model_output_gradient(&model, 1, 0, 0, n, dout);
-    hec_expert_forward(&model, params, n, in, inner, out);
-    hec_expert_backward(&model, params, whole, true, n, in, inner, dout, din);
-    hec_expert_forward(&model, params, n, in, inner, out);
-    hec_expert_backward(&model, params, parts, true, cut, in, inner, dout, din2);
-    hec_expert_backward(&model, params, parts, false, n - cut, in + (int64_t)cut * d, inner + (int64_t)cut * width,
-                        dout + (int64_t)cut * d, din2 + (int64_t)cut * d);
+    forward(&model, params, n, in, inner, out);
+    backward(&model, params, whole, true, n, in, inner, dout, din);
+    forward(&model, params, n, in, inner, out);
+    backward(&model, params, parts, true, cut, in, inner, dout, din2);
+    backward(&model, params, parts, false, n - cut, in + (int64_t)cut * d, inner + (int64_t)cut * width,
+             dout + (int64_t)cut * d, din2 + (int64_t)cut * d);
     ck_assert_double_le(hec_relative_error(parts, whole, size), 1e-6);
     ck_assert_double_le(hec_relative_error(din2, din, (int64_t)n * d), 1e-6);
     free(params), free(whole), free(parts), free(in), free(dout), free(out), free(inner), free(din), free(din2);
@@ -416,18 +468,18 @@ START_TEST(rows_travel) {
     row[j] = rows + (ptrdiff_t)at[j] * D;
     outs[j] = out + (ptrdiff_t)at[j] * D;
   }
-  hec_rows_permute(&a, h2, D, row);
+  hec_processor_cpu.math->permute(&hec_processor_cpu, &a, h2, D, row);
   for (int j = 0; j < N; j++)
     ck_assert(memcmp(row[j], h2 + (ptrdiff_t)token[j] * D, D * sizeof *h2) == 0);
-  hec_rows_combine(&a, row, D, x);
-  hec_rows_unpermute(&a, row, D, dh2);
+  hec_processor_cpu.math->combine(&hec_processor_cpu, &a, row, D, x);
+  hec_processor_cpu.math->unpermute(&hec_processor_cpu, &a, row, D, dh2);
   static const float weights[T] = {2, 3, 1 + 4 + 5}, times[T] = {1, 1, 3};
   for (int i = 0; i < T * D; i++) {
     ck_assert(x[i] == weights[i / D] * h2[i]);
     ck_assert(dh2[i] == times[i / D] * h2[i]);
   }
   memcpy(out, rows, sizeof out);
-  hec_rows_uncombine(&a, h2, outs, D, outs); /* in place */
+  hec_processor_cpu.math->uncombine(&hec_processor_cpu, &a, h2, outs, D, outs); /* in place */
   for (int j = 0; j < N; j++) {
     ck_assert(a.weight_grad[j] == hec_math_dot(row[j], row[j], D));
     for (int i = 0; i < D; i++)
@@ -451,8 +503,9 @@ static Suite *make_suite(void) {
   tcase_add_test(tests, no_tokens_no_assignments);
   tcase_add_test(tests, top_k_and_ties);
   tcase_add_loop_test(tests, blocks_against_the_oracle, 0, 8);
-  tcase_add_test(tests, promised_sizes_are_enough);
+  tcase_add_loop_test(tests, promised_sizes_are_enough, 0, 2);
   tcase_add_test(tests, an_expert_without_rows);
+  tcase_add_test(tests, experts_together);
   tcase_add_test(tests, expert_gradients_add_up);
   tcase_add_test(tests, rows_travel);
   suite_add_tcase(suite, tests);
