@@ -24,7 +24,7 @@ typedef struct {
   void (*close)(void); /* at the end of the program; NULL: nothing to do */
 } hec_backend;
 
-#define HEC_BACKEND_LIST(X) X(cpu) X(mpi)
+#define HEC_BACKEND_LIST(X) X(cpu) X(mpi) X(nccl)
 #define HEC_BACKEND_DECLARE(name) extern const hec_backend hec_backend_##name;
 HEC_BACKEND_LIST(HEC_BACKEND_DECLARE)
 extern const hec_backend *const hec_backends[]; /* NULL-terminated */

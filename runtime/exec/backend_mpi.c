@@ -4,18 +4,14 @@
  * decided by the environment that the process manager left, since a process must speak the library of the mpirun that
  * started it: with another one every process would be a job of its own (which is checked after the start).
  *
- * Looked for in $HECATE_PLUGINS, the folder of the executable, ../lib/hecate seen from there, and, when this is part of a
- * shared library, its folder, hecate and ../hecate seen from there.
- *
  * Failure: the rank that fails says so and aborts the job (MPI_Abort), which ends every process, stopped ones too. */
-#define _GNU_SOURCE /* dladdr */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/mpi/plugin.h"
+#include "runtime/exec/plugin.h"
 #include "runtime/exec/world.h"
 
 #include "runtime/base/arena.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +22,6 @@
 #ifndef HEC_MPI_BUILT
 #define HEC_MPI_BUILT "" /* plug-ins of this build, separated by blanks: set by CMake */
 #endif
-
-enum { N_FOLDERS = 6 }; /* that plug-ins are looked for in */
 
 /* Set by srun only. A batch script has SLURM_PROCID and SLURM_NTASKS too and is one process. */
 #define SLURM_STEP_SIZE "SLURM_STEP_NUM_TASKS"
@@ -62,78 +56,35 @@ static const launcher *find_launcher(void) {
   return l;
 }
 
-/* The folder of the executable with `below` behind it, or "". */
-static void add_program_folder(hec_text *path, const char *below) {
-  char exe[4096];
-  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-  if (n <= 0)
-    return;
-  exe[n] = '\0';
-  char *slash = strrchr(exe, '/');
-  if (slash)
-    hec_text_printf(path, "%.*s%s", (int)(slash - exe), exe, below);
-}
-
-/* The same of the file that this code was loaded from: the shared library, where it is part of one. */
-static void add_library_folder(hec_text *path, const char *below) {
-  Dl_info own;
-  const char *slash = dladdr(launchers, &own) != 0 && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
-  if (slash)
-    hec_text_printf(path, "%.*s%s", (int)(slash - own.dli_fname), own.dli_fname, below);
-}
-
-/* Opens folder/hecate-mpi-NAME.so; `why` gets the reason when the file is there and cannot be used. */
-static bool open_in(const hec_text *folder, const char *name, hec_text *why) {
-  if (!folder->length)
-    return false;
-  hec_text path = {0};
-  hec_text_printf(&path, "%s/hecate-mpi-%s.so", folder->data, name);
-  /* Global: parts of Open MPI are loaded later and look for its symbols. The plug-in itself shows one only. */
-  void *library = access(path.data, F_OK) == 0 ? dlopen(path.data, RTLD_NOW | RTLD_GLOBAL) : NULL;
-  const char *error = access(path.data, F_OK) == 0 && !library ? dlerror() : NULL;
-  hec_mpi_plugin_entry *entry = NULL;
-  if (library) {
-    void *symbol = dlsym(library, HEC_MPI_PLUGIN_SYMBOL);
-    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
-  }
-  const hec_mpi_plugin *found = entry ? entry(&host) : NULL;
+static bool accept(void *symbol) {
+  hec_mpi_plugin_entry *entry;
+  memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
+  const hec_mpi_plugin *found = entry(&host);
   if (found && found->layout == HEC_MPI_LAYOUT)
     plugin = found;
-  else if (library)
-    hec_text_printf(why, "%s%s belongs to another version of hecate", why->length ? "; " : "", path.data);
-  else if (error)
-    hec_text_printf(why, "%s%s", why->length ? "; " : "", error);
-  hec_text_free(&path);
   return plugin != NULL;
 }
 
 static bool load(const launcher *l, hec_text *why) {
-  if (plugin)
-    return true;
-  hec_text folders[N_FOLDERS] = {0};
-  const char *wanted = getenv("HECATE_PLUGINS");
-  if (wanted)
-    hec_text_add(&folders[0], wanted);
-  add_program_folder(&folders[1], "");
-  add_program_folder(&folders[2], "/../lib/hecate");
-  add_library_folder(&folders[3], "");
-  add_library_folder(&folders[4], "/hecate");
-  add_library_folder(&folders[5], "/../hecate");
-  for (int p = 0; p < 2 && !plugin; p++)
-    for (int f = 0; l->plugins[p] && f < N_FOLDERS && !plugin; f++)
-      (void)open_in(&folders[f], l->plugins[p], why);
-  if (!plugin && !why->length) {
-    if (HEC_MPI_BUILT[0] == '\0')
-      hec_text_add(why, "not built: no MPI compiler (mpicc) was found when hecate was built");
-    else if (!strstr(HEC_MPI_BUILT, l->plugins[0]) && !l->plugins[1])
-      hec_text_printf(why, "not built for %s: only for %s", l->name, HEC_MPI_BUILT);
-    else
-      hec_text_printf(why, "hecate-mpi-%s.so is not in %s%s%s nor in ../lib/hecate", l->plugins[0],
-                      wanted ? wanted : "", wanted ? ", not in " : "", folders[1].length ? folders[1].data : "?");
+  for (int p = 0; p < 2 && !plugin && l->plugins[p]; p++) {
+    char file[64];
+    (void)snprintf(file, sizeof file, "hecate-mpi-%s.so", l->plugins[p]);
+    /* Global: parts of Open MPI are loaded later and look for its symbols. The plug-in itself shows one only. */
+    (void)hec_plugin_load(
+        &(hec_plugin_file){.file = file, .symbol = HEC_MPI_PLUGIN_SYMBOL, .global = true, .accept = accept}, why);
   }
-  for (int f = 0; f < N_FOLDERS; f++)
-    hec_text_free(&folders[f]);
-  return plugin != NULL;
+  if (plugin || why->length)
+    return plugin != NULL;
+  if (HEC_MPI_BUILT[0] == '\0') {
+    hec_text_add(why, "not built: no MPI compiler (mpicc) was found when hecate was built");
+  } else if (!strstr(HEC_MPI_BUILT, l->plugins[0]) && !l->plugins[1]) {
+    hec_text_printf(why, "not built for %s: only for %s", l->name, HEC_MPI_BUILT);
+  } else {
+    char file[64];
+    (void)snprintf(file, sizeof file, "hecate-mpi-%s.so", l->plugins[0]);
+    hec_plugin_say_missing(file, why);
+  }
+  return false;
 }
 
 static bool available(hec_text *why) {

@@ -9,7 +9,13 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float hec_fast_exp(float x) {
+#ifdef __CUDACC__ /* the same text on devices: the same bits there */
+#define HEC_FAST_EXP static __host__ __device__ inline
+#else
+#define HEC_FAST_EXP static inline
+#endif
+
+HEC_FAST_EXP float hec_fast_exp(float x) {
   const float shift = 12582912.0F; /* 1.5 * 2^23: adding it rounds to an integer, which its low bits then hold */
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
@@ -31,7 +37,7 @@ static inline float hec_fast_exp(float x) {
 }
 
 /* 1 / (1 + exp(-x)). */
-static inline float hec_fast_sigmoid(float x) {
+HEC_FAST_EXP float hec_fast_sigmoid(float x) {
   return 1.0F / (1.0F + hec_fast_exp(-x));
 }
 

@@ -101,12 +101,17 @@ static double power_of(double base, int64_t exponent) {
 
 /* first = b1 first + (1 - b1) g,  second = b2 second + (1 - b2) g^2,
  * param -= rate (first / (1 - b1^step)) / (sqrt(second / (1 - b2^step)) + epsilon). */
+hec_adam_step hec_math_adam_step(const hec_adam *adam, int64_t step) {
+  HEC_ASSERT(step >= 1);
+  return (hec_adam_step){.rate = (float)((double)adam->rate / (1 - power_of((double)adam->beta1, step))),
+                         .correct = (float)(1 / (1 - power_of((double)adam->beta2, step)))};
+}
+
 void hec_math_adam(const hec_adam *adam, int64_t step, float *restrict params, const float *restrict grads,
                    float *restrict first, float *restrict second, int64_t n) {
-  HEC_ASSERT(step >= 1);
+  hec_adam_step by = hec_math_adam_step(adam, step);
   float b1 = adam->beta1, b2 = adam->beta2, rest1 = 1 - b1, rest2 = 1 - b2, epsilon = adam->epsilon;
-  float rate = (float)((double)adam->rate / (1 - power_of((double)b1, step)));
-  float correct = (float)(1 / (1 - power_of((double)b2, step)));
+  float rate = by.rate, correct = by.correct;
   for (int64_t i = 0; i < n; i++) {
     first[i] = b1 * first[i] + rest1 * grads[i];
     second[i] = b2 * second[i] + rest2 * (grads[i] * grads[i]);

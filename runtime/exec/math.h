@@ -49,6 +49,12 @@ void hec_math_norm_backward(const float *x, const float *gain, const float *scal
 typedef struct {
   float rate, beta1, beta2, epsilon;
 } hec_adam;
+/* What a step does to every number beside the betas: param -= rate * first / (sqrt(second * correct) + epsilon). Computed
+ * here for every device, so that all of them use the same bits. */
+typedef struct {
+  float rate, correct;
+} hec_adam_step;
+hec_adam_step hec_math_adam_step(const hec_adam *adam, int64_t step);
 void hec_math_adam(const hec_adam *adam, int64_t step, float *params, const float *grads, float *first, float *second,
                    int64_t n);
 

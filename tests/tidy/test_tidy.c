@@ -98,7 +98,7 @@ static const struct {
     {"sim/a.c", "/* a */\n#include \"validate/v.h\"\n", "sim/a.c:2: wrong arrow: sim/ (floor 3)"},
     {"models/a.h", "#ifndef HEC_A_H\n#define HEC_A_H\n # include  \"sim/x.h\"\n#endif\n", "models/a.h:3: wrong arrow"},
     {"runtime/plan/a.c", "/* a */\n#include \"runtime/program/p.h\"\n", "wrong arrow"},
-    {"runtime/exec/nccl/a.cu", "/* a */\n#include \"tools/t.h\"\n", "wrong arrow"},
+    {"runtime/exec/cuda/a.cu", "/* a */\n#include \"tools/t.h\"\n", "wrong arrow"},
     /* sideways */
     {"sim/a.c", "/* a */\n#include \"runtime/exec/cpu.h\"\n", "wrong arrow"},
     {"runtime/exec/a.c", "/* a */\n#include \"sim/engine.h\"\n", "wrong arrow"},
@@ -122,7 +122,7 @@ static const struct {
     {"runtime/exec/cpu.c", "/* a */\n#include <cblas.h>\n", "wrong door"},
     {"runtime/exec/mpi/plugin.c", "/* a */\n#include <mpi.h>\n", ""},
     {"runtime/exec/backend_mpi.c", "/* a */\n#include <mpi.h>\n", "wrong door"},
-    {"runtime/exec/nccl/gemm.cu", "/* a */\n#include <cublas_v2.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n",
+    {"runtime/exec/cuda/gemm.cu", "/* a */\n#include <cublas_v2.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n",
      ""},
     {"runtime/exec/cpu.c", "/* a */\n#include <cuda_runtime.h>\n", "wrong door"},
     {"sim/a.c", "/* a */\n#include <check.h>\n", "wrong door"},

@@ -45,7 +45,7 @@ static hec_status start(const hec_where *where, int32_t *ranks) {
   hec_text why = {0};
   hec_status status = HEC_OK;
   if (!where->backend->available(&why))
-    status = hec_fail(HEC_FAILED, "--backend %s: %s", where->backend->name, why.data ? why.data : "not available");
+    status = hec_fail(HEC_BAD_INPUT, "--backend %s: %s", where->backend->name, why.data ? why.data : "not available");
   hec_text_free(&why);
   return status == HEC_OK ? where->backend->ranks(ranks) : status;
 }

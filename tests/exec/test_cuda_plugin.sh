@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Backend nccl as a user meets it, with and without its plug-in: every reason why it cannot be used is said in one line,
+# and with devices too it never pretends. Plug-ins that cannot be had on this machine (another version, a library missing,
+# two devices) are stand-ins on the contract, cuda/plugin.h. None of this needs CUDA.
+. "$(dirname "$0")/../support/tool.sh"
+tool=("$build/hecate-run")
+unset HECATE_PLUGINS
+
+# says PART: `--backend list` has one line of nccl, with PART; asking for it is refused with that very reason.
+says() {
+  "${tool[@]}" --backend list >out.txt 2>err.txt || fail "--backend list: exit $?"
+  [ "$(grep -cE '^  nccl .*\[not available: .+\]$' out.txt)" -eq 1 ] || fail "no line of nccl: $(cat out.txt)"
+  [ ! -s err.txt ] || fail "--backend list: on stderr: $(cat err.txt)"
+  has "$1"
+  local reason
+  reason=$(sed -n 's/^  nccl .*\[not available: \(.*\)\]$/\1/p' out.txt)
+  refuses 2 "--backend nccl: $reason" "$sample" --backend nccl
+}
+
+# What this build has.
+said=$("${tool[@]}" --backend list | grep '^  nccl ')
+if [ -e "$build/hecate-cuda.so" ]; then
+  case $said in *"not built"* | *" is not in "*) fail "it is built: $said" ;; esac
+  [ "$(nm -D --defined-only "$build/hecate-cuda.so" | awk '{print $3}')" = hecate_cuda_plugin ] ||
+    fail "the plug-in shows more than one symbol: $(nm -D --defined-only "$build/hecate-cuda.so")"
+  mkdir empty # hides nothing
+  [ "$(HECATE_PLUGINS=$work/empty "${tool[@]}" --backend list | grep '^  nccl ')" = "$said" ] || fail "an empty folder hides it"
+  "$build/hecate-validate" compare --backend list | grep -qF -- "$said" || fail "hecate-validate says something else"
+else
+  case $said in *"not available: not built: "?*) ;; *) fail "it is not built: $said" ;; esac
+fi
+
+# A program that has no plug-in beside it.
+mkdir -p alone/bin other
+cp "$build/hecate-run" alone/bin/
+tool=("$work/alone/bin/hecate-run")
+if [ -e "$build/hecate-cuda.so" ]; then
+  says "hecate-cuda.so is not in $work/alone/bin nor in ../lib/hecate"
+  HECATE_PLUGINS=$work/other says "hecate-cuda.so is not in $work/other, not in $work/alone/bin nor in ../lib/hecate"
+else
+  says "not built: "
+fi
+
+echo "not a library" >other/hecate-cuda.so
+HECATE_PLUGINS=$work/other says "$work/other/hecate-cuda.so: "
+
+compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+if ! command -v "$compiler" >/dev/null; then
+  echo "SKIPPED exec.cuda_plugin (stand-ins): no C compiler"
+  [ "$failures" -eq 0 ]
+  exit
+fi
+cat >stand_in.c <<'END'
+#include "runtime/exec/cuda/plugin.h"
+#include <string.h>
+#ifdef ABSENT
+extern int absent(void);
+int (*needed)(void) = absent;
+#endif
+static const char *const names[] = {"NVIDIA H200", "NVIDIA H200 NVL", "three", "four", "five"};
+static bool probe(hec_cuda_probe *p) {
+  memset(p, 0, sizeof *p);
+  p->n_devices = DEVICES;
+  for (int i = 0; i < DEVICES; i++)
+    strcpy(p->devices[i].name, names[i]);
+  strcpy(p->why, DEVICES > 0 ? "" : "no CUDA driver");
+  return DEVICES > 0;
+}
+static void close_it(void) {}
+static const hec_cuda_plugin plugin = {.layout = HEC_CUDA_LAYOUT + NEWER, .probe = probe, .close = close_it};
+const hec_cuda_plugin *hecate_cuda_plugin(void) { return &plugin; }
+END
+
+# stand_in FLAGS...: as other/hecate-cuda.so.
+stand_in() {
+  "$compiler" -shared -fPIC -I "$source_dir" -DNEWER=0 -DDEVICES=0 "$@" -o other/hecate-cuda.so stand_in.c ||
+    fail "the stand-in does not build: $*"
+}
+export HECATE_PLUGINS=$work/other
+stand_in
+says "no CUDA driver"
+stand_in -UDEVICES -DDEVICES=1
+says "1 device found (NVIDIA H200), but executing on GPUs is not there yet"
+stand_in -UDEVICES -DDEVICES=2
+says "2 devices found (NVIDIA H200, NVIDIA H200 NVL), but executing on GPUs is not there yet"
+stand_in -UDEVICES -DDEVICES=5
+says "5 devices found (NVIDIA H200, NVIDIA H200 NVL, three, four, ...), but executing on GPUs is not there yet"
+stand_in -UNEWER -DNEWER=1
+says "$work/other/hecate-cuda.so belongs to another version of hecate"
+stand_in -DABSENT
+says "undefined symbol: absent"
+stand_in -Dhecate_cuda_plugin=something_else
+says "$work/other/hecate-cuda.so belongs to another version of hecate"
+
+# One that cannot be used does not hide one further on.
+mkdir -p alone/lib/hecate
+stand_in -UDEVICES -DDEVICES=1
+mv other/hecate-cuda.so alone/lib/hecate/
+echo "not a library" >other/hecate-cuda.so
+says "1 device found"
+[ "$failures" -eq 0 ]
