@@ -1,15 +1,18 @@
 /* What a rank computes with: the arithmetic of one device on the memory of that device. The model (model.h) is written
  * once, in these calls; the CPU is the first row and the oracle of every other one.
  *
- * Calls are carried out in the order in which they are made, on the CPU before they return, elsewhere perhaps later: what
- * they read must stay until then, and the host must not look at what they write. Arrays of floats are on the device,
- * lists that describe the work (hec_gemm, hec_assignments' tokens, row pointers) on the host. Sizes of zero are fine,
- * with NULL for what is empty. Arrays of one call do not overlap unless it says so.
+ * Calls are carried out in the order in which they are made, on the CPU before they return, elsewhere perhaps later (see
+ * hec_streams): the host must not look at what they write. Arrays of floats are on the device; what describes the work
+ * (lists of hec_gemm and the like, row pointers, of hec_assignments all but weight and weight_grad) is on the host and may
+ * go when the call returns. Sizes of zero are fine, with NULL for what is empty. Arrays of one call do not overlap unless
+ * it says so.
  *
  * Same input, same bytes on one device: sums have a fixed order. Between devices results differ by rounding. */
 #ifndef HEC_EXEC_PROCESSOR_H
 #define HEC_EXEC_PROCESSOR_H
 #include "runtime/exec/math.h"
+
+#include <stddef.h>
 
 typedef struct hec_processor hec_processor;
 typedef struct hec_assignments hec_assignments;
@@ -91,9 +94,36 @@ typedef struct {
 
 enum { HEC_BATCH_MOST = 64 };
 
+/* Devices that carry out calls after they have returned. Every processor of this kind has HEC_STREAMS streams: the calls of
+ * one are carried out in their order, those of different streams at the same time unless an event orders them. One host
+ * thread uses a processor; none of these calls waits for the device, but for restart.
+ *
+ * Errors of the device are kept: `error` has the first. After it calls do nothing and every event is reached. */
+typedef struct hec_event hec_event;
+enum { HEC_STREAMS = 6 };
+
+typedef struct {
+  void (*select)(hec_processor *on, int32_t stream); /* what follows goes there; 0 after restart */
+  /* What the selected stream was given so far; good until the next restart of its processor. */
+  const hec_event *(*mark)(hec_processor *on);
+  /* The selected stream goes on when the event is reached; of any processor of this process, marked before. */
+  void (*after)(hec_processor *on, const hec_event *event);
+  bool (*reached)(hec_processor *on, const hec_event *event); /* of this processor */
+  int64_t (*when)(hec_processor *on, const hec_event *event); /* reached: on the clock of hec_clock_ns */
+  /* Waits until everything is done, ends all events, and sets the device's clock by the host's. */
+  void (*restart)(hec_processor *on);
+  const char *(*error)(hec_processor *on); /* NULL: none */
+  /* Memory of the host that the device reaches (until the processor is closed; zero at the start), NULL: none left; and
+   * copies from and to it on the selected stream: it must stay as it is until they are done. */
+  void *(*host_memory)(hec_processor *on, size_t bytes);
+  void (*put)(hec_processor *on, void *to, const void *from, size_t bytes);   /* host to device */
+  void (*fetch)(hec_processor *on, void *to, const void *from, size_t bytes); /* device to host */
+} hec_streams;
+
 struct hec_processor {
   const hec_arithmetic *math;
-  void *own; /* of the row */
+  const hec_streams *streams; /* NULL: calls are carried out before they return */
+  void *own;                  /* of the row */
 };
 
 extern hec_processor hec_processor_cpu; /* has no state: any thread may use it; hec_math_open first */

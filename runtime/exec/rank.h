@@ -25,18 +25,25 @@ typedef struct {
   char phase[24]; /* "planning", "checking", ...; "" while operations run */
 } hec_place;
 
+typedef struct hec_device_link hec_device_link;
+
 struct hec_rank {
   int32_t rank, n_ranks;
-  char *memory; /* this rank's region, page-aligned, zero at the start */
+  char *
+      memory; /* this rank's region, page-aligned, zero at the start; of its device where there is one (then not zero) */
   size_t memory_bytes;
   int64_t limit_ns; /* longest wait for a peer */
   const hec_transport *transport;
   hec_processor *processor;   /* computes for it, on `memory` */
   const hec_cluster *cluster; /* link rates for transports that imitate them; NULL: none do */
   hec_world *world;
-  void *channels; /* the transport's own, of this rank */
+  void *channels;              /* the transport's own, of this rank */
+  const hec_device_link *link; /* NULL: no device, bytes go by the transport */
+  void *link_own;              /* the link's own, of this rank */
 };
 
+/* rank->link is set where the processor has streams: then messages of the program go over it, and `transport` is for what
+ * hosts say to each other. */
 typedef hec_status hec_rank_body(hec_rank *rank, void *context);
 
 typedef struct hec_launch_options {

@@ -1,18 +1,14 @@
 /* The contract between the program and its CUDA plug-in. The program never links CUDA, cuBLAS or NCCL: backend_nccl.c
- * loads hecate-cuda.so, which does. The plug-in takes no symbol from the program and shows one of its own. Plain C and no
- * header of hecate or CUDA, so that the compiler of kernels.cu (C++) reads it too.
+ * loads hecate-cuda.so, which does. The plug-in takes no symbol from the program and shows one of its own; of the
+ * program's headers it uses types only (processor.h). kernels.cu, which a C++ compiler reads, sees none of them.
  *
- * Errors are CUDA's numbers, 0: done; describe() has the words. A stream carries out what it is given in order, after the
- * call has returned; an error of that work may come back from any later call. Arrays are memory of the device that the
- * thread uses; sizes count floats and may be zero, with NULL for what is empty. Arrays of one call do not overlap.
+ * Calls that can fail return NULL on success, else words for the failure: static, or of the thread's last failure.
  *
- * To add a device function: a member at the end of its table. HEC_CUDA_LAYOUT then changes by itself; where only the
- * meaning changes, raise HEC_CUDA_REVISION. */
+ * To add a function: a member at the end of its table. HEC_CUDA_LAYOUT then changes by itself; where only the meaning
+ * changes, raise HEC_CUDA_REVISION. */
 #ifndef HEC_EXEC_CUDA_PLUGIN_H
 #define HEC_EXEC_CUDA_PLUGIN_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "runtime/exec/processor.h"
 
 /* ---- What there is ---- */
 
@@ -35,67 +31,52 @@ typedef struct {
   char why[2 * HEC_CUDA_TEXT_BYTES]; /* why no device can be used; "" when one can */
 } hec_cuda_probe;
 
-/* ---- Device memory and streams ---- */
+/* ---- A device as a processor ---- */
 
-typedef struct CUstream_st *hec_cuda_stream; /* what CUDA calls cudaStream_t; NULL: its default stream */
+/* Products. BF16: operands are rounded to bfloat16, sums are float32; TF32: the tensor cores' 19 bits. Everything else is
+ * float32 in every mode. */
+typedef enum { HEC_CUDA_FP32, HEC_CUDA_TF32, HEC_CUDA_BF16 } hec_cuda_precision;
 
 typedef struct {
-  int32_t (*use)(int32_t device);               /* by this thread, in all that follows */
-  int32_t (*allocate)(size_t bytes, void **at); /* aligned to 256 bytes; 0 bytes: NULL. The caller releases */
-  int32_t (*release)(void *at);                 /* waits for the device; NULL is fine */
-  int32_t (*open_stream)(hec_cuda_stream *stream);
-  int32_t (*close_stream)(hec_cuda_stream stream);
-  int32_t (*wait)(hec_cuda_stream stream); /* until all that it was given is done; reports errors of that work */
-  /* Host or device on either side. Host memory that is not pinned: the call may wait until the bytes are read. */
-  int32_t (*move)(hec_cuda_stream stream, void *to, const void *from, size_t bytes);
+  int32_t device;
+  hec_cuda_precision precision;
+  bool grouped;              /* products of a list in one grouped call where cuBLAS has one; else one after the other */
+  bool serial;               /* all streams are one: nothing runs beside anything else */
+  int64_t (*clock_ns)(void); /* hec_clock_ns */
+} hec_cuda_options;
+
+typedef struct {
+  /* The processor; the calling thread is the one that uses it. Its `own` is the plug-in's. Close frees everything that
+   * was allocated with it, also when the device has failed. */
+  const char *(*open)(const hec_cuda_options *options, hec_processor **on);
+  void (*close)(hec_processor *on);
+  const char *(*free_bytes)(hec_processor *on, int64_t *bytes);        /* of the device's memory, now */
+  const char *(*allocate)(hec_processor *on, size_t bytes, void **at); /* aligned to 256 bytes, not initialised */
 } hec_cuda_device;
 
-/* ---- Kernels: the functions of math.h on a device ---- */
+/* ---- Messages between devices (NCCL) ---- */
 
-/* to += from, n floats. */
 typedef struct {
-  float *to;
-  const float *from;
-  int64_t n;
-} hec_cuda_addition;
+  char bytes[128];
+} hec_cuda_id;
+typedef struct hec_cuda_communicator hec_cuda_communicator;
 
-/* One step of Adam: hec_math_adam_step makes rate and correct. Changes params, first, second [n]; reads grads [n]. */
+/* Communicators never block the host but in `open`, which all its ranks call together; it gives up at until_ns (on the
+ * clock of the processor's options) or when stop(context) is true. */
 typedef struct {
-  float rate, correct, beta1, beta2, epsilon;
-  float *params, *first, *second;
-  const float *grads;
-  int64_t n;
-} hec_cuda_adam;
-
-/* y = gain * x * scale, scale [rows] = 1 / sqrt(mean(x^2) + 1e-6) of each row; x, y [rows, d], gain [d]. */
-typedef struct {
-  const float *x, *gain;
-  float *y, *scale;
-  int64_t rows, d;
-} hec_cuda_norm;
-
-/* In place, x [rows, n]: row i becomes the softmax of its first visible + (i % period) * stride numbers, followed by
- * zeros. linear: those numbers stay as they are. period >= 1; a row that sees less than 0 or more than n sees 0 or n. */
-typedef struct {
-  float *x;
-  int64_t rows, n, visible, stride, period;
-  bool linear;
-} hec_cuda_softmax;
-
-/* Same input, same bytes, whatever the alignment: zero, copy, add, axpy, scale and adam give the bytes of the CPU's
- * version; norm and softmax sum in an order of their own, which n alone decides. */
-typedef struct {
-  int32_t (*zero)(hec_cuda_stream stream, float *x, int64_t n);
-  int32_t (*copy)(hec_cuda_stream stream, float *to, const float *from, int64_t n);
-  /* In the order of the list, also where several add to the same numbers. The list may go when the call returns. */
-  int32_t (*add)(hec_cuda_stream stream, const hec_cuda_addition *list, int32_t n);
-  int32_t (*axpy)(hec_cuda_stream stream, float *to, float factor, const float *from,
-                  int64_t n); /* to += factor from */
-  int32_t (*scale)(hec_cuda_stream stream, float *x, float factor, int64_t n);
-  int32_t (*adam)(hec_cuda_stream stream, const hec_cuda_adam *adam);
-  int32_t (*norm)(hec_cuda_stream stream, const hec_cuda_norm *norm);
-  int32_t (*softmax)(hec_cuda_stream stream, const hec_cuda_softmax *softmax);
-} hec_cuda_kernels;
+  const char *(*make_id)(hec_cuda_id *id); /* by one rank, which gives it to the others; opens a listening socket */
+  const char *(*open)(hec_processor *on, const hec_cuda_id *id, int32_t n_ranks, int32_t rank, int64_t until_ns,
+                      bool (*stop)(void *context), void *context, hec_cuda_communicator **out);
+  /* Messages between begin and end go together; those of a pair in the order of the calls. On the processor's selected
+   * stream. n floats, at least 1. */
+  const char *(*begin)(hec_cuda_communicator *by);
+  const char *(*send)(hec_cuda_communicator *by, int32_t peer, const float *from, int64_t n);
+  const char *(*receive)(hec_cuda_communicator *by, int32_t peer, float *to, int64_t n);
+  const char *(*end)(hec_cuda_communicator *by);
+  const char *(*allreduce)(hec_cuda_communicator *by, float *at, int64_t n); /* sum, in place */
+  const char *(*check)(hec_cuda_communicator *by);                           /* errors that came meanwhile */
+  void (*close)(hec_cuda_communicator *by, bool abort); /* abort: ends messages on their way, whatever their peers do */
+} hec_cuda_messages;
 
 /* ---- The plug-in ---- */
 
@@ -104,10 +85,8 @@ typedef struct {
   /* True: a device can be used; else probe->why says why not. Opens no socket and no context on a device, but starts the
    * driver, after which forked children cannot use it. As often as wanted. */
   bool (*probe)(hec_cuda_probe *probe);
-  void (*close)(void);                    /* at the end of the program; streams and memory are the caller's */
-  const char *(*describe)(int32_t error); /* "out of memory"; static */
   const hec_cuda_device *device;
-  const hec_cuda_kernels *kernels;
+  const hec_cuda_messages *messages;
 } hec_cuda_plugin;
 
 /* The one exported symbol. */
@@ -118,12 +97,12 @@ typedef const hec_cuda_plugin *hec_cuda_plugin_entry(void);
  * be loaded. */
 const hec_cuda_plugin *hec_cuda_plugin_of(void);
 
-#define HEC_CUDA_REVISION 1
+#define HEC_CUDA_REVISION 2
 /* Changes with the size of every table and struct that crosses the border. */
 #define HEC_CUDA_LAYOUT                                                                                                \
   ((uint64_t)HEC_CUDA_REVISION << 56 ^ (uint64_t)sizeof(hec_cuda_plugin) << 48 ^                                       \
-   (uint64_t)sizeof(hec_cuda_device) << 40 ^ (uint64_t)sizeof(hec_cuda_kernels) << 32 ^                                \
-   (uint64_t)sizeof(hec_cuda_softmax) << 24 ^ (uint64_t)sizeof(hec_cuda_adam) << 16 ^                                  \
-   (uint64_t)sizeof(hec_cuda_norm) << 8 ^ (uint64_t)sizeof(hec_cuda_addition) << 4 ^ (uint64_t)sizeof(hec_cuda_probe))
+   (uint64_t)sizeof(hec_cuda_device) << 40 ^ (uint64_t)sizeof(hec_cuda_messages) << 32 ^                               \
+   (uint64_t)sizeof(hec_arithmetic) << 24 ^ (uint64_t)sizeof(hec_streams) << 16 ^                                      \
+   (uint64_t)sizeof(hec_cuda_options) << 8 ^ (uint64_t)sizeof(hec_gemm) << 4 ^ (uint64_t)sizeof(hec_cuda_probe))
 
 #endif
