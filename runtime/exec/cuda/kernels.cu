@@ -16,9 +16,9 @@
  * rest, so that any size is one launch. */
 #include "runtime/exec/cuda/kernels.h"
 
+#include "runtime/exec/cuda/launch.h"
 #include "runtime/exec/fast_exp.h"
 
-#include <cuda_runtime.h>
 #include <math.h>
 
 enum { THREADS = 256, WARP = 32, ROWS_PER_BLOCK = THREADS / WARP };
@@ -86,11 +86,11 @@ template <typename Operation> static __global__ void each(Operation operation, r
 }
 
 template <typename Operation>
-static int32_t start_each(hec_cuda_stream stream, const Operation &operation, const range &r) {
+static int32_t start_each(cudaStream_t stream, const Operation &operation, const range &r) {
   int64_t alone = r.n - 4 * r.quads, items = r.quads > alone ? r.quads : alone;
   if (r.n <= 0)
     return 0; /* a grid of no blocks is an error */
-  each<<<blocks_for(items, THREADS), THREADS, 0, stream>>>(operation, r);
+  HEC_LAUNCH(each, blocks_for(items, THREADS), THREADS, stream, operation, r);
   return launched();
 }
 
@@ -143,28 +143,28 @@ struct adam_operation {
 };
 
 /* The runtime's own are as fast as kernels can be, and know of memory of other devices. Zero bytes are 0.0F. */
-int32_t hec_cuda_zero(hec_cuda_stream stream, float *x, int64_t n) {
+int32_t hec_cuda_zero(cudaStream_t stream, float *x, int64_t n) {
   if (n <= 0)
     return 0;
   return static_cast<int32_t>(cudaMemsetAsync(x, 0, static_cast<size_t>(n) * sizeof *x, stream));
 }
 
-int32_t hec_cuda_copy(hec_cuda_stream stream, float *to, const float *from, int64_t n) {
+int32_t hec_cuda_copy(cudaStream_t stream, float *to, const float *from, int64_t n) {
   if (n <= 0)
     return 0;
   size_t bytes = static_cast<size_t>(n) * sizeof *to;
   return static_cast<int32_t>(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-int32_t hec_cuda_axpy(hec_cuda_stream stream, float *to, float factor, const float *from, int64_t n) {
+int32_t hec_cuda_axpy(cudaStream_t stream, float *to, float factor, const float *from, int64_t n) {
   return start_each(stream, axpy_operation{to, from, factor}, range_of(n, to, from, to, from));
 }
 
-int32_t hec_cuda_scale(hec_cuda_stream stream, float *x, float factor, int64_t n) {
+int32_t hec_cuda_scale(cudaStream_t stream, float *x, float factor, int64_t n) {
   return start_each(stream, scale_operation{x, factor}, range_of(n, x, x, x, x));
 }
 
-int32_t hec_cuda_adam_apply(hec_cuda_stream stream, const hec_cuda_adam *adam) {
+int32_t hec_cuda_adam_apply(cudaStream_t stream, const hec_cuda_adam *adam) {
   adam_operation operation = {*adam, 1 - adam->beta1, 1 - adam->beta2};
   return start_each(stream, operation, range_of(adam->n, adam->params, adam->grads, adam->first, adam->second));
 }
@@ -236,7 +236,7 @@ struct filling {
   int32_t n;
 };
 
-static int32_t start_sums(hec_cuda_stream stream, filling *f) {
+static int32_t start_sums(cudaStream_t stream, filling *f) {
   sum_batch *batch = &f->batch;
   int64_t n_tiles = 0;
   int term_at = 0;
@@ -255,7 +255,7 @@ static int32_t start_sums(hec_cuda_stream stream, filling *f) {
     batch->terms[one->term_at + one->n_terms++] = f->term[i];
   }
   batch->n_tiles = n_tiles;
-  add_tiles<<<blocks_for(n_tiles, 1), THREADS, 0, stream>>>(*batch);
+  HEC_LAUNCH(add_tiles, blocks_for(n_tiles, 1), THREADS, stream, *batch);
   f->n = batch->n_sums = 0;
   return launched();
 }
@@ -274,7 +274,7 @@ static int32_t sum_for(const sum_batch *batch, const hec_cuda_addition *a) {
 }
 
 /* O(list * SUMS_MOST) on the host, mostly comparisons of neighbours in a cache. */
-int32_t hec_cuda_add(hec_cuda_stream stream, const hec_cuda_addition *list, int32_t n) {
+int32_t hec_cuda_add(cudaStream_t stream, const hec_cuda_addition *list, int32_t n) {
   filling f;
   f.n = f.batch.n_sums = 0;
   for (int32_t i = 0; i < n; i++) {
@@ -369,10 +369,10 @@ static __global__ void norm_rows(hec_cuda_norm norm) {
   }
 }
 
-int32_t hec_cuda_norm_apply(hec_cuda_stream stream, const hec_cuda_norm *norm) {
+int32_t hec_cuda_norm_apply(cudaStream_t stream, const hec_cuda_norm *norm) {
   if (norm->rows <= 0)
     return 0;
-  norm_rows<<<blocks_for(norm->rows, ROWS_PER_BLOCK), THREADS, 0, stream>>>(*norm);
+  HEC_LAUNCH(norm_rows, blocks_for(norm->rows, ROWS_PER_BLOCK), THREADS, stream, *norm);
   return launched();
 }
 
@@ -422,16 +422,16 @@ static __global__ void softmax_rows(hec_cuda_softmax softmax) {
   }
 }
 
-int32_t hec_cuda_softmax_apply(hec_cuda_stream stream, const hec_cuda_softmax *softmax) {
+int32_t hec_cuda_softmax_apply(cudaStream_t stream, const hec_cuda_softmax *softmax) {
   if (softmax->rows <= 0 || softmax->n <= 0)
     return 0;
-  softmax_rows<<<blocks_for(softmax->rows, ROWS_PER_BLOCK), THREADS, 0, stream>>>(*softmax);
+  HEC_LAUNCH(softmax_rows, blocks_for(softmax->rows, ROWS_PER_BLOCK), THREADS, stream, *softmax);
   return launched();
 }
 
 /* ---- For whom ---- */
 
 int32_t hec_cuda_capability_min(void) {
-  static const int32_t compiled_for[] = {__CUDA_ARCH_LIST__}; /* 800, 900: ascending */
+  static const int32_t compiled_for[] = {HEC_ARCHITECTURES};
   return compiled_for[0] / 10;
 }
