@@ -36,9 +36,10 @@ static inline unsigned blocks_for(int64_t items, int64_t per_block) {
   return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 
-/* Of the launch before it. */
+/* Of the launch before it. What is not ready is no error of a launch: somebody asked for an event. */
 static inline int32_t launched() {
-  return static_cast<int32_t>(cudaGetLastError());
+  cudaError_t error = cudaGetLastError();
+  return error == cudaErrorNotReady ? 0 : static_cast<int32_t>(error);
 }
 
 /* ---- A warp to a row ----
