@@ -108,7 +108,7 @@ static hec_status layer(hec_runner *r, int32_t micro_batch, int32_t l) {
 
 static hec_status micro_batch(hec_runner *r, int32_t mb) {
   stopwatch w;
-  if (mb > 0)
+  if (mb > 0 && !r->rank->processor->streams) /* one thread: planning would stand between steps of computing */
     HEC_TRY(hec_exec_drain(r->exec));
   HEC_TRY(planning_begin(r, mb, -1, &w));
   hec_lower_micro_batch(r->low, mb);
@@ -124,6 +124,7 @@ static hec_status micro_batch(hec_runner *r, int32_t mb) {
 hec_status hec_runner_iterate(hec_runner *r, int64_t iter) {
   int64_t start_ns;
   r->iter = iter;
+  hec_exec_restart(r->exec);
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
   hec_exec_begin(r->exec, iter, start_ns);
   hec_lower_begin(r->low, iter, r->options.n_micro_batches);

@@ -32,8 +32,9 @@ typedef struct {
   bool double_gradient; /* a fault on purpose: the first expert of a backward operation */
   double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
-  float *x, *dx; /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
-  float *dh2;    /* [T * d] */
+  float *x, *dx;  /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
+  float *dh2;     /* [T * d] */
+  float *weights; /* [n_micro_batches * n_blocks * 2 * T * top_k] of the assignments */
   float *scratch;
   hec_assignments **assignments; /* [n_micro_batches * n_blocks] of the iteration, on the step arena */
 } hec_work_state;
