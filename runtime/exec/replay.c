@@ -17,10 +17,24 @@ typedef struct {
   float *rows;     /* [T * d] on the host */
 } state;
 
+/* Of one rank's tokens in a layer, at most: a policy may give one source what several had. */
+static int32_t assigned_most(const hec_replay *replay) {
+  uint64_t most = 0;
+  for (int32_t i = 0; i < replay->n_steps; i++)
+    for (int32_t k = 0; k < replay->steps[i].n_loads; k++)
+      for (int32_t l = 0; l < replay->steps[i].loads[k].n_layers; l++) {
+        uint64_t n = hec_load_layer_total(&replay->steps[i].loads[k], l);
+        most = n > most ? n : most;
+      }
+  HEC_ASSERT(most <= INT32_MAX);
+  return (int32_t)most;
+}
+
 static hec_runner_options options_of(const hec_replay *replay) {
   return (hec_runner_options){.problem = replay->problem,
                               .model = replay->model,
                               .n_micro_batches = replay->n_micro_batches,
+                              .assigned = assigned_most(replay),
                               .schedule = replay->schedule,
                               .collective = replay->collective,
                               .virtual_time = replay->virtual_time,

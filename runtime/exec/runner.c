@@ -15,7 +15,8 @@ static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank
                             .block_size = hec_model_block(o->model).size,
                             .rest_size = hec_language_size(o->model),
                             .n_micro_batches = o->n_micro_batches,
-                            .workspace_size = hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches),
+                            .workspace_size =
+                                hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches, o->assigned),
                             .virtual_time = o->virtual_time,
                             .capacity = o->capacity};
 }
@@ -37,6 +38,7 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   r->work = (hec_work_state){.model = o->model,
                              .tokens = p->tokens,
                              .n_micro_batches = o->n_micro_batches,
+                             .assigned = o->assigned,
                              .rank = r->rank->rank,
                              .keep_grads = o->keep_grads};
   wanted.work = hec_work_table_of(&r->work);

@@ -28,14 +28,9 @@ typedef struct {
   int32_t n_zero;
 } bound;
 
-/* Weights of the assignments of a layer and micro-batch, and their gradients. */
-static int64_t weights_size(const hec_model *model, int32_t tokens) {
-  return 2 * (int64_t)tokens * model->top_k;
-}
-
-int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches) {
+int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches, int32_t assigned) {
   int64_t stream = (int64_t)tokens * model->moe.d_model;
-  int64_t weights = (int64_t)n_micro_batches * model->n_blocks * weights_size(model, tokens);
+  int64_t weights = 2 * (int64_t)n_micro_batches * model->n_blocks * assigned;
   return (2 * n_micro_batches + 1) * stream + weights + hec_model_scratch_size(model, tokens);
 }
 
@@ -45,8 +40,7 @@ void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   work->dx = work->x + work->n_micro_batches * stream;
   work->dh2 = work->dx + work->n_micro_batches * stream;
   work->weights = work->dh2 + stream;
-  work->scratch =
-      work->weights + (int64_t)work->n_micro_batches * work->model->n_blocks * weights_size(work->model, work->tokens);
+  work->scratch = work->weights + 2 * (int64_t)work->n_micro_batches * work->model->n_blocks * work->assigned;
   work->assignments = HEC_NEW(arena, hec_assignments *, work->n_micro_batches * work->model->n_blocks);
 }
 
@@ -58,8 +52,8 @@ static hec_assignments **assignments_of(hec_work_state *work, const hec_op *op) 
 static hec_assignments *new_assignments(hec_work_state *work, hec_exec *exec, const hec_op *op) {
   hec_assignments *new = HEC_NEW(hec_exec_step_arena(exec), hec_assignments, 1);
   int64_t at = (int64_t)op->micro_batch * work->model->n_blocks + op->layer;
-  *new = hec_assignments_new(hec_exec_step_arena(exec), work->model, work->tokens * work->model->top_k,
-                             work->weights + at * weights_size(work->model, work->tokens));
+  *new = hec_assignments_new(hec_exec_step_arena(exec), work->model, work->assigned,
+                             work->weights + 2 * at * work->assigned);
   if (work->balance > 0)
     new->balance = HEC_NEW(hec_exec_step_arena(exec), float, work->model->n_experts);
   return new;
