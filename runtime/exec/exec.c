@@ -68,10 +68,11 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
   layout at = layout_of(options);
   size_t end = options->rank->memory_bytes / PAGE * PAGE;
   HEC_ASSERT(options->rank->n_ranks == p->n_ranks);
-  HEC_ASSERT(!options->rank->processor->streams || (options->rank->link && !options->virtual_time));
+  HEC_ASSERT(!options->rank->processor->streams || options->rank->link);
   if (at.buffers + PAGE > end)
     return hec_rank_fail(options->rank, "needs more than %zu bytes of memory, has %zu", at.buffers, end);
   hec_exec *e = HEC_NEW(arena, hec_exec, 1);
+  options->rank->serial = options->rank->processor->streams && options->virtual_time;
   char *base = options->rank->memory;
   *e = (hec_exec){.options = *options,
                   .problem = p,

@@ -26,7 +26,7 @@ static void wait_for_others(hec_exec *exec, const hec_exec_op *op) {
   }
 }
 
-hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) {
+static hec_status enqueue(hec_exec *exec, hec_exec_op *op) {
   hec_processor *on = processor_of(exec);
   if (op->op.kind == HEC_OP_PLAN)
     return HEC_OK; /* the host's: it is over when what depends on it is posted */
@@ -80,7 +80,7 @@ static hec_status late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
 }
 
 /* Says where this rank is, and that it is alive; gives up when nothing has moved for too long. */
-static hec_status look(hec_exec *exec, int64_t *progress_ns) {
+static hec_status look(hec_exec *exec, int32_t id, int64_t *progress_ns) {
   hec_rank *rank = exec->rank;
   int64_t now = hec_clock_ns();
   HEC_TRY(hec_rank_check(rank));
@@ -88,9 +88,10 @@ static hec_status look(hec_exec *exec, int64_t *progress_ns) {
     HEC_TRY(rank->link->check(rank));
   if (moved_on(exec))
     *progress_ns = now;
-  if ((size_t)exec->first_undone == exec->n_ops)
+  bool all = (size_t)exec->first_undone == exec->n_ops;
+  if (all && id < 0)
     return HEC_OK;
-  const hec_exec_op *op = exec->ops[exec->first_undone];
+  const hec_exec_op *op = exec->ops[all ? id : exec->first_undone];
   hec_place place = hec_exec_place(exec, op);
   int32_t peer = partner_behind(exec, op);
   hec_rank_at(rank, &place);
@@ -107,13 +108,26 @@ hec_status hec_stream_wait(hec_exec *exec, int32_t id) {
   int64_t progress_ns = hec_clock_ns();
   (void)moved_on(exec);
   while (!reached(exec, id)) {
-    HEC_TRY(look(exec, &progress_ns));
+    HEC_TRY(look(exec, id, &progress_ns));
     if (!reached(exec, id))
       HEC_TRY(exec->rank->transport->wait(exec->rank, hec_clock_ns() + look_ns));
   }
   hec_rank_waits_for(exec->rank, -1);
   const char *error = on->streams->error(on);
   return error ? hec_rank_fail(exec->rank, "the device failed: %s", error) : HEC_OK;
+}
+
+/* In virtual time the device does one thing at a time, so that what it took is the operation's own. Exchanges are not
+ * timed, but take turns too (device_link.h). */
+hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) {
+  if (!exec->rank->serial || op->n_steps == 0)
+    return enqueue(exec, op);
+  HEC_TRY(hec_rank_take_turn(exec->rank));
+  hec_status status = enqueue(exec, op);
+  if (status == HEC_OK)
+    status = hec_stream_wait(exec, op->id);
+  hec_rank_end_turn(exec->rank);
+  return status;
 }
 
 void hec_stream_times(hec_exec *exec) {
@@ -124,5 +138,6 @@ void hec_stream_times(hec_exec *exec) {
       continue;
     op->posted_ns = op->begin_ns = on->streams->when(on, op->began);
     op->end_ns = on->streams->when(on, op->ended);
+    op->cpu_ns = op->wall_ns = hec_op_exchanges(op) ? 0 : op->end_ns - op->begin_ns;
   }
 }

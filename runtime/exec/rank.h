@@ -40,6 +40,8 @@ struct hec_rank {
   void *channels;              /* the transport's own, of this rank */
   const hec_device_link *link; /* NULL: no device, bytes go by the transport */
   void *link_own;              /* the link's own, of this rank */
+  /* Virtual time on a device: whoever gives it work does so in its turn, and waits for it. */
+  bool serial;
 };
 
 /* rank->link is set where the processor has streams: then messages of the program go over it, and `transport` is for what

@@ -105,10 +105,15 @@ static hec_status verify_counts(hec_runner *r, int64_t iter) {
   return HEC_OK;
 }
 
+/* The probe is the CPU's: it says nothing of a device. */
+static bool probes(const hec_rank *rank, const hec_replay *replay) {
+  return replay->probe && !rank->processor->streams;
+}
+
 /* All ranks at once, as they compute; in virtual time one after the other. */
 static hec_status probe(hec_runner *r, const hec_replay *replay, double *seconds) {
   int64_t start_ns;
-  if (!replay->probe)
+  if (!probes(r->rank, replay))
     return HEC_OK;
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
   if (replay->virtual_time)
@@ -128,7 +133,7 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
   HEC_TRY(probe(r, replay, &probed[0]));
   HEC_TRY(hec_runner_iterate(r, step->iter));
   HEC_TRY(probe(r, replay, &probed[1]));
-  if (replay->probe)
+  if (probes(r->rank, replay))
     HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
@@ -145,7 +150,7 @@ hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, he
   hec_status status = hec_runner_open(&r, policy);
   s.rows = HEC_NEW(&r.arena, float, (int64_t)p->tokens * replay->model->moe.d_model);
   s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);
-  if (replay->probe) {
+  if (probes(rank, replay)) {
     s.probe = hec_probe_new(&r.arena);
     s.probe_s = rank->rank == 0 ? HEC_NEW(&r.arena, double, 2 * rank->n_ranks) : NULL;
   }
