@@ -56,6 +56,8 @@ typedef struct hec_launch_options {
   const hec_cluster *cluster;
   size_t memory_bytes; /* region of each rank */
   double limit_s;      /* longest wait for a peer; 0: 60 */
+  const hec_device_link
+      *link; /* between the ranks' devices: the launch prepares it, the ranks open it; NULL: no devices */
 } hec_launch_options;
 
 /* Runs body(rank, context) on every rank and waits for all of them. HEC_OK: every rank returned HEC_OK. Otherwise the
