@@ -1,53 +1,63 @@
-/* Kernels of the CUDA plug-in, started on a stream: each function is the member of hec_cuda_kernels (plugin.h) of its
- * name, which says what it computes. Returned: CUDA's error number, 0 when the work is on the stream. */
+/* Kernels of the CUDA plug-in, started on a stream. They compute what processor.h says of the calls of their names, on
+ * memory of the device; lists are on the host and may go when a function returns, unless it says that they are on the
+ * device. Returned: CUDA's error number, 0 when the work is on the stream. */
 #ifndef HEC_EXEC_CUDA_KERNELS_H
 #define HEC_EXEC_CUDA_KERNELS_H
+#include "runtime/exec/processor.h"
+
 #include <cuda_runtime_api.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* to += from, n floats. */
-typedef struct {
-  float *to;
-  const float *from;
-  int64_t n;
-} hec_cuda_addition;
+/* ---- Element by element (kernels.cu, layers.cu): the bytes of the CPU ---- */
 
-/* One step of Adam: hec_math_adam_step makes rate and correct. Changes params, first, second [n]; reads grads [n]. */
-typedef struct {
-  float rate, correct, beta1, beta2, epsilon;
-  float *params, *first, *second;
-  const float *grads;
-  int64_t n;
-} hec_cuda_adam;
+int32_t hec_cuda_copy(cudaStream_t stream, const hec_piece *list, int32_t n);
+int32_t hec_cuda_add(cudaStream_t stream, const hec_piece *list, int32_t n);
+int32_t hec_cuda_scale(cudaStream_t stream, float *x, float factor, int64_t n);
+int32_t hec_cuda_adam(cudaStream_t stream, const hec_adam *adam, hec_adam_step by, const hec_moments *list, int32_t n);
+int32_t hec_cuda_activate(cudaStream_t stream, const hec_inner_rows *list, int32_t n, bool backward);
 
-/* y = gain * x * scale, scale [rows] = 1 / sqrt(mean(x^2) + 1e-6) of each row; x, y [rows, d], gain [d]. */
-typedef struct {
-  const float *x, *gain;
-  float *y, *scale;
-  int64_t rows, d;
-} hec_cuda_norm;
-
-/* In place, x [rows, n]: row i becomes the softmax of its first visible + (i % period) * stride numbers, followed by
- * zeros. linear: those numbers stay as they are. period >= 1; a row that sees less than 0 or more than n sees 0 or n. */
+/* Matrices, rows of `columns` numbers, `stride` and `to_stride` from one row to the next. round: to bfloat16, to the
+ * nearest, ties to even; an infinity where it is nearer than the largest number; NaN stays one. scale: x *= factor in
+ * place (`to` is not used), zeros where factor == 0. */
 typedef struct {
   float *x;
-  int64_t rows, n, visible, stride, period;
-  bool linear;
-} hec_cuda_softmax;
+  uint16_t *to;
+  int64_t rows, columns, stride, to_stride;
+  float factor;
+} hec_cuda_matrix;
+int32_t hec_cuda_round(cudaStream_t stream, const hec_cuda_matrix *list, int32_t n);
+int32_t hec_cuda_scale_matrices(cudaStream_t stream, const hec_cuda_matrix *list, int32_t n);
 
-int32_t hec_cuda_zero(cudaStream_t stream, float *x, int64_t n);
-int32_t hec_cuda_copy(cudaStream_t stream, float *to, const float *from, int64_t n);
-int32_t hec_cuda_add(cudaStream_t stream, const hec_cuda_addition *list, int32_t n);
-int32_t hec_cuda_axpy(cudaStream_t stream, float *to, float factor, const float *from, int64_t n);
-int32_t hec_cuda_scale(cudaStream_t stream, float *x, float factor, int64_t n);
-int32_t hec_cuda_adam_apply(cudaStream_t stream, const hec_cuda_adam *adam);
-int32_t hec_cuda_norm_apply(cudaStream_t stream, const hec_cuda_norm *norm);
-int32_t hec_cuda_softmax_apply(cudaStream_t stream, const hec_cuda_softmax *softmax);
+/* ---- Rows (rows.cu) ---- */
+
+int32_t hec_cuda_norm(cudaStream_t stream, const hec_norm *norm, float *y);
+int32_t hec_cuda_norm_backward(cudaStream_t stream, const hec_norm *norm, const float *dy, float *dx, float *dgain);
+int32_t hec_cuda_softmax(cudaStream_t stream, const hec_scores *scores);
+int32_t hec_cuda_softmax_backward(cudaStream_t stream, const hec_scores *scores, float *d);
+
+/* ---- Assignments (choices.cu) ---- */
+
+/* hec_assignments on the device. by_token: all assignments, those of token t are by_token[token_at[t] ..
+ * token_at[t + 1]), ascending. Members that a call does not need may be NULL. */
+typedef struct {
+  int32_t n, n_tokens, n_experts, d;
+  const int32_t *token, *expert;      /* [n] */
+  const int32_t *token_at, *by_token; /* [n_tokens + 1], [n] */
+  float *const *row, *const *output;  /* [n] */
+  float *weight, *weight_grad;        /* [n] */
+  const float *balance;               /* [n_experts] */
+} hec_cuda_choices;
+int32_t hec_cuda_weigh(cudaStream_t stream, const hec_cuda_choices *c, const float *probabilities, bool exact);
+int32_t hec_cuda_choice_gradient(cudaStream_t stream, const hec_cuda_choices *c, float *dp);
+int32_t hec_cuda_permute(cudaStream_t stream, const hec_cuda_choices *c, const float *h2);
+int32_t hec_cuda_uncombine(cudaStream_t stream, const hec_cuda_choices *c, const float *dx);
+/* x[token] += weight row: combine; weight NULL, += row: unpermute. */
+int32_t hec_cuda_gather(cudaStream_t stream, const hec_cuda_choices *c, float *x);
+
+/* ---- For whom ---- */
 
 /* The lowest compute capability that the kernels were compiled for: 80 = 8.0. */
 int32_t hec_cuda_capability_min(void);
