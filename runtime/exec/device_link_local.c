@@ -353,8 +353,11 @@ static int32_t collect(hec_rank *rank, local *own, const hec_post *post, int32_t
 static hec_status wait_for_stream(hec_rank *rank) {
   hec_processor *on = rank->processor;
   const hec_event *event = on->streams->mark(on);
+  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
   while (!on->streams->reached(on, event)) {
     HEC_TRY(hec_rank_check(rank));
+    if (hec_clock_ns() >= deadline_ns)
+      return hec_rank_fail(rank, "waited %.3g s for the device", (double)rank->limit_ns * 1e-9);
     (void)sched_yield();
   }
   return HEC_OK;
