@@ -13,7 +13,8 @@
  *   plain     receives are copied to their places
  *   add       receives are added to what is there, in the order of `receives` (only where the link `adds`)
  *   chained   chunk_bytes > 0: sends with after >= 0 forward that receive; message.hop says how far from the chain's
- *             beginning a send is, so that all ranks can cut time into the same steps: chunk c of hop h moves in step c + h */
+ *             beginning a send is, so that all ranks can cut time into the same steps: chunk c of hop h moves in step c + h
+ */
 #ifndef HEC_EXEC_DEVICE_LINK_H
 #define HEC_EXEC_DEVICE_LINK_H
 #include "runtime/exec/rank.h"
