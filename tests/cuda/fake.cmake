@@ -37,7 +37,7 @@ set_target_properties(hecate-cuda-fake PROPERTIES PREFIX "" OUTPUT_NAME hecate-c
 target_link_options(hecate-cuda-fake PRIVATE LINKER:--no-undefined)
 
 # The fake itself.
-set(FAKE_TESTS fake)
+set(FAKE_TESTS fake fake_blas fake_nccl)
 foreach(name ${FAKE_TESTS})
   add_executable(test.cuda.${name} ${CMAKE_SOURCE_DIR}/tests/cuda/test_${name}.c
                  ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp ${HEC_FAKE_SOURCES})
