@@ -109,11 +109,11 @@ static bool is_device(int device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  cudaError_t error = fake_begin_call("cudaSetDevice", cudaErrorUnknown);
+  fake_enter(); /* also away from a broken device */
   if (!is_device(device))
     return fake_end_call(cudaErrorInvalidDevice);
   fake_use_device(device);
-  return fake_end_call(error);
+  return fake_end_call(fake_fails("cudaSetDevice") ? cudaErrorUnknown : cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device) {
@@ -144,11 +144,21 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
   if (!is_device(device))
     return fake_end_call(cudaErrorInvalidDevice);
   switch ((int)attribute) {
-  case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-  case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-  case cudaDevAttrMultiProcessorCount: *value = PROCESSORS; break;
-  case cudaDevAttrMaxThreadsPerBlock: *value = FAKE_THREADS_MOST; break;
-  case cudaDevAttrPciBusId: *value = device + 1; break;
+  case cudaDevAttrComputeCapabilityMajor:
+    *value = 9;
+    break;
+  case cudaDevAttrComputeCapabilityMinor:
+    *value = 0;
+    break;
+  case cudaDevAttrMultiProcessorCount:
+    *value = PROCESSORS;
+    break;
+  case cudaDevAttrMaxThreadsPerBlock:
+    *value = FAKE_THREADS_MOST;
+    break;
+  case cudaDevAttrPciBusId:
+    *value = device + 1;
+    break;
   default:
     fake_die("cudaDeviceGetAttribute(%d) is not emulated", (int)attribute);
   }

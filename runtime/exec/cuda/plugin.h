@@ -52,6 +52,8 @@ typedef struct {
   void (*close)(hec_processor *on);
   const char *(*free_bytes)(hec_processor *on, int64_t *bytes);        /* of the device's memory, now */
   const char *(*allocate)(hec_processor *on, size_t bytes, void **at); /* aligned to 256 bytes, not initialised */
+  /* Lets the processor read and write what is allocated on another device; fails where the machine cannot. */
+  const char *(*reach)(hec_processor *on, int32_t device);
 } hec_cuda_device;
 
 /* ---- Messages between devices (NCCL) ---- */
@@ -62,7 +64,8 @@ typedef struct {
 typedef struct hec_cuda_communicator hec_cuda_communicator;
 
 /* Communicators never block the host but in `open`, which all its ranks call together; it gives up at until_ns (on the
- * clock of the processor's options) or when stop(context) is true. */
+ * clock of the processor's options) or when stop(context) is true. A later call may have to wait for NCCL's own thread: it
+ * gives up after as long as `open` had, or when stop(context) is true, so context stays until `close`. */
 typedef struct {
   const char *(*make_id)(hec_cuda_id *id); /* by one rank, which gives it to the others; opens a listening socket */
   const char *(*open)(hec_processor *on, const hec_cuda_id *id, int32_t n_ranks, int32_t rank, int64_t until_ns,
