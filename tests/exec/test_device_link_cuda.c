@@ -123,6 +123,52 @@ static const char *circles_on_backend(const hec_device_link *link, int32_t absen
   return status == HEC_OK ? NULL : hec_last_error();
 }
 
+/* What ranks found: their regions, and that they are of the device that is theirs. */
+typedef struct {
+  size_t bytes[8];
+  const void *at[8];
+} regions;
+
+static hec_status look_at_region(hec_rank *rank, void *context) {
+  regions *r = context;
+  r->bytes[rank->rank] = rank->memory_bytes;
+  r->at[rank->rank] = rank->memory;
+  float ends[2] = {1, 2}, back[2] = {0};
+  float *last = (float *)(void *)(rank->memory + rank->memory_bytes) - 1, *first = (float *)(void *)rank->memory;
+  hec_processor *on = rank->processor;
+  on->math->to_device(on, first, &ends[0], 1);
+  on->math->to_device(on, last, &ends[1], 1);
+  on->math->to_host(on, &back[0], first, 1);
+  on->math->to_host(on, &back[1], last, 1);
+  return back[0] == 1 && back[1] == 2 ? HEC_OK : hec_rank_fail(rank, "a region that is not whole");
+}
+
+/* Three ranks on two devices of 1 GiB: two share the first. All that there is but a tenth, in units of 2 MiB; or what is
+ * wanted, where that is less. */
+START_TEST(shares_of_memory) {
+  const int64_t unit = 2 << 20, all = (int64_t)1 << 30;
+  static const size_t wanted[] = {0, 5000000, (size_t)1 << 40};
+  (void)setenv("FAKE_CUDA_MEMORY", "1073741824", 1);
+  imitate("2");
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    regions r = {{0}, {0}};
+    hec_launch_options options = hec_test_options(3, true);
+    options.memory_bytes = wanted[i];
+    if (hec_backend_nccl.launch(&options, look_at_region, &r) != HEC_OK)
+      ck_abort_msg("%s", hec_last_error());
+    if (i == 1) {
+      for (int k = 0; k < 3; k++)
+        ck_assert_uint_eq(r.bytes[k], 3 * (size_t)unit);
+      continue;
+    }
+    ck_assert(r.bytes[0] == r.bytes[2] && r.bytes[0] % (size_t)unit == 0 && r.bytes[1] % (size_t)unit == 0);
+    ck_assert((int64_t)r.bytes[1] <= all / 10 * 9 && (int64_t)r.bytes[1] > all / 10 * 8);
+    ck_assert(2 * r.bytes[0] <= r.bytes[1] + (size_t)unit && 2 * r.bytes[0] + 4 * (size_t)unit > r.bytes[1]);
+    ck_assert(r.at[0] != r.at[2]);
+  }
+}
+END_TEST
+
 /* The others wait on the device for messages that never come. */
 START_TEST(a_rank_fails_on_a_device) {
   imitate("3");
@@ -178,6 +224,7 @@ static Suite *suite(void) {
   tcase_add_test(c, programs_on_several_devices);
   tcase_add_test(c, programs_over_nccl);
   tcase_add_test(c, links_of_ranks_and_devices);
+  tcase_add_test(c, shares_of_memory);
   tcase_add_test(c, a_rank_fails_on_a_device);
   tcase_add_loop_test(c, calls_that_fail, 0, 2 * N_BREAKS);
   suite_add_tcase(s, c);
