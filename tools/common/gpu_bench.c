@@ -110,7 +110,7 @@ static hec_status read_case(hec_gpu_session *s, const hec_gpu_case *c, int32_t c
 }
 
 static hec_status choose_calls(hec_gpu_session *s, const hec_gpu_case *c, int32_t *calls) {
-  double seconds;
+  double seconds = 0;
   HEC_TRY(read_case(s, c, 1, &seconds));
   double wanted = ceil(READING_S / seconds);
   *calls = wanted < CALLS_MAX ? (int32_t)wanted : CALLS_MAX;
@@ -147,7 +147,7 @@ hec_status hec_gpu_time(hec_gpu_session *session, const char *section, const hec
                         hec_gpu_results *results) {
   int32_t repeats = session->bench->repeats;
   int32_t *calls = HEC_NEW(&session->arena, int32_t, n);
-  double *rates = HEC_NEW(&session->arena, double, (int64_t)n *repeats), seconds;
+  double *rates = HEC_NEW(&session->arena, double, (int64_t)n *repeats), seconds = 0;
   for (int32_t i = 0; i < n; i++)
     HEC_TRY(choose_calls(session, &cases[i], &calls[i]));
   for (int32_t r = 0; r < repeats; r++)
