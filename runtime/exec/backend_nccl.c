@@ -94,11 +94,6 @@ static bool speaks(void) {
   return true;
 }
 
-static void close_plugin(void) {
-  if (plugin)
-    plugin->close();
-}
-
 const hec_backend hec_backend_nccl = {
     .name = "nccl",
     .summary = "GPUs, one to a rank, messages by NCCL",
@@ -109,5 +104,5 @@ const hec_backend hec_backend_nccl = {
     .launch = launch,
     .speaks = speaks,
     .abandon = NULL,
-    .close = close_plugin,
+    .close = NULL,
 };

@@ -10,7 +10,7 @@
 
 typedef struct {
   int64_t device, repeats;
-  bool small, json;
+  bool small, list, json;
 } settings;
 
 typedef struct {
@@ -27,6 +27,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--device", s->device, "D", "which GPU, from 0 (default 0)", 0, HEC_CUDA_DEVICES_MAX - 1),
       HEC_ARG_WHOLE("--repeats", s->repeats, "N", "readings of everything, by turns (default 11)", 1, 10000),
       {"--small", HEC_ARG_FLAG, &s->small, NULL, "small sizes, to see that it works: such numbers mean nothing", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL,
+       "the GPUs that can be seen and the versions of the libraries, nothing else", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command text = {
@@ -77,6 +79,22 @@ static const char *verdict(const command *c, const hec_gpu_rate *row) {
   if (row->required <= 0 || means_nothing(c))
     return NULL;
   return row->share.median >= row->required ? "met" : "missed";
+}
+
+/* 13000 = 13.0 as CUDA counts, 22809 = 2.28.9 as NCCL does, 130001 = 13.0.1 as cuBLAS does. */
+static void print_list(const hec_cuda_probe *p, hec_text *out) {
+  for (const hec_cuda_device_info *d = p->devices; d < p->devices + p->n_devices; d++) {
+    hec_text_printf(out, "device %d  ", (int)(d - p->devices));
+    hec_text_add_plain(out, d->name);
+    hec_text_printf(out, ", compute capability %d.%d, %d processors, %.1f GB%s\n", d->major, d->minor, d->n_processors,
+                    1e-9 * (double)d->memory_bytes, d->fits ? "" : ", no code for it in this build");
+  }
+  hec_text_printf(out, "driver    for CUDA %d.%d\n", p->driver_version / 1000, p->driver_version % 1000 / 10);
+  hec_text_printf(out, "CUDA      %d.%d\n", p->runtime_version / 1000, p->runtime_version % 1000 / 10);
+  hec_text_printf(out, "cuBLAS    %d.%d.%d\n", p->cublas_version / 10000, p->cublas_version / 100 % 100,
+                  p->cublas_version % 100);
+  hec_text_printf(out, "NCCL      %d.%d.%d\n", p->nccl_version / 10000, p->nccl_version / 100 % 100,
+                  p->nccl_version % 100);
 }
 
 /* ---- JSON ---- */
@@ -180,6 +198,10 @@ static void print_text(const command *c, hec_text *out) {
 
 static hec_status run(command *c, hec_text *out) {
   HEC_TRY(find_device(c));
+  if (c->s->list) {
+    print_list(&c->probe, out);
+    return HEC_OK;
+  }
   const hec_gpu_bench bench = {c->plugin->device, (int32_t)c->s->device, (int32_t)c->s->repeats, c->s->small};
   HEC_TRY(hec_gpu_bench_run(&bench, &c->results));
   (c->s->json ? print_json : print_text)(c, out);
