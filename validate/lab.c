@@ -32,6 +32,11 @@ static double recent(const hec_lab *lab) {
 }
 
 static void judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, hec_lab_reading *reading) {
+  if (!iteration->probe_s) {
+    reading->pace = 1;
+    reading->clean = true;
+    return;
+  }
   double most = 0, sum = 0;
   HEC_RESERVE(lab->probes, lab->probes_capacity, (size_t)lab->n_probes + 2 * (size_t)n_ranks);
   for (int32_t i = 0; i < 2 * n_ranks; i++) {

@@ -18,7 +18,8 @@ typedef struct {
 
 /* An iteration counts when nothing disturbed it: no rank computed without a processor for more than HEC_INTERRUPTED_MOST
  * of it (in virtual time it may: what is measured is processor time), and no probe around it (probe.h) was more than
- * HEC_SLOWED_MOST slower than the median of the last some hundred.
+ * HEC_SLOWED_MOST slower than the median of the last some hundred. On devices there is no probe: every iteration counts, at
+ * pace 1.
  *
  * Pace: how much slower the cores are around an iteration than at the reference, by the mean of its probes. Computing slows
  * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core

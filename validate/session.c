@@ -163,6 +163,29 @@ static hec_status fit(hec_session *s, hec_rank *rank, hec_text *preset, hec_clus
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
 }
 
+/* ---- A rank's own ---- */
+
+/* Problems are made anew on the way, so every rank has its own. */
+static hec_lab_case *copy_cases(const hec_lab_case *cases, int32_t n, hec_arena *arena) {
+  hec_lab_case *own = HEC_NEW(arena, hec_lab_case, n);
+  for (int32_t i = 0; i < n; i++) {
+    own[i] = cases[i];
+    own[i].problem = HEC_NEW(arena, hec_problem, 1);
+    *own[i].problem = *cases[i].problem;
+  }
+  return own;
+}
+
+/* For ranks that collect nothing. */
+static hec_session copy_of(const hec_session *s, hec_arena *arena) {
+  hec_session own = {.options = s->options, .arena = arena, .reference_s = s->reference_s};
+  own.options.compare.cases = copy_cases(s->options.compare.cases, s->options.compare.n_cases, arena);
+  own.calibration.options = s->calibration.options;
+  own.calibration.cases = s->calibration.cases;
+  own.calibration.n_cases = s->calibration.n_cases;
+  return own;
+}
+
 /* ---- Steps ---- */
 
 static hec_status first_pass(hec_session *s, hec_rank *rank) {
@@ -211,7 +234,7 @@ static hec_status second_pass(hec_session *s, hec_rank *rank) {
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
 }
 
-hec_status hec_session_run(hec_session *s, hec_rank *rank) {
+static hec_status run(hec_session *s, hec_rank *rank) {
   if (s->options.given)
     s->planned = *s->options.given;
   else
@@ -220,4 +243,16 @@ hec_status hec_session_run(hec_session *s, hec_rank *rank) {
     return HEC_OK;
   HEC_TRY(plan_for(s, &s->planned));
   return second_pass(s, rank);
+}
+
+hec_status hec_session_run(hec_session *s, hec_rank *rank) {
+  hec_arena arena = {0};
+  hec_session own = copy_of(s, &arena);
+  hec_status status = hec_rank_barrier(rank); /* before it, rank 0 must not change what others copy */
+  if (status == HEC_OK)
+    status = run(rank->rank == 0 ? s : &own, rank);
+  hec_text_free(&own.preset);
+  hec_lab_close(&own.lab);
+  hec_arena_free(&arena);
+  return status;
 }

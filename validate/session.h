@@ -42,7 +42,7 @@ typedef struct {
 /* The struct must not move afterwards. The cases' problems are made anew for the cluster that plans are made for. */
 hec_status hec_session_open(hec_session *session, const hec_session_options *options, hec_arena *arena) HEC_MUST_USE;
 size_t hec_session_bytes(hec_session *session); /* region of a rank */
-/* Called by every rank; ranks are processes (each has the session for itself). Results are rank 0's. HEC_OK with `refused`
+/* Called by every rank, be it a process or a thread: all but rank 0 work on copies of their own. Results are rank 0's. HEC_OK with `refused`
  * set when a calibration could not be fitted: no failure of the launch, and worth trying again. */
 hec_status hec_session_run(hec_session *session, hec_rank *rank) HEC_MUST_USE;
 void hec_session_close(hec_session *session);

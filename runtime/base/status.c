@@ -19,7 +19,7 @@ const char *hec_last_error(void) {
   return last_error;
 }
 
-_Noreturn void hec_assert_failed(const char *condition, const char *file, int line) {
+void hec_assert_failed(const char *condition, const char *file, int line) {
   fprintf(stderr, "hecate: internal error: %s does not hold (%s:%d)\n", condition, file, line);
   abort();
 }

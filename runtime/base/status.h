@@ -26,7 +26,7 @@ const char *hec_last_error(void);
   } while (0)
 
 /* Prints file, line and condition to stderr and aborts. */
-_Noreturn void hec_assert_failed(const char *condition, const char *file, int line);
+void hec_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 #define HEC_ASSERT(condition) ((condition) ? (void)0 : hec_assert_failed(#condition, __FILE__, __LINE__))
 
 #endif

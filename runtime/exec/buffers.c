@@ -91,6 +91,18 @@ char *hec_buffers_take(hec_buffers *buffers, double bytes, int32_t *after, int32
   return NULL;
 }
 
+bool hec_buffers_resize(hec_buffers *buffers, size_t capacity) {
+  hec_buffer_piece *last = &buffers->piece[buffers->n_pieces - 1];
+  capacity = capacity / ALIGNMENT * ALIGNMENT;
+  if (capacity == buffers->capacity)
+    return true;
+  if (capacity < buffers->top || last->used || last->after >= 0 || last->offset >= capacity)
+    return false;
+  last->size = capacity - last->offset;
+  buffers->capacity = capacity;
+  return true;
+}
+
 void hec_buffers_give(hec_buffers *buffers, const char *at, double bytes, int32_t last) {
   size_t offset = (size_t)(at - buffers->base), i = 0;
   while (i < buffers->n_pieces && buffers->piece[i].offset != offset)

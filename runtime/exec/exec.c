@@ -1,8 +1,9 @@
 /* Memory, plans and what the work table asks for. Layout of a rank's region, every part on a 4 KiB page:
  *
- *   dense state | counts | workspace | staging of all-reduces | expert slots (worst case: all) | planned buffers
+ *   dense state | counts | workspace | staging of all-reduces | planned buffers ->   <- expert slots
  *
- * The region is reserved address space; only what is touched takes memory. */
+ * Buffers and slots grow towards each other. On the CPU the region is reserved address space with room for the worst case,
+ * of which only what is touched takes memory; on a device it is what there is. */
 #include "runtime/exec/exec.h"
 
 #include "runtime/base/arena.h"
@@ -17,16 +18,17 @@ enum { PAGE = 4096 };
 static const size_t buffers_most = (size_t)1 << 36;
 
 typedef struct {
-  size_t dense, counts, workspace, staging, slots, buffers, end;
-  int32_t n_slots;
+  size_t dense, counts, workspace, staging, buffers;
+  int32_t n_slots; /* at most */
 } layout;
 
 static size_t pages(size_t bytes) {
   return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* One array of the dense state, to a whole cache line. */
 static int64_t dense_floats(const hec_exec_options *o) {
-  return (int64_t)o->problem->n_layers * o->block_size + o->rest_size;
+  return ((int64_t)o->problem->n_layers * o->block_size + o->rest_size + 15) / 16 * 16;
 }
 
 static int32_t arrays(const hec_exec_options *o) {
@@ -42,24 +44,35 @@ static layout layout_of(const hec_exec_options *o) {
   at.workspace = at.counts + pages(counts * sizeof(uint32_t));
   at.staging = at.workspace + pages((size_t)o->workspace_size * sizeof(float));
   /* n_ranks - 1 slices of an all-reduce, each rounded up to a whole number */
-  at.slots = at.staging + pages(p->train ? ((size_t)most + (size_t)p->n_ranks) * sizeof(float) : 0);
-  at.buffers = at.slots + pages(hec_store_bytes(o->expert_size, o->n_slices, arrays(o), at.n_slots));
-  at.end = at.buffers + buffers_most;
+  at.buffers = at.staging + pages(p->train ? ((size_t)most + (size_t)p->n_ranks) * sizeof(float) : 0);
   return at;
 }
 
+static size_t slot_bytes(const hec_exec_options *o, int32_t n) {
+  return hec_store_bytes(o->expert_size, o->n_slices, arrays(o), n);
+}
+
 size_t hec_exec_bytes(const hec_exec_options *options) {
-  return layout_of(options).end;
+  layout at = layout_of(options);
+  return at.buffers + buffers_most + pages(slot_bytes(options, at.n_slots));
+}
+
+/* The host's view of the counts: where devices compute, memory that both reach. */
+static uint32_t *host_counts(const hec_exec *exec, size_t bytes) {
+  hec_processor *on = exec->rank->processor;
+  return on->streams ? on->streams->host_memory(on, bytes) : exec->counts;
 }
 
 hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_exec **exec) {
   const hec_problem *p = options->problem;
   layout at = layout_of(options);
+  size_t end = options->rank->memory_bytes / PAGE * PAGE;
   HEC_ASSERT(options->rank->n_ranks == p->n_ranks);
-  if (at.end > options->rank->memory_bytes)
-    return hec_rank_fail(options->rank, "needs %zu bytes of address space, has %zu", at.end,
-                         options->rank->memory_bytes);
+  HEC_ASSERT(!options->rank->processor->streams || options->rank->link);
+  if (at.buffers + PAGE > end)
+    return hec_rank_fail(options->rank, "needs more than %zu bytes of memory, has %zu", at.buffers, end);
   hec_exec *e = HEC_NEW(arena, hec_exec, 1);
+  options->rank->serial = options->rank->processor->streams && options->virtual_time;
   char *base = options->rank->memory;
   *e = (hec_exec){.options = *options,
                   .problem = p,
@@ -69,13 +82,17 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
                   .n_layers = p->n_layers,
                   .n_experts = p->n_experts,
                   .train = p->train,
+                  .streams = options->rank->processor->streams != NULL,
                   .dense = (float *)(void *)(base + at.dense),
                   .counts = (uint32_t *)(void *)(base + at.counts),
                   .workspace = (float *)(void *)(base + at.workspace),
                   .staging = (float *)(void *)(base + at.staging)};
-  e->store = hec_store_new(arena, (float *)(void *)(base + at.slots), p->n_layers * p->n_experts, options->n_slices,
+  e->counts_host = host_counts(e, at.workspace - at.counts);
+  if (!e->counts_host)
+    return hec_rank_fail(options->rank, "no memory of the host for %zu bytes of counts", at.workspace - at.counts);
+  e->store = hec_store_new(arena, (float *)(void *)(base + end), p->n_layers * p->n_experts, options->n_slices,
                            options->expert_size, arrays(options), at.n_slots);
-  hec_buffers_init(&e->buffers, base + at.buffers, at.end - at.buffers);
+  hec_buffers_init(&e->buffers, base + at.buffers, end - at.buffers);
   e->keeps = HEC_NEW(arena, uint8_t, (size_t)p->n_layers * (size_t)p->n_experts * (size_t)options->n_slices);
   e->rows = HEC_NEW(arena, const hec_rows *, p->n_layers);
   e->rows_of = HEC_NEW(arena, int32_t, p->n_layers);
@@ -137,6 +154,17 @@ bool hec_exec_train(const hec_exec *exec) {
 
 /* ---- Plans ---- */
 
+/* Slots end where buffers may be: when the last one is taken, those have less. */
+hec_status hec_exec_take(hec_exec *exec, int32_t row, int32_t part) {
+  size_t end = (size_t)((char *)exec->store.end - exec->buffers.base),
+         needed = hec_store_needs(&exec->store, row, part);
+  if (needed > end || !hec_buffers_resize(&exec->buffers, end - needed))
+    return hec_rank_fail(exec->rank,
+                         "no memory for another expert: %d are kept here already, beside %zu bytes of buffers",
+                         exec->store.n_used, exec->buffers.top);
+  return hec_store_take(&exec->store, row, part, exec->rank->processor);
+}
+
 static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int32_t part, int32_t rank) {
   size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
   size_t at = row * (size_t)plan->n_slices + (size_t)part;
@@ -195,7 +223,7 @@ hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
       for (int32_t part = 0; part < plan->n_slices; part++) {
         *keep = plan_keeps(plan, l, e, part, exec->r);
         if (*keep++ && fresh)
-          HEC_TRY(hec_store_take(&exec->store, (int32_t)hec_row_of(exec, l, e), part, exec->rank->processor));
+          HEC_TRY(hec_exec_take(exec, (int32_t)hec_row_of(exec, l, e), part));
       }
   exec->kept_bytes = state_of_plan(exec, plan);
   return hec_exec_check_capacity(exec);
@@ -310,5 +338,5 @@ const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32
 
 uint32_t *hec_exec_counts(const hec_exec *exec, int32_t layer, int32_t micro_batch) {
   size_t table = (size_t)exec->n_ranks * (size_t)exec->n_experts;
-  return exec->counts + ((size_t)micro_batch * (size_t)exec->n_layers + (size_t)layer) * table;
+  return exec->counts_host + ((size_t)micro_batch * (size_t)exec->n_layers + (size_t)layer) * table;
 }

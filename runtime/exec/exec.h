@@ -6,6 +6,8 @@
  * one expert's GEMMs, one attention), so transfers are in flight while the rank computes. One thread per rank; it sleeps
  * when no lane can move. Deadlock freedom: program.h; a buffer's memory waits only for smaller ids.
  *
+ * Where a device computes (processor.h, streams), lanes are its streams and posting is all that the host does: exec_stream.c.
+ *
  * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
  * knows the model but neither lanes nor transports. Known here: exchanges of token rows and of expert parcels, the
  * reduction that follows a scatter, all-reduce, counts.
@@ -34,6 +36,7 @@ typedef struct {
   struct hec_exchange_state *exchange;
   enum { HEC_OP_WAITING, HEC_OP_RUNNING, HEC_OP_DONE } state;
   int64_t posted_ns, begin_ns, end_ns;
+  const struct hec_event *began, *ended; /* on a device's stream; NULL: it has no part there */
   int64_t cpu_ns, wall_ns; /* of its steps, on the thread and on the clock; exchanges: cpu_ns spent moving bytes */
 } hec_exec_op;
 
@@ -104,6 +107,8 @@ uint32_t *hec_exec_counts(const hec_exec *exec, int32_t layer, int32_t micro_bat
 
 /* ---- An iteration ---- */
 
+/* Before ranks start together: everything is done, devices set their clocks. */
+void hec_exec_restart(hec_exec *exec);
 void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns);
 /* Posts the operations that were appended to the program since the last call. HEC_FAILED: no memory. */
 hec_status hec_exec_post(hec_exec *exec, const hec_program *program) HEC_MUST_USE;

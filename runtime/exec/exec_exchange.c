@@ -10,9 +10,15 @@
  * otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
  * order is ascending by source, so both give the same bits. */
 #include "runtime/base/arena.h"
+#include "runtime/exec/device_link.h"
 #include "runtime/exec/exec_state.h"
 
 #include <string.h>
+
+/* Whether receives can be added where they belong. */
+static bool adds(const hec_exec *exec) {
+  return exec->rank->link ? exec->rank->link->adds : exec->rank->transport->adds;
+}
 
 static hec_exchange_state *new_state(hec_exec *exec, hec_lane lane, int32_t n_most) {
   hec_exchange_state *x = HEC_NEW(&exec->step, hec_exchange_state, 1);
@@ -28,6 +34,13 @@ static hec_segment row_segment(float *rows, int32_t d, int32_t first, int32_t n)
   return (hec_segment){rows + (size_t)first * (size_t)d, (int64_t)n * d * (int64_t)sizeof(float)};
 }
 
+/* One for each run of the peer; returns the end. */
+static hec_segment *run_segments(float *rows, int32_t d, const hec_rows_runs *runs, int32_t peer, hec_segment *out) {
+  for (int32_t i = runs->at[peer]; i < runs->at[peer + 1]; i++)
+    *out++ = row_segment(rows, d, runs->run[i].first, runs->run[i].rows);
+  return out;
+}
+
 static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   const hec_rows *rows = hec_exec_rows(exec, op);
   bool to_experts = !op->op.reverse, backward = op->op.backward;
@@ -39,16 +52,19 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   float *assigned = hec_exec_tensor(exec, op, assigned_of[to_experts][backward]);
   float *computed = hec_exec_tensor(exec, op, computed_of[to_experts][backward]);
   hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
-  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, exec->n_ranks + rows->n_runs);
+  hec_segment *segment = HEC_NEW(&exec->step, hec_segment, exec->n_ranks + rows->leave.n + rows->arrive.n);
   hec_message *of_assigned = to_experts ? x->post.sends : x->post.receives;
   hec_message *of_computed = to_experts ? x->post.receives : x->post.sends;
   int32_t n_assigned = 0, n_computed = 0;
   for (int32_t p = 0; p < exec->n_ranks; p++) {
-    *segment = row_segment(assigned, d, rows->leaving_at[p], rows->leaving_at[p + 1] - rows->leaving_at[p]);
-    hec_message_add(of_assigned, &n_assigned, p, segment, 1);
-    hec_segment *first = ++segment;
-    for (int32_t i = rows->runs_at[p]; i < rows->runs_at[p + 1]; i++)
-      *segment++ = row_segment(computed, d, rows->runs[i].computed, rows->runs[i].rows);
+    hec_segment *first = segment;
+    if (exec->rank->link) /* links want the same cuts at both ends; transports cut as they like */
+      segment = run_segments(assigned, d, &rows->leave, p, segment);
+    else
+      *segment++ = row_segment(assigned, d, rows->leaving_at[p], rows->leaving_at[p + 1] - rows->leaving_at[p]);
+    hec_message_add(of_assigned, &n_assigned, p, first, (int32_t)(segment - first));
+    first = segment;
+    segment = run_segments(computed, d, &rows->arrive, p, segment);
     hec_message_add(of_computed, &n_computed, p, first, (int32_t)(segment - first));
   }
   x->post.n_sends = to_experts ? n_assigned : n_computed;
@@ -127,8 +143,7 @@ static hec_status take_slots(hec_exec *exec, const hec_op *op) {
     const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
     for (int32_t i = at[0]; i < at[1]; i++) {
       const hec_parcel *p = &exec->program->parcels[i];
-      HEC_TRY(
-          hec_store_take(&exec->store, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part, exec->rank->processor));
+      HEC_TRY(hec_exec_take(exec, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part));
     }
   }
   return HEC_OK;
@@ -140,7 +155,7 @@ static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   HEC_TRY(take_slots(exec, o));
   hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
   x->post.lane = (int32_t)o->lane;
-  bool staged = reduces(o) && !exec->rank->transport->adds;
+  bool staged = reduces(o) && !adds(exec);
   parcels_of of = {exec, o};
   hec_stage stage = {.transfers = exec->program->transfers + o->transfer_at,
                      .n_transfers = o->n_transfers,
@@ -171,8 +186,8 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
   hec_dense dense = hec_exec_dense(exec, op->op.layer);
   HEC_ASSERT((double)dense.n * sizeof(float) == op->op.bytes);
   hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
-  bool adds = exec->rank->transport->adds;
-  x->post.add = adds;
+  bool direct = adds(exec);
+  x->post.add = direct;
   x->second = (hec_post){.lane = x->post.lane,
                          .sends = HEC_NEW(&exec->step, hec_message, exec->n_ranks),
                          .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
@@ -186,7 +201,7 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
     float *other = slice_at(dense.grads, dense.n, p, exec->n_ranks, &theirs);
     segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
     segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
-    if (!adds && mine > 0) {
+    if (!direct && mine > 0) {
       x->additions[x->n_additions++] = (hec_piece){own, staging, mine};
       segment[1].at = staging;
       staging += mine;
@@ -200,7 +215,7 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
 }
 
 static void bind_counts(hec_exec *exec, hec_exec_op *op) {
-  uint32_t *table = hec_exec_counts(exec, op->op.layer, op->op.micro_batch);
+  uint32_t *table = exec->counts + (hec_exec_counts(exec, op->op.layer, op->op.micro_batch) - exec->counts_host);
   hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 2 * exec->n_ranks);
   int64_t bytes = (int64_t)exec->n_experts * (int64_t)sizeof *table;
@@ -251,7 +266,7 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
     bind_tokens(exec, op);
   else
     HEC_TRY(bind_parcels(exec, op));
-  if (exec->rank->transport->held && !exec->options.virtual_time)
+  if (exec->rank->transport->held && !exec->rank->link && !exec->options.virtual_time)
     bind_law(exec, op);
   return HEC_OK;
 }
@@ -265,6 +280,48 @@ hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
   exec->rank->processor->math->copy(exec->rank->processor, x->own, x->n_own);
   return start(exec, &x->post);
 }
+
+/* ---- On a stream ---- */
+
+static hec_status exchange(hec_exec *exec, hec_post *post) {
+  return hec_post_is_empty(post) ? HEC_OK : exec->rank->link->exchange(exec->rank, post);
+}
+
+static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
+  hec_processor *on = exec->rank->processor;
+  hec_exchange_state *x = op->exchange;
+  hec_dense dense = hec_exec_dense(exec, op->op.layer);
+  if (exec->rank->link->allreduce)
+    return exec->rank->link->allreduce(exec->rank, x->post.lane, dense.grads, dense.n);
+  HEC_TRY(exchange(exec, &x->post));
+  on->math->add(on, x->additions, x->n_additions);
+  return exchange(exec, &x->second);
+}
+
+/* The host's own row goes out; the table comes back for whoever plans. */
+static hec_status enqueue_counts(hec_exec *exec, hec_exec_op *op) {
+  hec_processor *on = exec->rank->processor;
+  size_t row = (size_t)exec->n_experts;
+  uint32_t *host = hec_exec_counts(exec, op->op.layer, op->op.micro_batch);
+  uint32_t *table = exec->counts + (host - exec->counts_host);
+  size_t own = (size_t)exec->r * row;
+  on->streams->put(on, table + own, host + own, row * sizeof *table);
+  HEC_TRY(exchange(exec, &op->exchange->post));
+  on->streams->fetch(on, host, table, (size_t)exec->n_ranks * row * sizeof *table);
+  return HEC_OK;
+}
+
+hec_status hec_exchange_enqueue(hec_exec *exec, hec_exec_op *op) {
+  hec_processor *on = exec->rank->processor;
+  if (op->op.kind == HEC_OP_ALLREDUCE)
+    return enqueue_allreduce(exec, op);
+  if (op->op.kind == HEC_OP_COUNTS)
+    return enqueue_counts(exec, op);
+  on->math->copy(on, op->exchange->own, op->exchange->n_own);
+  return exchange(exec, &op->exchange->post);
+}
+
+/* ---- On the host ---- */
 
 static hec_status test(hec_exec *exec, hec_post *post, bool *done, bool *moved) {
   int64_t before = hec_post_moved(post);

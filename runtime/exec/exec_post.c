@@ -156,7 +156,10 @@ hec_status hec_exec_post(hec_exec *exec, const hec_program *program) {
       n_after = op->lane == HEC_LANE_COMPUTE ? 0 : n_after;
       exec->ops[id] = new;
       HEC_TRY(bind(exec, new));
-      append(exec, new);
+      if (exec->streams)
+        HEC_TRY(hec_stream_enqueue(exec, new));
+      else
+        append(exec, new);
     } else {
       exec->n_done++;
     }

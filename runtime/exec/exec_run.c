@@ -8,7 +8,7 @@
 
 static const int64_t slice_ns = 50 * 1000 * 1000;
 
-static hec_place place_of(const hec_exec *exec, const hec_exec_op *op) {
+hec_place hec_exec_place(const hec_exec *exec, const hec_exec_op *op) {
   return (hec_place){.iteration = exec->iteration,
                      .op = op->id,
                      .layer = op->op.layer,
@@ -19,7 +19,7 @@ static hec_place place_of(const hec_exec *exec, const hec_exec_op *op) {
 }
 
 static void publish(hec_exec *exec, const hec_exec_op *op) {
-  hec_place place = place_of(exec, op);
+  hec_place place = hec_exec_place(exec, op);
   hec_rank_at(exec->rank, &place);
 }
 
@@ -38,7 +38,7 @@ static void finish(hec_exec *exec, hec_lane_queue *lane, hec_exec_op *op) {
   exec->n_done++;
 }
 
-static bool exchanges(const hec_exec_op *op) {
+bool hec_op_exchanges(const hec_exec_op *op) {
   return op->op.kind == HEC_OP_EXCHANGE || op->op.kind == HEC_OP_ALLREDUCE || op->op.kind == HEC_OP_COUNTS;
 }
 
@@ -47,9 +47,9 @@ static hec_status begin(hec_exec *exec, hec_exec_op *op) {
   op->posted_ns = hec_clock_ns();
   if (op->op.kind != HEC_OP_PLAN)
     op->begin_ns = op->posted_ns;
-  if (op->n_steps > 0 || exchanges(op))
+  if (op->n_steps > 0 || hec_op_exchanges(op))
     publish(exec, op);
-  if (!exchanges(op))
+  if (!hec_op_exchanges(op))
     return HEC_OK;
   if (exec->rank->transport->held)
     hec_rank_set_posted(exec->rank, op->id, op->posted_ns);
@@ -69,11 +69,7 @@ static hec_status move(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved)
   return HEC_OK;
 }
 
-static hec_status step(hec_exec *exec, hec_exec_op *op) {
-  bool virtual_time = exec->options.virtual_time;
-  if (virtual_time)
-    HEC_TRY(hec_rank_take_turn(exec->rank));
-  int64_t cpu_ns = hec_cpu_clock_ns(), wall_ns = hec_clock_ns();
+void hec_exec_step(hec_exec *exec, hec_exec_op *op) {
   if (op->op.role == HEC_ROLE_REDUCE) {
     hec_processor *on = exec->rank->processor;
     on->math->add(on, op->exchange->additions, op->exchange->n_additions);
@@ -82,6 +78,14 @@ static hec_status step(hec_exec *exec, hec_exec_op *op) {
     exec->options.work.run(exec->options.work.context, exec, op);
   }
   op->step++;
+}
+
+static hec_status step(hec_exec *exec, hec_exec_op *op) {
+  bool virtual_time = exec->options.virtual_time;
+  if (virtual_time)
+    HEC_TRY(hec_rank_take_turn(exec->rank));
+  int64_t cpu_ns = hec_cpu_clock_ns(), wall_ns = hec_clock_ns();
+  hec_exec_step(exec, op);
   op->cpu_ns += hec_cpu_clock_ns() - cpu_ns;
   op->wall_ns += hec_clock_ns() - wall_ns;
   if (virtual_time)
@@ -100,7 +104,7 @@ static hec_status advance(hec_exec *exec, hec_lane_queue *lane, bool *moved) {
     HEC_TRY(begin(exec, op));
     *moved = true;
   }
-  if (exchanges(op)) {
+  if (hec_op_exchanges(op)) {
     bool done;
     HEC_TRY(move(exec, op, &done, moved));
     if (!done || (op->exchange->partners && hec_clock_ns() < hec_exchange_held_until(exec, op)))
@@ -129,15 +133,15 @@ static const hec_exec_op *oldest_exchange(const hec_exec *exec) {
   for (int32_t l = 0; l < HEC_N_LANES; l++) {
     const hec_lane_queue *lane = &exec->lane[l];
     const hec_exec_op *op = lane->head < lane->n ? lane->op[lane->head] : NULL;
-    if (op && op->state == HEC_OP_RUNNING && exchanges(op) && (!oldest || op->posted_ns < oldest->posted_ns))
+    if (op && op->state == HEC_OP_RUNNING && hec_op_exchanges(op) && (!oldest || op->posted_ns < oldest->posted_ns))
       oldest = op;
   }
   return oldest;
 }
 
-static hec_status late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
+hec_status hec_exec_late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
   hec_text what = {0};
-  hec_place place = place_of(exec, op);
+  hec_place place = hec_exec_place(exec, op);
   publish(exec, op);
   hec_place_describe(&place, &what);
   hec_status status = hec_rank_late(exec->rank, peer, what.data);
@@ -169,7 +173,7 @@ static hec_status idle(hec_exec *exec) {
     exec->progress_ns = now;
   exec->turns = hec_rank_turns(exec->rank);
   if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
-    return late(exec, op, peer);
+    return hec_exec_late(exec, op, peer);
   return exec->rank->transport->wait(exec->rank, next_due(exec, now));
 }
 
@@ -190,9 +194,9 @@ static hec_status run(hec_exec *exec, int32_t id) {
 
 hec_status hec_exec_wait(hec_exec *exec, int32_t id) {
   HEC_ASSERT(id >= 0 && (size_t)id < exec->n_ops);
-  return run(exec, id);
+  return exec->streams ? hec_stream_wait(exec, id) : run(exec, id);
 }
 
 hec_status hec_exec_drain(hec_exec *exec) {
-  return run(exec, -1);
+  return exec->streams ? hec_stream_wait(exec, -1) : run(exec, -1);
 }

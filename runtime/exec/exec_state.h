@@ -1,5 +1,5 @@
 /* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
- * exec_run.c (lanes), exec_time.c (timelines). */
+ * exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c (timelines). */
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"
@@ -40,9 +40,10 @@ struct hec_exec {
   hec_rank *rank;
   int32_t r, n_ranks, n_layers, n_experts;
   bool train;
-  /* Region: dense state | counts | workspace | staging of all-reduces | expert slots | planned buffers. */
+  bool streams; /* operations go to the streams of a device (exec_stream.c), else they run in lanes on the host */
+  /* Region: dense state | counts | workspace | staging of all-reduces | planned buffers ->  <- expert slots. */
   float *dense, *workspace, *staging;
-  uint32_t *counts;
+  uint32_t *counts, *counts_host; /* the same place, unless a device computes */
   hec_store store;
   hec_buffers buffers;
   uint8_t *keeps; /* [n_layers * n_experts * n_slices] */
@@ -64,6 +65,7 @@ struct hec_exec {
   int32_t n_staged;
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
+  int32_t first_undone;     /* streams: all operations before it are done */
   int64_t progress_ns;      /* when something last moved */
   uint32_t turns;           /* of all ranks, as of then */
   const hec_cluster *links; /* that held transports and virtual time imitate; plans may be made for others */
@@ -84,12 +86,30 @@ static inline bool hec_op_done(const hec_exec *exec, int32_t id) {
 hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 hec_status hec_exchange_test(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved) HEC_MUST_USE;
+/* The whole exchange on the selected stream. */
+hec_status hec_exchange_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 /* Until when a held operation lasts at least, once its bytes are there; INT64_MAX while a partner has not posted. */
 int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
 hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
 
+/* exec_stream.c: an operation that was bound, on the stream of its lane. */
+hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
+/* Until operation `id` is done, -1: all that was posted. */
+hec_status hec_stream_wait(hec_exec *exec, int32_t id) HEC_MUST_USE;
+/* The times of all operations, which are done. */
+void hec_stream_times(hec_exec *exec);
+
+/* exec_run.c: what a step of compute or local work does on the selected stream, or now. */
+void hec_exec_step(hec_exec *exec, hec_exec_op *op);
+hec_place hec_exec_place(const hec_exec *exec, const hec_exec_op *op);
+/* Fails: waited too long in the operation, for the peer. */
+hec_status hec_exec_late(hec_exec *exec, const hec_exec_op *op, int32_t peer) HEC_MUST_USE;
+bool hec_op_exchanges(const hec_exec_op *op);
+
+/* exec.c: a slot for a part, unless it has one; HEC_FAILED when there is no room. */
+hec_status hec_exec_take(hec_exec *exec, int32_t row, int32_t part) HEC_MUST_USE;
 /* exec.c: HEC_FAILED when state and open buffers are more than the capacity. */
 hec_status hec_exec_check_capacity(hec_exec *exec) HEC_MUST_USE;
 

@@ -18,11 +18,17 @@ void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns) {
   exec->start_ns = start_ns;
   exec->n_ops = exec->n_holds = exec->n_open = exec->n_done = 0;
   exec->n_staged = 0;
+  exec->first_undone = 0;
   for (int32_t l = 0; l < HEC_N_LANES; l++)
     exec->lane[l].n = exec->lane[l].head = 0;
   for (int32_t l = 0; l < exec->n_layers; l++)
     exec->rows[l] = NULL;
   hec_buffers_clear(&exec->buffers);
+}
+
+void hec_exec_restart(hec_exec *exec) {
+  if (exec->streams)
+    exec->rank->processor->streams->restart(exec->rank->processor);
 }
 
 void hec_exec_planned(hec_exec *exec, int64_t begin_ns, int64_t end_ns) {
@@ -55,6 +61,8 @@ static void give_back(hec_exec *exec) {
 hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
   HEC_TRY(hec_exec_post(exec, program));
   HEC_TRY(hec_exec_drain(exec));
+  if (exec->streams)
+    hec_stream_times(exec);
   HEC_ASSERT(exec->n_open == 0 && exec->buffers.live < 0.5);
   double state = state_of(exec, program), used = state + exec->buffers.peak;
   HEC_ASSERT(fabs(state - exec->kept_bytes) < 1 + 1e-9 * state);

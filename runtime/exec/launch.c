@@ -10,6 +10,7 @@
  * Threads: joined; one that never returns cannot be ended, so this form is for bodies that wait only in transports. */
 #define _GNU_SOURCE /* sched_setaffinity, CPU_* */
 #include "runtime/base/temporary.h"
+#include "runtime/exec/device_link.h"
 #include "runtime/exec/world.h"
 
 #include <errno.h>
@@ -230,6 +231,8 @@ hec_status hec_launch(const hec_launch_options *options, hec_rank_body *body, vo
   hec_status status = hec_world_new(options, 0, options->n_ranks, &l->world);
   if (status == HEC_OK && options->transport->prepare)
     status = options->transport->prepare(options, l->world);
+  if (status == HEC_OK && options->link && options->link->prepare)
+    status = options->link->prepare(options, l->world);
   if (status == HEC_OK) {
     if (options->threads)
       run_threads(l);

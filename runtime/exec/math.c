@@ -4,6 +4,7 @@
  * leave to reorder, and an error of about n u / 16 instead of n u. Everything is O(n). */
 #include "runtime/exec/math.h"
 
+#include "runtime/exec/adam_step.h"
 #include "runtime/exec/fast_exp.h"
 
 #include <math.h>
@@ -90,21 +91,11 @@ void hec_math_norm_backward(const float *x, const float *gain, const float *scal
   }
 }
 
-/* By repeated squaring, so that no libm decides it. */
-static double power_of(double base, int64_t exponent) {
-  double power = 1;
-  for (; exponent > 0; exponent /= 2, base *= base)
-    if (exponent % 2)
-      power *= base;
-  return power;
-}
-
 /* first = b1 first + (1 - b1) g,  second = b2 second + (1 - b2) g^2,
  * param -= rate (first / (1 - b1^step)) / (sqrt(second / (1 - b2^step)) + epsilon). */
 hec_adam_step hec_math_adam_step(const hec_adam *adam, int64_t step) {
   HEC_ASSERT(step >= 1);
-  return (hec_adam_step){.rate = (float)((double)adam->rate / (1 - power_of((double)adam->beta1, step))),
-                         .correct = (float)(1 / (1 - power_of((double)adam->beta2, step)))};
+  return hec_adam_step_of(adam, step);
 }
 
 void hec_math_adam(const hec_adam *adam, int64_t step, float *restrict params, const float *restrict grads,

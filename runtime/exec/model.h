@@ -61,7 +61,8 @@ struct hec_assignments {
   float *weight, *weight_grad;
   float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
 };
-hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity);
+/* weights: where weight and weight_grad go, [2 * capacity] of the processor's memory; NULL: on the arena, for the CPU. */
+hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity, float *weights);
 /* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
  * it must. n > capacity: HEC_ASSERT. */
 void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out);

@@ -3,12 +3,13 @@
 
 #include <string.h>
 
-hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity) {
+hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity, float *weights) {
+  float *at = weights ? weights : HEC_NEW(arena, float, 2 * (int64_t)capacity);
   return (hec_assignments){.capacity = capacity,
                            .expert_at = HEC_NEW(arena, int32_t, model->n_experts + 1),
                            .token = HEC_NEW(arena, int32_t, capacity),
-                           .weight = HEC_NEW(arena, float, capacity),
-                           .weight_grad = HEC_NEW(arena, float, capacity)};
+                           .weight = at,
+                           .weight_grad = at + capacity};
 }
 
 void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out) {

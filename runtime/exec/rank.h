@@ -40,6 +40,8 @@ struct hec_rank {
   void *channels;              /* the transport's own, of this rank */
   const hec_device_link *link; /* NULL: no device, bytes go by the transport */
   void *link_own;              /* the link's own, of this rank */
+  /* Virtual time on a device: whoever gives it work does so in its turn, and waits for it. */
+  bool serial;
 };
 
 /* rank->link is set where the processor has streams: then messages of the program go over it, and `transport` is for what
@@ -54,6 +56,8 @@ typedef struct hec_launch_options {
   const hec_cluster *cluster;
   size_t memory_bytes; /* region of each rank */
   double limit_s;      /* longest wait for a peer; 0: 60 */
+  const hec_device_link
+      *link; /* between the ranks' devices: the launch prepares it, the ranks open it; NULL: no devices */
 } hec_launch_options;
 
 /* Runs body(rank, context) on every rank and waits for all of them. HEC_OK: every rank returned HEC_OK. Otherwise the

@@ -179,7 +179,7 @@ static void make_room(hec_reference *r, int32_t n) {
     hec_arena_free(&w->arena);
     w->capacity = n;
     for (int32_t layer = 0; layer < m->n_blocks; layer++)
-      w->assignments[layer] = hec_assignments_new(&w->arena, m, n);
+      w->assignments[layer] = hec_assignments_new(&w->arena, m, n, NULL);
   }
   size_t outputs = (size_t)r->n_micro_batches * (size_t)r->n_ranks * (size_t)stream;
   HEC_RESERVE(r->outputs, r->outputs_capacity, outputs + 1);
@@ -233,7 +233,7 @@ static const uint8_t *symbols_at(const hec_reference *r, const uint8_t *symbols)
 static void kth_best(hec_reference *r, const float *p, float *kth) {
   const hec_model *m = &r->model;
   hec_arena arena = {0};
-  hec_assignments own = hec_assignments_new(&arena, m, r->tokens * m->top_k);
+  hec_assignments own = hec_assignments_new(&arena, m, r->tokens * m->top_k, NULL);
   hec_assign_top_k(m, p, r->tokens, &own);
   hec_assign_weights(&hec_processor_cpu, m, p, &own);
   for (int32_t t = 0; t < r->tokens; t++)

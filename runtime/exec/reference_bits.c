@@ -388,7 +388,7 @@ int32_t hec_bits_of_step(const hec_bits_step *step) {
         n += hec_load_row(&step->loads[mb], 0, rank)[e];
       most = n > most ? n : most;
     }
-  hec_assignments a = hec_assignments_new(&arena, m, (int32_t)most);
+  hec_assignments a = hec_assignments_new(&arena, m, (int32_t)most, NULL);
   bool equal = true;
   for (int32_t mb = 0; mb < step->n_micro_batches; mb++)
     for (int32_t rank = 0; rank < step->n_ranks; rank++) {

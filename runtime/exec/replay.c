@@ -17,10 +17,24 @@ typedef struct {
   float *rows;     /* [T * d] on the host */
 } state;
 
+/* Of one rank's tokens in a layer, at most: a policy may give one source what several had. */
+static int32_t assigned_most(const hec_replay *replay) {
+  uint64_t most = 0;
+  for (int32_t i = 0; i < replay->n_steps; i++)
+    for (int32_t k = 0; k < replay->steps[i].n_loads; k++)
+      for (int32_t l = 0; l < replay->steps[i].loads[k].n_layers; l++) {
+        uint64_t n = hec_load_layer_total(&replay->steps[i].loads[k], l);
+        most = n > most ? n : most;
+      }
+  HEC_ASSERT(most <= INT32_MAX);
+  return (int32_t)most;
+}
+
 static hec_runner_options options_of(const hec_replay *replay) {
   return (hec_runner_options){.problem = replay->problem,
                               .model = replay->model,
                               .n_micro_batches = replay->n_micro_batches,
+                              .assigned = assigned_most(replay),
                               .schedule = replay->schedule,
                               .collective = replay->collective,
                               .virtual_time = replay->virtual_time,
@@ -91,10 +105,15 @@ static hec_status verify_counts(hec_runner *r, int64_t iter) {
   return HEC_OK;
 }
 
+/* The probe is the CPU's: it says nothing of a device. */
+static bool probes(const hec_rank *rank, const hec_replay *replay) {
+  return replay->probe && !rank->processor->streams;
+}
+
 /* All ranks at once, as they compute; in virtual time one after the other. */
 static hec_status probe(hec_runner *r, const hec_replay *replay, double *seconds) {
   int64_t start_ns;
-  if (!replay->probe)
+  if (!probes(r->rank, replay))
     return HEC_OK;
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
   if (replay->virtual_time)
@@ -114,7 +133,7 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
   HEC_TRY(probe(r, replay, &probed[0]));
   HEC_TRY(hec_runner_iterate(r, step->iter));
   HEC_TRY(probe(r, replay, &probed[1]));
-  if (replay->probe)
+  if (probes(r->rank, replay))
     HEC_TRY(hec_rank_gather(r->rank, probed, sizeof probed, s->probe_s));
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
@@ -131,7 +150,7 @@ hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, he
   hec_status status = hec_runner_open(&r, policy);
   s.rows = HEC_NEW(&r.arena, float, (int64_t)p->tokens * replay->model->moe.d_model);
   s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);
-  if (replay->probe) {
+  if (probes(rank, replay)) {
     s.probe = hec_probe_new(&r.arena);
     s.probe_s = rank->rank == 0 ? HEC_NEW(&r.arena, double, 2 * rank->n_ranks) : NULL;
   }

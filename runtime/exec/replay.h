@@ -31,7 +31,7 @@ typedef struct {
   const hec_timeline *timeline;
   double interrupted; /* hec_exec_interrupted */
   hec_exec_moving moving;
-  const double *probe_s; /* [2 * n_ranks] of every rank before and after; NULL unless `probe` */
+  const double *probe_s; /* [2 * n_ranks] of every rank before and after; NULL unless `probe`, and on devices */
 } hec_replayed;
 
 typedef struct {

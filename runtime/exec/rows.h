@@ -11,19 +11,23 @@
 #include "runtime/base/arena.h"
 #include "runtime/program/program.h"
 
-/* `rows` rows of the pair (this rank, peer) from computed row `computed` on. */
+/* `rows` rows of the pair (this rank, peer) from row `first` on. */
 typedef struct {
-  int32_t peer, expert, computed, rows;
+  int32_t peer, expert, first, rows;
 } hec_rows_run;
+
+/* Ascending by (peer, expert); those of a peer are run[at[peer]] .. run[at[peer + 1]] - 1. */
+typedef struct {
+  hec_rows_run *run; /* [n] */
+  int32_t *at, n;    /* [n_ranks + 1] */
+} hec_rows_runs;
 
 typedef struct {
   int32_t n_ranks, n_assigned, n_computed;
-  int32_t *place;      /* [n_assigned] assigned row of assignment j of the list sorted by expert */
-  int32_t *stays;      /* [n_assigned] computed row of assignment j, -1: it leaves */
-  int32_t *leaving_at; /* [n_ranks + 1] assigned rows leaving_at[d] .. leaving_at[d + 1] - 1 go to rank d */
-  hec_rows_run *runs;  /* [n_runs] computed rows that arrive, ascending by (peer, expert) */
-  int32_t n_runs;
-  int32_t *runs_at; /* [n_ranks + 1] runs of each peer */
+  int32_t *place;              /* [n_assigned] assigned row of assignment j of the list sorted by expert */
+  int32_t *stays;              /* [n_assigned] computed row of assignment j, -1: it leaves */
+  int32_t *leaving_at;         /* [n_ranks + 1] assigned rows leaving_at[d] .. leaving_at[d + 1] - 1 go to rank d */
+  hec_rows_runs leave, arrive; /* of assigned rows, of computed rows: the same cuts at both ends */
 } hec_rows;
 
 /* cells: [n_cells] as in a program (by source, expert, rank). On `arena`. O(cells + assignments). */

@@ -15,7 +15,8 @@ static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank
                             .block_size = hec_model_block(o->model).size,
                             .rest_size = hec_language_size(o->model),
                             .n_micro_batches = o->n_micro_batches,
-                            .workspace_size = hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches),
+                            .workspace_size =
+                                hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches, o->assigned),
                             .virtual_time = o->virtual_time,
                             .capacity = o->capacity};
 }
@@ -37,6 +38,7 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   r->work = (hec_work_state){.model = o->model,
                              .tokens = p->tokens,
                              .n_micro_batches = o->n_micro_batches,
+                             .assigned = o->assigned,
                              .rank = r->rank->rank,
                              .keep_grads = o->keep_grads};
   wanted.work = hec_work_table_of(&r->work);
@@ -108,7 +110,7 @@ static hec_status layer(hec_runner *r, int32_t micro_batch, int32_t l) {
 
 static hec_status micro_batch(hec_runner *r, int32_t mb) {
   stopwatch w;
-  if (mb > 0)
+  if (mb > 0 && !r->rank->processor->streams) /* one thread: planning would stand between steps of computing */
     HEC_TRY(hec_exec_drain(r->exec));
   HEC_TRY(planning_begin(r, mb, -1, &w));
   hec_lower_micro_batch(r->low, mb);
@@ -124,6 +126,7 @@ static hec_status micro_batch(hec_runner *r, int32_t mb) {
 hec_status hec_runner_iterate(hec_runner *r, int64_t iter) {
   int64_t start_ns;
   r->iter = iter;
+  hec_exec_restart(r->exec);
   HEC_TRY(hec_rank_start_together(r->rank, &start_ns));
   hec_exec_begin(r->exec, iter, start_ns);
   hec_lower_begin(r->low, iter, r->options.n_micro_batches);

@@ -11,9 +11,9 @@
 typedef struct {
   const hec_problem *problem; /* fp32: 4 bytes a parameter, 4 a gradient, 8 of moments */
   const hec_model *model;
-  int32_t n_micro_batches;
-  const char *schedule;             /* "auto" or a row */
-  const hec_collective *collective; /* NULL: by cost */
+  int32_t n_micro_batches, assigned; /* assigned: see work.h */
+  const char *schedule;              /* "auto" or a row */
+  const hec_collective *collective;  /* NULL: by cost */
   bool virtual_time, keep_grads;
   double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
 } hec_runner_options;

@@ -3,6 +3,8 @@
  *   sends     this rank's transfers, in their order; in a chain each names the receive that it forwards
  *   receives  likewise; those of a reduction land in staging where the transport cannot add, one slot per source
  *
+ *   hops      of both: the number of forwarders before, that is steps along `after` to the beginning of the chain
+ *
  * Transfers stand ascending by (source, destination), so both the transport that adds receive by receive and the
  * additions after staging sum in ascending order of sources. */
 #include "runtime/exec/stage.h"
@@ -27,10 +29,19 @@ static char *put_aside(hec_piece *additions, int32_t *n_additions, hec_segment *
   return staging;
 }
 
+/* Hops of all transfers, [n_transfers]; a transfer comes after the one it forwards. */
+static int32_t *hops_of(const hec_transfer *t, int32_t n, hec_arena *arena) {
+  int32_t *hop = HEC_NEW(arena, int32_t, n);
+  for (int32_t k = 0; k < n; k++)
+    hop[k] = t[k].after >= 0 ? hop[t[k].after] + 1 : 0;
+  return hop;
+}
+
 void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, hec_piece **additions,
                     int32_t *n_additions) {
   const hec_transfer *t = stage->transfers;
   int32_t *receive_of = HEC_NEW(arena, int32_t, stage->n_transfers); /* 1 + index of the receive of a transfer */
+  int32_t *hop = hops_of(t, stage->n_transfers, arena);
   hec_segment *segment = HEC_NEW(arena, hec_segment, stage->n_segments);
   bool staged = stage->reduces && stage->staged;
   char *staging = stage->staging;
@@ -47,12 +58,14 @@ void hec_stage_bind(const hec_stage *stage, hec_arena *arena, hec_post *post, he
     int32_t n = stage->segments(stage->context, k, segment);
     if (!sends && staged)
       staging = put_aside(*additions, n_additions, segment, n, staging);
-    if (sends)
-      hec_message_add(post->sends, &post->n_sends, t[k].destination, segment, n);
-    else
-      hec_message_add(post->receives, &post->n_receives, t[k].source, segment, n);
-    if (sends && t[k].after >= 0)
-      post->sends[post->n_sends - 1].after = receive_of[t[k].after] - 1;
+    hec_message *list = sends ? post->sends : post->receives, *added;
+    int32_t *n_list = sends ? &post->n_sends : &post->n_receives;
+    added = list + *n_list;
+    hec_message_add(list, n_list, sends ? t[k].destination : t[k].source, segment, n);
+    if (added < list + *n_list) {
+      added->hop = hop[k];
+      added->after = sends && t[k].after >= 0 ? receive_of[t[k].after] - 1 : -1;
+    }
     if (!sends)
       receive_of[k] = post->n_receives;
     segment += n;

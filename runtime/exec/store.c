@@ -7,24 +7,24 @@ static int64_t part_most(int64_t expert_size, int32_t n_parts) {
   return (expert_size + n_parts - 1) / n_parts;
 }
 
-/* A slot, rounded up to a cache line. */
-static int64_t slot_floats(int64_t expert_size, int32_t n_parts, int32_t n_arrays) {
-  return (part_most(expert_size, n_parts) * n_arrays + 15) / 16 * 16;
+/* Rounded up to a cache line. */
+static int64_t array_floats(int64_t expert_size, int32_t n_parts) {
+  return (part_most(expert_size, n_parts) + 15) / 16 * 16;
 }
 
-size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t slots_most) {
-  return (size_t)slot_floats(expert_size, n_parts, n_arrays) * (size_t)slots_most * sizeof(float);
+size_t hec_store_bytes(int64_t expert_size, int32_t n_parts, int32_t n_arrays, int32_t n) {
+  return (size_t)array_floats(expert_size, n_parts) * (size_t)n_arrays * (size_t)n * sizeof(float);
 }
 
-hec_store hec_store_new(hec_arena *arena, float *memory, int32_t n_rows, int32_t n_parts, int64_t expert_size,
+hec_store hec_store_new(hec_arena *arena, float *end, int32_t n_rows, int32_t n_parts, int64_t expert_size,
                         int32_t n_arrays, int32_t slots_most) {
   size_t n = (size_t)n_rows * (size_t)n_parts;
   hec_store store = {.n_rows = n_rows,
                      .n_parts = n_parts,
                      .expert_size = expert_size,
-                     .slot_size = slot_floats(expert_size, n_parts, n_arrays),
+                     .array_size = array_floats(expert_size, n_parts),
                      .n_arrays = n_arrays,
-                     .slots = memory,
+                     .end = end,
                      .slots_most = slots_most,
                      .slot_of = HEC_NEW(arena, int32_t, n),
                      .free = HEC_NEW(arena, int32_t, slots_most)};
@@ -45,12 +45,18 @@ bool hec_store_has(const hec_store *store, int32_t row, int32_t part) {
 hec_store_part hec_store_at(const hec_store *store, int32_t row, int32_t part) {
   int32_t slot = *slot_at(store, row, part);
   HEC_ASSERT(slot >= 0);
-  float *at = store->slots + (size_t)slot * (size_t)store->slot_size;
+  int64_t array = store->array_size;
+  float *at = store->end - (int64_t)(slot + 1) * store->n_arrays * array;
   int64_t n = hec_part_begin(store->expert_size, part + 1, store->n_parts) -
               hec_part_begin(store->expert_size, part, store->n_parts);
   if (store->n_arrays == 1)
     return (hec_store_part){.params = at, .n = n};
-  return (hec_store_part){at, at + n, at + 2 * n, at + 3 * n, n};
+  return (hec_store_part){at, at + array, at + 2 * array, at + 3 * array, n};
+}
+
+size_t hec_store_needs(const hec_store *store, int32_t row, int32_t part) {
+  bool grows = !hec_store_has(store, row, part) && store->n_free == 0;
+  return hec_store_bytes(store->expert_size, store->n_parts, store->n_arrays, store->n_slots + grows);
 }
 
 hec_status hec_store_take(hec_store *store, int32_t row, int32_t part, hec_processor *on) {

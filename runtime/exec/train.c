@@ -24,6 +24,7 @@ static hec_runner_options options_of(const hec_train *train) {
   return (hec_runner_options){.problem = train->problem,
                               .model = train->model,
                               .n_micro_batches = train->n_micro_batches,
+                              .assigned = train->problem->tokens * train->model->top_k,
                               .schedule = train->schedule,
                               .collective = train->collective,
                               .virtual_time = train->virtual_time,

@@ -37,7 +37,7 @@ typedef struct {
   /* sends: index of the receive of the same post that this one forwards, byte for byte, as they arrive in units of the
    * post's chunk; -1: none */
   int32_t after;
-  int32_t hop; /* sends of a chained post: forwarders between the one who has the message and this one; else 0 */
+  int32_t hop; /* of a chained post, both ends: forwarders between the one who has the message and this one; else 0 */
   /* set by the transport: receives: bytes that are there; sends: `bytes` once the buffer is free, less before */
   int64_t moved;
 } hec_message;

@@ -1,4 +1,5 @@
-/* Roles to mathematics. An experts operation has one step per expert with rows here, every other one step.
+/* Roles to mathematics. An experts operation has one step per expert with rows here (on a device one for all of them: it
+ * wants their products together), every other one step.
  *
  *   forward    attention  gate -> counts | permute -> rows leave and stay | experts | unpermute -> x
  *   backward   unpermute' -> rows of gradients | experts' | permute' -> dh2 | shared' gate' attention' -> dx | optimizer
@@ -22,13 +23,15 @@ typedef struct {
   int32_t n_staying;
   hec_expert_rows *experts;
   int32_t n_experts;
-  float **zero; /* [n_zero] gradients of guests without rows */
+  bool together; /* all experts in one step */
+  float **zero;  /* [n_zero] gradients of guests without rows */
   int32_t n_zero;
 } bound;
 
-int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches) {
+int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches, int32_t assigned) {
   int64_t stream = (int64_t)tokens * model->moe.d_model;
-  return (2 * n_micro_batches + 1) * stream + hec_model_scratch_size(model, tokens);
+  int64_t weights = 2 * (int64_t)n_micro_batches * model->n_blocks * assigned;
+  return (2 * n_micro_batches + 1) * stream + weights + hec_model_scratch_size(model, tokens);
 }
 
 void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
@@ -36,7 +39,8 @@ void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   work->x = hec_exec_workspace(exec);
   work->dx = work->x + work->n_micro_batches * stream;
   work->dh2 = work->dx + work->n_micro_batches * stream;
-  work->scratch = work->dh2 + stream;
+  work->weights = work->dh2 + stream;
+  work->scratch = work->weights + 2 * (int64_t)work->n_micro_batches * work->model->n_blocks * work->assigned;
   work->assignments = HEC_NEW(arena, hec_assignments *, work->n_micro_batches * work->model->n_blocks);
 }
 
@@ -44,15 +48,15 @@ static hec_assignments **assignments_of(hec_work_state *work, const hec_op *op) 
   return &work->assignments[op->micro_batch * work->model->n_blocks + op->layer];
 }
 
-/* Assignments of this rank's tokens in the layer: known before the gate only when forced. */
-static int32_t assigned_most(const hec_work_state *work, const hec_op *op) {
-  if (!work->loads)
-    return work->tokens * work->model->top_k;
-  const uint32_t *counts = hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank);
-  int64_t n = 0;
-  for (int32_t e = 0; e < work->model->n_experts; e++)
-    n += counts[e];
-  return (int32_t)n;
+/* A layer's in a micro-batch, made at its gate. */
+static hec_assignments *new_assignments(hec_work_state *work, hec_exec *exec, const hec_op *op) {
+  hec_assignments *new = HEC_NEW(hec_exec_step_arena(exec), hec_assignments, 1);
+  int64_t at = (int64_t)op->micro_batch * work->model->n_blocks + op->layer;
+  *new = hec_assignments_new(hec_exec_step_arena(exec), work->model, work->assigned,
+                             work->weights + 2 * at * work->assigned);
+  if (work->balance > 0)
+    new->balance = HEC_NEW(hec_exec_step_arena(exec), float, work->model->n_experts);
+  return new;
 }
 
 static float *row_at(float *rows, int32_t d, int32_t i) {
@@ -76,9 +80,16 @@ static float **returned_list(hec_exec *exec, const hec_rows *rows, int32_t d, fl
 
 static void bind_staying(hec_exec *exec, const hec_rows *rows, int32_t d, float *outputs, bound *b) {
   b->staying = HEC_NEW(hec_exec_step_arena(exec), hec_piece, rows->n_assigned);
-  for (int32_t j = 0; j < rows->n_assigned; j++)
-    if (rows->stays[j] >= 0)
-      b->staying[b->n_staying++] = (hec_piece){b->returned[j], row_at(outputs, d, rows->stays[j]), d};
+  for (int32_t j = 0; j < rows->n_assigned; j++) {
+    if (rows->stays[j] < 0)
+      continue;
+    hec_piece row = {b->returned[j], row_at(outputs, d, rows->stays[j]), d};
+    hec_piece *last = b->n_staying > 0 ? &b->staying[b->n_staying - 1] : NULL;
+    if (last && row.to == last->to + last->n && row.from == last->from + last->n)
+      last->n += d;
+    else
+      b->staying[b->n_staying++] = row;
+  }
 }
 
 static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
@@ -139,7 +150,8 @@ static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, 
   }
   if (backward)
     bind_guests_without_rows(exec, op, b, list, b->n_experts);
-  op->n_steps = b->n_experts + (b->n_zero > 0);
+  b->together = hec_exec_processor(exec)->streams != NULL;
+  op->n_steps = (b->together ? b->n_experts > 0 : b->n_experts) + (b->n_zero > 0);
 }
 
 static bool in_block(hec_role role) {
@@ -158,13 +170,8 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
     b->kept = hec_block_kept_at(work->model, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
     b->dense = hec_exec_dense(exec, layer);
   }
-  if (op->op.role == HEC_ROLE_GATE && !op->op.backward) {
-    hec_assignments *list = HEC_NEW(hec_exec_step_arena(exec), hec_assignments, 1);
-    *list = hec_assignments_new(hec_exec_step_arena(exec), work->model, assigned_most(work, &op->op));
-    if (work->balance > 0)
-      list->balance = HEC_NEW(hec_exec_step_arena(exec), float, work->model->n_experts);
-    *assignments_of(work, &op->op) = list;
-  }
+  if (op->op.role == HEC_ROLE_GATE && !op->op.backward)
+    *assignments_of(work, &op->op) = new_assignments(work, exec, &op->op);
   if (layer >= 0)
     b->assignments = *assignments_of(work, &op->op);
   if (op->op.role == HEC_ROLE_PERMUTE || op->op.role == HEC_ROLE_UNPERMUTE)
@@ -225,16 +232,17 @@ static void rows(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
 static void experts(hec_work_state *work, hec_exec *exec, const hec_exec_op *op, bound *b) {
   const hec_model *model = work->model;
   hec_processor *on = hec_exec_processor(exec);
-  if (op->step == b->n_experts) {
+  if (op->step == op->n_steps - 1 && b->n_zero > 0) {
     for (int32_t i = 0; i < b->n_zero; i++)
       on->math->zero(on, b->zero[i], hec_model_expert_size(model));
     return;
   }
   const hec_expert_rows *w = &b->experts[op->step];
+  int32_t n = b->together ? b->n_experts : 1;
   if (op->op.backward)
-    hec_experts_backward(on, model, w, 1);
+    hec_experts_backward(on, model, w, n);
   else
-    hec_experts_forward(on, model, w, 1);
+    hec_experts_forward(on, model, w, n);
   if (op->op.backward && work->double_gradient && op->step == 0)
     on->math->scale(on, w->grads, 2, hec_model_expert_size(model));
 }

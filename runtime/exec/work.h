@@ -24,6 +24,7 @@ typedef struct {
 typedef struct {
   const hec_model *model;
   int32_t tokens, n_micro_batches; /* per rank; at most */
+  int32_t assigned;                /* assignments of a rank's tokens in a layer and micro-batch, at most */
   const hec_load *loads;           /* [n_micro_batches] forced counts; NULL: the gate chooses top-k */
   hec_work_ends ends;
   int64_t step;         /* optimizer step, from 1 */
@@ -32,15 +33,16 @@ typedef struct {
   bool double_gradient; /* a fault on purpose: the first expert of a backward operation */
   double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
-  float *x, *dx; /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
-  float *dh2;    /* [T * d] */
+  float *x, *dx;  /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
+  float *dh2;     /* [T * d] */
+  float *weights; /* [n_micro_batches * n_blocks * 2 * assigned] of the assignments */
   float *scratch;
   hec_assignments **assignments; /* [n_micro_batches * n_blocks] of the iteration, on the step arena */
 } hec_work_state;
 
 /* Floats of workspace that it needs in the rank's region. */
-int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches);
-/* Over the executor's workspace; `work.model`, tokens, n_micro_batches, rank set. */
+int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_micro_batches, int32_t assigned);
+/* Over the executor's workspace; `work.model`, tokens, n_micro_batches, assigned, rank set. */
 void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena);
 /* The initial model, of what this rank keeps: parameters, zero gradients and moments. */
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena);

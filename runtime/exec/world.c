@@ -112,7 +112,7 @@ hec_rank hec_world_rank(hec_world *world, const hec_launch_options *options, int
   double limit_s = options->limit_s > 0 ? options->limit_s : 60;
   return (hec_rank){.rank = rank,
                     .n_ranks = world->n_ranks,
-                    .memory = world->regions + (size_t)(rank - world->first) * world->stride,
+                    .memory = hec_world_region(world, rank),
                     .memory_bytes = world->memory_bytes,
                     .limit_ns = (int64_t)(limit_s * SECOND_NS),
                     .transport = options->transport,

@@ -52,6 +52,7 @@ struct hec_world {
   _Atomic int64_t *posted; /* [n_local][HEC_POSTS_MAX]; NULL: ranks elsewhere */
   hec_turn *turn;
   void *transport; /* set by its prepare */
+  void *link;      /* likewise, of the link between devices */
   int32_t n_shared;
   struct {
     void *at;
@@ -66,12 +67,16 @@ void hec_world_free(hec_world *world);
 hec_rank hec_world_rank(hec_world *world, const hec_launch_options *options, int32_t rank);
 /* Zeroed memory that ranks made from now on share; reserved, not touched. Belongs to the world. */
 hec_status hec_world_share(hec_world *world, size_t bytes, void **out) HEC_MUST_USE;
-/* The HEC_CONTROL_BYTES behind the rank's region. */
-static inline char *hec_world_control(const hec_rank *rank) {
-  return rank->memory + (rank->world->stride - HEC_CONTROL_BYTES);
-}
 static inline bool hec_world_is_local(const hec_world *world, int32_t rank) {
   return rank >= world->first && rank < world->first + world->n_local;
+}
+/* The region of a rank of this machine; rank->memory is it, unless that is the memory of a device. */
+static inline char *hec_world_region(const hec_world *world, int32_t rank) {
+  return world->regions + (size_t)(rank - world->first) * world->stride;
+}
+/* The HEC_CONTROL_BYTES behind the rank's region. */
+static inline char *hec_world_control(const hec_rank *rank) {
+  return hec_world_region(rank->world, rank->rank) + (rank->world->stride - HEC_CONTROL_BYTES);
 }
 
 /* Something may have changed for `rank`. Rings are never lost: a sleep that begins after a ring which the rank has not

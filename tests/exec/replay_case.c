@@ -1,7 +1,10 @@
 /* Sizes are tiny: what is tested is where numbers go, not how fast. */
 #include "tests/exec/replay_case.h"
 
+#include "runtime/exec/device_link.h"
+
 #include "tests/support/check_main.h"
+#include "tests/support/queued_cpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -139,6 +142,26 @@ static hec_status body(hec_rank *rank, void *context) {
   return HEC_OK;
 }
 
+/* The body on devices. */
+static hec_status on_device(hec_rank *rank, void *context) {
+  const launched *l = context;
+  hec_processor *on = hec_queued_cpu_new(l->launch.device_seed + (uint64_t)rank->rank);
+  rank->processor = on;
+  rank->link = &hec_device_link_local;
+  if (l->launch.device)
+    l->launch.device(rank, on);
+  hec_status status = rank->link->open(rank);
+  if (status == HEC_OK)
+    status = body(rank, context);
+  if (status == HEC_OK)
+    status = hec_rank_barrier(rank);
+  if (status != HEC_OK)
+    (void)hec_rank_report(rank, status, hec_last_error());
+  rank->link->close(rank, status != HEC_OK);
+  hec_queued_cpu_free(on);
+  return status;
+}
+
 hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
   launched l = {c, launch};
   const hec_backend *backend = launch.backend ? launch.backend : &hec_backend_cpu;
@@ -156,5 +179,9 @@ hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
                                 .cluster = &c->cluster,
                                 .memory_bytes = most,
                                 .limit_s = launch.limit_s > 0 ? launch.limit_s : 30};
-  return backend->launch(&options, body, &l);
+  if (launch.device_seed == 0)
+    return backend->launch(&options, body, &l);
+  options.threads = true;
+  options.link = &hec_device_link_local;
+  return backend->launch(&options, on_device, &l);
 }

@@ -31,6 +31,10 @@ typedef struct {
   bool every_schedule; /* else each policy's own */
   const char *policy;  /* NULL: all */
   double limit_s;
+  /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
+  uint64_t device_seed;
+  /* Called on each rank with its device before it computes; NULL: not. */
+  void (*device)(hec_rank *rank, hec_processor *on);
 } hec_replay_launch;
 
 /* Launches the case; HEC_OK when every run passed its check. */

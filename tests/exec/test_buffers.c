@@ -130,11 +130,11 @@ START_TEST(rows_carry_every_assignment_to_its_expert) {
   for (int32_t d = 0; d < RANKS; d++)
     for (int32_t s = 0; s < RANKS; s++) {
       int32_t next = rows[s].leaving_at[d];
-      for (int32_t i = rows[d].runs_at[s]; i < rows[d].runs_at[s + 1]; i++)
-        for (int32_t k = 0; k < rows[d].runs[i].rows; k++) {
-          ck_assert_int_eq(rows[d].runs[i].peer, s);
-          ck_assert_int_eq(computed[d][rows[d].runs[i].computed + k], 0);
-          computed[d][rows[d].runs[i].computed + k] = assigned[s][next++];
+      for (int32_t i = rows[d].arrive.at[s]; i < rows[d].arrive.at[s + 1]; i++)
+        for (int32_t k = 0; k < rows[d].arrive.run[i].rows; k++) {
+          ck_assert_int_eq(rows[d].arrive.run[i].peer, s);
+          ck_assert_int_eq(computed[d][rows[d].arrive.run[i].first + k], 0);
+          computed[d][rows[d].arrive.run[i].first + k] = assigned[s][next++];
         }
       ck_assert_int_eq(next, s == d ? rows[s].leaving_at[d] : rows[s].leaving_at[d + 1]);
     }
@@ -162,11 +162,13 @@ END_TEST
 START_TEST(slots_come_and_go) {
   enum { ROWS = 7, PARTS = 3, SIZE = 100, MOST = 9 };
   uint64_t seed = 200 + (uint64_t)_i;
-  float *memory = HEC_NEW(&arena, float, hec_store_bytes(SIZE, PARTS, 4, MOST) / sizeof(float));
-  hec_store store = hec_store_new(&arena, memory, ROWS, PARTS, SIZE, 4, MOST);
+  size_t floats = hec_store_bytes(SIZE, PARTS, 4, MOST) / sizeof(float);
+  float *memory = HEC_NEW(&arena, float, floats);
+  hec_store store = hec_store_new(&arena, memory + floats, ROWS, PARTS, SIZE, 4, MOST);
   float expected[ROWS * PARTS] = {0};
   bool here[ROWS * PARTS] = {0};
   int32_t n = 0;
+  size_t needed;
   for (int32_t i = 0; i < 500; i++) {
     int32_t row = (int32_t)hec_test_below(&seed, ROWS), part = (int32_t)hec_test_below(&seed, PARTS);
     int32_t k = row * PARTS + part;
@@ -175,10 +177,13 @@ START_TEST(slots_come_and_go) {
       hec_store_part at = hec_store_at(&store, row, part);
       ck_assert_int_eq(at.n, 100 * (part + 1) / 3 - 100 * part / 3);
       ck_assert(at.params[0] == expected[k] && at.second[at.n - 1] == expected[k]);
+      ck_assert(at.params >= memory && at.second + at.n <= memory + floats);
       hec_store_give(&store, row, part);
       here[k] = false;
       n--;
-    } else if (hec_store_take(&store, row, part, &hec_processor_cpu) == HEC_OK) {
+    } else if (needed = hec_store_needs(&store, row, part),
+               hec_store_take(&store, row, part, &hec_processor_cpu) == HEC_OK) {
+      ck_assert_uint_eq(needed, hec_store_bytes(SIZE, PARTS, 4, store.n_slots));
       hec_store_part at = hec_store_at(&store, row, part);
       for (int64_t j = 0; j < at.n; j++) {
         ck_assert(at.grads[j] == 0);

@@ -163,7 +163,7 @@ START_TEST(forced_assignments) {
     hec_model model;
     hec_load load;
     int32_t tokens = random_shape(&random, &model, &arena, &load, 12), n = 0, seen[64][12] = {{0}}, all[12] = {0};
-    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     hec_assign_forced(&model, load.counts, tokens, &a);
     for (int32_t e = 0; e < model.n_experts; e++) {
       ck_assert_int_eq(a.expert_at[e], n);
@@ -188,7 +188,7 @@ START_TEST(no_tokens_no_assignments) {
   uint64_t random = 4;
   hec_model model = hec_oracle_random_model(&random, false);
   uint32_t none[8] = {0};
-  hec_assignments a = hec_assignments_new(&arena, &model, 0);
+  hec_assignments a = hec_assignments_new(&arena, &model, 0, NULL);
   hec_assign_forced(&model, none, 0, &a);
   ck_assert_int_eq(a.n, 0);
   hec_assign_forced(&model, none, 5, &a);
@@ -208,7 +208,7 @@ START_TEST(top_k_and_ties) {
     float p[9 * 8];
     for (int32_t j = 0; j < tokens * n; j++) /* few values: many ties; sometimes none at all */
       p[j] = i % 5 == 0 && hec_test_below(&random, 3) == 0 ? NAN : (float)hec_test_below(&random, 3) / 4;
-    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     hec_assign_top_k(&model, p, tokens, &a);
     hec_assign_weights(&hec_processor_cpu, &model, p, &a);
     ck_assert_int_eq(a.n, tokens * model.top_k);
@@ -330,7 +330,7 @@ START_TEST(promised_sizes_are_enough) {
     float *memory = floats(hec_block_kept_size(&model, tokens)),
           *scratch = floats(hec_model_scratch_size(&model, tokens));
     hec_block_kept kept = hec_block_kept_at(&model, tokens, memory);
-    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k);
+    hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     uint32_t none[8] = {0};
     hec_model_init_block(&model, 0, params);
     hec_model_input(&model, 1, 0, 0, tokens, x);
@@ -456,7 +456,7 @@ START_TEST(rows_travel) {
   uint64_t random = 12;
   hec_model model = hec_oracle_random_model(&random, false);
   enum { T = 3, N = 5, D = 4 };
-  hec_assignments a = hec_assignments_new(&arena, &model, N);
+  hec_assignments a = hec_assignments_new(&arena, &model, N, NULL);
   static const int32_t token[N] = {2, 0, 1, 2, 2}, at[N] = {4, 2, 0, 3, 1}; /* rows lie in any order */
   float h2[T * D], rows[N * D], *row[N], x[T * D] = {0}, dh2[T * D] = {0}, out[N * D], *outs[N];
   a.n = N, a.n_tokens = T;

@@ -284,7 +284,7 @@ enum { TOKENS = 13, EXPERTS = 5, D = 19 };
 /* A skewed choice: expert 0 has most, expert 3 none. */
 static hec_assignments skewed(const hec_model *model) {
   const uint32_t counts[EXPERTS] = {17, 4, 8, 0, 1};
-  hec_assignments a = hec_assignments_new(&arena, model, 30);
+  hec_assignments a = hec_assignments_new(&arena, model, 30, NULL);
   hec_assign_forced(model, counts, TOKENS, &a);
   return a;
 }

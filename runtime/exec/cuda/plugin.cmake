@@ -80,8 +80,9 @@ else()
   add_library(hec_nccl SHARED IMPORTED)
   set_target_properties(hec_nccl PROPERTIES IMPORTED_LOCATION ${HEC_NCCL_LIBRARY}
                         INTERFACE_INCLUDE_DIRECTORIES ${HEC_NCCL_INCLUDE}) # imported: its headers are not ours to warn about
-  add_library(hecate-cuda MODULE ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/plugin_cuda.c
-              ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/kernels.cu)
+  file(GLOB HEC_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.c
+       ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.cu)
+  add_library(hecate-cuda MODULE ${HEC_CUDA_SOURCES})
   # It looks for the libraries where they were found, installed too: a toolkit's or a wheel's need not be in the loader's
   # path, and CMake leaves out what it takes for a folder of the system.
   get_filename_component(HEC_NCCL_FOLDER ${HEC_NCCL_LIBRARY} DIRECTORY)

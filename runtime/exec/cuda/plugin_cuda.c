@@ -1,8 +1,9 @@
-/* The CUDA plug-in: what devices there are, their memory and streams, and the table of all that it can do.
+/* The CUDA plug-in: what devices there are, and the table of all that it can do.
  *
  * Probing asks the runtime only. Of NCCL and cuBLAS it asks their versions, which needs no device: ncclGetUniqueId, which
  * works without one too, would open a listening socket on an outside interface. */
 #include "runtime/exec/cuda/kernels.h"
+#include "runtime/exec/cuda/own.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -87,77 +88,12 @@ static bool probe_all(hec_cuda_probe *probe) {
   return n_fit > 0;
 }
 
-/* The devices are not reset: in a process that others share (a trainer that uses libhecate) that would end their work. */
-static void close_all(void) {
-  (void)cudaGetLastError();
-}
-
-static const char *describe(int32_t error) {
-  return cudaGetErrorString((cudaError_t)error);
-}
-
-/* ---- Memory and streams ---- */
-
-static int32_t use(int32_t device) {
-  return (int32_t)cudaSetDevice(device);
-}
-
-static int32_t allocate(size_t bytes, void **at) {
-  *at = NULL;
-  return bytes > 0 ? (int32_t)cudaMalloc(at, bytes) : 0;
-}
-
-static int32_t release(void *at) {
-  return (int32_t)cudaFree(at);
-}
-
-/* Not with the default stream, which waits for all others and lets them wait. */
-static int32_t open_stream(hec_cuda_stream *stream) {
-  return (int32_t)cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
-}
-
-static int32_t close_stream(hec_cuda_stream stream) {
-  return (int32_t)cudaStreamDestroy(stream);
-}
-
-static int32_t wait_for(hec_cuda_stream stream) {
-  return (int32_t)cudaStreamSynchronize(stream);
-}
-
-static int32_t move(hec_cuda_stream stream, void *to, const void *from, size_t bytes) {
-  return bytes > 0 ? (int32_t)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream) : 0;
-}
-
-/* ---- The tables ---- */
-
-static const hec_cuda_device device = {
-    .use = use,
-    .allocate = allocate,
-    .release = release,
-    .open_stream = open_stream,
-    .close_stream = close_stream,
-    .wait = wait_for,
-    .move = move,
-};
-
-static const hec_cuda_kernels kernels = {
-    .zero = hec_cuda_zero,
-    .copy = hec_cuda_copy,
-    .add = hec_cuda_add,
-    .axpy = hec_cuda_axpy,
-    .scale = hec_cuda_scale,
-    .adam = hec_cuda_adam_apply,
-    .norm = hec_cuda_norm_apply,
-    .softmax = hec_cuda_softmax_apply,
-};
-
+/* Devices are never reset: in a process that others share (a trainer that uses libhecate) that would end their work. */
 static const hec_cuda_plugin plugin = {
     .layout = HEC_CUDA_LAYOUT,
     .probe = probe_all,
-    .close = close_all,
-    .describe = describe,
-    .device = &device,
-    .kernels = &kernels,
+    .device = &hec_cuda_device_table,
+    .messages = &hec_cuda_messages_table,
 };
 
 extern hec_cuda_plugin_entry hecate_cuda_plugin;

@@ -1,0 +1,22 @@
+/* Kernels are written once and compiled twice: by nvcc for devices, and by a C++ compiler for the CPU, where a stand-in of
+ * the tests (cuda_emulation.h, on the include path of its target) runs the threads of a block. What they may use is what
+ * both have: threadIdx, blockIdx, blockDim and gridDim, shuffles of floats among all 32 lanes, __syncthreads, HEC_SHARED
+ * arrays of a fixed size, 64-bit integers and float32 without contraction. */
+#ifndef HEC_EXEC_CUDA_LAUNCH_H
+#define HEC_EXEC_CUDA_LAUNCH_H
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+
+#define HEC_LAUNCH(kernel, blocks, threads, stream, ...) kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
+#define HEC_SHARED __shared__
+#define HEC_ARCHITECTURES __CUDA_ARCH_LIST__ /* 800, 900: ascending */
+#else
+#include <cuda_runtime_api.h>
+
+#include "cuda_emulation.h" /* HEC_LAUNCH, HEC_SHARED, __global__ and the like */
+#ifndef HEC_ARCHITECTURES
+#define HEC_ARCHITECTURES 800
+#endif
+#endif
+
+#endif

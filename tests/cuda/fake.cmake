@@ -1,0 +1,37 @@
+# The CUDA plug-in over the fake of CUDA, cuBLAS and NCCL in this folder (fake.h), in a folder of its own: HECATE_PLUGINS
+# chooses it. For tests where there is no GPU, wherever the real plug-in is built; so not in instrumented builds (which
+# would have to be told about the stacks of fake_grid.c besides).
+if(NOT TARGET hecate-cuda)
+  return()
+endif()
+enable_language(CXX)
+file(GLOB HEC_FAKE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/fake_*.c)
+file(GLOB HEC_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.c)
+# Kernels are C++ there: a .cu has one language in a folder, so each is included by a file of its own.
+file(GLOB HEC_CUDA_KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.cu)
+foreach(kernels ${HEC_CUDA_KERNELS})
+  get_filename_component(name ${kernels} NAME_WE)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/fake/${name}.cpp CONTENT "#include \"runtime/exec/cuda/${name}.cu\"\n")
+  list(APPEND HEC_CUDA_SOURCES ${CMAKE_BINARY_DIR}/fake/${name}.cpp)
+endforeach()
+# Places that are not aligned to their type stop a kernel (SIGILL), as they do on a device.
+set(FAKE_CXX_FLAGS -fno-fast-math -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
+                   -fsanitize=alignment -fsanitize-undefined-trap-on-error)
+if(HEC_WERROR)
+  list(APPEND FAKE_CXX_FLAGS -Werror)
+endif()
+
+function(hec_fake_cuda target)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/cuda)
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${HEC_NCCL_INCLUDE})
+  target_link_libraries(${target} PRIVATE Threads::Threads m)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${FAKE_CXX_FLAGS}>")
+  set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+                        CXX_VISIBILITY_PRESET hidden)
+endfunction()
+
+add_library(hecate-cuda-fake MODULE ${HEC_CUDA_SOURCES} ${HEC_FAKE_SOURCES})
+hec_fake_cuda(hecate-cuda-fake)
+set_target_properties(hecate-cuda-fake PROPERTIES PREFIX "" OUTPUT_NAME hecate-cuda SUFFIX ".so"
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake)
+target_link_options(hecate-cuda-fake PRIVATE LINKER:--no-undefined)

@@ -1,0 +1,155 @@
+/* A stand-in for CUDA, cuBLAS and NCCL in tests of the plug-in on machines without a GPU: its own C files and kernels run,
+ * on the CPU, over functions that behave as badly as the real ones may.
+ *
+ *   order    work is queued and done as late as possible: only while some thread of the host waits or asks, in a random
+ *            order among the streams that can go on (fake_queue.c). A missing event shows as a wrong number or NaN
+ *   memory   of a device cannot be touched by the host (it crashes); new memory is NaN; freed memory is never given out
+ *            again; unpinned memory is read at the call, pinned memory when the copy is done (fake_memory.c)
+ *   misuse   destroyed streams, freed memory that queued work uses, grids that do not fit: words and abort()
+ *   time     of events: work of a stream takes 100 ns and more, begins after it was queued and after what it waits for
+ *
+ * Environment:
+ *   FAKE_CUDA_DEVICES=n     devices, default 1          FAKE_CUDA_MEMORY=bytes  of each, default 16 GiB
+ *   FAKE_CUDA_SEED=n        of the random order, default 1
+ *   FAKE_CUDA_PATIENCE=s    a wait in which nothing can happen ends the test after s seconds, default 10
+ *   FAKE_CUDA_FAIL=call:k,...   the k-th call of that function (of any thread) fails: cudaMalloc and cudaHostAlloc with
+ *                           out of memory, others with their library's unknown error. launch:k: the k-th kernel that
+ *                           runs fails, which breaks its device for good (cudaErrorLaunchFailure)
+ *   FAKE_NCCL_FAIL=rank:r,after:n   the communicator of rank r breaks (ncclRemoteError) after n groups
+ *   FAKE_CUDA_LOG=file      one line per call that queues or orders work: "device stream call what", streams and events
+ *                           numbered from 1 as they were made, 0 the default stream:
+ *                             0 2 launch norm_rows 16x256           0 2 cudaMemcpyAsync put 4096
+ *                             0 2 cudaEventRecord 7                 0 3 cudaStreamWaitEvent 7
+ *                             0 2 gemm 1 64x32x16 N T               0 4 nccl 1 send 2 1024 receive 0 512
+ *                           (gemm: number of products, that of the first one and its forms; nccl: own rank, then each
+ *                           message's peer and bytes)
+ *
+ * Everything is under one lock; the thread that waits does the work. Files: fake_runtime.c and fake_copy.c (CUDA's functions), fake_blas.c,
+ * fake_nccl.c; below them fake_queue.c, fake_memory.c, fake_grid.c, fake_base.c. */
+#ifndef HEC_TESTS_CUDA_FAKE_H
+#define HEC_TESTS_CUDA_FAKE_H
+#include "tests/cuda/fake_grid.h"
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FAKE_DEVICES_MOST = 32, FAKE_RANGES_MOST = 3 };
+
+/* Words on stderr, then abort(). */
+_Noreturn void fake_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- The lock, failures on request, the log ---- */
+
+/* Every call of the libraries is between these; enter reads the environment the first time. */
+void fake_enter(void);
+void fake_leave(void);
+bool fake_fails(const char *call); /* FAKE_CUDA_FAIL names this call of it */
+uint32_t fake_random(uint32_t below);
+int64_t fake_clock_ns(void);
+void fake_log(cudaStream_t stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int64_t fake_setting(const char *name, int64_t otherwise);
+
+/* ---- Streams and their work ---- */
+
+typedef struct fake_work fake_work;
+
+typedef struct {
+  const void *at;
+  size_t bytes;
+} fake_range;
+
+/* A piece of work in a stream's queue. `own` is its data, freed by `drop` (NULL: free). */
+struct fake_work {
+  const char *name;
+  bool (*ready)(fake_work *work); /* at the head of its queue; NULL: yes */
+  void (*run)(fake_work *work);
+  void (*drop)(fake_work *work);
+  void (*explain)(const fake_work *work, char *text, size_t bytes); /* what it waits for; NULL: nothing */
+  /* Something of other streams must come first: calls fake_need for it; NULL: nothing. */
+  void (*need)(const fake_work *work);
+  void *own;
+  const void *closure; /* words of it may be addresses of memory that it uses */
+  size_t closure_bytes;
+  fake_range uses[FAKE_RANGES_MOST]; /* memory of devices or pinned; bytes 0: none */
+  bool is_kernel;
+  cudaStream_t stream;
+  int64_t queued_ns, cost_ns;
+  uint64_t position; /* in its stream, from 1 */
+  fake_work *next;
+};
+
+struct CUstream_st {
+  int32_t number, device;
+  bool destroyed;
+  fake_work *first, *last;
+  uint64_t queued, finished; /* positions */
+  uint64_t needed;           /* to here, by whoever waits now */
+  int64_t clock_ns;          /* when its last work ended */
+  uint32_t priority;
+  struct CUstream_st *next;
+};
+
+/* What an event was recorded as. */
+typedef struct {
+  int32_t references;
+  bool done;
+  int64_t ns;
+  cudaStream_t stream;
+  uint64_t position;
+} fake_mark;
+
+cudaStream_t fake_stream_open(int32_t device);
+cudaStream_t fake_stream_of(cudaStream_t given); /* the default stream for NULL; dies where there is no such stream */
+void fake_stream_close(cudaStream_t stream);
+/* Takes a copy of *work, uses checked against what is allocated. On a device that has failed: dropped. */
+void fake_queue(cudaStream_t stream, const fake_work *work);
+fake_mark *fake_mark_stream(cudaStream_t stream); /* one reference is the caller's */
+void fake_mark_release(fake_mark *mark);
+void fake_wait_mark(cudaStream_t stream, fake_mark *mark);
+void fake_need(cudaStream_t stream, uint64_t position);
+/* Does work until it is reached, or the device failed; also what others queue meanwhile. */
+void fake_run_to(cudaStream_t stream, uint64_t position);
+void fake_run_until(bool (*reached)(void *context), void *context, const char *what);
+void fake_run_some(void);       /* a random number of pieces, perhaps none: somebody asks */
+void fake_something_new(void);  /* wakes who waits: not only work, whatever `reached` may look at */
+bool fake_wait_for_news(void);  /* of other threads; false: there was none for FAKE_CUDA_PATIENCE */
+void fake_queue_kernel(cudaStream_t stream, const fake_kernel *kernel);
+/* Calls visit for all work that is queued. */
+void fake_visit(void (*visit)(fake_work *work, void *context), void *context);
+
+/* ---- Devices ---- */
+
+int32_t fake_n_devices(void);
+int32_t fake_device(void); /* of the calling thread */
+void fake_use_device(int32_t device);
+/* What has broken a device: every later call on it returns this. */
+cudaError_t fake_broken(int32_t device);
+void fake_break(int32_t device, cudaError_t error);
+void fake_enable_peer(int32_t device, int32_t peer); /* kernels of `device` reach the memory of `peer` */
+uint32_t fake_reach(int32_t device);                 /* a bit for every device, its own too */
+
+/* ---- Calls of the runtime ---- */
+
+/* fake_enter and what the call must return at once, cudaSuccess to go on; `failure`: where FAKE_CUDA_FAIL names it. */
+cudaError_t fake_begin_call(const char *call, cudaError_t failure);
+/* fake_leave; what the call returns: its own error or what has broken the device, kept for cudaGetLastError. */
+cudaError_t fake_end_call(cudaError_t error);
+
+/* ---- Memory ---- */
+
+typedef enum { FAKE_PAGEABLE, FAKE_PINNED, FAKE_DEVICE } fake_place;
+void *fake_memory_take(int32_t device, size_t bytes); /* NULL: no more */
+bool fake_memory_give(void *at);                      /* false: it is not the beginning of anything allocated */
+void *fake_pinned_take(size_t bytes);
+bool fake_pinned_give(void *at);
+/* Where memory is, and whose; dies where it is a device's and not all of it is allocated. */
+fake_place fake_place_of(const void *at, size_t bytes, const char *call, int32_t *device);
+size_t fake_memory_used(int32_t device);
+size_t fake_memory_total(void);
+void fake_memory_open(uint32_t devices); /* the memory of these, and of no others, can be touched */
+/* The name of what runs, for words about a crash in it; NULL: nothing does. */
+void fake_memory_running(const char *name);
+
+#endif

@@ -1,0 +1,416 @@
+/* CUDA's runtime: the functions that the plug-in calls, over the queues of fake_queue.c.
+ *
+ * As CUDA does: cudaStreamWaitEvent is about the last record before the call and does nothing where there was none; copies
+ * from unpinned memory are read at the call, copies to it are done when it returns; the first failure of a device stays
+ * for all later calls. Not as CUDA: the default stream waits for no other and no other waits for it. */
+#include "tests/cuda/fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNTIME_VERSION = CUDART_VERSION, PROCESSORS = 4 };
+
+struct CUevent_st {
+  int32_t number;
+  bool destroyed, timed;
+  fake_mark *mark; /* of the last record; NULL: none yet */
+  struct CUevent_st *next;
+};
+
+static struct CUevent_st *events;
+static int32_t n_events;
+static _Thread_local cudaError_t last_error;
+
+/* ---- Errors ---- */
+
+static const struct {
+  cudaError_t error;
+  const char *name, *text;
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+};
+
+static const char *words_of(cudaError_t error, bool name) {
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+    if (errors[i].error == error)
+      return name ? errors[i].name : errors[i].text;
+  return "unknown error";
+}
+
+const char *cudaGetErrorString(cudaError_t error) {
+  return words_of(error, false);
+}
+
+const char *cudaGetErrorName(cudaError_t error) {
+  return words_of(error, true);
+}
+
+cudaError_t fake_begin_call(const char *call, cudaError_t failure) {
+  fake_enter();
+  if (fake_n_devices() == 0)
+    return cudaErrorNoDevice;
+  cudaError_t error = fake_broken(fake_device());
+  return error == cudaSuccess && fake_fails(call) ? failure : error;
+}
+
+cudaError_t fake_end_call(cudaError_t error) {
+  cudaError_t stays = fake_n_devices() > 0 ? fake_broken(fake_device()) : cudaSuccess;
+  fake_leave();
+  if (error == cudaSuccess)
+    error = stays;
+  if (error != cudaSuccess && error != cudaErrorNotReady)
+    last_error = error;
+  return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) {
+  fake_enter();
+  cudaError_t stays = fake_n_devices() > 0 ? fake_broken(fake_device()) : cudaSuccess;
+  fake_leave();
+  return stays != cudaSuccess ? stays : last_error;
+}
+
+cudaError_t cudaGetLastError(void) {
+  cudaError_t error = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return error;
+}
+
+/* ---- Devices ---- */
+
+cudaError_t cudaDriverGetVersion(int *version) {
+  *version = RUNTIME_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+  *version = RUNTIME_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  cudaError_t error = fake_begin_call("cudaGetDeviceCount", cudaErrorUnknown);
+  *count = fake_n_devices();
+  return fake_end_call(error);
+}
+
+static bool is_device(int device) {
+  return device >= 0 && device < fake_n_devices();
+}
+
+cudaError_t cudaSetDevice(int device) {
+  cudaError_t error = fake_begin_call("cudaSetDevice", cudaErrorUnknown);
+  if (!is_device(device))
+    return fake_end_call(cudaErrorInvalidDevice);
+  fake_use_device(device);
+  return fake_end_call(error);
+}
+
+cudaError_t cudaGetDevice(int *device) {
+  cudaError_t error = fake_begin_call("cudaGetDevice", cudaErrorUnknown);
+  *device = fake_device();
+  return fake_end_call(error);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  cudaError_t error = fake_begin_call("cudaGetDeviceProperties", cudaErrorUnknown);
+  if (!is_device(device))
+    return fake_end_call(cudaErrorInvalidDevice);
+  memset(properties, 0, sizeof *properties);
+  (void)snprintf(properties->name, sizeof properties->name, "fake device (emulated on the CPU)");
+  properties->major = 9;
+  properties->multiProcessorCount = PROCESSORS;
+  properties->totalGlobalMem = fake_memory_total();
+  properties->warpSize = FAKE_WARP;
+  properties->maxThreadsPerBlock = FAKE_THREADS_MOST;
+  properties->unifiedAddressing = 1;
+  properties->asyncEngineCount = 3;
+  properties->pciBusID = device + 1;
+  return fake_end_call(error);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+  cudaError_t error = fake_begin_call("cudaDeviceGetAttribute", cudaErrorUnknown);
+  if (!is_device(device))
+    return fake_end_call(cudaErrorInvalidDevice);
+  switch ((int)attribute) {
+  case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+  case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+  case cudaDevAttrMultiProcessorCount: *value = PROCESSORS; break;
+  case cudaDevAttrMaxThreadsPerBlock: *value = FAKE_THREADS_MOST; break;
+  case cudaDevAttrPciBusId: *value = device + 1; break;
+  default:
+    fake_die("cudaDeviceGetAttribute(%d) is not emulated", (int)attribute);
+  }
+  return fake_end_call(error);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
+  cudaError_t error = fake_begin_call("cudaDeviceGetPCIBusId", cudaErrorUnknown);
+  if (!is_device(device))
+    return fake_end_call(cudaErrorInvalidDevice);
+  (void)snprintf(id, (size_t)bytes, "0000:%02x:00.0", device + 1);
+  return fake_end_call(error);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+  cudaError_t error = fake_begin_call("cudaDeviceCanAccessPeer", cudaErrorUnknown);
+  if (!is_device(device) || !is_device(peer))
+    return fake_end_call(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return fake_end_call(error);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  cudaError_t error = fake_begin_call("cudaDeviceEnablePeerAccess", cudaErrorUnknown);
+  if (flags != 0 || !is_device(peer) || peer == fake_device())
+    return fake_end_call(flags != 0 ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
+  if (fake_reach(fake_device()) >> peer & 1)
+    return fake_end_call(cudaErrorPeerAccessAlreadyEnabled);
+  fake_enable_peer(fake_device(), peer);
+  return fake_end_call(error);
+}
+
+static void note_last(fake_work *work, void *context) {
+  fake_work **last = context;
+  if (work->stream->device == fake_device() && (!*last || work->queued_ns >= (*last)->queued_ns))
+    *last = work;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+  cudaError_t error = fake_begin_call("cudaDeviceSynchronize", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  for (;;) {
+    fake_work *last = NULL;
+    fake_visit(note_last, &last);
+    if (!last)
+      break;
+    fake_run_to(last->stream, last->position);
+  }
+  return fake_end_call(cudaSuccess);
+}
+
+/* ---- Memory ---- */
+
+cudaError_t cudaMalloc(void **at, size_t bytes) {
+  cudaError_t error = fake_begin_call("cudaMalloc", cudaErrorMemoryAllocation);
+  *at = NULL;
+  if (error == cudaSuccess && bytes > 0) {
+    *at = fake_memory_take(fake_device(), bytes);
+    error = *at ? cudaSuccess : cudaErrorMemoryAllocation;
+  }
+  return fake_end_call(error);
+}
+
+/* Frees on a broken device too, as its process' end would. */
+cudaError_t cudaFree(void *at) {
+  cudaError_t error = fake_begin_call("cudaFree", cudaErrorUnknown);
+  if (at && !fake_memory_give(at))
+    fake_die("cudaFree: %p was not allocated, or is freed twice", at);
+  return fake_end_call(error);
+}
+
+cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags) {
+  cudaError_t error = fake_begin_call("cudaHostAlloc", cudaErrorMemoryAllocation);
+  (void)flags;
+  *at = NULL;
+  if (error == cudaSuccess && bytes > 0) {
+    *at = fake_pinned_take(bytes);
+    error = *at ? cudaSuccess : cudaErrorMemoryAllocation;
+  }
+  return fake_end_call(error);
+}
+
+cudaError_t cudaMallocHost(void **at, size_t bytes) {
+  return cudaHostAlloc(at, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void *at) {
+  cudaError_t error = fake_begin_call("cudaFreeHost", cudaErrorUnknown);
+  if (at && !fake_pinned_give(at))
+    fake_die("cudaFreeHost: %p was not allocated, or is freed twice", at);
+  return fake_end_call(error);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+  cudaError_t error = fake_begin_call("cudaMemGetInfo", cudaErrorUnknown);
+  *total = fake_memory_total();
+  *free_bytes = *total - fake_memory_used(fake_device());
+  return fake_end_call(error);
+}
+
+/* ---- Streams ---- */
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+  cudaError_t error = fake_begin_call("cudaStreamCreate", cudaErrorMemoryAllocation);
+  (void)flags;
+  (void)priority;
+  *stream = error == cudaSuccess ? fake_stream_open(fake_device()) : NULL;
+  return fake_end_call(error);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+/* Work that is queued is still done. */
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  cudaError_t error = fake_begin_call("cudaStreamDestroy", cudaErrorUnknown);
+  if (stream == NULL)
+    return fake_end_call(cudaErrorInvalidResourceHandle);
+  fake_stream_close(fake_stream_of(stream));
+  return fake_end_call(error);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t given) {
+  cudaError_t error = fake_begin_call("cudaStreamSynchronize", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaStream_t stream = fake_stream_of(given);
+  fake_run_to(stream, stream->queued);
+  return fake_end_call(fake_broken(stream->device));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t given) {
+  cudaError_t error = fake_begin_call("cudaStreamQuery", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaStream_t stream = fake_stream_of(given);
+  fake_run_some();
+  error = fake_broken(stream->device);
+  return fake_end_call(error == cudaSuccess && stream->first ? cudaErrorNotReady : error);
+}
+
+/* ---- Events ---- */
+
+static cudaEvent_t event_of(cudaEvent_t given) {
+  for (cudaEvent_t e = events; e; e = e->next)
+    if (e == given && !e->destroyed)
+      return e;
+  fake_die("%p is not an event, or one that was destroyed", (void *)given);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  cudaError_t error = fake_begin_call("cudaEventCreate", cudaErrorMemoryAllocation);
+  *event = NULL;
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaEvent_t own = calloc(1, sizeof *own);
+  if (!own)
+    fake_die("no memory");
+  *own = (struct CUevent_st){.number = ++n_events, .timed = !(flags & cudaEventDisableTiming), .next = events};
+  *event = events = own;
+  return fake_end_call(cudaSuccess);
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  cudaError_t error = fake_begin_call("cudaEventDestroy", cudaErrorUnknown);
+  cudaEvent_t own = event_of(event);
+  own->destroyed = true;
+  fake_mark_release(own->mark);
+  own->mark = NULL;
+  return fake_end_call(error);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
+  cudaError_t error = fake_begin_call("cudaEventRecord", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaEvent_t event = event_of(given);
+  cudaStream_t stream = fake_stream_of(on);
+  fake_log(stream, "cudaEventRecord %d", event->number);
+  fake_mark_release(event->mark);
+  event->mark = fake_mark_stream(stream);
+  return fake_end_call(cudaSuccess);
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  (void)flags;
+  return cudaEventRecord(event, stream);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned flags) {
+  cudaError_t error = fake_begin_call("cudaStreamWaitEvent", cudaErrorUnknown);
+  (void)flags;
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaEvent_t event = event_of(given);
+  cudaStream_t stream = fake_stream_of(on);
+  fake_log(stream, "cudaStreamWaitEvent %d", event->number);
+  if (event->mark)
+    fake_wait_mark(stream, event->mark);
+  return fake_end_call(cudaSuccess);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t given) {
+  cudaError_t error = fake_begin_call("cudaEventQuery", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  cudaEvent_t event = event_of(given);
+  if (event->mark && !event->mark->done)
+    fake_run_some();
+  return fake_end_call(event->mark && !event->mark->done ? cudaErrorNotReady : cudaSuccess);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+  cudaError_t error = fake_begin_call("cudaEventSynchronize", cudaErrorUnknown);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  const fake_mark *mark = event_of(given)->mark;
+  if (mark && !mark->done)
+    fake_run_to(mark->stream, mark->position);
+  return fake_end_call(mark ? fake_broken(mark->stream->device) : cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+  cudaError_t error = fake_begin_call("cudaEventElapsedTime", cudaErrorUnknown);
+  const struct CUevent_st *from = event_of(begin), *to = event_of(end);
+  if (error != cudaSuccess)
+    return fake_end_call(error);
+  if (!from->timed || !to->timed || !from->mark || !to->mark)
+    return fake_end_call(cudaErrorInvalidResourceHandle);
+  if (!from->mark->done || !to->mark->done)
+    return fake_end_call(cudaErrorNotReady);
+  *ms = (float)((double)(to->mark->ns - from->mark->ns) * 1e-6);
+  return fake_end_call(cudaSuccess);
+}
+
+/* ---- Kernels ---- */
+
+void fake_launch(const fake_kernel *kernel, cudaStream_t given) {
+  enum { PARAMETER_BYTES_MOST = 32764 };
+  cudaError_t error = fake_begin_call("cudaLaunchKernel", cudaErrorUnknown);
+  if (error == cudaSuccess && (kernel->blocks == 0 || kernel->threads == 0 || kernel->threads > FAKE_THREADS_MOST ||
+                               kernel->blocks > INT32_MAX || kernel->closure_bytes > PARAMETER_BYTES_MOST))
+    error = cudaErrorInvalidConfiguration;
+  if (error == cudaSuccess)
+    fake_queue_kernel(fake_stream_of(given), kernel);
+  else
+    kernel->drop(kernel->closure);
+  (void)fake_end_call(error);
+}

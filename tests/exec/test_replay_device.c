@@ -1,0 +1,165 @@
+/* Every policy executed on devices with streams, against the dense reference. The devices (queued_cpu.h) carry out what
+ * they are given as late as they may and in a random order, so a stream that should wait for another one and does not gives
+ * wrong numbers: the last tests leave waits out on purpose and must be caught. */
+#include "tests/exec/replay_case.h"
+#include "tests/support/check_main.h"
+#include "tests/support/queued_cpu.h"
+#include "tests/support/random_problem.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static hec_arena arena;
+static void setup(void) {
+  hec_math_open();
+}
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static void expect(hec_replay_case *c, hec_replay_launch launch, uint64_t device_seed) {
+  launch.device_seed = device_seed;
+  if (hec_replay_all(c, launch) != HEC_OK)
+    ck_abort_msg("%s\n%s", hec_last_error(), c->line);
+}
+
+START_TEST(random_mode) {
+  uint64_t seed = 6031 + (uint64_t)_i;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){0});
+  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+}
+END_TEST
+
+START_TEST(exact_mode) {
+  uint64_t seed = 7031 + (uint64_t)_i;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.exact = true});
+  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+}
+END_TEST
+
+START_TEST(forward_only) {
+  uint64_t seed = 7277 + (uint64_t)_i;
+  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.forward = true}), (hec_replay_launch){0}, seed);
+}
+END_TEST
+
+START_TEST(each_number_of_ranks) {
+  static const int32_t ranks[] = {1, 2, 4, 8};
+  uint64_t seed = 7377 + (uint64_t)_i;
+  hec_replay_wish wish = {.ranks = ranks[_i], .steps = 3, .micro_batches = 2};
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){0}, seed);
+}
+END_TEST
+
+START_TEST(each_collective) {
+  for (int32_t k = 0; hec_collectives[k]; k++) {
+    uint64_t seed = 7477 + (uint64_t)_i;
+    hec_replay_wish wish = {.ranks = 4 + 2 * (_i % 3), .exact = _i % 2};
+    hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
+    c->replay.collective = hec_collectives[k];
+    expect(c, (hec_replay_launch){0}, seed);
+  }
+}
+END_TEST
+
+static atomic_int n_seen;
+static void verify(void *context, const hec_replayed *iteration) {
+  const hec_program *program = hec_lowering_program(iteration->low);
+  (void)context;
+  hec_timeline_check(iteration->timeline, program);
+  ck_assert_int_gt(hec_timeline_end_ps(iteration->timeline), 0);
+  ck_assert(iteration->probe_s == NULL && iteration->interrupted >= 0 && iteration->interrupted < 1e-6);
+  n_seen++;
+}
+
+START_TEST(timelines) {
+  for (int32_t is_virtual = 0; is_virtual < 2; is_virtual++) {
+    uint64_t seed = 7577 + (uint64_t)_i;
+    hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 1 + _i, .steps = 2});
+    c->replay.virtual_time = is_virtual;
+    c->replay.measured = verify;
+    c->replay.probe = true; /* asked for, not there */
+    n_seen = 0;
+    expect(c, (hec_replay_launch){0}, seed);
+    ck_assert_int_gt(n_seen, 0);
+  }
+}
+END_TEST
+
+/* ---- Faults ---- */
+
+static void break_one(hec_rank *rank, hec_processor *on) {
+  if (rank->rank == 1)
+    hec_queued_cpu_break(on, "out of order");
+}
+
+START_TEST(a_device_that_fails_is_named) {
+  uint64_t seed = 7677;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 3, .steps = 1});
+  hec_replay_launch launch = {.device_seed = 1, .device = break_one, .policy = "hecate", .limit_s = 2};
+  ck_assert(hec_replay_all(c, launch) != HEC_OK);
+  ck_assert_msg(strstr(hec_last_error(), "rank 1, in ") && strstr(hec_last_error(), "the device failed: out of order"),
+                "%s", hec_last_error());
+}
+END_TEST
+
+/* Streams that skip some of their waits. */
+static int32_t skipped; /* every how many-th wait of a rank is left out */
+static _Thread_local int32_t n_waits;
+static const hec_streams *honest;
+
+static void after_sometimes(hec_processor *on, const hec_event *event) {
+  if (n_waits++ % skipped != 0)
+    honest->after(on, event);
+}
+
+static void leave_waits_out(hec_rank *rank, hec_processor *on) {
+  static hec_streams careless;
+  static atomic_flag made = ATOMIC_FLAG_INIT;
+  (void)rank;
+  if (!atomic_flag_test_and_set(&made)) {
+    honest = on->streams;
+    careless = *honest;
+    careless.after = after_sometimes;
+  }
+  while (!careless.after) {
+  }
+  on->streams = &careless;
+  n_waits = 0;
+}
+
+START_TEST(missing_waits_are_noticed) {
+  int32_t n_noticed = 0, n = 6;
+  skipped = 1 + 2 * _i;
+  for (int32_t i = 0; i < n; i++) {
+    uint64_t seed = 7777 + (uint64_t)i;
+    hec_replay_wish wish = {.ranks = 3, .steps = 1, .micro_batches = 1};
+    hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
+    hec_replay_launch launch = {.device_seed = seed, .device = leave_waits_out, .policy = "hecate", .limit_s = 2};
+    n_noticed += hec_replay_all(c, launch) != HEC_OK;
+  }
+  ck_assert_msg(n_noticed >= n / 2, "noticed %d of %d", n_noticed, n);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("replay on devices");
+  TCase *c = tcase_create("replay"), *faults = tcase_create("faults");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, random_mode, 0, 40);
+  tcase_add_loop_test(c, exact_mode, 0, 20);
+  tcase_add_loop_test(c, forward_only, 0, 8);
+  tcase_add_loop_test(c, each_number_of_ranks, 0, 4);
+  tcase_add_loop_test(c, each_collective, 0, 6);
+  tcase_add_loop_test(c, timelines, 0, 4);
+  suite_add_tcase(s, c);
+  tcase_add_checked_fixture(faults, setup, teardown);
+  tcase_set_timeout(faults, 120);
+  tcase_add_test(faults, a_device_that_fails_is_named);
+  tcase_add_loop_test(faults, missing_waits_are_noticed, 0, 3);
+  suite_add_tcase(s, faults);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
