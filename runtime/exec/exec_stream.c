@@ -79,24 +79,27 @@ static hec_status late(hec_exec *exec, const hec_exec_op *op, int32_t peer) {
   return hec_rank_fail(exec->rank, "waited %.3g s for the device", (double)exec->rank->limit_ns * 1e-9);
 }
 
-/* Says where this rank is, and that it is alive; gives up when nothing has moved for too long. */
+/* Says where this rank is, and that it is alive; gives up when nothing has moved for too long, else rests until something
+ * may have. */
 static hec_status look(hec_exec *exec, int32_t id, int64_t *progress_ns) {
   hec_rank *rank = exec->rank;
   int64_t now = hec_clock_ns();
   HEC_TRY(hec_rank_check(rank));
   if (rank->link->check)
     HEC_TRY(rank->link->check(rank));
-  if (moved_on(exec))
+  if (moved_on(exec)) {
     *progress_ns = now;
-  bool all = (size_t)exec->first_undone == exec->n_ops;
-  if (all && id < 0)
     return HEC_OK;
+  }
+  bool all = (size_t)exec->first_undone == exec->n_ops;
   const hec_exec_op *op = exec->ops[all ? id : exec->first_undone];
   hec_place place = hec_exec_place(exec, op);
   int32_t peer = partner_behind(exec, op);
   hec_rank_at(rank, &place);
   hec_rank_waits_for(rank, peer);
-  return now - *progress_ns > rank->limit_ns ? late(exec, op, peer) : HEC_OK;
+  if (now - *progress_ns > rank->limit_ns)
+    return late(exec, op, peer);
+  return rank->transport->wait(rank, now + look_ns);
 }
 
 static bool reached(hec_exec *exec, int32_t id) {
@@ -107,11 +110,8 @@ hec_status hec_stream_wait(hec_exec *exec, int32_t id) {
   hec_processor *on = processor_of(exec);
   int64_t progress_ns = hec_clock_ns();
   (void)moved_on(exec);
-  while (!reached(exec, id)) {
+  while (!reached(exec, id))
     HEC_TRY(look(exec, id, &progress_ns));
-    if (!reached(exec, id))
-      HEC_TRY(exec->rank->transport->wait(exec->rank, hec_clock_ns() + look_ns));
-  }
   hec_rank_waits_for(exec->rank, -1);
   const char *error = on->streams->error(on);
   return error ? hec_rank_fail(exec->rank, "the device failed: %s", error) : HEC_OK;
@@ -130,14 +130,32 @@ hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) {
   return status;
 }
 
+/* When everything is over that the operation had to wait for; `lane_ns`: what was on its lane. */
+static int64_t earliest(const hec_exec *exec, const hec_exec_op *op, int64_t lane_ns) {
+  int64_t at = lane_ns;
+  for (int32_t i = 0; i < op->n_waits; i++)
+    at = exec->ops[op->waits[i]]->end_ns > at ? exec->ops[op->waits[i]]->end_ns : at;
+  return at;
+}
+
+/* Planning is the host's, and may be over before the device gets to where it belongs in its lane; the two clocks agree to
+ * some microseconds. So nothing begins before what it waits for has ended. */
 void hec_stream_times(hec_exec *exec) {
   hec_processor *on = processor_of(exec);
+  int64_t lane_ns[HEC_N_LANES] = {0};
   for (size_t i = 0; i < exec->n_ops; i++) {
     hec_exec_op *op = exec->ops[i];
-    if (!op || !op->ended)
+    if (!op)
       continue;
-    op->posted_ns = op->begin_ns = on->streams->when(on, op->began);
-    op->end_ns = on->streams->when(on, op->ended);
-    op->cpu_ns = op->wall_ns = hec_op_exchanges(op) ? 0 : op->end_ns - op->begin_ns;
+    if (op->ended) {
+      op->begin_ns = on->streams->when(on, op->began);
+      op->end_ns = on->streams->when(on, op->ended);
+      op->cpu_ns = op->wall_ns = hec_op_exchanges(op) ? 0 : op->end_ns - op->begin_ns;
+    }
+    int64_t least_ns = earliest(exec, op, lane_ns[op->op.lane]);
+    op->begin_ns = op->begin_ns > least_ns ? op->begin_ns : least_ns;
+    op->end_ns = op->end_ns > op->begin_ns ? op->end_ns : op->begin_ns;
+    op->posted_ns = op->begin_ns;
+    lane_ns[op->op.lane] = op->end_ns;
   }
 }
