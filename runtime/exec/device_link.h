@@ -8,6 +8,8 @@
  * rank->limit_ns allows: hec_rank_late names who is missing. Ranks reach the exchanges of the program in the order of their
  * ids, so this cannot deadlock. The post may go when the call returns.
  *
+ * Where rank->serial, what it gives to the device is given in the rank's turn, and done when the turn ends.
+ *
  *   plain     receives are copied to their places
  *   add       receives are added to what is there, in the order of `receives` (only where the link `adds`)
  *   chained   chunk_bytes > 0: sends with after >= 0 forward that receive; message.hop says how far from the chain's

@@ -316,8 +316,28 @@ static void offer_forwarded(hec_rank *rank, const local *own, const hec_post *po
   }
 }
 
-/* Puts what is ready on the stream; returns how many receives that were. Additions keep their order. */
-static int32_t take_ready(hec_rank *rank, local *own, const hec_post *post) {
+static void move(hec_rank *rank, const local *own, const hec_post *post, int32_t n) {
+  hec_processor *on = rank->processor;
+  (post->add ? on->math->add : on->math->copy)(on, own->pieces, n);
+}
+
+/* In its turn, until the device has done it. */
+static hec_status move_in_turn(hec_rank *rank, const local *own, const hec_post *post, int32_t n) {
+  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
+  hec_processor *on = rank->processor;
+  HEC_TRY(hec_rank_take_turn(rank));
+  move(rank, own, post, n);
+  const hec_event *moved = on->streams->mark(on);
+  hec_status status = HEC_OK;
+  while (status == HEC_OK && !on->streams->reached(on, moved))
+    status =
+        hec_clock_ns() < deadline_ns ? hec_rank_check(rank) : hec_rank_fail(rank, "waited too long for the device");
+  hec_rank_end_turn(rank);
+  return status;
+}
+
+/* Puts what is ready on the stream; counts down the receives that are left. Additions keep their order. */
+static hec_status take_ready(hec_rank *rank, local *own, const hec_post *post, int32_t *left) {
   int32_t n_pieces = 0, n_taken = 0;
   for (int32_t i = 0; i < post->n_receives; i++) {
     match *m = &own->matches[i];
@@ -331,12 +351,15 @@ static int32_t take_ready(hec_rank *rank, local *own, const hec_post *post) {
     m->taken = true;
     n_taken++;
   }
-  if (n_taken > 0) {
-    hec_processor *on = rank->processor;
-    (post->add ? on->math->add : on->math->copy)(on, own->pieces, n_pieces);
-    offer_forwarded(rank, own, post);
-  }
-  return n_taken;
+  *left -= n_taken;
+  if (n_taken == 0)
+    return HEC_OK;
+  if (rank->serial)
+    HEC_TRY(move_in_turn(rank, own, post, n_pieces));
+  else
+    move(rank, own, post, n_pieces);
+  offer_forwarded(rank, own, post);
+  return HEC_OK;
 }
 
 static int32_t first_missing(const local *own, const hec_post *post) {
@@ -348,10 +371,9 @@ static int32_t first_missing(const local *own, const hec_post *post) {
 
 static hec_status take_all(hec_rank *rank, local *own, const hec_post *post) {
   int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
-  for (int32_t left = post->n_receives; left > 0;) {
-    int32_t n = take_ready(rank, own, post);
-    left -= n;
-    if (n > 0)
+  for (int32_t left = post->n_receives, before = left; left > 0; before = left) {
+    HEC_TRY(take_ready(rank, own, post, &left));
+    if (left < before)
       deadline_ns = hec_clock_ns() + rank->limit_ns;
     else
       HEC_TRY(sleep_for(rank, first_missing(own, post), deadline_ns));

@@ -6,13 +6,13 @@ if(NOT TARGET hecate-cuda)
 endif()
 enable_language(CXX)
 file(GLOB HEC_FAKE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/fake_*.c)
-file(GLOB HEC_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.c)
+file(GLOB FAKE_PLUGIN_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.c)
 # Kernels are C++ there: a .cu has one language in a folder, so each is included by a file of its own.
 file(GLOB HEC_CUDA_KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.cu)
 foreach(kernels ${HEC_CUDA_KERNELS})
   get_filename_component(name ${kernels} NAME_WE)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/fake/${name}.cpp CONTENT "#include \"runtime/exec/cuda/${name}.cu\"\n")
-  list(APPEND HEC_CUDA_SOURCES ${CMAKE_BINARY_DIR}/fake/${name}.cpp)
+  list(APPEND FAKE_PLUGIN_SOURCES ${CMAKE_BINARY_DIR}/fake/${name}.cpp)
 endforeach()
 # Places that are not aligned to their type stop a kernel (SIGILL), as they do on a device.
 set(FAKE_CXX_FLAGS -fno-fast-math -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
@@ -30,7 +30,7 @@ function(hec_fake_cuda target)
                         CXX_VISIBILITY_PRESET hidden)
 endfunction()
 
-add_library(hecate-cuda-fake MODULE ${HEC_CUDA_SOURCES} ${HEC_FAKE_SOURCES})
+add_library(hecate-cuda-fake MODULE ${FAKE_PLUGIN_SOURCES} ${HEC_FAKE_SOURCES})
 hec_fake_cuda(hecate-cuda-fake)
 set_target_properties(hecate-cuda-fake PROPERTIES PREFIX "" OUTPUT_NAME hecate-cuda SUFFIX ".so"
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake)
