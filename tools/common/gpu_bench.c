@@ -1,9 +1,10 @@
 /* Timing on a device. One reading of a case: the case once, an event, the case `calls` times, an event. The first call is
  * there so that the device has something to do while the host gives it the others: what is read is the device's time, as
- * long as the host gives work faster than it is done. `calls` is chosen in a first reading, which also warms up, so that
- * a reading takes a millisecond or more: events are exact to about half a microsecond.
+ * long as the host gives work faster than it is done. `calls` is chosen in a first reading so that a reading takes a
+ * millisecond or more: events are exact to about half a microsecond.
  *
- * Cases are read by turns, `repeats` times; a share is the ratio of two rates of one turn. */
+ * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
+ * is the ratio of two rates of one turn. */
 #include "tools/common/exec_case.h"
 #include "tools/common/gpu_bench_parts.h"
 
@@ -150,10 +151,10 @@ hec_status hec_gpu_time(hec_gpu_session *session, const char *section, const hec
   double *rates = HEC_NEW(&session->arena, double, (int64_t)n *repeats), seconds = 0;
   for (int32_t i = 0; i < n; i++)
     HEC_TRY(choose_calls(session, &cases[i], &calls[i]));
-  for (int32_t r = 0; r < repeats; r++)
+  for (int32_t r = -1; r < repeats; r++)
     for (int32_t i = 0; i < n; i++) {
       HEC_TRY(read_case(session, &cases[i], calls[i], &seconds));
-      rates[(int64_t)i * repeats + r] = cases[i].amount / seconds;
+      rates[(int64_t)i * repeats + (r < 0 ? 0 : r)] = cases[i].amount / seconds;
     }
   for (int32_t i = 0; i < n; i++)
     add_row(section, cases, i, rates, repeats, &session->arena, results);

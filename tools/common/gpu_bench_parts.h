@@ -1,7 +1,7 @@
 /* What the files of the GPU benchmark share and nobody else sees. */
 #ifndef HEC_TOOLS_COMMON_GPU_BENCH_PARTS_H
 #define HEC_TOOLS_COMMON_GPU_BENCH_PARTS_H
-#include "runtime/base/arena.h"
+#include "runtime/exec/model.h"
 #include "tools/common/gpu_bench.h"
 
 /* A device opened in one precision, with memory of its own. */
@@ -43,6 +43,21 @@ hec_status hec_gpu_time(hec_gpu_session *session, const char *section, const hec
                         hec_gpu_results *results) HEC_MUST_USE;
 
 hec_bench_spread hec_gpu_spread(double *values, int32_t n); /* sorts them */
+
+/* Tokens and the rows of their assignments, as dispatch and combine see them: [n_tokens, width], then rows
+ * [n_tokens * HEC_GPU_TOP_K, width], then weights and their gradients. Assignment j is of token j mod n_tokens, as in
+ * replay; experts have equally many. */
+enum { HEC_GPU_TOP_K = 2 };
+typedef struct {
+  hec_assignments assignments;
+  float *tokens, **row;
+  int32_t width;
+} hec_gpu_rows;
+int64_t hec_gpu_rows_floats(int32_t n_tokens, int32_t width);
+/* In `at`, of the session's space. */
+void hec_gpu_rows_set(hec_gpu_session *session, float *at, int32_t n_tokens, int32_t width, hec_gpu_rows *rows);
+void hec_gpu_rows_permute(hec_processor *on, const void *rows);
+void hec_gpu_rows_combine(hec_processor *on, const void *rows);
 
 /* The sections. */
 hec_status hec_gpu_memory(const hec_gpu_bench *bench, hec_gpu_results *results) HEC_MUST_USE;

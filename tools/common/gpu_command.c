@@ -158,10 +158,11 @@ static void print_json(const command *c, hec_text *out) {
 static void print_rate(const command *c, const hec_gpu_rate *row, hec_text *out) {
   const char *said = verdict(c, row);
   double unit = row->flops ? 1e-12 : 1e-9;
-  hec_text_printf(out, "  %-18s %9.2f [%9.2f,%9.2f] %-7s", row->name, unit * row->rate.median, unit * row->rate.low,
+  hec_text_printf(out, "  %-18s %9.2f [%9.2f,%9.2f] %s", row->name, unit * row->rate.median, unit * row->rate.low,
                   unit * row->rate.high, row->flops ? "TFLOP/s" : "GB/s");
   if (row->base)
-    hec_text_printf(out, "  %5.2f [%5.2f,%5.2f] of %s", row->share.median, row->share.low, row->share.high, row->base);
+    hec_text_printf(out, "%*s%5.2f [%5.2f,%5.2f] of %s", row->flops ? 2 : 5, "", row->share.median, row->share.low,
+                    row->share.high, row->base);
   if (row->required > 0)
     hec_text_printf(out, "; required %.2f: %s", row->required, said ? said : "not judged");
   hec_text_add(out, "\n");

@@ -144,12 +144,13 @@ static hec_status set_all(const shape *s, float *space, all_products *p) {
   return HEC_OK;
 }
 
-static hec_status run_all(hec_gpu_session *session, const shape *s, const char *section, hec_gpu_results *results) {
+static hec_status run_all(hec_gpu_session *session, const shape *s, const char *section, double required,
+                          hec_gpu_results *results) {
   all_products *p = HEC_NEW(&session->arena, all_products, 1);
   HEC_TRY(set_all(s, session->space, p));
   double flop = 2.0 * s->rows * s->d * s->f, head_flop = 2.0 * s->heads * s->length * s->length * s->head;
   const hec_gpu_case cases[] = {{"dense", true, flop, -1, 0, run_products, &p->dense},
-                                {"skewed experts", true, flop, DENSE, HEC_GPU_REQUIRED, run_products, &p->skewed},
+                                {"skewed experts", true, flop, DENSE, required, run_products, &p->skewed},
                                 {"even experts", true, flop, DENSE, 0, run_products, &p->even},
                                 {"dense gradient", true, flop, -1, 0, run_products, &p->dense_gradient},
                                 {"skewed gradient", true, flop, DENSE_GRADIENT, 0, run_products, &p->skewed_gradient},
@@ -168,7 +169,7 @@ hec_status hec_gpu_products(const hec_gpu_bench *bench, hec_gpu_results *results
     char section[32];
     (void)snprintf(section, sizeof section, "%s, %s", names[i / 2], setting.grouped ? "grouped" : "one by one");
     HEC_TRY(hec_gpu_session_open(bench, &setting, &session));
-    hec_status status = run_all(&session, s, section, results);
+    hec_status status = run_all(&session, s, section, setting.grouped ? HEC_GPU_REQUIRED : 0, results);
     hec_gpu_session_close(&session);
     HEC_TRY(status);
   }
