@@ -180,5 +180,14 @@ if [ -e "$build/fake/hecate-cuda.so" ]; then
 else
   echo "SKIPPED tools.gpu_check (fake): the fake of CUDA is not built here"
 fi
+
+# README.md says what was measured: nothing, as long as there is no report of a device; then it names each.
+measured=$(cd "$source_dir/validate/results" && compgen -G 'gpu-*.md')
+if [ -z "$measured" ]; then
+  has "Measured on a GPU so far: nothing." "$source_dir/README.md"
+else
+  ! grep -qF "Measured on a GPU so far: nothing." "$source_dir/README.md" || fail "README.md knows nothing of $measured"
+  for name in $measured; do has "validate/results/$name" "$source_dir/README.md"; done
+fi
 [ "$(reports)" = "$before" ] || fail "validate/results changed: $(reports)"
 [ "$failures" -eq 0 ]
