@@ -10,6 +10,9 @@ typedef struct {
   bool (*available)(hec_text *why);
   /* Number of ranks that the process manager set (mpirun -n 8), 0: the caller chooses. Starts what must be started. */
   hec_status (*ranks)(int32_t *n_ranks);
+  /* Ranks with devices: how these exchange data, by name or (NULL) as it fits so many ranks. After `ranks`. HEC_BAD_INPUT
+   * for what does not go together, in the words of option --transport. NULL: ranks have no devices. */
+  hec_status (*link)(const char *wanted, int32_t n_ranks, const hec_device_link **out);
   /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
   const hec_transport *(*transport)(void);
   /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:
@@ -29,5 +32,8 @@ typedef struct {
 HEC_BACKEND_LIST(HEC_BACKEND_DECLARE)
 extern const hec_backend *const hec_backends[]; /* NULL-terminated */
 const hec_backend *hec_backend_find(const char *name);
+
+/* A process manager (mpirun, srun) started this process, and more than one. */
+bool hec_mpi_started(void);
 
 #endif

@@ -21,6 +21,7 @@ const hec_backend hec_backend_cpu = {
     .available = available,
     .ranks = ranks,
     .transport = NULL,
+    .link = NULL,
     .here = NULL,
     .launch = hec_launch,
     .speaks = speaks,

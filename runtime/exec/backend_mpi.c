@@ -56,6 +56,12 @@ static const launcher *find_launcher(void) {
   return l;
 }
 
+bool hec_mpi_started(void) {
+  const launcher *l = find_launcher();
+  const char *size = l->size ? getenv(l->size) : NULL;
+  return size && atoi(size) > 1;
+}
+
 static bool accept(void *symbol) {
   hec_mpi_plugin_entry *entry;
   memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
@@ -204,6 +210,7 @@ const hec_backend hec_backend_mpi = {
     .available = available,
     .ranks = ranks,
     .transport = transport,
+    .link = NULL,
     .here = here,
     .launch = launch,
     .speaks = speaks,

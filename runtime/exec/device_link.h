@@ -26,7 +26,8 @@ struct hec_device_link {
   /* On the rank's thread, its processor and memory in place: connects it with all others on every stream. */
   hec_status (*open)(hec_rank *rank);
   hec_status (*exchange)(hec_rank *rank, hec_post *post);
-  /* Sums at[n] of all ranks in place, on the selected stream, which is that of `lane`; NULL: made of exchanges. */
+  /* Sums at[n] of all ranks in place, on the selected stream, which is that of `lane`; NULL: made of exchanges. As with
+   * exchanges, all ranks call it. */
   hec_status (*allreduce)(hec_rank *rank, int32_t lane, float *at, int64_t n);
   /* HEC_FAILED (through hec_rank_fail) when a connection broke; asked while the host waits. NULL: cannot happen. */
   hec_status (*check)(hec_rank *rank);
@@ -36,5 +37,9 @@ struct hec_device_link {
 /* Ranks are threads of this process; devices that can read each other's memory, or one device for all of them. Written in
  * calls of the processor: copies and additions ordered by events. */
 extern const hec_device_link hec_device_link_local;
+/* NCCL, one device to a rank: its ranks are threads, or processes on any machines. Not for virtual time (rank->serial).
+ * Backend nccl must have loaded the plug-in (cuda/plugin.h). */
+extern const hec_device_link hec_device_link_nccl;
+extern const hec_device_link *const hec_device_links[]; /* both, NULL-terminated */
 
 #endif

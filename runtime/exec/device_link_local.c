@@ -130,19 +130,32 @@ static void close(hec_rank *rank, bool failed) {
 
 /* ---- Waiting for hosts ---- */
 
-static hec_status sleep_for(hec_rank *rank, int32_t peer, int64_t deadline_ns) {
+/* How long to wait yet. */
+typedef struct {
+  int64_t deadline_ns;
+  uint32_t turns;
+} patience;
+
+static patience full_patience(const hec_rank *rank) {
+  return (patience){hec_clock_ns() + rank->limit_ns, hec_rank_turns(rank)};
+}
+
+/* One sleep. In virtual time the others compute one by one: a turn that has ended is progress. */
+static hec_status sleep_for(hec_rank *rank, int32_t peer, patience *left) {
   hec_rank_waits_for(rank, peer);
   HEC_TRY(hec_rank_check(rank));
-  if (hec_clock_ns() >= deadline_ns)
+  if (hec_rank_turns(rank) != left->turns)
+    *left = full_patience(rank);
+  if (hec_clock_ns() >= left->deadline_ns)
     return hec_rank_late(rank, peer, "an exchange between devices");
-  return hec_world_sleep(rank, deadline_ns);
+  return hec_world_sleep(rank, left->deadline_ns);
 }
 
 /* Until `peer` has brought the count to n. */
 static hec_status wait_for(hec_rank *rank, int32_t peer, const _Atomic uint64_t *count, uint64_t n) {
-  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
+  patience left = full_patience(rank);
   while (count_of(count) < n)
-    HEC_TRY(sleep_for(rank, peer, deadline_ns));
+    HEC_TRY(sleep_for(rank, peer, &left));
   return HEC_OK;
 }
 
@@ -316,29 +329,11 @@ static void offer_forwarded(hec_rank *rank, const local *own, const hec_post *po
   }
 }
 
-static void move(hec_rank *rank, const local *own, const hec_post *post, int32_t n) {
-  hec_processor *on = rank->processor;
-  (post->add ? on->math->add : on->math->copy)(on, own->pieces, n);
-}
-
-/* In its turn, until the device has done it. */
-static hec_status move_in_turn(hec_rank *rank, const local *own, const hec_post *post, int32_t n) {
-  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
-  hec_processor *on = rank->processor;
-  HEC_TRY(hec_rank_take_turn(rank));
-  move(rank, own, post, n);
-  const hec_event *moved = on->streams->mark(on);
-  hec_status status = HEC_OK;
-  while (status == HEC_OK && !on->streams->reached(on, moved))
-    status =
-        hec_clock_ns() < deadline_ns ? hec_rank_check(rank) : hec_rank_fail(rank, "waited too long for the device");
-  hec_rank_end_turn(rank);
-  return status;
-}
-
-/* Puts what is ready on the stream; counts down the receives that are left. Additions keep their order. */
-static hec_status take_ready(hec_rank *rank, local *own, const hec_post *post, int32_t *left) {
-  int32_t n_pieces = 0, n_taken = 0;
+/* What is ready now, noted as taken, and the stream waits for it; returns how many receives that are. Additions keep
+ * their order. */
+static int32_t collect(hec_rank *rank, local *own, const hec_post *post, int32_t *n_pieces) {
+  int32_t n_taken = 0;
+  *n_pieces = 0;
   for (int32_t i = 0; i < post->n_receives; i++) {
     match *m = &own->matches[i];
     const hec_event *event = m->taken ? NULL : atomic_load_explicit(m->ready, memory_order_acquire);
@@ -347,19 +342,39 @@ static hec_status take_ready(hec_rank *rank, local *own, const hec_post *post, i
     if (!event)
       continue;
     after(rank, own, post->receives[i].peer, event);
-    n_pieces = add_pieces(own, n_pieces, &post->receives[i], m->from);
+    *n_pieces = add_pieces(own, *n_pieces, &post->receives[i], m->from);
     m->taken = true;
     n_taken++;
   }
-  *left -= n_taken;
-  if (n_taken == 0)
-    return HEC_OK;
-  if (rank->serial)
-    HEC_TRY(move_in_turn(rank, own, post, n_pieces));
-  else
-    move(rank, own, post, n_pieces);
-  offer_forwarded(rank, own, post);
+  return n_taken;
+}
+
+/* Virtual time: until the selected stream has done everything. */
+static hec_status wait_for_stream(hec_rank *rank) {
+  hec_processor *on = rank->processor;
+  const hec_event *event = on->streams->mark(on);
+  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
+  while (!on->streams->reached(on, event)) {
+    HEC_TRY(hec_rank_check(rank));
+    if (hec_clock_ns() >= deadline_ns)
+      return hec_rank_fail(rank, "waited %.3g s for the device", (double)rank->limit_ns * 1e-9);
+    (void)sched_yield();
+  }
   return HEC_OK;
+}
+
+/* Copies or adds what was collected; in virtual time in a turn, which waits for the device but for no host: events of
+ * others were reached when their turns ended. */
+static hec_status move(hec_rank *rank, const local *own, const hec_post *post, int32_t n_pieces) {
+  hec_processor *on = rank->processor;
+  if (rank->serial)
+    HEC_TRY(hec_rank_take_turn(rank));
+  (post->add ? on->math->add : on->math->copy)(on, own->pieces, n_pieces);
+  if (!rank->serial)
+    return HEC_OK;
+  hec_status status = wait_for_stream(rank);
+  hec_rank_end_turn(rank);
+  return status;
 }
 
 static int32_t first_missing(const local *own, const hec_post *post) {
@@ -370,13 +385,17 @@ static int32_t first_missing(const local *own, const hec_post *post) {
 }
 
 static hec_status take_all(hec_rank *rank, local *own, const hec_post *post) {
-  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
-  for (int32_t left = post->n_receives, before = left; left > 0; before = left) {
-    HEC_TRY(take_ready(rank, own, post, &left));
-    if (left < before)
-      deadline_ns = hec_clock_ns() + rank->limit_ns;
-    else
-      HEC_TRY(sleep_for(rank, first_missing(own, post), deadline_ns));
+  patience patient = full_patience(rank);
+  for (int32_t left = post->n_receives; left > 0;) {
+    int32_t n_pieces, n = collect(rank, own, post, &n_pieces);
+    if (n == 0) {
+      HEC_TRY(sleep_for(rank, first_missing(own, post), &patient));
+      continue;
+    }
+    HEC_TRY(move(rank, own, post, n_pieces));
+    offer_forwarded(rank, own, post);
+    patient = full_patience(rank);
+    left -= n;
   }
   return HEC_OK;
 }
@@ -435,6 +454,8 @@ static hec_status exchange(hec_rank *rank, hec_post *post) {
   set_moved(post->receives, post->n_receives);
   return HEC_OK;
 }
+
+const hec_device_link *const hec_device_links[] = {&hec_device_link_local, &hec_device_link_nccl, NULL};
 
 const hec_device_link hec_device_link_local = {
     .name = "local",

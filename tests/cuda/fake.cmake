@@ -35,3 +35,14 @@ hec_fake_cuda(hecate-cuda-fake)
 set_target_properties(hecate-cuda-fake PROPERTIES PREFIX "" OUTPUT_NAME hecate-cuda SUFFIX ".so"
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake)
 target_link_options(hecate-cuda-fake PRIVATE LINKER:--no-undefined)
+
+# The fake itself.
+set(FAKE_TESTS fake)
+foreach(name ${FAKE_TESTS})
+  add_executable(test.cuda.${name} ${CMAKE_SOURCE_DIR}/tests/cuda/test_${name}.c
+                 ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp ${HEC_FAKE_SOURCES})
+  target_link_libraries(test.cuda.${name} PRIVATE PkgConfig::CHECK)
+  hec_fake_cuda(test.cuda.${name})
+  add_test(NAME cuda.${name} COMMAND test.cuda.${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(cuda.${name} PROPERTIES TIMEOUT 300)
+endforeach()

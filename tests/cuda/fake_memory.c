@@ -3,7 +3,7 @@
  * and open only while work of the device runs. An allocation ends where its last page does, up to alignment (256 bytes):
  * a page that nobody may touch follows.
  *
- * A crash is told from others by its address: a handler of SIGSEGV says what was touched and lets it happen. */
+ * A crash is told from others by its address: a handler of its signal says what was touched and lets it happen. */
 #define _GNU_SOURCE /* memfd_create, MAP_NORESERVE */
 #include "tests/cuda/fake.h"
 
@@ -57,15 +57,18 @@ static int32_t owner_of(const void *at) {
   return -1;
 }
 
-/* In a handler: write only. */
+/* In a handler: write only. An instruction that no CPU knows is what the compiler puts where a place is misaligned
+ * (fake.cmake). */
 static void explain(int signal, siginfo_t *info, void *context) {
-  (void)signal;
   (void)context;
   char text[256];
   const char *doing = running;
   int32_t device = owner_of(info->si_addr);
   int n = 0;
-  if (doing)
+  if (signal == SIGILL)
+    n = snprintf(text, sizeof text, "fake CUDA: %s uses a place that is not aligned to its type\n",
+                 doing ? doing : "the host");
+  else if (doing)
     n = snprintf(text, sizeof text, "fake CUDA: %s touches %p, which it must not (device %d; -1: of the host)\n", doing,
                  info->si_addr, device);
   else if (device >= 0)
@@ -75,8 +78,13 @@ static void explain(int signal, siginfo_t *info, void *context) {
   /* Comes again at once, for good: the handler is gone (SA_RESETHAND). */
 }
 
+static void explain_signal(int signal) {
+  struct sigaction action = {.sa_sigaction = explain, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND}, before;
+  if (sigaction(signal, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+    (void)sigaction(signal, &action, NULL);
+}
+
 static void begin(device_memory *m) {
-  struct sigaction before;
   if (poison < 0) {
     poison = memfd_create("poison", MFD_CLOEXEC);
     char *at = poison < 0 || ftruncate(poison, (off_t)POISON_BYTES) != 0
@@ -86,10 +94,8 @@ static void begin(device_memory *m) {
       fake_die("no memory to imitate that of devices");
     memset(at, 0xFF, POISON_BYTES);
     (void)munmap(at, POISON_BYTES);
-    if (sigaction(SIGSEGV, NULL, &before) == 0 && before.sa_handler == SIG_DFL) {
-      struct sigaction action = {.sa_sigaction = explain, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
-      (void)sigaction(SIGSEGV, &action, NULL);
-    }
+    explain_signal(SIGSEGV);
+    explain_signal(SIGILL);
   }
   char *at = mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)

@@ -3,6 +3,7 @@
  * that goes from lane to lane, restarts. The oracle runs the same program step by step on plain arrays; all bytes must be
  * equal. Posts are gone as soon as the call returns. Then everything that can go wrong. */
 #include "runtime/base/arena.h"
+#include "runtime/exec/backend.h"
 #include "runtime/exec/device_link.h"
 #include "runtime/exec/stage.h"
 #include "tests/exec/launch_case.h"
@@ -11,6 +12,7 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { CELLS = 24, WIDTH = 6, N_STEPS = 70, EDGES_MOST = 48, SEGMENTS_MOST = 3, RANKS_MOST = 8 };
 
@@ -42,6 +44,7 @@ typedef struct {
 typedef struct {
   uint64_t seed;
   int32_t n_ranks, n_steps;
+  bool adds; /* the link can add while it receives */
   step *steps;
   memory begin[RANKS_MOST], end[RANKS_MOST];
 } program;
@@ -165,6 +168,8 @@ static void make_step(program *p) {
   *s = (step){.kind = (kind)below(N_KINDS), .rank = below(p->n_ranks)};
   if (s->kind == RESTART && below(4))
     s->kind = PLAIN;
+  if (s->kind == ADDING && !p->adds)
+    s->kind = CHAINED;
   s->lane = s->kind == COMPUTE ? below(HEC_N_LANES) : HEC_LANE_TOKEN + below(HEC_N_LANES - HEC_LANE_TOKEN);
   s->other = (s->lane + 1 + below(HEC_N_LANES - 1)) % HEC_N_LANES;
   s->to = below(CELLS);
@@ -223,9 +228,9 @@ static void run_oracle(program *p) {
   }
 }
 
-static program *new_program(uint64_t seed, int32_t n_ranks) {
+static program *new_program(uint64_t seed, int32_t n_ranks, bool adds) {
   program *p = hec_malloc(1, sizeof *p);
-  *p = (program){.seed = seed, .n_ranks = n_ranks, .steps = hec_malloc(N_STEPS, sizeof(step))};
+  *p = (program){.seed = seed, .n_ranks = n_ranks, .adds = adds, .steps = hec_malloc(N_STEPS, sizeof(step))};
   state = seed * 1000 + (uint64_t)n_ranks;
   for (int32_t r = 0; r < n_ranks; r++)
     fill(&p->begin[r]);
@@ -344,10 +349,15 @@ static hec_status run_steps(hec_rank *rank, const program *p) {
       (void)on->streams->reached(on, on->streams->mark(on));
   }
   on->streams->restart(on);
+  memory *now = hec_malloc(1, sizeof *now);
+  on->math->to_host(on, &now->cell[0][0][0], &m->cell[0][0][0], sizeof *m / sizeof(float));
+  bool right = memcmp(now, &p->end[rank->rank], sizeof *m) == 0;
+  free(now);
   HEC_TRY(hec_rank_barrier(rank));
-  if (memcmp(m, &p->end[rank->rank], sizeof *m) != 0)
-    return hec_rank_fail(rank, "wrong numbers with seed %d", (int)p->seed);
-  return HEC_OK;
+  const char *error = on->streams->error(on);
+  if (error)
+    return hec_rank_fail(rank, "the device failed: %s", error);
+  return right ? HEC_OK : hec_rank_fail(rank, "wrong numbers with seed %d", (int)p->seed);
 }
 
 typedef hec_status ranks_work(hec_rank *rank, void *context);
@@ -366,6 +376,7 @@ static hec_status with_device(hec_rank *rank, ranks_work *work, void *context, u
 }
 
 static hec_status work_steps(hec_rank *rank, void *context) {
+  rank->serial = ((const program *)context)->seed % 4 == 0; /* exchanges by turns */
   return run_steps(rank, context);
 }
 static hec_status run_program(hec_rank *rank, void *context) {
@@ -382,7 +393,7 @@ START_TEST(random_programs) {
   hec_math_open();
   for (uint64_t seed = 1; seed <= 10; seed++) {
     int32_t n_ranks = 2 + _i;
-    program *p = new_program(seed, n_ranks);
+    program *p = new_program(seed, n_ranks, true);
     hec_launch_options options = link_options(n_ranks);
     hec_test_launch(&options, run_program, p);
     free_program(p);
@@ -396,7 +407,7 @@ START_TEST(programs_hold_everything) {
   int n[N_KINDS] = {0}, far = 0, shared = 0;
   hec_math_open();
   for (uint64_t seed = 1; seed <= 10; seed++) {
-    program *p = new_program(seed, 5);
+    program *p = new_program(seed, 5, true);
     for (const step *s = p->steps; s < p->steps + p->n_steps; s++) {
       n[s->kind]++;
       for (int32_t i = 0; i < s->n_edges; i++) {
@@ -409,6 +420,81 @@ START_TEST(programs_hold_everything) {
   for (int k = 0; k < N_KINDS; k++)
     ck_assert_int_ge(n[k], 5);
   ck_assert(far > 20 && shared > 50);
+}
+END_TEST
+
+/* ---- Backend nccl, on devices that are an imitation (tests/cuda/fake.h) ---- */
+
+static hec_status run_on_backend(hec_rank *rank, void *context) {
+  const program *p = context;
+  if (!rank->link || !rank->processor->streams || rank->memory_bytes < sizeof(memory))
+    return hec_rank_fail(rank, "the backend has not brought what it should");
+  rank->serial = p->adds && p->seed % 4 == 0;
+  return run_steps(rank, p);
+}
+
+/* False, and said once: it is not built. */
+static bool imitate(const char *test, const char *n_devices) {
+  if (access(HEC_BINARY_DIR "/fake/hecate-cuda.so", F_OK) != 0) {
+    hec_test_skip(test, "the plug-in over the imitation is not built");
+    return false;
+  }
+  (void)setenv("HECATE_PLUGINS", HEC_BINARY_DIR "/fake", 1);
+  (void)setenv("FAKE_CUDA_DEVICES", n_devices, 1);
+  hec_math_open();
+  hec_text why = {0};
+  ck_assert_msg(hec_backend_nccl.available(&why), "%s", why.data);
+  hec_text_free(&why);
+  return true;
+}
+
+static void launch_on_backend(const hec_device_link *link, uint64_t seed, int32_t n_ranks) {
+  program *p = new_program(seed, n_ranks, link->adds);
+  hec_launch_options options = hec_test_options(n_ranks, true);
+  const hec_device_link *chosen;
+  options.link = link;
+  ck_assert_int_eq(hec_backend_nccl.link(link->name, n_ranks, &chosen), HEC_OK);
+  ck_assert_ptr_eq(chosen, link);
+  if (hec_backend_nccl.launch(&options, run_on_backend, p) != HEC_OK)
+    ck_abort_msg("%s, seed %d: %s", link->name, (int)seed, hec_last_error());
+  free_program(p);
+}
+
+START_TEST(programs_on_one_device) {
+  if (imitate("exec.device_link/one_device", "1"))
+    for (uint64_t seed = 1; seed <= 6; seed++)
+      launch_on_backend(&hec_device_link_local, seed, 1 + (int32_t)seed);
+}
+END_TEST
+
+START_TEST(programs_on_several_devices) {
+  if (imitate("exec.device_link/several_devices", "3"))
+    for (uint64_t seed = 1; seed <= 6; seed++)
+      launch_on_backend(&hec_device_link_local, seed, 1 + (int32_t)seed);
+}
+END_TEST
+
+START_TEST(programs_over_nccl) {
+  if (imitate("exec.device_link/nccl", "8"))
+    for (uint64_t seed = 1; seed <= 21; seed++)
+      launch_on_backend(&hec_device_link_nccl, seed, 1 + (int32_t)seed % 8);
+}
+END_TEST
+
+START_TEST(links_of_ranks_and_devices) {
+  const hec_device_link *link;
+  if (!imitate("exec.device_link/choice", "2"))
+    return;
+  ck_assert_int_eq(hec_backend_nccl.link(NULL, 2, &link), HEC_OK);
+  ck_assert_ptr_eq(link, &hec_device_link_nccl);
+  ck_assert_int_eq(hec_backend_nccl.link(NULL, 3, &link), HEC_OK);
+  ck_assert_ptr_eq(link, &hec_device_link_local);
+  ck_assert_int_eq(hec_backend_nccl.link("local", 2, &link), HEC_OK);
+  ck_assert_ptr_eq(link, &hec_device_link_local);
+  ck_assert_int_eq(hec_backend_nccl.link("nccl", 3, &link), HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "--transport nccl: expected at most one rank to a device, found 3 ranks and 2 "
+                                     "devices; local shares devices");
+  ck_assert_int_eq(hec_backend_nccl.link("shm", 2, &link), HEC_BAD_INPUT);
 }
 END_TEST
 
@@ -610,6 +696,10 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 200);
   tcase_add_loop_test(c, random_programs, 0, RANKS_MOST - 1);
   tcase_add_test(c, programs_hold_everything);
+  tcase_add_test(c, programs_on_one_device);
+  tcase_add_test(c, programs_on_several_devices);
+  tcase_add_test(c, programs_over_nccl);
+  tcase_add_test(c, links_of_ranks_and_devices);
   tcase_add_loop_test(c, a_rank_that_never_comes, 0, 3);
   tcase_add_loop_test(c, a_rank_that_fails, 0, 3);
   tcase_add_loop_test(c, sizes_that_disagree, 0, 3);

@@ -62,9 +62,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
       HEC_POLICY_ARG_ROWS(s->job),
       HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default), mpi, or list: which there are, and why not"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B",
+                   "cpu (default), mpi, nccl, or list: which there are, and why not"),
       HEC_ARG_WORD("--transport", s->where.transport, "T",
-                   "of backend cpu: shm (default), emulated, paced; see --list"),
+                   "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list"),
       {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0},
@@ -182,6 +183,7 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .threads = c->s->where.threads,
                                       .pin = c->s->where.pin,
                                       .transport = c->where.transport,
+                                      .link = c->where.link,
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
                                       .limit_s = c->s->where.limit_s};
@@ -213,6 +215,8 @@ static hec_status run(command *c) {
   hec_status status = hec_job_args_open(s->trace, &kept, &reader);
   if (status == HEC_OK)
     status = make_job(c, reader, ranks);
+  if (status == HEC_OK)
+    status = hec_where_choose_link(&s->where, &c->where, c->job.problem.n_ranks);
   if (status == HEC_OK) {
     describe(c);
     c->options.job = &c->job;
@@ -228,7 +232,7 @@ static hec_status run(command *c) {
     c->options.progress = isatty(STDERR_FILENO) == 1 && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
-    if (status == HEC_OK)
+    if (status == HEC_OK && !c->where.link)
       status = hec_machine_check_memory(&c->job.problem, c->execution.summary.n_ranks_here);
     if (status == HEC_OK)
       status = launch(c, &measure);

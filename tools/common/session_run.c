@@ -162,9 +162,12 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   if (run->file && run->where.backend->speaks())
     HEC_TRY(hec_output_check_file("--out", run->file));
   HEC_TRY(make_job(run, ranks));
+  HEC_TRY(hec_where_choose_link(&run->args->where, &run->where, run->job.problem.n_ranks));
   describe(run);
   HEC_TRY(check_cores(run));
   say_defaults(run);
+  if (run->where.link)
+    return HEC_OK;
   return hec_machine_check_memory(&run->job.problem, run->execution.summary.n_ranks_here);
 }
 
@@ -205,6 +208,7 @@ static hec_status launch(hec_session_run_state *run) {
   const hec_launch_options options = {.n_ranks = run->job.problem.n_ranks,
                                       .pin = true,
                                       .transport = run->where.transport,
+                                      .link = run->where.link,
                                       .cluster = &run->job.cluster,
                                       .memory_bytes = hec_session_bytes(&run->session),
                                       .limit_s = run->args->where.limit_s};
@@ -243,7 +247,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                   .cpu = run->execution.cpu.data,
                   .blas = hec_math_library(),
                   .backend = run->where.backend->name,
-                  .transport = a->where.virtual_time ? "virtual" : run->where.transport->name,
+                  .transport = a->where.virtual_time ? "virtual" : hec_where_carrier(&run->where),
                   .date = run->date[0] ? run->date : NULL,
                   .n_cores = run->execution.summary.n_cores},
       .given = given,

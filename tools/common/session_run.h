@@ -31,7 +31,7 @@ typedef struct {
 #define HEC_SESSION_WHERE_ROWS(a) \
   HEC_ARG_TITLE("Execution"), \
   HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, or list: which there are, and why not"), \
-  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; see --list"), \
+  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"), \
   {"--virtual", HEC_ARG_FLAG, &(a).where.virtual_time, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0}, \
   HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6), \
   {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}

@@ -93,8 +93,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
       HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
-      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
-      HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default), mpi or nccl"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T",
+                   "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"),
       {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
@@ -265,17 +266,21 @@ static hec_status make(command *c) {
   if (!c->where.backend->transport)
     HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
+  HEC_TRY(hec_where_choose_link(&s->where, &c->where, c->problem.n_ranks));
   describe(c);
-  c->report = (hec_train_report){.train = &c->train,
-                                 .policy = c->policy,
-                                 .schedule = c->schedule,
-                                 .backend = c->where.backend,
-                                 .transport = c->where.transport,
-                                 .text = s->text,
-                                 .cluster = c->report.cluster,
-                                 .seed = s->seed,
-                                 .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
-                                 .threads = s->where.threads};
+  c->report = (hec_train_report){
+      .train = &c->train,
+      .policy = c->policy,
+      .schedule = c->schedule,
+      .backend = c->where.backend,
+      .transport = c->where.transport,
+      .carrier = hec_where_carrier(&c->where),
+      .ranks_are = hec_where_ranks_are(&c->where, &s->where),
+      .text = s->text,
+      .cluster = c->report.cluster,
+      .seed = s->seed,
+      .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
+  };
   hec_train_report_limits(&c->report);
   return HEC_OK;
 }
@@ -307,6 +312,7 @@ static hec_status run(command *c) {
   const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                       .threads = c->s->where.threads,
                                       .transport = c->where.transport,
+                                      .link = c->where.link,
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
                                       .limit_s = c->s->where.limit_s};

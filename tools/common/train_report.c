@@ -71,7 +71,7 @@ hec_status hec_train_report_head(const hec_train_report *r) {
   printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
          " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\n",
          r->text, t->corpus->n, t->corpus->vocabulary, model.data, t->problem->n_ranks, t->problem->tokens,
-         t->n_micro_batches, r->policy->name, r->schedule->name, r->backend->name, r->transport->name);
+         t->n_micro_batches, r->policy->name, r->schedule->name, r->backend->name, r->carrier);
   printf("train   %" PRId32 " steps, Adam with rate %g, balance loss with coefficient %g, seed %" PRId64 "\n",
          t->n_steps, (double)t->model->adam.rate, (double)t->aux, r->seed);
   print_machine(r);
@@ -181,8 +181,8 @@ static void add_execution(hec_json_out *json, const hec_train_report *r) {
   hec_json_string(json, "policy", r->policy->name);
   hec_json_string(json, "schedule", r->schedule->name);
   hec_json_string(json, "backend", r->backend->name);
-  hec_json_string(json, "transport", r->transport->name);
-  hec_json_string(json, "ranks_are", r->threads ? "threads" : "processes");
+  hec_json_string(json, "transport", r->carrier);
+  hec_json_string(json, "ranks_are", r->ranks_are);
   hec_json_bool(json, "virtual", r->train->virtual_time);
   hec_json_string(json, "cpu", cpu.data);
   hec_json_int(json, "cores", hec_machine_cores());

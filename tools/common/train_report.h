@@ -21,9 +21,9 @@ typedef struct {
   const hec_schedule *schedule;
   const hec_backend *backend;
   const hec_transport *transport;
-  const char *text, *cluster; /* path as given; name */
-  int64_t seed, every;        /* every: steps between lines */
-  bool threads;
+  const char *text, *cluster;               /* path as given; name */
+  int64_t seed, every;                      /* every: steps between lines */
+  const char *carrier, *ranks_are;          /* of messages: a transport or a link; "threads" or "processes" */
   const char *limits[HEC_TRAIN_LIMITS_MAX]; /* what the times do not say */
   int32_t n_limits;
   hec_train_curve *curve;

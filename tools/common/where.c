@@ -1,6 +1,7 @@
 /* The table of backends and the table of transports, asked by name. */
 #include "tools/common/where.h"
 
+#include "runtime/exec/device_link.h"
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
@@ -20,6 +21,10 @@ static hec_status find_backend(const char *name, const hec_backend **backend) {
 }
 
 static hec_status find_transport(const char *name, hec_where *where) {
+  if (where->backend->link) { /* --transport is about the devices: hec_where_choose_link */
+    where->transport = where->backend->transport();
+    return HEC_OK;
+  }
   const hec_transport *only = where->backend->transport ? where->backend->transport() : NULL;
   if (only && name && strcmp(name, only->name) != 0)
     return hec_fail(HEC_BAD_INPUT, "--transport: backend %s has only %s, found \"%s\"", where->backend->name,
@@ -64,10 +69,35 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
   if (*ranks > 0 && (args->threads || args->pin))
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
                     args->threads ? "--threads" : "--pin", where->backend->name);
+  if (where->backend->link) {
+    return hec_where_choose_link(args, where, *ranks > 0 ? *ranks : 1); /* a wrong name is found now */
+  }
   if (args->virtual_time && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
                     *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? where->backend->name : where->transport->name);
   return HEC_OK;
+}
+
+hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) {
+  if (!where->backend->link)
+    return HEC_OK;
+  HEC_TRY(
+      where->backend->link(args->virtual_time && !args->transport ? "local" : args->transport, n_ranks, &where->link));
+  if (args->virtual_time && where->link != &hec_device_link_local)
+    return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport local, found %s", where->link->name);
+  return HEC_OK;
+}
+
+const char *hec_where_carrier(const hec_where *where) {
+  return where->link ? where->link->name : where->transport->name;
+}
+
+const char *hec_where_carrier_summary(const hec_where *where) {
+  return where->link ? where->link->summary : where->transport->summary;
+}
+
+const char *hec_where_ranks_are(const hec_where *where, const hec_where_args *args) {
+  return args->threads || (where->link && !hec_mpi_started()) ? "threads" : "processes";
 }
 
 bool hec_where_speaks(const hec_where *where) {
@@ -90,9 +120,15 @@ void hec_where_list_backends(void) {
     bool there = hec_backends[i]->available(&why);
     const char *reason = why.data ? why.data : "no reason is known";
     printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
-           there ? "available" : "not available: ", there ? "" : reason);
+           there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
     hec_text_free(&why);
   }
+}
+
+static void list_links(void) {
+  printf("transports of backend nccl\n");
+  for (int32_t i = 0; hec_device_links[i]; i++)
+    printf("  %-26s %s\n", hec_device_links[i]->name, hec_device_links[i]->summary);
 }
 
 void hec_where_list_transports(void) {
@@ -101,4 +137,5 @@ void hec_where_list_transports(void) {
     printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
            hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
            hec_transports[i]->law ? hec_transports[i]->law : "");
+  list_links();
 }

@@ -14,12 +14,19 @@ typedef struct {
 typedef struct {
   const hec_backend *backend;
   const hec_transport *transport;
+  const hec_device_link *link; /* NULL: ranks have no devices */
 } hec_where;
 
 /* Finds and starts the backend and its transport. *ranks: those that a process manager made, 0: the caller chooses.
  * HEC_BAD_INPUT for what does not go together. where->backend is set as soon as it is known: close it (hec_where_close)
  * on every way out. */
 hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) HEC_MUST_USE;
+/* How the devices of so many ranks exchange data, for backends with devices; once the ranks are known. */
+hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) HEC_MUST_USE;
+/* What carries the messages: the link where there are devices, else the transport; and what ranks are. */
+const char *hec_where_carrier(const hec_where *where);
+const char *hec_where_carrier_summary(const hec_where *where);
+const char *hec_where_ranks_are(const hec_where *where, const hec_where_args *args);
 /* True in the one process that may print (also while there is no backend yet). */
 bool hec_where_speaks(const hec_where *where);
 /* Ends the backend. A failure (code != 0) before the launch abandons the other processes of a process manager, and this

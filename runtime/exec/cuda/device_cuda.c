@@ -54,9 +54,24 @@ static const char *allocate(hec_processor *on, size_t bytes, void **at) {
   return error == cudaSuccess ? NULL : hec_cuda_words("memory of the device", cudaGetErrorString(error));
 }
 
+/* Several processors of a device may ask. */
+static const char *reach(hec_processor *on, int32_t device) {
+  hec_cuda_own *own = hec_cuda_own_of(on);
+  if (own->options.device == device)
+    return NULL;
+  cudaError_t error = cudaSetDevice(own->options.device);
+  if (error == cudaSuccess)
+    error = cudaDeviceEnablePeerAccess(device, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled)
+    error = cudaSuccess;
+  (void)cudaGetLastError();
+  return error == cudaSuccess ? NULL : hec_cuda_words("memory of another device", cudaGetErrorString(error));
+}
+
 const hec_cuda_device hec_cuda_device_table = {
     .open = open_processor,
     .close = close_processor,
     .free_bytes = free_bytes,
     .allocate = allocate,
+    .reach = reach,
 };

@@ -52,6 +52,8 @@ typedef struct {
   void (*close)(hec_processor *on);
   const char *(*free_bytes)(hec_processor *on, int64_t *bytes);        /* of the device's memory, now */
   const char *(*allocate)(hec_processor *on, size_t bytes, void **at); /* aligned to 256 bytes, not initialised */
+  /* Lets the processor read and write what is allocated on another device; fails where the machine cannot. */
+  const char *(*reach)(hec_processor *on, int32_t device);
 } hec_cuda_device;
 
 /* ---- Messages between devices (NCCL) ---- */
