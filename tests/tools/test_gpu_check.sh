@@ -58,14 +58,16 @@ echo "========= ERROR SUMMARY: 0 errors"'
 script made/hecate-bench 'case $2 in --list)
   [ ! -e "$state/none" ] || { echo "hecate-bench: no GPU can be used: no CUDA driver" >&2; exit 2; }
   [ ! -e "$state/crash" ] || exit 139
-  echo "device 0  NVIDIA H999 Pro, compute capability 9.0, 1 processors, 1.0 GB" ;;
+  echo "device 0  NVIDIA H999 Pro, compute capability 9.0, 1 processors, 1.0 GB"
+  [ ! -e "$state/second" ] || echo "device 1  NVIDIA H999 Pro, compute capability 9.0, 1 processors, 1.0 GB" ;;
 *) sleep "$(cat "$state/slow" 2>/dev/null || echo 0)"
   echo "  add  1 [1,1] GB/s 0.9 of copy; required 0.85: met"
   [ ! -e "$state/missed" ] || echo "  adam  1 [1,1] GB/s 0.7 of copy; required 0.85: missed" ;; esac'
-script made/hecate-run '[ "$1" != --list ] || { printf "backends\n  nccl  GPUs [available]\ntransports of backend nccl\n  $(cat "$state/transport" 2>/dev/null || echo nccl)  messages [no law]\n"; exit; }
-[ "$1" != --backend ] || { echo "  nccl    GPUs [$(cat "$state/backend" 2>/dev/null || echo available)]"; exit; }
+script made/hecate-run '[ "$1" != --backend ] || { echo "  nccl    GPUs [$(cat "$state/backend" 2>/dev/null || echo available)]"; exit; }
 echo "ep serial 1.0 passed 1e-7 of 1e-5"
 case "$*" in *"--ranks 8"*) [ ! -e "$state/differs" ] || { echo "ep: gradients differ"; exit 1; } ;; esac'
+script made/test.exec.nccl_processes '[ ! -e "$state/nccl" ] || { echo "rank 1: numbers that came: wrong"; exit 1; }
+[ ! -e "$state/alone" ] || echo "SKIPPED exec.nccl_processes: no device"'
 script made/hecate-validate 'out=; while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
 mkdir -p "$out"; printf "# Predicted against measured\n\n## Operations\n" >"$out/compare.md"
 cat "$state/summary" >"$out/summary.json"'
@@ -87,7 +89,7 @@ runs() {
   [ "$(tail -n 1 out.txt)" = "$last" ] || fail "last line \"$(tail -n 1 out.txt)\", expected \"$last\": $*"
 }
 
-runs 0 "11 passed, 0 failed, 1 skipped"
+runs 0 "11 passed, 0 failed, 2 skipped"
 has "Report: validate/results/gpu-nvidia-h999-pro.md"
 [ "$(ls tree/validate/results)" = gpu-nvidia-h999-pro.md ] || fail "left behind: $(ls -A tree/validate/results)"
 has "# GPU: NVIDIA H999 Pro" "$kept"
@@ -95,7 +97,8 @@ has "| machine | passed | NVIDIA H999 Pro |" "$kept"
 has "| build | skipped | --no-build |" "$kept"
 has "| tests | passed | 1 passed, 0 failed, 0 skipped |" "$kept"
 has "| memcheck | passed | hecate-bench gpu --small: ERROR SUMMARY: 0 errors |" "$kept"
-has "| nccl | passed | 2 ranks: 1 policies" "$kept"
+has "| nccl | passed | 3 processes on one device: " "$kept"
+has "| nccl | skipped | hecate-run --transport nccl: one device only" "$kept"
 [ "$(grep -c '^| check | passed | [48] ranks' "$kept")" -eq 2 ] || fail "not both numbers of ranks"
 has "| serial | passed | error: median 3.1 % (at most 5 %), p90 8.9 % (at most 10 %); 2 of 40 pairs" "$kept"
 has "| concurrent | passed |" "$kept"
@@ -116,6 +119,7 @@ fails() {
 }
 fails ctest "| tests | failed |"
 fails race "| racecheck | failed | exit code 9"
+fails nccl "| nccl | failed | processes on one device: exit code 1: rank 1: numbers that came: wrong |"
 fails differs "| check | failed | 8 ranks: exit code 1: ep serial 1.0 passed 1e-7 of 1e-5 ep: gradients differ |"
 fails missed "| bench | failed | 1 of 2 shares are below what is required |"
 for bad in "0.0501 0.09 40 0" "0.01 0.101 40 0" "0.01 0.02 40 3" "null null 0 0"; do
@@ -127,23 +131,24 @@ summary 0.01 0.02 40 0
 
 # Skips say why and are no failure.
 touch state/refused
-runs 0 "9 passed, 0 failed, 3 skipped"
+runs 0 "9 passed, 0 failed, 4 skipped"
 has "| racecheck | skipped | compute-sanitizer does not work here: ========= Error: Device not supported." "$kept"
 rm state/refused
 echo 'not available: 1 device found, but no memory' >state/backend
-runs 0 "5 passed, 0 failed, 4 skipped"
+runs 0 "6 passed, 0 failed, 4 skipped"
 has "| compare | skipped | 1 device found, but no memory |" "$kept"
 rm state/backend
-echo local >state/transport
-runs 0 "10 passed, 0 failed, 2 skipped"
-has "| nccl | skipped | this build has no transport nccl |" "$kept"
-rm state/transport
+touch state/alone state/second
+runs 0 "11 passed, 0 failed, 2 skipped"
+has "| nccl | skipped | processes on one device: no device |" "$kept"
+has "| nccl | passed | 2 ranks: 1 policies" "$kept"
+rm state/alone state/second
 runs 0 "2 passed, 0 failed, 6 skipped" --steps bench
 has "| compare | skipped | not asked for |" "$kept"
 
 # Time: a step that takes longer than what is left ends, the next ones are left out.
 echo 100 >state/slow
-runs 1 "5 passed, 1 failed, 3 skipped" --seconds 26
+runs 1 "5 passed, 1 failed, 4 skipped" --seconds 26
 has "| bench | failed | not done in time |" "$kept"
 has "| compare | skipped | " "$kept"
 has " of 26 s left, it needs 60 |" "$kept"
@@ -164,7 +169,7 @@ rm state/crash
 
 # Plug-ins of one's own: never kept.
 rm "$kept"
-runs 0 "6 passed, 0 failed, 3 skipped" --plugins "$work"
+runs 0 "5 passed, 0 failed, 4 skipped" --plugins "$work"
 has "Not kept: results exist only for real devices."
 has "# GPU: NVIDIA H999 Pro"
 [ -z "$(ls -A tree/validate/results)" ] || fail "kept: $(ls tree/validate/results)"
