@@ -255,4 +255,4 @@ static const hec_arithmetic arithmetic = {
     .unpermute = unpermute,
 };
 
-hec_processor hec_processor_cpu = {.math = &arithmetic};
+hec_processor hec_processor_cpu = {.math = &arithmetic, .streams = NULL};

@@ -1,15 +1,14 @@
-/* What lets a C++ compiler read kernels.cu: CUDA's words for kernels, on the grids of fake_grid.h. The threads of a block
+/* What lets a C++ compiler read kernels (it is included before all else, fake.cmake): CUDA's words for kernels, on the grids of fake_grid.h. The threads of a block
  * run one after the other, each until it waits for others (a shuffle, a barrier), in ascending order; blocks run in
  * ascending order as well, which no device promises: a kernel that needs another one is not found out here. */
 #ifndef HEC_TESTS_CUDA_EMULATION_H
 #define HEC_TESTS_CUDA_EMULATION_H
 #include "tests/cuda/fake_grid.h"
 
-#include <cmath>
-#include <cstring>
 #include <cuda_runtime_api.h>
+#include <math.h>
+#include <string.h>
 #include <tuple>
-#include <utility>
 
 #define threadIdx fake_thread_at
 #define blockIdx fake_block_at
@@ -31,13 +30,13 @@ namespace hec_fake {
 template <typename Value> inline uint32_t bits_of(Value value) {
   static_assert(sizeof(Value) == sizeof(uint32_t), "shuffles of 32 bits only");
   uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
+  memcpy(&bits, &value, sizeof bits);
   return bits;
 }
 
 template <typename Value> inline Value value_of(uint32_t bits) {
   Value value;
-  std::memcpy(&value, &bits, sizeof value);
+  memcpy(&value, &bits, sizeof value);
   return value;
 }
 
@@ -56,8 +55,13 @@ template <typename Body, typename... Arguments>
 void launch(const char *name, size_t blocks, size_t threads, cudaStream_t stream, Body body,
             const Arguments &...arguments) {
   using Closure = closure<Body, Arguments...>;
-  fake_kernel kernel = {name, Closure::run, Closure::drop, new Closure{body, std::tuple<Arguments...>(arguments...)},
-                        sizeof(Closure), static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+  fake_kernel kernel = {name,
+                        Closure::run,
+                        Closure::drop,
+                        new Closure{body, std::tuple<Arguments...>(arguments...)},
+                        sizeof(Closure),
+                        static_cast<unsigned>(blocks),
+                        static_cast<unsigned>(threads)};
   fake_launch(&kernel, stream);
 }
 
@@ -65,7 +69,8 @@ void launch(const char *name, size_t blocks, size_t threads, cudaStream_t stream
 
 /* kernel<<<blocks, threads, 0, stream>>>(arguments...); `kernel` may be a template that its arguments choose from. */
 #define HEC_LAUNCH(kernel, blocks, threads, stream, ...)                                                               \
-  hec_fake::launch(#kernel, (blocks), (threads), (stream), [](const auto &...given) { kernel(given...); }, __VA_ARGS__)
+  hec_fake::launch(                                                                                                    \
+      #kernel, (blocks), (threads), (stream), [](const auto &...given) { kernel(given...); }, __VA_ARGS__)
 
 template <typename Value> inline Value __shfl_xor_sync(uint32_t mask, Value value, int lane_mask) {
   return hec_fake::value_of<Value>(fake_shuffle_xor(mask, hec_fake::bits_of(value), lane_mask));

@@ -15,14 +15,13 @@ foreach(kernels ${HEC_CUDA_KERNELS})
   list(APPEND FAKE_PLUGIN_SOURCES ${CMAKE_BINARY_DIR}/fake/${name}.cpp)
 endforeach()
 # Places that are not aligned to their type stop a kernel (SIGILL), as they do on a device.
-set(FAKE_CXX_FLAGS -fno-fast-math -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow
-                   -fsanitize=alignment -fsanitize-undefined-trap-on-error)
+set(FAKE_CXX_FLAGS -include ${CMAKE_SOURCE_DIR}/tests/cuda/cuda_emulation.h -fno-fast-math -ffp-contract=off -Wall
+                   -Wextra -Wconversion -Wshadow -fsanitize=alignment -fsanitize-undefined-trap-on-error)
 if(HEC_WERROR)
   list(APPEND FAKE_CXX_FLAGS -Werror)
 endif()
 
 function(hec_fake_cuda target)
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/cuda)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${HEC_NCCL_INCLUDE})
   target_link_libraries(${target} PRIVATE Threads::Threads m)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${FAKE_CXX_FLAGS}>")
@@ -37,7 +36,7 @@ set_target_properties(hecate-cuda-fake PROPERTIES PREFIX "" OUTPUT_NAME hecate-c
 target_link_options(hecate-cuda-fake PRIVATE LINKER:--no-undefined)
 
 # The fake itself.
-set(FAKE_TESTS fake)
+set(FAKE_TESTS fake fake_blas fake_nccl)
 foreach(name ${FAKE_TESTS})
   add_executable(test.cuda.${name} ${CMAKE_SOURCE_DIR}/tests/cuda/test_${name}.c
                  ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp ${HEC_FAKE_SOURCES})
@@ -46,3 +45,12 @@ foreach(name ${FAKE_TESTS})
   add_test(NAME cuda.${name} COMMAND test.cuda.${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(cuda.${name} PROPERTIES TIMEOUT 300)
 endforeach()
+
+# The plug-in's own test over it, in several orders.
+if(TARGET test.exec.processor_cuda)
+  foreach(seed 1 2 3)
+    add_test(NAME cuda.processor_fake_${seed} COMMAND test.exec.processor_cuda WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(cuda.processor_fake_${seed} PROPERTIES TIMEOUT 600 ENVIRONMENT
+                         "HECATE_PLUGINS=${CMAKE_BINARY_DIR}/fake;FAKE_CUDA_SEED=${seed}")
+  endforeach()
+endif()

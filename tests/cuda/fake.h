@@ -112,9 +112,9 @@ void fake_need(cudaStream_t stream, uint64_t position);
 /* Does work until it is reached, or the device failed; also what others queue meanwhile. */
 void fake_run_to(cudaStream_t stream, uint64_t position);
 void fake_run_until(bool (*reached)(void *context), void *context, const char *what);
-void fake_run_some(void);       /* a random number of pieces, perhaps none: somebody asks */
-void fake_something_new(void);  /* wakes who waits: not only work, whatever `reached` may look at */
-bool fake_wait_for_news(void);  /* of other threads; false: there was none for FAKE_CUDA_PATIENCE */
+void fake_run_some(void);      /* a random number of pieces, perhaps none: somebody asks */
+void fake_something_new(void); /* wakes who waits: not only work, whatever `reached` may look at */
+bool fake_wait_for_news(void); /* of other threads; false: there was none for FAKE_CUDA_PATIENCE */
 void fake_queue_kernel(cudaStream_t stream, const fake_kernel *kernel);
 /* Calls visit for all work that is queued. */
 void fake_visit(void (*visit)(fake_work *work, void *context), void *context);

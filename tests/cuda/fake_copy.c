@@ -38,11 +38,16 @@ static copy *new_copy(void *to, const void *from, size_t bytes, bool staged) {
 
 static bool fits(enum cudaMemcpyKind kind, bool to_device, bool from_device) {
   switch (kind) {
-  case cudaMemcpyHostToHost: return !to_device && !from_device;
-  case cudaMemcpyHostToDevice: return to_device && !from_device;
-  case cudaMemcpyDeviceToHost: return !to_device && from_device;
-  case cudaMemcpyDeviceToDevice: return to_device && from_device;
-  default: return kind == cudaMemcpyDefault;
+  case cudaMemcpyHostToHost:
+    return !to_device && !from_device;
+  case cudaMemcpyHostToDevice:
+    return to_device && !from_device;
+  case cudaMemcpyDeviceToHost:
+    return !to_device && from_device;
+  case cudaMemcpyDeviceToDevice:
+    return to_device && from_device;
+  default:
+    return kind == cudaMemcpyDefault;
   }
 }
 
@@ -75,7 +80,8 @@ static cudaError_t queue_copy(const fake_work *work, cudaStream_t stream, enum c
   return cudaSuccess;
 }
 
-static cudaError_t move(const char *call, const fake_work *work, enum cudaMemcpyKind kind, cudaStream_t on, bool waits) {
+static cudaError_t move(const char *call, const fake_work *work, enum cudaMemcpyKind kind, cudaStream_t on,
+                        bool waits) {
   cudaError_t error = fake_begin_call(call, cudaErrorUnknown);
   if (error != cudaSuccess || work->uses[0].bytes == 0)
     return fake_end_call(error);

@@ -43,9 +43,9 @@ struct fake_dimensions fake_thread_at, fake_block_at, fake_block_size, fake_grid
 static thread threads[FAKE_THREADS_MOST];
 static fiber *free_fibers, *running;
 static const fake_kernel *kernel;
-static unsigned n_threads, current;    /* of the block; the one that runs */
-static unsigned n_at_shuffle, n_done;  /* of the current warp; of the block */
-static unsigned n_at_barrier;          /* of the block */
+static unsigned n_threads, current;   /* of the block; the one that runs */
+static unsigned n_at_shuffle, n_done; /* of the current warp; of the block */
+static unsigned n_at_barrier;         /* of the block */
 static jmp_buf caller;
 
 _Noreturn static void fiber_main(void);

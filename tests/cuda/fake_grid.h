@@ -2,7 +2,7 @@
  * C and C++ read it. */
 #ifndef HEC_TESTS_CUDA_FAKE_GRID_H
 #define HEC_TESTS_CUDA_FAKE_GRID_H
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
 

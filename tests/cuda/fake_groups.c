@@ -119,7 +119,10 @@ static void explain_group(const fake_work *work, char *text, size_t bytes) {
     (void)snprintf(text, bytes, "a rank that never came");
   else
     (void)snprintf(text, bytes, "rank %d (device %d%s), in a group of rank %d with %d messages", missing->rank,
-                   missing->device, missing->broken != ncclSuccess ? ", broken" : missing->aborted ? ", aborted" : "",
+                   missing->device,
+                   missing->broken != ncclSuccess ? ", broken"
+                   : missing->aborted             ? ", aborted"
+                                                  : "",
                    group->comm->rank, group->n_messages);
 }
 

@@ -42,7 +42,7 @@ struct ncclComm {
   bool blocking, aborted, destroyed, finalizing;
   ncclResult_t state; /* ncclInProgress: not yet all ranks, or a group not yet queued */
   ncclResult_t broken;
-  uint32_t polls; /* that are still answered with ncclInProgress */
+  uint32_t polls;                 /* that are still answered with ncclInProgress */
   fake_group *launching, *groups; /* on their way to the stream; queued and not performed, in order */
   uint64_t *sent, *received;      /* [n_ranks] messages so far */
   uint64_t n_sums, n_groups;

@@ -144,11 +144,21 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
   if (!is_device(device))
     return fake_end_call(cudaErrorInvalidDevice);
   switch ((int)attribute) {
-  case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-  case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-  case cudaDevAttrMultiProcessorCount: *value = PROCESSORS; break;
-  case cudaDevAttrMaxThreadsPerBlock: *value = FAKE_THREADS_MOST; break;
-  case cudaDevAttrPciBusId: *value = device + 1; break;
+  case cudaDevAttrComputeCapabilityMajor:
+    *value = 9;
+    break;
+  case cudaDevAttrComputeCapabilityMinor:
+    *value = 0;
+    break;
+  case cudaDevAttrMultiProcessorCount:
+    *value = PROCESSORS;
+    break;
+  case cudaDevAttrMaxThreadsPerBlock:
+    *value = FAKE_THREADS_MOST;
+    break;
+  case cudaDevAttrPciBusId:
+    *value = device + 1;
+    break;
   default:
     fake_die("cudaDeviceGetAttribute(%d) is not emulated", (int)attribute);
   }

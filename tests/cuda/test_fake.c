@@ -78,7 +78,7 @@ static int events(const void *context) {
   (void)context;
   float *x = child_floats(N), ms = -1;
   cudaStream_t a = child_stream(), b = child_stream();
-  cudaEvent_t first, second, never, untimed;
+  cudaEvent_t first = NULL, second = NULL, never, untimed;
   EXPECT(cudaEventCreate(&first) == cudaSuccess && cudaEventCreate(&second) == cudaSuccess);
   EXPECT(cudaEventCreate(&never) == cudaSuccess);
   EXPECT(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming) == cudaSuccess);

@@ -90,10 +90,11 @@ static const struct {
     {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
     {"*cblas*.h", "runtime/exec/cpu_math.c"},
     {"mpi*.h", "runtime/exec/mpi/*.c"},
-    {"cuda*", "runtime/exec/cuda/*"},
-    {"cublas*", "runtime/exec/cuda/*"},
-    {"nccl*", "runtime/exec/cuda/*"},
+    {"cuda*", "runtime/exec/cuda/* tests/cuda/*"},
+    {"cublas*", "runtime/exec/cuda/* tests/cuda/*"},
+    {"nccl*", "runtime/exec/cuda/* tests/cuda/*"},
     {"nv*", "runtime/exec/cuda/*"},
+    {"tuple", "tests/cuda/cuda_emulation.h"}, /* C++'s */
     {"nlopt.h", "runtime/plan/policies/*.c runtime/program/schedules/*.c"},
     {"*Cbc_C_Interface.h", "runtime/plan/policies/*.c runtime/program/schedules/*.c"},
     {"check.h", "tests/*"},
@@ -108,7 +109,7 @@ static const char system_headers[] =
     " threads.h time.h uchar.h wchar.h wctype.h"
     /* POSIX, and what glibc and Linux add in one file */
     " dirent.h dlfcn.h fcntl.h fnmatch.h ftw.h getopt.h glob.h libgen.h netdb.h poll.h pthread.h pwd.h regex.h sched.h"
-    " semaphore.h spawn.h strings.h syslog.h termios.h unistd.h utime.h malloc.h execinfo.h ";
+    " semaphore.h spawn.h strings.h syslog.h termios.h ucontext.h unistd.h utime.h malloc.h execinfo.h ";
 
 static void check_door(hec_tidy *f, const char *path, int line, const char *header) {
   for (int i = 0; i < N_DOORS; i++) {

@@ -1,7 +1,7 @@
 /* Kernels are written once and compiled twice: by nvcc for devices, and by a C++ compiler for the CPU, where a stand-in of
- * the tests (cuda_emulation.h, on the include path of its target) runs the threads of a block. What they may use is what
- * both have: threadIdx, blockIdx, blockDim and gridDim, shuffles of floats among all 32 lanes, __syncthreads, HEC_SHARED
- * arrays of a fixed size, 64-bit integers and float32 without contraction. */
+ * the tests (cuda_emulation.h, which its target includes before all else) runs the threads of a block. What they may use
+ * is what both have: threadIdx, blockIdx, blockDim and gridDim, shuffles of floats among all 32 lanes, __syncthreads,
+ * HEC_SHARED arrays of a fixed size, 64-bit integers and float32 without contraction. */
 #ifndef HEC_EXEC_CUDA_LAUNCH_H
 #define HEC_EXEC_CUDA_LAUNCH_H
 #ifdef __CUDACC__
@@ -11,9 +11,7 @@
 #define HEC_SHARED __shared__
 #define HEC_ARCHITECTURES __CUDA_ARCH_LIST__ /* 800, 900: ascending */
 #else
-#include <cuda_runtime_api.h>
-
-#include "cuda_emulation.h" /* HEC_LAUNCH, HEC_SHARED, __global__ and the like */
+#include <cuda_runtime_api.h> /* HEC_LAUNCH, HEC_SHARED, threadIdx and the like: of the stand-in */
 #ifndef HEC_ARCHITECTURES
 #define HEC_ARCHITECTURES 800
 #endif
