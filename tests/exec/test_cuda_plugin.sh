@@ -66,8 +66,7 @@ static bool probe(hec_cuda_probe *p) {
   strcpy(p->why, DEVICES > 0 ? "" : "no CUDA driver");
   return DEVICES > 0;
 }
-static void close_it(void) {}
-static const hec_cuda_plugin plugin = {.layout = HEC_CUDA_LAYOUT + NEWER, .probe = probe, .close = close_it};
+static const hec_cuda_plugin plugin = {.layout = HEC_CUDA_LAYOUT + NEWER, .probe = probe};
 const hec_cuda_plugin *hecate_cuda_plugin(void) { return &plugin; }
 END
 
