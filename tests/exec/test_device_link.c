@@ -592,6 +592,103 @@ START_TEST(sizes_that_disagree) {
 }
 END_TEST
 
+/* ---- What goes wrong on devices ---- */
+
+/* Until the device is through, as the executor waits for it. */
+static hec_status wait_for_device(hec_rank *rank) {
+  hec_processor *on = rank->processor;
+  const hec_event *event = on->streams->mark(on);
+  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
+  while (!on->streams->reached(on, event)) {
+    HEC_TRY(hec_rank_check(rank));
+    if (rank->link->check)
+      HEC_TRY(rank->link->check(rank));
+    if (hec_clock_ns() > deadline_ns)
+      return hec_rank_fail(rank, "waited too long for the device");
+    pause_ns(20000);
+  }
+  const char *error = on->streams->error(on);
+  return error ? hec_rank_fail(rank, "the device failed: %s", error) : HEC_OK;
+}
+
+/* Circles over every lane and sums; one rank may fail in the middle. */
+static hec_status run_circles(hec_rank *rank, void *context) {
+  fault good = {.absent = -1, .bytes = {{64, 64}, {64, 64}, {64, 64}}};
+  const fault *f = context;
+  hec_test_at_dispatch(rank);
+  for (int i = 0; i < 6; i++) {
+    if (i == 3 && rank->rank == f->absent)
+      return hec_rank_fail(rank, "on purpose");
+    rank->processor->streams->select(rank->processor, HEC_LANE_TOKEN);
+    HEC_TRY(circle(rank, &good));
+    if (rank->link->allreduce)
+      HEC_TRY(rank->link->allreduce(rank, HEC_LANE_TOKEN, (float *)(void *)rank->memory, 5));
+    HEC_TRY(wait_for_device(rank));
+  }
+  return HEC_OK;
+}
+
+/* The text of the failure, NULL: all went well. It must come soon. */
+static const char *circles_on_backend(const hec_device_link *link, int32_t absent) {
+  fault f = {.absent = absent};
+  hec_launch_options options = hec_test_options(3, true);
+  int64_t begin_ns = hec_clock_ns();
+  options.link = link;
+  options.limit_s = 5;
+  hec_status status = hec_backend_nccl.launch(&options, run_circles, &f);
+  ck_assert(hec_clock_ns() - begin_ns < 9000000000);
+  return status == HEC_OK ? NULL : hec_last_error();
+}
+
+/* The others wait on the device for messages that never come. */
+START_TEST(a_rank_fails_on_a_device) {
+  if (!imitate("exec.device_link/rank_fails", "3"))
+    return;
+  for (int i = 0; hec_device_links[i]; i++) {
+    ck_assert_ptr_null(circles_on_backend(hec_device_links[i], -1));
+    const char *text = circles_on_backend(hec_device_links[i], 1);
+    ck_assert_msg(text && strcmp(text, "rank 1, in " HEC_TEST_DISPATCH ": on purpose") == 0, "%s", text);
+  }
+}
+END_TEST
+
+static const struct {
+  const char *variable, *value, *says; /* says NULL: nothing need go wrong */
+} breaks[] = {
+    {"FAKE_NCCL_FAIL", "rank:1,after:9", "rank 1, in " HEC_TEST_DISPATCH ": NCCL, lane token: "},
+    {"FAKE_NCCL_FAIL", "rank:2,after:1", "rank 2, in connecting the devices: NCCL, lane "},
+    {"FAKE_CUDA_FAIL", "ncclGetUniqueId:2", "rank 0, in connecting the devices: NCCL, lane intra-node: "},
+    {"FAKE_CUDA_FAIL", "ncclCommInitRank:5", "in connecting the devices: NCCL, lane intra-node: opening a com"},
+    {"FAKE_CUDA_FAIL", "ncclSend:9", "NCCL, lane "},
+    {"FAKE_CUDA_FAIL", "ncclRecv:30", "NCCL, lane "},
+    {"FAKE_CUDA_FAIL", "ncclGroupEnd:20", "NCCL, lane "},
+    {"FAKE_CUDA_FAIL", "ncclAllReduce:14", "NCCL, lane "},
+    {"FAKE_CUDA_FAIL", "cudaMemGetInfo:2", ": the device's memory: "},
+    {"FAKE_CUDA_FAIL", "cudaStreamCreate:8", "in opening the device: device "},
+    {"FAKE_CUDA_FAIL", "cudaMalloc:2", "in opening the device: device "},
+    {"FAKE_CUDA_FAIL", "cudaEventCreate:7", NULL},
+    {"FAKE_CUDA_FAIL", "ncclCommFinalize:2", NULL},
+    {"FAKE_CUDA_FAIL", "cudaStreamWaitEvent:3", NULL},
+    {"FAKE_CUDA_FAIL", "launch:2", NULL},
+};
+enum { N_BREAKS = sizeof breaks / sizeof *breaks };
+
+/* Whatever fails, every rank ends, and what is said names it. Over NCCL; from N_BREAKS on over local. */
+START_TEST(calls_that_fail) {
+  bool local = _i >= N_BREAKS;
+  int k = _i % N_BREAKS;
+  (void)setenv(breaks[k].variable, breaks[k].value, 1);
+  if (!imitate("exec.device_link/calls_that_fail", "3"))
+    return;
+  const char *text = circles_on_backend(local ? &hec_device_link_local : &hec_device_link_nccl, -1);
+  bool of_nccl = strstr(breaks[k].value, "nccl") || strstr(breaks[k].variable, "NCCL");
+  ck_assert_msg(!local || !of_nccl || !text, "%s", text);
+  if (breaks[k].says && !(local && of_nccl))
+    ck_assert_msg(text && strstr(text, breaks[k].says), "%s=%s: %s", breaks[k].variable, breaks[k].value,
+                  text ? text : "nothing went wrong");
+}
+END_TEST
+
 /* A post without messages is nobody's business. */
 static hec_status work_empty(hec_rank *rank, void *context) {
   hec_post post = {.lane = HEC_LANE_GRAD};
@@ -703,6 +800,8 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, a_rank_that_never_comes, 0, 3);
   tcase_add_loop_test(c, a_rank_that_fails, 0, 3);
   tcase_add_loop_test(c, sizes_that_disagree, 0, 3);
+  tcase_add_test(c, a_rank_fails_on_a_device);
+  tcase_add_loop_test(c, calls_that_fail, 0, 2 * N_BREAKS);
   tcase_add_test(c, an_empty_post);
   tcase_add_test(c, a_broken_device);
   tcase_add_test(c, processes_are_refused);
