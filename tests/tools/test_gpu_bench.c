@@ -238,7 +238,8 @@ static const char *allocate(hec_processor *on, size_t bytes, void **at) {
   return *at ? NULL : "no memory";
 }
 
-static const hec_cuda_device table = {open_device, close_device, free_bytes, allocate};
+static const hec_cuda_device table = {
+    .open = open_device, .close = close_device, .free_bytes = free_bytes, .allocate = allocate};
 
 static hec_status run(int32_t repeats, hec_gpu_results *results) {
   const hec_gpu_bench bench = {.device = &table, .index = 1, .repeats = repeats, .small = true};
