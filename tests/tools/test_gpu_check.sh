@@ -89,7 +89,7 @@ runs() {
   [ "$(tail -n 1 out.txt)" = "$last" ] || fail "last line \"$(tail -n 1 out.txt)\", expected \"$last\": $*"
 }
 
-runs 0 "11 passed, 0 failed, 2 skipped"
+runs 0 "12 passed, 0 failed, 2 skipped"
 has "Report: validate/results/gpu-nvidia-h999-pro.md"
 [ "$(ls tree/validate/results)" = gpu-nvidia-h999-pro.md ] || fail "left behind: $(ls -A tree/validate/results)"
 has "# GPU: NVIDIA H999 Pro" "$kept"
@@ -118,7 +118,7 @@ fails() {
   rm "state/$1"
 }
 fails ctest "| tests | failed |"
-fails race "| racecheck | failed | exit code 9"
+fails race "| racecheck | failed | hecate-run, 2 ranks: exit code 9"
 fails nccl "| nccl | failed | processes on one device: exit code 1: rank 1: numbers that came: wrong |"
 fails differs "| check | failed | 8 ranks: exit code 1: ep serial 1.0 passed 1e-7 of 1e-5 ep: gradients differ |"
 fails missed "| bench | failed | 1 of 2 shares are below what is required |"
@@ -131,15 +131,15 @@ summary 0.01 0.02 40 0
 
 # Skips say why and are no failure.
 touch state/refused
-runs 0 "9 passed, 0 failed, 4 skipped"
-has "| racecheck | skipped | compute-sanitizer does not work here: ========= Error: Device not supported." "$kept"
+runs 0 "9 passed, 0 failed, 3 skipped"
+has "| memcheck | skipped | compute-sanitizer does not work here: ========= Error: Device not supported." "$kept"
 rm state/refused
 echo 'not available: 1 device found, but no memory' >state/backend
-runs 0 "6 passed, 0 failed, 4 skipped"
+runs 0 "7 passed, 0 failed, 4 skipped"
 has "| compare | skipped | 1 device found, but no memory |" "$kept"
 rm state/backend
 touch state/alone state/second
-runs 0 "11 passed, 0 failed, 2 skipped"
+runs 0 "12 passed, 0 failed, 2 skipped"
 has "| nccl | skipped | processes on one device: no device |" "$kept"
 has "| nccl | passed | 2 ranks: 1 policies" "$kept"
 rm state/alone state/second
