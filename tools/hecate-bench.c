@@ -178,7 +178,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .usage =
           "hecate-bench [options]\n"
           "       hecate-bench collectives [options]   sparse collectives against their limits (--help says more)\n"
-          "       hecate-bench executor [options]      CPU time per operation of the executor",
+          "       hecate-bench executor [options]      CPU time per operation of the executor\n"
+          "       hecate-bench gpu [options]           a GPU: memory, products, launches",
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
@@ -284,6 +285,8 @@ int main(int argc, char **argv) {
     return hec_collectives_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "executor") == 0)
     return hec_executor_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "gpu") == 0)
+    return hec_gpu_command(argc - 1, argv + 1);
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
