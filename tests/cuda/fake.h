@@ -148,7 +148,7 @@ bool fake_pinned_give(void *at);
 fake_place fake_place_of(const void *at, size_t bytes, const char *call, int32_t *device);
 size_t fake_memory_used(int32_t device);
 size_t fake_memory_total(void);
-void fake_memory_open(uint32_t devices); /* the memory of these, and of no others, can be touched */
+void fake_memory_open(uint32_t devices); /* the memory of these can be touched, that of others not (or seldom: large) */
 /* The name of what runs, for words about a crash in it; NULL: nothing does. */
 void fake_memory_running(const char *name);
 

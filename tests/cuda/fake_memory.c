@@ -1,7 +1,7 @@
 /* Memory of devices: an address range per device, given out from the beginning on and never twice, so that whatever is
  * freed stays out of reach. Pages are private copies of a file full of 0xFF (NaN as a float), made when they are written,
- * and open only while work of the device runs. An allocation ends where its last page does, up to alignment (256 bytes):
- * a page that nobody may touch follows.
+ * and open only while work of the device runs (of more than a MiB: closed now and then). An allocation ends where its
+ * last page does, up to alignment (256 bytes): a page that nobody may touch follows.
  *
  * A crash is told from others by its address: a handler of its signal says what was touched and lets it happen. */
 #define _GNU_SOURCE /* memfd_create, MAP_NORESERVE */
@@ -14,7 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const size_t PAGE = 4096, ALIGNMENT = 256, POISON_BYTES = (size_t)16 << 20, RANGE_BYTES = (size_t)1 << 40;
+static const size_t PAGE = 4096, ALIGNMENT = 256, POISON_BYTES = (size_t)16 << 20, RANGE_BYTES = (size_t)1 << 40,
+                    CLOSED_ALWAYS_BYTES = (size_t)1 << 20;
 
 typedef struct block {
   char *at, *pages;
@@ -116,10 +117,16 @@ static void protect(const device_memory *m) {
       fake_die("the memory of a device cannot be opened or closed");
 }
 
+/* Closing and opening again cost the kernel a visit of every page: what is large is closed so seldom that this is bearable.
+ * Tests have small devices, or many accesses. */
+static bool worth_closing(const device_memory *m) {
+  return fake_random((uint32_t)(m->used / CLOSED_ALWAYS_BYTES) + 1) == 0;
+}
+
 void fake_memory_open(uint32_t wanted) {
   for (int32_t d = 0; d < FAKE_DEVICES_MOST; d++) {
     bool open = (wanted >> d & 1) != 0;
-    if (!devices[d].begin || devices[d].open == open)
+    if (!devices[d].begin || devices[d].open == open || (!open && !worth_closing(&devices[d])))
       continue;
     devices[d].open = open;
     protect(&devices[d]);
