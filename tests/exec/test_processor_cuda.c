@@ -171,6 +171,9 @@ START_TEST(later_rounds_allocate_nothing) {
     hec_processor *on = opened(modes[i]);
     float *x = allocated(on, 8192 * sizeof *x);
     on->math->zero(on, x, 8192);
+    const hec_event *event = on->streams->mark(on);
+    on->streams->restart(on);
+    ck_assert_ptr_eq(on->streams->mark(on), event); /* which was ended */
     some_step(on, x);
     some_step(on, x);
     int64_t left = free_bytes(on);
