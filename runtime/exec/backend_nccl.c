@@ -231,6 +231,8 @@ static void close_rank(hec_rank *rank, job *j, const hec_rank *before, bool fail
   hec_processor *on = rank->processor;
   if (rank->link && rank->link_own)
     rank->link->close(rank, failed);
+  if (on != before->processor)
+    on->streams->restart(on); /* it reads no other's memory any more */
   wait_for_others(rank, j);
   if (on != before->processor)
     plugin->device->close(on);

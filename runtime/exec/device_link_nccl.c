@@ -126,7 +126,7 @@ static hec_status wait_for_stream(hec_rank *rank) {
   int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
   while (!on->streams->reached(on, event)) {
     HEC_TRY(hec_rank_check(rank));
-    HEC_TRY(rank->link->check(rank));
+    HEC_TRY(hec_device_link_nccl.check(rank));
     if (hec_clock_ns() >= deadline_ns)
       return hec_rank_fail(rank, "waited %.3g s for the first messages of NCCL", (double)rank->limit_ns * 1e-9);
     (void)nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);

@@ -52,8 +52,8 @@ TCase *hec_case_numbers(void);
 TCase *hec_case_products(void);
 TCase *hec_case_rows(void);
 TCase *hec_case_choices(void);
-TCase *hec_case_streams(void); /* only where there are any */
-Suite *hec_case_suite(const char *name);
+TCase *hec_case_streams(void);                         /* only where there are any */
+Suite *hec_case_suite(const char *name, bool in_part); /* in part: what depends on precision and streams */
 void hec_case_fixture(TCase *of);
 
 static const int32_t hec_case_sizes[] = {0, 1, 7, 16, 33, 128, 1000};

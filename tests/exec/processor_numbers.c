@@ -57,18 +57,6 @@ START_TEST(nothing) {
 }
 END_TEST
 
-/* More than one round of tiles for all blocks of the largest grid. */
-START_TEST(large) {
-  hec_processor *on = hec_case.on;
-  const int64_t n = 9000001;
-  hec_case_shift(1);
-  hec_numbers to = hec_case_random(n), from = hec_case_random(n);
-  on->math->add(on, &(hec_piece){to.at, from.at, n}, 1);
-  hec_math_add(to.x, from.x, n);
-  hec_case_expect_bytes(to, to.x);
-}
-END_TEST
-
 /* Pieces of the same size that fill a place in a random order, more than one launch takes. */
 START_TEST(lists_of_copies) {
   static const int32_t lengths[] = {2, 70, 71, 500};
@@ -204,7 +192,6 @@ TCase *hec_case_numbers(void) {
   hec_case_fixture(c);
   tcase_add_loop_test(c, vectors, 0, SIZES * HEC_CASE_SHIFTS);
   tcase_add_test(c, nothing);
-  tcase_add_test(c, large);
   tcase_add_loop_test(c, lists_of_copies, 0, 4);
   tcase_add_loop_test(c, lists_of_additions, 0, 24);
   tcase_add_loop_test(c, adam, 0, HEC_CASE_SIZES * HEC_CASE_SHIFTS);

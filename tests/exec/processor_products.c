@@ -114,6 +114,26 @@ START_TEST(heads) {
 }
 END_TEST
 
+/* Heads, but for one thing in one of them. */
+START_TEST(nearly_heads) {
+  for (int what = 0; what < 10; what++) {
+    product list[3];
+    for (int i = 0; i < 3; i++) {
+      hec_gemm g = shaped(4, 8, 12, 16, 8);
+      int32_t *different[] = {&g.m, &g.n, &g.k, &g.lda, &g.ldb, &g.ldc};
+      if (i == 1 && what < 6)
+        *different[what] -= 4;
+      g.transpose_a = i == 1 && what == 6; /* lengths are enough for either form */
+      g.transpose_b = i == 1 && what == 7;
+      g.alpha += i == 1 && what == 8;
+      g.beta += i == 1 && what == 9;
+      list[i] = make(g);
+    }
+    check_list(list, 3);
+  }
+}
+END_TEST
+
 /* Packed rows (lengths 0), other factors, sizes of tiles and one more. */
 START_TEST(single) {
   static const int32_t shapes[][3] = {{1, 1, 1}, {64, 64, 64}, {65, 33, 129}, {3, 200, 1}, {128, 16, 300}, {1, 7, 500}};
@@ -197,6 +217,7 @@ TCase *hec_case_products(void) {
   hec_case_fixture(c);
   tcase_add_loop_test(c, lists, 0, 8 * HEC_CASE_SHIFTS);
   tcase_add_loop_test(c, heads, 0, 4 * HEC_CASE_SHIFTS);
+  tcase_add_test(c, nearly_heads);
   tcase_add_loop_test(c, single, 0, HEC_CASE_SHIFTS);
   tcase_add_test(c, without_terms);
   tcase_add_test(c, precision_is_what_it_says);

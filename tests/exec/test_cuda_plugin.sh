@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Backend nccl as a user meets it, with and without its plug-in: every reason why it cannot be used is said in one line,
-# and with devices too it never pretends. Plug-ins that cannot be had on this machine (another version, a library missing,
-# two devices) are stand-ins on the contract, cuda/plugin.h. None of this needs CUDA.
+# Backend nccl as a user meets it, with and without its plug-in: every reason why it cannot be used is said in one line;
+# with devices it runs and --check passes. Plug-ins that cannot be had on this machine (another version, a library
+# missing, two devices) are stand-ins on the contract, cuda/plugin.h; what runs is the plug-in over an imitation
+# (tests/cuda/fake.h), where it is built. None of this needs a GPU.
 . "$(dirname "$0")/../support/tool.sh"
 tool=("$build/hecate-run")
 unset HECATE_PLUGINS
@@ -15,6 +16,14 @@ says() {
   local reason
   reason=$(sed -n 's/^  nccl .*\[not available: \(.*\)\]$/\1/p' out.txt)
   refuses 2 "--backend nccl: $reason" "$sample" --backend nccl
+}
+
+# offers PART: `--backend list` says that it is available, with PART.
+offers() {
+  "${tool[@]}" --backend list >out.txt 2>err.txt || fail "--backend list: exit $?"
+  [ "$(grep -cE '^  nccl .*\[available: .+\]$' out.txt)" -eq 1 ] || fail "no line of nccl: $(cat out.txt)"
+  [ ! -s err.txt ] || fail "--backend list: on stderr: $(cat err.txt)"
+  has "[available: $1"
 }
 
 # What this build has.
@@ -62,12 +71,16 @@ static bool probe(hec_cuda_probe *p) {
   memset(p, 0, sizeof *p);
   p->n_devices = DEVICES;
   for (int i = 0; i < DEVICES; i++)
-    strcpy(p->devices[i].name, names[i]);
+    strcpy(p->devices[i].name, names[i]), p->devices[i].fits = true;
   strcpy(p->why, DEVICES > 0 ? "" : "no CUDA driver");
   return DEVICES > 0;
 }
-static void close_it(void) {}
-static const hec_cuda_plugin plugin = {.layout = HEC_CUDA_LAYOUT + NEWER, .probe = probe, .close = close_it};
+static const char *open_it(const hec_cuda_options *options, hec_processor **on) {
+  (void)options, (void)on;
+  return "it is somebody else's";
+}
+static const hec_cuda_device device = {.open = open_it};
+static const hec_cuda_plugin plugin = {.layout = HEC_CUDA_LAYOUT + NEWER, .probe = probe, .device = &device};
 const hec_cuda_plugin *hecate_cuda_plugin(void) { return &plugin; }
 END
 
@@ -80,11 +93,17 @@ export HECATE_PLUGINS=$work/other
 stand_in
 says "no CUDA driver"
 stand_in -UDEVICES -DDEVICES=1
-says "1 device found (NVIDIA H200), but executing on GPUs is not there yet"
+offers "1 device found (NVIDIA H200)]"
 stand_in -UDEVICES -DDEVICES=2
-says "2 devices found (NVIDIA H200, NVIDIA H200 NVL), but executing on GPUs is not there yet"
+offers "2 devices found (NVIDIA H200, NVIDIA H200 NVL)]"
+refuses 2 "--transport: expected nccl or local, found \"shm\"" "$sample" --backend nccl --transport shm
+refuses 2 "--transport nccl: expected at most one rank to a device, found 3 ranks and 2 devices" \
+  "$sample" --backend nccl --transport nccl --ranks 3
+refuses 2 "--virtual: expected transport local, found nccl" "$sample" --backend nccl --transport nccl --virtual --ranks 2
 stand_in -UDEVICES -DDEVICES=5
-says "5 devices found (NVIDIA H200, NVIDIA H200 NVL, three, four, ...), but executing on GPUs is not there yet"
+offers "5 devices found (NVIDIA H200, NVIDIA H200 NVL, three, four, ...)]"
+stand_in -UDEVICES -DDEVICES=2
+refuses 1 "rank 0, in opening the device: device 0: it is somebody else's" "$sample" --backend nccl --ranks 1
 stand_in -UNEWER -DNEWER=1
 says "$work/other/hecate-cuda.so belongs to another version of hecate"
 stand_in -DABSENT
@@ -97,5 +116,34 @@ mkdir -p alone/lib/hecate
 stand_in -UDEVICES -DDEVICES=1
 mv other/hecate-cuda.so alone/lib/hecate/
 echo "not a library" >other/hecate-cuda.so
-says "1 device found"
+offers "1 device found"
+
+# On devices that are an imitation.
+if [ ! -e "$build/fake/hecate-cuda.so" ]; then
+  echo "SKIPPED exec.cuda_plugin (runs): the plug-in over the imitation is not built"
+  [ "$failures" -eq 0 ]
+  exit
+fi
+export HECATE_PLUGINS=$build/fake FAKE_CUDA_DEVICES=2
+tool=("$build/hecate-run")
+small=(--steps 2 --layers 1 --tokens 32 --policy ep,hecate --warmup 0 --check)
+
+# runs NAME DEVICES OPTION...: passes its checks; the summary names what carried the messages.
+runs() {
+  FAKE_CUDA_DEVICES=$2 "${tool[@]}" "$sample" --backend nccl "${small[@]}" --json "${@:3}" >out.txt 2>err.txt ||
+    fail "exit code $?: $*: $(head -c 300 err.txt)"
+  has "\"transport\": \"$1\""
+  has '"ranks_are": "threads"'
+}
+runs nccl 2 --ranks 2
+runs local 1 --ranks 2
+runs local 2 --ranks 3
+runs local 2 --ranks 2 --transport local
+runs nccl 4 --ranks 4 --transport nccl
+"${tool[@]}" --list >out.txt || fail "--list"
+has "transports of backend nccl"
+refuses 2 "training on devices is not there yet" train --text "$source_dir/README.md" --backend nccl --ranks 2
+FAKE_CUDA_FAIL=cudaMalloc:2 refuses 1 "in opening the device: device" "$sample" --backend nccl --ranks 2
+tool=("$build/hecate-bench")
+refuses 2 "--backend: expected cpu or mpi, found nccl" collectives --backend nccl
 [ "$failures" -eq 0 ]

@@ -257,6 +257,53 @@ START_TEST(one_chain) {
 }
 END_TEST
 
+/* ---- Hops of transfers ---- */
+
+static int32_t one_segment(void *context, int32_t k, hec_segment *out) {
+  const int64_t *bytes = context;
+  (void)k;
+  *out = (hec_segment){NULL, *bytes};
+  return 1;
+}
+
+/* 0 -> 1 -> 2 -> 3, 1 -> 4, and 4 -> 0 of its own. */
+START_TEST(hops) {
+  const hec_transfer transfers[] = {
+      {.bytes = 64, .source = 0, .destination = 1, .after = -1},
+      {.bytes = 64, .source = 1, .destination = 2, .after = 0},
+      {.bytes = 64, .source = 2, .destination = 3, .after = 1},
+      {.bytes = 64, .source = 1, .destination = 4, .after = 0},
+      {.bytes = 64, .source = 4, .destination = 0, .after = -1},
+  };
+  static const int32_t hop_of[] = {0, 1, 2, 1, 0};
+  int64_t bytes = 64;
+  int32_t n_ends = 0;
+  for (int32_t r = 0; r < 5; r++) {
+    hec_post post = {.lane = HEC_LANE_PARAM};
+    hec_piece *additions;
+    int32_t n_additions, next_send = 0, next_receive = 0;
+    hec_stage stage = {.transfers = transfers,
+                       .n_transfers = 5,
+                       .n_chunks = 4,
+                       .rank = r,
+                       .n_segments = 5,
+                       .segments = one_segment,
+                       .context = &bytes};
+    hec_stage_bind(&stage, &arena, &post, &additions, &n_additions);
+    for (int32_t k = 0; k < 5; k++) {
+      if (transfers[k].source != r && transfers[k].destination != r)
+        continue;
+      const hec_message *m = transfers[k].source == r ? &post.sends[next_send++] : &post.receives[next_receive++];
+      ck_assert_int_eq(m->hop, hop_of[k]);
+      ck_assert(transfers[k].source != r || (m->after >= 0) == (hop_of[k] > 0));
+      n_ends++;
+    }
+    ck_assert(next_send == post.n_sends && next_receive == post.n_receives);
+  }
+  ck_assert_int_eq(n_ends, 10);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("exec.link_steps");
   TCase *c = tcase_create("link_steps");
@@ -264,6 +311,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_loop_test(c, random_exchanges_end, 0, 2);
   tcase_add_test(c, one_chain);
+  tcase_add_test(c, hops);
   suite_add_tcase(s, c);
   return s;
 }

@@ -182,6 +182,26 @@ START_TEST(later_rounds_allocate_nothing) {
 }
 END_TEST
 
+/* More tiles than the largest grid has blocks, at an odd place. */
+START_TEST(more_tiles_than_blocks) {
+  const int64_t n = 9000001;
+  hec_processor *on = opened((hec_cuda_options){0});
+  float *x = allocated(on, (size_t)(2 * n + 8) * sizeof *x), *here = malloc((size_t)n * sizeof *here);
+  ck_assert_ptr_nonnull(here);
+  for (int64_t i = 0; i < n; i++)
+    here[i] = (float)(i % 8191);
+  on->math->to_device(on, x + 1, here, n);
+  on->math->to_device(on, x + n + 4, here, n); /* n is odd: both have the same offset */
+  on->math->add(on, &(hec_piece){x + 1, x + n + 4, n}, 1);
+  on->math->to_host(on, here, x + 1, n);
+  for (int64_t i = 0; i < n; i++)
+    if (here[i] != (float)(2 * (i % 8191)))
+      ck_abort_msg("[%lld] is %g", (long long)i, (double)here[i]);
+  free(here);
+  close_well(on);
+}
+END_TEST
+
 /* More floats than 31 bits count: the last ones are reached. Where there is so much memory. */
 START_TEST(sizes_have_64_bits) {
   const int64_t n = ((int64_t)1 << 31) + 1003;
@@ -212,6 +232,7 @@ static Suite *devices(void) {
   tcase_add_test(c, memory_is_given_and_taken_back);
   tcase_add_test(c, two_on_one_device);
   tcase_add_test(c, later_rounds_allocate_nothing);
+  tcase_add_test(c, more_tiles_than_blocks);
   tcase_add_test(c, sizes_have_64_bits);
   suite_add_tcase(suite, c);
   return suite;
@@ -228,8 +249,8 @@ static int run(Suite *suite) {
   return failed;
 }
 
-static int run_cases(const char *name, hec_cuda_options with) {
-  enum { FLOATS = 24 << 20 };
+static int run_cases(const char *name, hec_cuda_options with, bool in_part) {
+  enum { FLOATS = 2 << 20 };
   with.device = chosen;
   with.clock_ns = hec_clock_ns;
   void *memory = NULL;
@@ -241,7 +262,7 @@ static int run_cases(const char *name, hec_cuda_options with) {
     return 1;
   }
   hec_case = (hec_case_place){hec_case.on, with.precision, memory, FLOATS};
-  int failed = run(hec_case_suite(name));
+  int failed = run(hec_case_suite(name, in_part));
   plugin->device->close(hec_case.on);
   return failed;
 }
@@ -267,10 +288,10 @@ int main(void) {
   while (!probe.devices[chosen].fits)
     chosen++;
   int failed = run(devices());
-  failed += run_cases("float32, grouped", (hec_cuda_options){.grouped = true});
-  failed += run_cases("float32, one by one", (hec_cuda_options){0});
-  failed += run_cases("float32, serial", (hec_cuda_options){.grouped = true, .serial = true});
-  failed += run_cases("TF32", (hec_cuda_options){.precision = HEC_CUDA_TF32, .grouped = true});
-  failed += run_cases("bfloat16", (hec_cuda_options){.precision = HEC_CUDA_BF16, .grouped = true});
+  failed += run_cases("float32, grouped", (hec_cuda_options){.grouped = true}, false);
+  failed += run_cases("float32, one by one", (hec_cuda_options){0}, true);
+  failed += run_cases("float32, serial", (hec_cuda_options){.grouped = true, .serial = true}, true);
+  failed += run_cases("TF32", (hec_cuda_options){.precision = HEC_CUDA_TF32, .grouped = true}, true);
+  failed += run_cases("bfloat16", (hec_cuda_options){.precision = HEC_CUDA_BF16, .grouped = true}, true);
   return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

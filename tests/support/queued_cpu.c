@@ -6,10 +6,9 @@
  * An event is marked before anyone waits for it, so among all heads at least one can always go. The choice: every stream
  * has a random weight; mostly the heaviest that can goes, sometimes any; now and then all weights are drawn anew. One
  * mutex guards everything, the numbers computed with too. O(streams of the process) per step. */
-#include "tests/support/queued_cpu.h"
+#include "tests/support/queued_own.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/model.h"
 #include "runtime/exec/rank.h"
 #include "tests/support/check_main.h"
 
@@ -25,37 +24,8 @@ struct hec_event {
   int64_t when_ns;
 };
 
-/* The arguments of any call. */
 typedef struct {
-  float *to, *second, *third;
-  const float *from;
-  int64_t n;
-  float factor;
-  bool exact;
-  void *list; /* [length] of what the call takes */
-  int32_t length, d;
-  float **row, **other;
-  hec_assignments choice;
-  hec_norm norm;
-  hec_scores scores;
-  hec_adam adam;
-} arguments;
-
-enum { COPIES_MOST = 5 };
-
-typedef struct operation {
-  struct operation *next;
-  const char *name;
-  void (*run)(arguments *with); /* NULL: mark or after */
-  hec_event *event;
-  bool waits; /* after */
-  arguments with;
-  void *copies[COPIES_MOST]; /* freed with it */
-  int32_t n_copies;
-} operation;
-
-typedef struct {
-  operation *first, *last;
+  hec_queued_operation *first, *last;
   int64_t n_given, n_done;
   uint64_t weight;
 } stream;
@@ -83,8 +53,6 @@ static queued *processors;
 static hec_event *ended;
 static uint64_t chance;
 
-static hec_processor *const cpu = &hec_processor_cpu;
-
 static queued *own_of(const hec_processor *on) {
   return on->own;
 }
@@ -94,17 +62,20 @@ static void lock(void) {
 static void unlock(void) {
   (void)pthread_mutex_unlock(&mutex);
 }
+void hec_queued_unlock(void) {
+  unlock();
+}
 
 /* ---- Carrying out ---- */
 
-static void free_operation(operation *op) {
+static void free_operation(hec_queued_operation *op) {
   for (int32_t i = 0; i < op->n_copies; i++)
     free(op->copies[i]);
   free(op);
 }
 
-static operation *pop(stream *s) {
-  operation *op = s->first;
+static hec_queued_operation *pop(stream *s) {
+  hec_queued_operation *op = s->first;
   s->first = op->next;
   if (!s->first)
     s->last = NULL;
@@ -118,7 +89,7 @@ static void reach(hec_event *event) {
 }
 
 static void carry_out(queued *q, stream *s) {
-  operation *op = pop(s);
+  hec_queued_operation *op = pop(s);
   if (op->run) {
     op->run(&op->with);
     q->n_done++;
@@ -171,8 +142,14 @@ static void drain(queued *q) {
     }
 }
 
-/* Until all that the stream was given so far is done. */
-static void drain_stream(stream *s) {
+void hec_queued_step(uint64_t n) {
+  for (n = hec_test_below(&chance, n + 1); n > 0; n--)
+    (void)step();
+}
+
+void hec_queued_drain_selected(hec_processor *on) {
+  queued *q = own_of(on);
+  stream *s = &q->streams[q->selected];
   for (int64_t end = s->n_given; s->n_done < end;) {
     bool moved = step();
     HEC_ASSERT(moved);
@@ -181,16 +158,15 @@ static void drain_stream(stream *s) {
 
 /* ---- Recording ---- */
 
-/* The new call at the end of the selected stream, the mutex taken; NULL, and not taken: the device has failed. */
-static operation *record(hec_processor *on, const char *name, void (*run)(arguments *with)) {
+hec_queued_operation *hec_queued_record(hec_processor *on, const char *name, void (*run)(hec_queued_arguments *with)) {
   lock();
   queued *q = own_of(on);
   if (q->error) {
     unlock();
     return NULL;
   }
-  operation *op = hec_malloc(1, sizeof *op);
-  *op = (operation){.name = name, .run = run};
+  hec_queued_operation *op = hec_malloc(1, sizeof *op);
+  *op = (hec_queued_operation){.name = name, .run = run};
   stream *s = &q->streams[q->selected];
   if (s->last)
     s->last->next = op;
@@ -201,255 +177,18 @@ static operation *record(hec_processor *on, const char *name, void (*run)(argume
   return op;
 }
 
-static void *keep(operation *op, const void *from, int64_t n, size_t bytes) {
-  if (!from)
-    return NULL;
-  HEC_ASSERT(op->n_copies < COPIES_MOST && n >= 0);
-  void *copy = hec_malloc((size_t)n + 1, bytes);
-  memcpy(copy, from, (size_t)n * bytes);
-  return op->copies[op->n_copies++] = copy;
-}
+/* ---- Memory of the host ---- */
 
-/* n_experts < 0: the call does not look at what is by expert. */
-static void keep_choice(operation *op, const hec_assignments *a, int32_t n_experts) {
-  op->with.choice = *a;
-  op->with.choice.token = keep(op, a->token, a->n, sizeof *a->token);
-  op->with.choice.expert_at = n_experts < 0 ? NULL : keep(op, a->expert_at, n_experts + 1, sizeof *a->expert_at);
-  op->with.choice.balance = n_experts < 0 ? NULL : keep(op, a->balance, n_experts, sizeof *a->balance);
-}
-
-/* ---- Calls: what carries each out, and what records it ---- */
-
-static void run_zero(arguments *w) {
-  cpu->math->zero(cpu, w->to, w->n);
-}
-static void zero(hec_processor *on, float *at, int64_t n) {
-  operation *op = record(on, "zero", run_zero);
-  if (!op)
-    return;
-  op->with = (arguments){.to = at, .n = n};
-  unlock();
-}
-
-static void run_scale(arguments *w) {
-  cpu->math->scale(cpu, w->to, w->factor, w->n);
-}
-static void scale(hec_processor *on, float *x, float factor, int64_t n) {
-  operation *op = record(on, "scale", run_scale);
-  if (!op)
-    return;
-  op->with = (arguments){.to = x, .factor = factor, .n = n};
-  unlock();
-}
-
-/* Those that take a list. */
-static void record_list(hec_processor *on, const char *name, void (*run)(arguments *with), const void *list, int32_t n,
-                        size_t bytes) {
-  operation *op = record(on, name, run);
-  if (!op)
-    return;
-  op->with.list = keep(op, list, n, bytes);
-  op->with.length = n;
-  unlock();
-}
-
-static void run_copy(arguments *w) {
-  cpu->math->copy(cpu, w->list, w->length);
-}
-static void copy(hec_processor *on, const hec_piece *list, int32_t n) {
-  record_list(on, "copy", run_copy, list, n, sizeof *list);
-}
-
-static void run_add(arguments *w) {
-  cpu->math->add(cpu, w->list, w->length);
-}
-static void add(hec_processor *on, const hec_piece *list, int32_t n) {
-  record_list(on, "add", run_add, list, n, sizeof *list);
-}
-
-static void run_gemm(arguments *w) {
-  cpu->math->gemm(cpu, w->list, w->length);
-}
-static void gemm(hec_processor *on, const hec_gemm *list, int32_t n) {
-  record_list(on, "gemm", run_gemm, list, n, sizeof *list);
-}
-
-static void run_activate(arguments *w) {
-  cpu->math->activate(cpu, w->list, w->length);
-}
-static void activate(hec_processor *on, const hec_inner_rows *list, int32_t n) {
-  record_list(on, "activate", run_activate, list, n, sizeof *list);
-}
-
-static void run_activate_backward(arguments *w) {
-  cpu->math->activate_backward(cpu, w->list, w->length);
-}
-static void activate_backward(hec_processor *on, const hec_inner_rows *list, int32_t n) {
-  record_list(on, "activate_backward", run_activate_backward, list, n, sizeof *list);
-}
-
-static void run_norm(arguments *w) {
-  cpu->math->norm(cpu, &w->norm, w->to);
-}
-static void norm(hec_processor *on, const hec_norm *of, float *y) {
-  operation *op = record(on, "norm", run_norm);
-  if (!op)
-    return;
-  op->with = (arguments){.norm = *of, .to = y};
-  unlock();
-}
-
-static void run_norm_backward(arguments *w) {
-  cpu->math->norm_backward(cpu, &w->norm, w->from, w->to, w->second);
-}
-static void norm_backward(hec_processor *on, const hec_norm *of, const float *dy, float *dx, float *dgain) {
-  operation *op = record(on, "norm_backward", run_norm_backward);
-  if (!op)
-    return;
-  op->with = (arguments){.norm = *of, .from = dy, .to = dx, .second = dgain};
-  unlock();
-}
-
-static void run_softmax(arguments *w) {
-  cpu->math->softmax(cpu, &w->scores);
-}
-static void softmax(hec_processor *on, const hec_scores *scores) {
-  operation *op = record(on, "softmax", run_softmax);
-  if (!op)
-    return;
-  op->with = (arguments){.scores = *scores};
-  unlock();
-}
-
-static void run_softmax_backward(arguments *w) {
-  cpu->math->softmax_backward(cpu, &w->scores, w->to);
-}
-static void softmax_backward(hec_processor *on, const hec_scores *scores, float *d) {
-  operation *op = record(on, "softmax_backward", run_softmax_backward);
-  if (!op)
-    return;
-  op->with = (arguments){.scores = *scores, .to = d};
-  unlock();
-}
-
-static void run_adam(arguments *w) {
-  cpu->math->adam(cpu, &w->adam, w->n, w->list, w->length);
-}
-static void adam(hec_processor *on, const hec_adam *with, int64_t at_step, const hec_moments *list, int32_t n) {
-  operation *op = record(on, "adam", run_adam);
-  if (!op)
-    return;
-  op->with = (arguments){.adam = *with, .n = at_step, .length = n, .list = keep(op, list, n, sizeof *list)};
-  unlock();
-}
-
-static void run_weigh(arguments *w) {
-  cpu->math->weigh(cpu, &w->choice, w->from, w->length, w->exact);
-}
-static void weigh(hec_processor *on, hec_assignments *a, const float *probabilities, int32_t n_experts, bool exact) {
-  operation *op = record(on, "weigh", run_weigh);
-  if (!op)
-    return;
-  op->with = (arguments){.from = probabilities, .length = n_experts, .exact = exact};
-  keep_choice(op, a, n_experts);
-  unlock();
-}
-
-static void run_choice_gradient(arguments *w) {
-  cpu->math->choice_gradient(cpu, &w->choice, w->length, w->to);
-}
-static void choice_gradient(hec_processor *on, const hec_assignments *a, int32_t n_experts, float *dp) {
-  operation *op = record(on, "choice_gradient", run_choice_gradient);
-  if (!op)
-    return;
-  op->with = (arguments){.length = n_experts, .to = dp};
-  keep_choice(op, a, n_experts);
-  unlock();
-}
-
-static void run_permute(arguments *w) {
-  cpu->math->permute(cpu, &w->choice, w->from, w->d, w->row);
-}
-static void permute(hec_processor *on, const hec_assignments *a, const float *h2, int32_t d, float *const *row) {
-  operation *op = record(on, "permute", run_permute);
-  if (!op)
-    return;
-  op->with = (arguments){.from = h2, .d = d, .row = keep(op, row, a->n, sizeof *row)};
-  keep_choice(op, a, -1);
-  unlock();
-}
-
-static void run_combine(arguments *w) {
-  cpu->math->combine(cpu, &w->choice, w->row, w->d, w->to);
-}
-static void combine(hec_processor *on, const hec_assignments *a, float *const *row, int32_t d, float *x) {
-  operation *op = record(on, "combine", run_combine);
-  if (!op)
-    return;
-  op->with = (arguments){.to = x, .d = d, .row = keep(op, row, a->n, sizeof *row)};
-  keep_choice(op, a, -1);
-  unlock();
-}
-
-static void run_uncombine(arguments *w) {
-  cpu->math->uncombine(cpu, &w->choice, w->from, w->other, w->d, w->row);
-}
-static void uncombine(hec_processor *on, hec_assignments *a, const float *dx, float *const *output, int32_t d,
-                      float *const *row) {
-  operation *op = record(on, "uncombine", run_uncombine);
-  if (!op)
-    return;
-  op->with = (arguments){.from = dx, .d = d};
-  op->with.other = keep(op, output, a->n, sizeof *output);
-  op->with.row = keep(op, row, a->n, sizeof *row);
-  keep_choice(op, a, -1);
-  unlock();
-}
-
-static void run_unpermute(arguments *w) {
-  cpu->math->unpermute(cpu, &w->choice, w->row, w->d, w->to);
-}
-static void unpermute(hec_processor *on, const hec_assignments *a, float *const *row, int32_t d, float *dh2) {
-  operation *op = record(on, "unpermute", run_unpermute);
-  if (!op)
-    return;
-  op->with = (arguments){.to = dh2, .d = d, .row = keep(op, row, a->n, sizeof *row)};
-  keep_choice(op, a, -1);
-  unlock();
-}
-
-/* ---- Between host and device ---- */
-
-static void run_move(arguments *w) {
+static void run_move(hec_queued_arguments *w) {
   if (w->n > 0)
     memcpy(w->to, w->from, (size_t)w->n);
 }
 
-static void to_device(hec_processor *on, float *to, const float *from, int64_t n) {
-  operation *op = record(on, "to_device", run_move);
-  if (!op)
-    return;
-  op->with = (arguments){.to = to, .n = n * (int64_t)sizeof *to, .from = keep(op, from, n, sizeof *from)};
-  for (uint64_t k = hec_test_below(&chance, 4); k > 0; k--)
-    (void)step();
-  unlock();
-}
-
-static void to_host(hec_processor *on, float *to, const float *from, int64_t n) {
-  operation *op = record(on, "to_host", run_move);
-  if (!op)
-    return;
-  op->with = (arguments){.to = to, .n = n * (int64_t)sizeof *to, .from = from};
-  queued *q = own_of(on);
-  drain_stream(&q->streams[q->selected]);
-  unlock();
-}
-
 static void record_move(hec_processor *on, const char *name, void *to, const void *from, size_t bytes) {
-  operation *op = record(on, name, run_move);
+  hec_queued_operation *op = hec_queued_record(on, name, run_move);
   if (!op)
     return;
-  op->with = (arguments){.to = to, .n = (int64_t)bytes, .from = from};
+  op->with = (hec_queued_arguments){.to = to, .n = (int64_t)bytes, .from = from};
   unlock();
 }
 static void put(hec_processor *on, void *to, const void *from, size_t bytes) {
@@ -480,7 +219,7 @@ static void choose(hec_processor *on, int32_t number) {
 
 static const hec_event *mark(hec_processor *on) {
   hec_event *event = hec_malloc(1, sizeof *event);
-  operation *op = record(on, "mark", NULL);
+  hec_queued_operation *op = hec_queued_record(on, "mark", NULL);
   queued *q = own_of(on);
   if (!op)
     lock();
@@ -495,7 +234,7 @@ static const hec_event *mark(hec_processor *on) {
 }
 
 static void after(hec_processor *on, const hec_event *event) {
-  operation *op = record(on, "after", NULL);
+  hec_queued_operation *op = hec_queued_record(on, "after", NULL);
   if (!op)
     return;
   HEC_ASSERT(!event->ended);
@@ -507,8 +246,7 @@ static void after(hec_processor *on, const hec_event *event) {
 static bool reached(hec_processor *on, const hec_event *event) {
   lock();
   HEC_ASSERT(event->of == own_of(on) && !event->ended);
-  for (uint64_t k = hec_test_below(&chance, 6); k > 0; k--)
-    (void)step();
+  hec_queued_step(5);
   bool answer = event->reached;
   unlock();
   return answer;
@@ -560,36 +298,11 @@ static const hec_streams streams = {
     .fetch = fetch,
 };
 
-static const hec_arithmetic arithmetic = {
-    .name = "CPU, queued",
-    .batch = 2,
-    .to_device = to_device,
-    .to_host = to_host,
-    .zero = zero,
-    .scale = scale,
-    .copy = copy,
-    .add = add,
-    .gemm = gemm,
-    .norm = norm,
-    .norm_backward = norm_backward,
-    .softmax = softmax,
-    .softmax_backward = softmax_backward,
-    .activate = activate,
-    .activate_backward = activate_backward,
-    .adam = adam,
-    .weigh = weigh,
-    .choice_gradient = choice_gradient,
-    .permute = permute,
-    .combine = combine,
-    .uncombine = uncombine,
-    .unpermute = unpermute,
-};
-
 /* ---- Processors ---- */
 
 hec_processor *hec_queued_cpu_new(uint64_t seed) {
   queued *q = hec_malloc(1, sizeof *q);
-  *q = (queued){.seen = {.math = &arithmetic, .streams = &streams, .own = q}};
+  *q = (queued){.seen = {.math = &hec_queued_arithmetic, .streams = &streams, .own = q}};
   lock();
   chance = (processors ? chance : 0) + seed * 0x9e3779b97f4a7c15u;
   q->next = processors;

@@ -105,7 +105,7 @@ static void print_rows(const settings *s, const hec_collective_row *rows, int32_
 static hec_status run(settings *s, hec_text *out) {
   const hec_backend *backend = hec_backend_find(s->backend);
   hec_text why = {0};
-  if (!backend)
+  if (!backend || backend->link) /* the collectives here are those of hosts */
     return hec_fail(HEC_BAD_INPUT, "--backend: expected cpu or mpi, found %s", s->backend);
   hec_status status = backend->available(&why) ? HEC_OK : hec_fail(HEC_FAILED, "backend %s: %s", s->backend, why.data);
   hec_text_free(&why);

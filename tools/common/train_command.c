@@ -93,9 +93,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
       HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
-      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default), mpi or nccl"),
-      HEC_ARG_WORD("--transport", s->where.transport, "T",
-                   "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
       {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
@@ -234,6 +233,8 @@ static hec_status make(command *c) {
   const settings *s = c->s;
   int32_t ranks;
   HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (c->where.backend->link)
+    return hec_fail(HEC_BAD_INPUT, "--backend %s: training on devices is not there yet", c->where.backend->name);
   if (ranks == 0)
     ranks = s->where.ranks > 0 ? (int32_t)s->where.ranks : RANKS;
   if (s->record && c->where.backend->speaks())
@@ -266,7 +267,6 @@ static hec_status make(command *c) {
   if (!c->where.backend->transport)
     HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
-  HEC_TRY(hec_where_choose_link(&s->where, &c->where, c->problem.n_ranks));
   describe(c);
   c->report = (hec_train_report){
       .train = &c->train,
@@ -312,7 +312,6 @@ static hec_status run(command *c) {
   const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                       .threads = c->s->where.threads,
                                       .transport = c->where.transport,
-                                      .link = c->where.link,
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
                                       .limit_s = c->s->where.limit_s};
