@@ -194,12 +194,19 @@ void fake_grid_run(const fake_kernel *given) {
 
 /* ---- What threads wait for ---- */
 
-static void exchange(unsigned begin) {
-  uint32_t ballot = 0;
+static uint32_t ballot_of(unsigned begin) {
+  uint32_t bits = 0;
   for (unsigned lane = 0; lane < FAKE_WARP; lane++)
-    ballot |= (threads[begin + lane].given != 0 ? 1U : 0U) << lane;
+    bits |= (threads[begin + lane].given != 0 ? 1U : 0U) << lane;
+  return bits;
+}
+
+static void exchange(unsigned begin) {
+  uint32_t ballot = threads[begin].from < 0 ? ballot_of(begin) : 0;
   for (unsigned lane = 0; lane < FAKE_WARP; lane++) {
     thread *t = &threads[begin + lane];
+    if ((t->from < 0) != (threads[begin].from < 0))
+      fake_die("%s: lanes of a warp wait in a shuffle, others in a ballot", kernel->name);
     t->taken = t->from < 0 ? ballot : threads[begin + (unsigned)t->from].given;
     t->state = READY;
   }

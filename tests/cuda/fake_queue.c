@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { REDRAW_ONE_IN = 8, ASKED_MOST = 4 };
+enum { REDRAW_ONE_IN = 8, ASKED_MOST = 4, ASKED_BURST = 64 };
 static const int64_t COST_NS = 100;
 
 static struct CUstream_st *streams, *graves; /* open, or with work; ended */
@@ -256,7 +256,7 @@ static bool do_one(bool needed_only) {
 }
 
 void fake_run_some(void) {
-  for (uint32_t n = fake_random(ASKED_MOST); n > 0 && do_one(false); n--)
+  for (uint32_t n = fake_random(fake_random(4) == 0 ? ASKED_BURST : ASKED_MOST); n > 0 && do_one(false); n--)
     ;
 }
 
