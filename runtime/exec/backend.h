@@ -13,6 +13,8 @@ typedef struct {
   /* Ranks with devices: how these exchange data, by name or (NULL) as it fits so many ranks. After `ranks`. HEC_BAD_INPUT
    * for what does not go together, in the words of option --transport. NULL: ranks have no devices. */
   hec_status (*link)(const char *wanted, int32_t n_ranks, const hec_device_link **out);
+  /* The preset of a cluster (models/presets) with devices like its own, to plan for; NULL: ranks have none, or none known. */
+  const char *(*like)(void);
   /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
   const hec_transport *(*transport)(void);
   /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:

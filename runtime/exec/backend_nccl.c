@@ -110,6 +110,18 @@ static hec_status ranks(int32_t *n_ranks) {
   return managed() ? hec_backend_mpi.ranks(n_ranks) : HEC_OK;
 }
 
+/* By the names that the driver gives devices, the longer one first. */
+static const char *like(void) {
+  static const struct {
+    const char *part, *preset;
+  } known[] = {{"GB200", "gb200-nvl72"}, {"H800", "h800"},         {"H200", "dgx-h200"},
+               {"H100", "dgx-h100"},     {"A100", "p4d-24xlarge"}, {"V100", "p3dn-4x8"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (found.n_devices > 0 && strstr(found.devices[0].name, known[i].part))
+      return known[i].preset;
+  return "dgx-h100";
+}
+
 /* What hosts say to each other. */
 static const hec_transport *transport(void) {
   const hec_transport *of_processes = managed() ? hec_backend_mpi.transport() : NULL;
@@ -311,6 +323,7 @@ const hec_backend hec_backend_nccl = {
     .available = available,
     .ranks = ranks,
     .transport = transport,
+    .like = like,
     .link = choose_link,
     .here = here,
     .launch = launch,

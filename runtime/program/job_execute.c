@@ -18,6 +18,17 @@ void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES
                  whole ? memory * 1e-9 : memory, whole ? "G" : "");
 }
 
+static void say_cluster(hec_job *job, const hec_job_options *options, int32_t ranks, hec_arena *arena) {
+  if (options->like) {
+    hec_job_say(job, arena, "cluster: preset %s, which has such devices; choose with --cluster", options->like);
+    return;
+  }
+  (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)", ranks);
+  hec_job_say(job, arena,
+              "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
+              "choose with --cluster");
+}
+
 static hec_status choose_ranks(const hec_job_options *options, int32_t *ranks) {
   *ranks = RANKS;
   if (!options->cluster)
@@ -39,7 +50,9 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   wanted.executed = true;
   if (options->ranks == 0)
     HEC_TRY(choose_ranks(options, &wanted.ranks));
-  if (!options->cluster) {
+  if (!options->cluster && options->like) {
+    wanted.cluster = options->like;
+  } else if (!options->cluster) {
     hec_job_cpu_line(wanted.ranks, 4e9, line);
     wanted.cluster = line;
   }
@@ -57,13 +70,7 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
     hec_job_say(job, arena, "ranks: %" PRId32 "; choose with --ranks", wanted.ranks);
   if (options->tokens == 0)
     hec_job_say(job, arena, "tokens per rank: %d, every layer scaled to it; choose with --tokens", TOKENS);
-  if (!options->cluster) {
-    (void)snprintf(job->cluster.name, sizeof job->cluster.name, "1x%" PRId32 " CPU cores (assumed rates)",
-                   wanted.ranks);
-    hec_job_say(job, arena,
-                "cluster: assumed rates: a core 10 GFLOP/s, 10 GB/s, 1 GB/s and 50 us to another, GEMM tile 8 rows; "
-                "choose with "
-                "--cluster");
-  }
+  if (!options->cluster)
+    say_cluster(job, options, wanted.ranks, arena);
   return HEC_OK;
 }

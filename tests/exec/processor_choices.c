@@ -48,7 +48,7 @@ START_TEST(weights) {
   int64_t n = (int64_t)l->tokens * l->experts;
   hec_numbers p = hec_case_random(n), dp = hec_case_poisoned(n), balance = hec_case_random(l->experts);
   bool exact = _i / 2 % 2;
-  c.there.balance = _i % 2 ? balance.at : NULL;
+  c.there.balance = _i % 2 ? balance.x : NULL; /* of the host */
   c.here.balance = _i % 2 ? balance.x : NULL;
   math->weigh(hec_case.on, &c.there, p.at, l->experts, exact);
   cpu->weigh(&hec_processor_cpu, &c.here, p.x, l->experts, exact);

@@ -140,6 +140,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   HEC_TRY(hec_job_args_options(&c->s->job, &wanted));
   HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
   wanted.layers = (int32_t)c->s->layers;
+  wanted.like = c->where.backend->like ? c->where.backend->like() : NULL;
   if (ranks > 0)
     wanted.ranks = ranks;
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));

@@ -131,7 +131,7 @@ static void activate_backward(hec_processor *on, const hec_inner_rows *list, int
 
 /* What a call wants to have on the device. */
 typedef struct {
-  bool tokens, experts, by_token;
+  bool tokens, experts, by_token, balance;
   float *const *row, *const *output;
   int32_t n_experts, d;
 } wanted;
@@ -170,20 +170,23 @@ static const int32_t *send_experts(hec_cuda_list *list, const hec_assignments *a
 /* False: failed. */
 static bool send_choices(hec_cuda_own *own, const hec_assignments *a, const wanted *w, hec_cuda_choices *c) {
   size_t ints = (size_t)a->n * sizeof(int32_t), rows = (size_t)a->n * sizeof(float *);
-  size_t offsets = (size_t)(a->n_tokens + 1) * sizeof(int32_t);
+  size_t offsets = (size_t)(a->n_tokens + 1) * sizeof(int32_t), balance = (size_t)w->n_experts * sizeof(float);
   hec_cuda_list list;
-  if (!hec_cuda_list_open(
-          own, 3 * hec_cuda_list_room(ints) + hec_cuda_list_room(offsets) + 2 * hec_cuda_list_room(rows), &list))
+  if (!hec_cuda_list_open(own,
+                          3 * hec_cuda_list_room(ints) + hec_cuda_list_room(offsets) + 2 * hec_cuda_list_room(rows) +
+                              hec_cuda_list_room(balance),
+                          &list))
     return false;
   *c = (hec_cuda_choices){.n = a->n,
                           .n_tokens = a->n_tokens,
                           .n_experts = w->n_experts,
                           .d = w->d,
                           .weight = a->weight,
-                          .weight_grad = a->weight_grad,
-                          .balance = a->balance};
+                          .weight_grad = a->weight_grad};
   if (w->tokens)
     c->token = send_bytes(&list, a->token, ints);
+  if (w->balance && a->balance)
+    c->balance = send_bytes(&list, a->balance, balance);
   if (w->experts)
     c->expert = send_experts(&list, a, w->n_experts);
   if (w->row)
@@ -210,7 +213,8 @@ static void weigh(hec_processor *on, hec_assignments *a, const float *probabilit
 static void choice_gradient(hec_processor *on, const hec_assignments *a, int32_t n_experts, float *dp) {
   hec_cuda_own *own = ready(on);
   hec_cuda_choices c;
-  if (own && send_choices(own, a, &(wanted){.experts = true, .by_token = true, .n_experts = n_experts}, &c))
+  if (own &&
+      send_choices(own, a, &(wanted){.experts = true, .by_token = true, .balance = true, .n_experts = n_experts}, &c))
     started(own, hec_cuda_choice_gradient(stream_of(own), &c, dp), "the gradient of choices");
 }
 
