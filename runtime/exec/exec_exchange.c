@@ -283,7 +283,15 @@ hec_status hec_exchange_start(hec_exec *exec, hec_exec_op *op) {
 
 /* ---- On a stream ---- */
 
+/* Nothing goes to others from a device that has failed: what they would get was never written, and they may plan by it. */
+static hec_status check_device(const hec_exec *exec) {
+  hec_processor *on = exec->rank->processor;
+  const char *error = on->streams->error(on);
+  return error ? hec_rank_fail(exec->rank, "the device failed: %s", error) : HEC_OK;
+}
+
 static hec_status exchange(hec_exec *exec, hec_post *post) {
+  HEC_TRY(check_device(exec));
   return hec_post_is_empty(post) ? HEC_OK : exec->rank->link->exchange(exec->rank, post);
 }
 
@@ -291,6 +299,7 @@ static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   hec_processor *on = exec->rank->processor;
   hec_exchange_state *x = op->exchange;
   hec_dense dense = hec_exec_dense(exec, op->op.layer);
+  HEC_TRY(check_device(exec));
   if (exec->rank->link->allreduce)
     return exec->rank->link->allreduce(exec->rank, x->post.lane, dense.grads, dense.n);
   HEC_TRY(exchange(exec, &x->post));
