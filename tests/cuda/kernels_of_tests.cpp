@@ -55,7 +55,7 @@ static __global__ void small_warp(float *x) {
 }
 
 static __global__ void load_wide(float *x) {
-  const wide v = *reinterpret_cast<const wide *>(x);
+  const wide &v = *reinterpret_cast<const wide *>(x);
   x[0] = v.at[3];
 }
 
