@@ -20,12 +20,13 @@
  *                           numbered from 1 as they were made, 0 the default stream:
  *                             0 2 launch norm_rows 16x256           0 2 cudaMemcpyAsync put 4096
  *                             0 2 cudaEventRecord 7                 0 3 cudaStreamWaitEvent 7
- *                             0 2 gemm 1 64x32x16 N T               0 4 nccl 1 send 2 1024 receive 0 512
- *                           (gemm: number of products, that of the first one and its forms; nccl: own rank, then each
- *                           message's peer and bytes)
+ *                             0 2 cublasGemmEx 1 64x32x16 N T       0 4 nccl 1 send 2 1024 receive 0 512
+ *                           (products: how many, m x n x k of the first one and its forms; copies: put, fetch, move,
+ *                           host; nccl: own rank, then each message's peer and bytes)
  *
- * Everything is under one lock; the thread that waits does the work. Files: fake_runtime.c and fake_copy.c (CUDA's functions), fake_blas.c,
- * fake_nccl.c; below them fake_queue.c, fake_memory.c, fake_grid.c, fake_base.c. */
+ * Everything is under one lock; the thread that waits does the work. CUDA's functions are in fake_runtime.c and fake_copy.c,
+ * cuBLAS' in fake_blas.c (over fake_product.c), NCCL's in fake_nccl.c (over fake_groups.c); below them fake_queue.c,
+ * fake_memory.c, fake_grid.c and fake_base.c. */
 #ifndef HEC_TESTS_CUDA_FAKE_H
 #define HEC_TESTS_CUDA_FAKE_H
 #include "tests/cuda/fake_grid.h"
@@ -148,7 +149,7 @@ bool fake_pinned_give(void *at);
 fake_place fake_place_of(const void *at, size_t bytes, const char *call, int32_t *device);
 size_t fake_memory_used(int32_t device);
 size_t fake_memory_total(void);
-void fake_memory_open(uint32_t devices); /* the memory of these can be touched, that of others not (or seldom: large) */
+void fake_memory_open(uint32_t devices); /* the memory of these can be touched, that of others not (seldom: large) */
 /* The name of what runs, for words about a crash in it; NULL: nothing does. */
 void fake_memory_running(const char *name);
 
