@@ -39,7 +39,8 @@ target_link_options(hecate-cuda-fake PRIVATE LINKER:--no-undefined)
 set(FAKE_TESTS fake fake_blas fake_nccl)
 foreach(name ${FAKE_TESTS})
   add_executable(test.cuda.${name} ${CMAKE_SOURCE_DIR}/tests/cuda/test_${name}.c
-                 ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp ${HEC_FAKE_SOURCES})
+                 ${CMAKE_SOURCE_DIR}/tests/cuda/child.c ${CMAKE_SOURCE_DIR}/tests/cuda/kernels_of_tests.cpp
+                 ${HEC_FAKE_SOURCES})
   target_link_libraries(test.cuda.${name} PRIVATE PkgConfig::CHECK)
   hec_fake_cuda(test.cuda.${name})
   add_test(NAME cuda.${name} COMMAND test.cuda.${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
