@@ -78,12 +78,17 @@ void hec_report_add_rounds(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, ", %" PRId32 " at most where too few were undisturbed", c->n_most);
 }
 
+static bool on_devices(const hec_session_report *r) {
+  return hec_summary_on_devices(r->head->execution);
+}
+
 /* Of a calibration alone: its own; of a comparison: of everything that it executed. */
 void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
   const hec_comparison *c = &s->comparison;
   bool compared = s->options.compare.n_cases > 0;
-  const char *why = " (a rank without a core, or a core slower than before)";
+  const char *why =
+      on_devices(r) ? " (devices are not probed)" : " (a rank without a core, or a core slower than before)";
   if (!r->given_file)
     hec_text_printf(out, "%.1f %% of %" PRId32 " iterations of the calibration%s", 100 * s->calibration.disturbed,
                     s->calibration.n_read, compared ? ", " : "");
@@ -97,7 +102,10 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
 
 void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
-  hec_text_add(out, "speed of the cores, found by probes around each iteration; measurements are put at one pace");
+  hec_text_add(out, on_devices(r)
+                        ? "devices are not probed; measurements are as they were"
+                        : "speed of the cores, found by probes around each iteration; measurements are put at "
+                          "one pace");
   if (c->n_conclusive > 0)
     hec_text_printf(out, "; as they were, errors are %.1f %% (median), %.1f %% (p90), bias %+.1f %%",
                     100 * c->raw.median, 100 * c->raw.p90, 100 * c->raw.bias);

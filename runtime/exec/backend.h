@@ -15,6 +15,8 @@ typedef struct {
   hec_status (*link)(const char *wanted, int32_t n_ranks, const hec_device_link **out);
   /* The preset of a cluster (models/presets) with devices like its own, to plan for; NULL: ranks have none, or none known. */
   const char *(*like)(void);
+  /* What the ranks of this machine compute with, after `ranks`: name, libraries, number. NULL: cores. */
+  void (*devices)(hec_text *name, hec_text *libraries, int32_t *n);
   /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
   const hec_transport *(*transport)(void);
   /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:

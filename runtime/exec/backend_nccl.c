@@ -122,6 +122,23 @@ static const char *like(void) {
   return "dgx-h100";
 }
 
+/* "13.0.1" of 130001 (cuBLAS), "2.28.9" of 22809 (NCCL). */
+static void add_version(hec_text *out, const char *name, int32_t version, int32_t major) {
+  int32_t rest = version % major;
+  hec_text_printf(out, "%s %d.%d.%d", name, version / major, rest / 100, rest % 100);
+}
+
+static void devices(hec_text *name, hec_text *libraries, int32_t *n) {
+  bool alike = true;
+  for (int32_t i = 1; i < found.n_devices; i++)
+    alike = alike && strcmp(found.devices[i].name, found.devices[0].name) == 0;
+  hec_text_add_plain(name, found.n_devices > 0 ? found.devices[0].name : "no device");
+  hec_text_add(name, alike ? "" : " and others");
+  add_version(libraries, "cuBLAS", found.cublas_version, 10000);
+  add_version(libraries, ", NCCL", found.nccl_version, 10000);
+  *n = managed() ? 1 : usable(NULL);
+}
+
 /* What hosts say to each other. */
 static const hec_transport *transport(void) {
   const hec_transport *of_processes = managed() ? hec_backend_mpi.transport() : NULL;
@@ -159,6 +176,7 @@ typedef struct {
   void *context;
   const hec_device_link *link;
   size_t wanted_bytes; /* of each rank's region; 0: as much as there is */
+  hec_precision precision;
   bool processes;
   int32_t n_ranks, n_devices, devices[HEC_CUDA_DEVICES_MAX];
   _Atomic int32_t n_left; /* ranks of this process that are through with everybody's memory */
@@ -214,7 +232,7 @@ static hec_status reach_others(hec_rank *rank, const job *j) {
 
 static hec_status open_rank(hec_rank *rank, const job *j) {
   const hec_cuda_options options = {
-      .device = device_of(j, rank->rank), .precision = HEC_CUDA_FP32, .grouped = true, .clock_ns = hec_clock_ns};
+      .device = device_of(j, rank->rank), .precision = j->precision, .grouped = true, .clock_ns = hec_clock_ns};
   hec_processor *on = NULL;
   hec_rank_at_phase(rank, 0, "opening the device");
   const char *words = plugin->device->open(&options, &on);
@@ -277,6 +295,7 @@ static hec_status launch(const hec_launch_options *options, hec_rank_body *body,
              .context = context,
              .link = options->link,
              .wanted_bytes = options->memory_bytes,
+             .precision = options->precision,
              .processes = managed(),
              .n_ranks = options->n_ranks};
   hec_launch_options own = *options;
@@ -323,6 +342,7 @@ const hec_backend hec_backend_nccl = {
     .ranks = ranks,
     .transport = transport,
     .like = like,
+    .devices = devices,
     .link = choose_link,
     .here = here,
     .launch = launch,

@@ -37,7 +37,10 @@ typedef struct {
   enum { HEC_OP_WAITING, HEC_OP_RUNNING, HEC_OP_DONE } state;
   int64_t posted_ns, begin_ns, end_ns;
   const struct hec_event *began, *ended; /* on a device's stream; NULL: it has no part there */
-  int64_t cpu_ns, wall_ns; /* of its steps, on the thread and on the clock; exchanges: cpu_ns spent moving bytes */
+  int64_t given_ns;                      /* when the host put it there */
+  /* of its steps, on the thread and on the clock; exchanges: cpu_ns spent moving bytes. On a device: its own time, and
+   * that with what the stream stood idle before because the host was late */
+  int64_t cpu_ns, wall_ns;
 } hec_exec_op;
 
 /* What compute and local operations do. `bind` is called when the operation is posted, with its buffers open: it sets
@@ -122,7 +125,8 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) HEC_MUST_
 /* On rank 0: the timeline of all ranks (and how much it was interrupted), and that all planned the same program; the others take part. */
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) HEC_MUST_USE;
 /* Of the last timeline, on rank 0: the share of the iteration in which the worst rank computed but had no processor
- * (something else ran there). */
+ * (something else ran there); on a device: in which its compute stream had nothing to do but could have had, since the host
+ * was late. */
 double hec_exec_interrupted(const hec_exec *exec);
 /* Likewise: seconds that all ranks spent moving bytes on their processors, and seconds that their exchanges, all-reduces
  * and counts lasted once the partners were there. 0 and 0 in virtual time. */

@@ -32,6 +32,7 @@ static hec_status enqueue(hec_exec *exec, hec_exec_op *op) {
     return HEC_OK; /* the host's: it is over when what depends on it is posted */
   on->streams->select(on, (int32_t)op->op.lane);
   wait_for_others(exec, op);
+  op->given_ns = hec_clock_ns();
   op->began = on->streams->mark(on);
   if (hec_op_exchanges(op)) {
     hec_place place = hec_exec_place(exec, op);
@@ -138,11 +139,19 @@ static int64_t earliest(const hec_exec *exec, const hec_exec_op *op, int64_t lan
   return at;
 }
 
+/* The stream could have begun at least_ns, had the host been there. */
+static int64_t late_by(const hec_exec_op *op, int64_t least_ns) {
+  int64_t there_ns = op->given_ns < op->begin_ns ? op->given_ns : op->begin_ns;
+  return there_ns > least_ns ? there_ns - least_ns : 0;
+}
+
 /* Planning is the host's, and may be over before the device gets to where it belongs in its lane; the two clocks agree to
  * some microseconds. So nothing begins before what it waits for has ended. */
 void hec_stream_times(hec_exec *exec) {
   hec_processor *on = processor_of(exec);
-  int64_t lane_ns[HEC_N_LANES] = {0};
+  int64_t lane_ns[HEC_N_LANES];
+  for (int32_t l = 0; l < HEC_N_LANES; l++)
+    lane_ns[l] = exec->start_ns;
   for (size_t i = 0; i < exec->n_ops; i++) {
     hec_exec_op *op = exec->ops[i];
     if (!op)
@@ -150,9 +159,11 @@ void hec_stream_times(hec_exec *exec) {
     if (op->ended) {
       op->begin_ns = on->streams->when(on, op->began);
       op->end_ns = on->streams->when(on, op->ended);
-      op->cpu_ns = op->wall_ns = hec_op_exchanges(op) ? 0 : op->end_ns - op->begin_ns;
     }
     int64_t least_ns = earliest(exec, op, lane_ns[op->op.lane]);
+    if (op->ended && !hec_op_exchanges(op))
+      op->cpu_ns = op->end_ns - op->begin_ns;
+    op->wall_ns = op->cpu_ns + (op->ended && op->op.lane == HEC_LANE_COMPUTE ? late_by(op, least_ns) : 0);
     op->begin_ns = op->begin_ns > least_ns ? op->begin_ns : least_ns;
     op->end_ns = op->end_ns > op->begin_ns ? op->end_ns : op->begin_ns;
     op->posted_ns = op->begin_ns;

@@ -94,6 +94,10 @@ typedef struct {
 
 enum { HEC_BATCH_MOST = 64 };
 
+/* Products of a device. BF16: operands are rounded to bfloat16, sums are float32; TF32: the tensor cores' 19 bits.
+ * Everything else is float32 in every mode; so are the products of CPUs. */
+typedef enum { HEC_FP32, HEC_TF32, HEC_BF16, HEC_N_PRECISIONS } hec_precision;
+
 /* Devices that carry out calls after they have returned. Every processor of this kind has HEC_STREAMS streams: the calls of
  * one are carried out in their order, those of different streams at the same time unless an event orders them. One host
  * thread uses a processor; none of these calls waits for the device, but for restart.

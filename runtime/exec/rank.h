@@ -54,8 +54,9 @@ typedef struct hec_launch_options {
   bool pin;     /* rank r on the r-th allowed core, when there are at least as many cores as ranks */
   const hec_transport *transport;
   const hec_cluster *cluster;
-  size_t memory_bytes; /* region of each rank */
-  double limit_s;      /* longest wait for a peer; 0: 60 */
+  size_t memory_bytes;     /* region of each rank */
+  double limit_s;          /* longest wait for a peer; 0: 60 */
+  hec_precision precision; /* of products, where devices compute */
   const hec_device_link
       *link; /* between the ranks' devices: the launch prepares it, the ranks open it; NULL: no devices */
 } hec_launch_options;

@@ -153,6 +153,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_double(json, "grad", per_iteration(row, row->book_s[HEC_BOOK_GRAD]));
   hec_json_double(json, "migration", per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]));
   hec_json_close(json);
+  if (hec_summary_on_devices(summary->execution) && row->late.n > 0)
+    hec_json_double(json, "host_late_share", hec_series_quantile(&row->late, 0.5));
   hec_json_double(json, "compute_s", per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
   hec_json_double(json, "planning_s", per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
   hec_json_double(json, "wait_s", per_iteration(row, row->wait_s));
@@ -175,6 +177,14 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_close(json);
 }
 
+void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
+                              hec_json_out *json) {
+  bool devices = unit[0] == 'd';
+  hec_json_string(json, devices ? "device" : "cpu", processor);
+  hec_json_int(json, devices ? "devices" : "cores", n);
+  hec_json_string(json, devices ? "library" : "blas", library);
+}
+
 static void json_execution(const hec_job *job, const hec_summary_execution *e, hec_json_out *json) {
   hec_json_string(json, "planned_for", job->cluster_spec);
   hec_json_string(json, "backend", e->backend);
@@ -183,9 +193,7 @@ static void json_execution(const hec_job *job, const hec_summary_execution *e, h
   hec_json_bool(json, "virtual", e->virtual_time);
   hec_json_int(json, "warmup", e->n_warmup);
   hec_json_int(json, "seed", (int64_t)e->seed);
-  hec_json_string(json, "cpu", e->cpu);
-  hec_json_int(json, "cores", e->n_cores);
-  hec_json_string(json, "blas", e->blas);
+  hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, json);
   hec_json_array(json, "limits");
   for (int32_t i = 0; i < e->n_limits; i++)
     hec_json_string(json, NULL, e->limits[i]);

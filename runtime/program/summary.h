@@ -34,11 +34,12 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  bool executed;                      /* not simulated */
-  bool reference;                     /* no system but a reference row (ideal, ep-balanced) */
-  bool baseline, rearrangement;       /* the row others are compared to; counts as a rearrangement system */
-  hec_series iteration_s;             /* per iteration, one-off costs included */
-  hec_series overload;                /* per (iteration, micro-batch, layer) */
+  bool executed;                /* not simulated */
+  bool reference;               /* no system but a reference row (ideal, ep-balanced) */
+  bool baseline, rearrangement; /* the row others are compared to; counts as a rearrangement system */
+  hec_series iteration_s;       /* per iteration, one-off costs included */
+  hec_series overload;          /* per (iteration, micro-batch, layer) */
+  hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s; /* sums over iterations */
   double traffic[HEC_N_TRAFFIC];
@@ -56,10 +57,11 @@ typedef struct {
 /* How and where it was executed. */
 typedef struct {
   const char *backend, *transport, *transport_summary;
-  const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic */
+  const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic; of devices: theirs */
+  const char *unit;            /* "core", "device": what ranks share where there are fewer of them */
   const char *ranks_are;       /* "processes", "threads" */
   int32_t n_ranks_here;        /* on this machine */
-  int32_t n_cores;             /* of this machine that its ranks may use */
+  int32_t n_cores;             /* units of this machine that its ranks may use */
   int32_t n_warmup;            /* iterations before those reported */
   bool virtual_time, imitates; /* imitates: transfers are held to the links of the cluster */
   uint64_t seed;
@@ -67,7 +69,10 @@ typedef struct {
   int32_t n_limits;
 } hec_summary_execution;
 
-/* Whether ranks took turns on cores while real time was measured: such times predict nothing. */
+static inline bool hec_summary_on_devices(const hec_summary_execution *execution) {
+  return execution && execution->unit[0] == 'd';
+}
+/* Whether ranks took turns on cores, or shared devices, while real time was measured: such times predict nothing. */
 static inline bool hec_summary_execution_crowded(const hec_summary_execution *execution) {
   return !execution->virtual_time && execution->n_cores < execution->n_ranks_here;
 }
@@ -117,6 +122,9 @@ void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
  * not say and what was chosen. They need job, law and execution. */
 void hec_summary_execution_place(const hec_summary *summary, hec_text *out);
 void hec_summary_execution_mind(const hec_summary *summary, hec_text *out);
+/* Members of an object: cpu, cores, blas; of devices: device, devices, library. */
+void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
+                              hec_json_out *json);
 void hec_summary_json(hec_summary *summary, hec_text *out); /* DESIGN section 10, "sim" and "run" */
 void hec_summary_csv(hec_summary *summary, hec_text *out);
 

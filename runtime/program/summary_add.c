@@ -25,6 +25,7 @@ void hec_summary_free(hec_summary *summary) {
   for (int32_t p = 0; p < summary->n_rows; p++) {
     hec_series_free(&summary->rows[p].iteration_s);
     hec_series_free(&summary->rows[p].overload);
+    hec_series_free(&summary->rows[p].late);
   }
 }
 

@@ -27,8 +27,8 @@ void hec_summary_execution_place(const hec_summary *summary, hec_text *out) {
   add_network(summary, out);
   hec_text_add(out, "machine  ");
   hec_text_add_plain(out, e->cpu);
-  hec_text_printf(out, ", %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", e->n_cores, e->n_cores == 1 ? "" : "s",
-                  e->n_ranks_here, e->n_ranks_here == 1 ? "" : "s", e->blas);
+  hec_text_printf(out, ", %" PRId32 " %s%s for %" PRId32 " rank%s; %s\n", e->n_cores, e->unit,
+                  e->n_cores == 1 ? "" : "s", e->n_ranks_here, e->n_ranks_here == 1 ? "" : "s", e->blas);
 }
 
 void hec_summary_execution_mind(const hec_summary *summary, hec_text *out) {
@@ -84,6 +84,16 @@ void hec_summary_execution_times(hec_summary *summary, int width, int decimals, 
   hec_text_add(out, summary->rows[0].check ? "; exact: one layer and step, bit for bit\n" : "\n");
 }
 
+void hec_summary_execution_late(hec_summary *summary, hec_text *out) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (hec_summary_on_devices(summary->execution) && summary->rows[i].late.n > 0)
+      hec_text_printf(out, "%s%s %.1f %%",
+                      n++ ? ", " : "\nstood idle since the host was late (worst rank, median): ", summary->rows[i].name,
+                      100 * hec_series_quantile(&summary->rows[i].late, 0.5));
+  hec_text_add(out, n ? " of an iteration\n" : "");
+}
+
 /* Whether the middle halves of the two rows' iterations touch. */
 static bool overlap(hec_summary_row *a, hec_summary_row *b) {
   return hec_series_quantile(&a->iteration_s, 0.25) <= hec_series_quantile(&b->iteration_s, 0.75) &&
@@ -127,8 +137,8 @@ void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
   if (count_systems(summary) < 2)
     return;
   if (hec_summary_execution_crowded(e)) {
-    hec_text_printf(out, "\nNo fastest is named: %" PRId32 " ranks took turns on %" PRId32 " core%s.\n",
-                    e->n_ranks_here, e->n_cores, e->n_cores == 1 ? "" : "s");
+    hec_text_printf(out, "\nNo fastest is named: %" PRId32 " ranks took turns on %" PRId32 " %s%s.\n", e->n_ranks_here,
+                    e->n_cores, e->unit, e->n_cores == 1 ? "" : "s");
     return;
   }
   hec_summary_row *winner = &summary->rows[best];

@@ -12,6 +12,7 @@ void hec_summary_add_ratio(hec_text *out, int width, double ratio);
 /* Of an execution: everything above the second table, and the verdict. */
 void hec_summary_execution_header(hec_summary *summary, hec_text *out);
 void hec_summary_execution_times(hec_summary *summary, int width, int decimals, hec_text *out);
+void hec_summary_execution_late(hec_summary *summary, hec_text *out);
 void hec_summary_execution_verdict(hec_summary *summary, hec_text *out);
 
 #endif

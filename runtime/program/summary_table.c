@@ -242,6 +242,7 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   (executed ? hec_summary_execution_header : add_header)(summary, out);
   int width = name_width(summary), decimals = decimals_of(summary);
   (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
+  hec_summary_execution_late(summary, out);
   add_books(summary, width, decimals, out);
   add_degrees(summary, out);
   (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);

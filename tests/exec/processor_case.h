@@ -16,7 +16,7 @@
 /* Where the cases run; set before the suite does. */
 typedef struct {
   hec_processor *on;
-  hec_cuda_precision precision; /* of products */
+  hec_precision precision; /* of products */
   float *memory;                /* on the device, used again by every test */
   int64_t n_memory;
 } hec_case_place;

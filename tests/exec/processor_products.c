@@ -15,7 +15,7 @@ static double rounded(double x) {
 }
 
 static double operand(float x) {
-  return hec_case.precision == HEC_CUDA_BF16 ? rounded((double)x) : (double)x;
+  return hec_case.precision == HEC_BF16 ? rounded((double)x) : (double)x;
 }
 
 /* A product and its arrays. */
@@ -38,8 +38,8 @@ static product make(hec_gemm g) {
 static void check(const product *p) {
   const hec_gemm *g = &p->g;
   const float *now = hec_case_fetch(p->c);
-  double u = hec_case.precision == HEC_CUDA_FP32 ? 0x1p-24 : 0x1p-22, worst = 0;
-  double more = hec_case.precision == HEC_CUDA_TF32 ? 2.01 * 0x1p-10 : 0;
+  double u = hec_case.precision == HEC_FP32 ? 0x1p-24 : 0x1p-22, worst = 0;
+  double more = hec_case.precision == HEC_TF32 ? 2.01 * 0x1p-10 : 0;
   for (int64_t i = 0; i < g->m; i++) {
     for (int64_t j = 0; j < g->n; j++) {
       double sum = 0, size = 0, c = g->beta == 0 ? 0 : (double)g->beta * (double)p->c.x[i * g->ldc + j];
@@ -182,10 +182,10 @@ START_TEST(precision_is_what_it_says) {
     size += sum * sum;
   }
   error = sqrt(error / size);
-  if (hec_case.precision == HEC_CUDA_BF16)
+  if (hec_case.precision == HEC_BF16)
     ck_assert_msg(error > 5e-4 && error < 8e-3, "relative error %g", error);
   else
-    ck_assert_msg(error < (hec_case.precision == HEC_CUDA_TF32 ? 2e-3 : HEC_CASE_TOLERANCE), "relative error %g",
+    ck_assert_msg(error < (hec_case.precision == HEC_TF32 ? 2e-3 : HEC_CASE_TOLERANCE), "relative error %g",
                   error);
 }
 END_TEST
@@ -197,7 +197,7 @@ START_TEST(roundings) {
                                   0x3FFFFFFF, 0x7F7F7FFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000,
                                   0xFFFFFFFF, 0x00808000, 0x80000000, 0xBF818000, 0x7F7F0000, 0x3F817FFF};
   enum { N = sizeof bits / sizeof *bits };
-  if (hec_case.precision != HEC_CUDA_BF16)
+  if (hec_case.precision != HEC_BF16)
     return;
   for (int i = 0; i < N; i++) { /* one at a time: NaN and infinities spoil what they are summed with */
     product p = make((hec_gemm){.m = 1, .n = 1, .k = 1, .alpha = 1, .lda = 1, .ldb = 1, .ldc = 1});

@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
   hec_text why = {0};
   hec_processor *on = NULL;
   hec_cuda_options options = {.grouped = true, .clock_ns = hec_clock_ns};
-  options.precision = argc > 1 && strcmp(argv[1], "bf16") == 0 ? HEC_CUDA_BF16 : HEC_CUDA_FP32;
+  options.precision = argc > 1 && strcmp(argv[1], "bf16") == 0 ? HEC_BF16 : HEC_FP32;
   (void)hec_backend_nccl.available(&why);
   hec_text_free(&why);
   const hec_cuda_plugin *plugin = hec_cuda_plugin_of();

@@ -166,7 +166,7 @@ static void some_step(hec_processor *on, float *x) {
 }
 
 START_TEST(later_rounds_allocate_nothing) {
-  static const hec_cuda_options modes[] = {{.grouped = true}, {.precision = HEC_CUDA_BF16}};
+  static const hec_cuda_options modes[] = {{.grouped = true}, {.precision = HEC_BF16}};
   for (int i = 0; i < 2; i++) {
     hec_processor *on = opened(modes[i]);
     float *x = allocated(on, 8192 * sizeof *x);
@@ -294,7 +294,7 @@ int main(void) {
   failed += run_cases("float32, grouped", (hec_cuda_options){.grouped = true}, false);
   failed += run_cases("float32, one by one", (hec_cuda_options){0}, true);
   failed += run_cases("float32, serial", (hec_cuda_options){.grouped = true, .serial = true}, true);
-  failed += run_cases("TF32", (hec_cuda_options){.precision = HEC_CUDA_TF32, .grouped = true}, true);
-  failed += run_cases("bfloat16", (hec_cuda_options){.precision = HEC_CUDA_BF16, .grouped = true}, true);
+  failed += run_cases("TF32", (hec_cuda_options){.precision = HEC_TF32, .grouped = true}, true);
+  failed += run_cases("bfloat16", (hec_cuda_options){.precision = HEC_BF16, .grouped = true}, true);
   return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -68,7 +68,7 @@ static void verify(void *context, const hec_replayed *iteration) {
   (void)context;
   hec_timeline_check(iteration->timeline, program);
   ck_assert_int_gt(hec_timeline_end_ps(iteration->timeline), 0);
-  ck_assert(iteration->probe_s == NULL && iteration->interrupted >= 0 && iteration->interrupted < 1e-6);
+  ck_assert(iteration->probe_s == NULL && iteration->interrupted >= 0 && iteration->interrupted < 1);
   n_seen++;
 }
 

@@ -42,26 +42,42 @@ void hec_execution_mind(hec_execution *execution, const char *limit) {
   execution->limits[execution->summary.n_limits++] = limit;
 }
 
-/* Ranks of this machine and the cores they have. */
-static void count_here(const hec_where *where, int32_t *ranks, int32_t *cores) {
-  *cores = hec_machine_cores();
+/* Ranks of this machine, and what they compute with: cores or devices. */
+static const char *describe_here(const hec_where *where, hec_execution *e, int32_t *ranks, int32_t *n) {
+  *n = hec_machine_cores();
   if (where->backend->here)
-    where->backend->here(ranks, cores);
+    where->backend->here(ranks, n);
+  if (where->backend->devices) {
+    where->backend->devices(&e->cpu, &e->library, n);
+    return "device";
+  }
+  hec_machine_cpu(&e->cpu);
+  hec_text_add(&e->library, hec_math_library());
+  return "core";
+}
+
+static const char *const precision_names[HEC_N_PRECISIONS] = {"float32", "TF32", "bfloat16"};
+
+void hec_execution_free(hec_execution *execution) {
+  hec_text_free(&execution->cpu);
+  hec_text_free(&execution->library);
 }
 
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *e) {
-  int32_t ranks = job->problem.n_ranks, cores;
+  int32_t ranks = job->problem.n_ranks, n_units;
   *e = (hec_execution){.cpu = {0}};
-  hec_machine_cpu(&e->cpu);
-  count_here(where, &ranks, &cores);
+  const char *unit = describe_here(where, e, &ranks, &n_units);
+  if (where->link)
+    hec_text_printf(&e->library, ", products in %s", precision_names[where->precision]);
   e->summary = (hec_summary_execution){.backend = where->backend->name,
                                        .transport = hec_where_carrier(where),
                                        .transport_summary = hec_where_carrier_summary(where),
                                        .cpu = e->cpu.data,
-                                       .blas = hec_math_library(),
+                                       .blas = e->library.data,
+                                       .unit = unit,
                                        .ranks_are = hec_where_ranks_are(where, args),
-                                       .n_cores = cores,
+                                       .n_cores = n_units,
                                        .n_ranks_here = ranks,
                                        .n_warmup = job->warmup,
                                        .virtual_time = args->virtual_time,
@@ -71,7 +87,7 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");
     hec_execution_mind(e, "computing is measured, one rank at a time; transfers take what the cluster's links would");
-    if (own_cluster && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
+    if (own_cluster && !where->link && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
       hec_execution_mind(
           e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
   }
@@ -81,6 +97,8 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
   else if (!args->virtual_time && where->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (hec_summary_execution_crowded(&e->summary))
-    hec_execution_mind(
-        e, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
+    hec_execution_mind(e, where->link ? "fewer devices than ranks: they do all ranks' work at once, so these times are "
+                                        "not those of a device each; see --virtual"
+                                      : "fewer cores than ranks: ranks take turns on cores, so these times predict "
+                                        "nothing; see --virtual");
 }

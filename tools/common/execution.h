@@ -19,9 +19,10 @@ hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t w
 enum { HEC_EXECUTION_LIMITS_MAX = 8 };
 typedef struct {
   hec_summary_execution summary; /* points into this struct: it must not move */
-  hec_text cpu;
+  hec_text cpu, library;
   const char *limits[HEC_EXECUTION_LIMITS_MAX];
-} hec_execution; /* free cpu */
+} hec_execution; /* hec_execution_free */
+void hec_execution_free(hec_execution *execution);
 
 /* After the backend was opened. own_cluster: the user named it; predicts: what is measured validates predictions. The
  * caller adds the seed. */

@@ -142,6 +142,7 @@ static hec_session_options session_options(gate *g) {
                                              .load_average = hec_machine_load()},
                                .machine = {.name = "gate",
                                            .cpu = g->cpu.data,
+                                           .unit = "core",
                                            .blas = hec_math_library(),
                                            .backend = g->where.backend->name,
                                            .transport = g->where.transport->name,

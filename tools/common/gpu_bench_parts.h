@@ -14,7 +14,7 @@ typedef struct {
 } hec_gpu_session;
 
 typedef struct {
-  hec_cuda_precision precision;
+  hec_precision precision;
   bool grouped;
   int64_t n_space; /* floats; 0: as many as two pieces of one copy need, by the memory that is free */
 } hec_gpu_setting;

@@ -127,8 +127,7 @@ static hec_status run_all(hec_gpu_session *s, hec_gpu_results *results) {
 hec_status hec_gpu_launches(const hec_gpu_bench *bench, hec_gpu_results *results) {
   hec_gpu_session s;
   int64_t rows = bench->small ? hec_gpu_rows_floats(SMALL_TOKENS, SMALL_WIDTH) : hec_gpu_rows_floats(TOKENS, WIDTH);
-  const hec_gpu_setting setting = {
-      .precision = HEC_CUDA_FP32, .grouped = true, .n_space = (int64_t)LIST * 3 * N + rows};
+  const hec_gpu_setting setting = {.precision = HEC_FP32, .grouped = true, .n_space = (int64_t)LIST * 3 * N + rows};
   HEC_TRY(hec_gpu_session_open(bench, &setting, &s));
   hec_status status = run_all(&s, results);
   hec_gpu_session_close(&s);

@@ -88,7 +88,7 @@ hec_status hec_gpu_memory(const hec_gpu_bench *bench, hec_gpu_results *results) 
   hec_gpu_rows r;
   lists l;
   int32_t width = bench->small ? SMALL_WIDTH : WIDTH;
-  HEC_TRY(hec_gpu_session_open(bench, &(hec_gpu_setting){.precision = HEC_CUDA_FP32, .grouped = true}, &s));
+  HEC_TRY(hec_gpu_session_open(bench, &(hec_gpu_setting){.precision = HEC_FP32, .grouped = true}, &s));
   int64_t n = s.n_space / 2 / (2 * LIST) * (2 * LIST); /* a multiple of all pieces */
   int32_t n_tokens = (int32_t)(s.n_space / hec_gpu_rows_floats(1, width));
   hec_status status = HEC_OK;

@@ -160,11 +160,11 @@ static hec_status run_all(hec_gpu_session *session, const shape *s, const char *
 }
 
 hec_status hec_gpu_products(const hec_gpu_bench *bench, hec_gpu_results *results) {
-  static const char *const names[] = {[HEC_CUDA_FP32] = "fp32", [HEC_CUDA_TF32] = "tf32", [HEC_CUDA_BF16] = "bf16"};
+  static const char *const names[] = {[HEC_FP32] = "fp32", [HEC_TF32] = "tf32", [HEC_BF16] = "bf16"};
   const shape *s = bench->small ? &small : &large;
   int64_t experts = expert_floats(s), attention = attention_floats(s);
   for (int32_t i = 0; i < 6; i++) {
-    hec_gpu_setting setting = {(hec_cuda_precision)(i / 2), i % 2 == 0, experts > attention ? experts : attention};
+    hec_gpu_setting setting = {(hec_precision)(i / 2), i % 2 == 0, experts > attention ? experts : attention};
     hec_gpu_session session;
     char section[32];
     (void)snprintf(section, sizeof section, "%s, %s", names[i / 2], setting.grouped ? "grouped" : "one by one");

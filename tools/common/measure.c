@@ -139,6 +139,8 @@ static void measured(void *context, const hec_replayed *iteration) {
   if (report) {
     hec_summary_add_iteration(&c->summary.rows[c->row], low, &all, &all, 1);
     add_before(&c->summary.rows[c->row], hec_lowering_program(low), timeline);
+    if (hec_summary_on_devices(o->execution) && !o->execution->virtual_time)
+      hec_series_add(&c->summary.rows[c->row].late, iteration->interrupted);
   }
   if (o->files && (report || o->timeline_iter >= 0))
     keep_drawing(c, iteration->step, all.total_s, low, timeline);

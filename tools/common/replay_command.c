@@ -66,6 +66,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "cpu (default), mpi, nccl, or list: which there are, and why not"),
       HEC_ARG_WORD("--transport", s->where.transport, "T",
                    "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list"),
+      HEC_ARG_WORD("--precision", s->where.precision, "P",
+                   "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"),
       {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
        "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0},
@@ -162,8 +164,9 @@ static void describe(command *c) {
 static void warn(const command *c) {
   int32_t ranks = c->execution.summary.n_ranks_here, cores = c->execution.summary.n_cores;
   if (hec_summary_execution_crowded(&c->execution.summary))
-    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " core%s; use %s--virtual\n",
-            ranks, cores, cores == 1 ? "" : "s", c->where.backend->here ? "--backend cpu " : "");
+    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s; use %s--virtual\n", ranks,
+            cores, c->execution.summary.unit, cores == 1 ? "" : "s",
+            c->where.backend == &hec_backend_mpi ? "--backend cpu " : "");
   if (c->s->where.pin && ranks > cores)
     fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }
@@ -185,6 +188,7 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .pin = c->s->where.pin,
                                       .transport = c->where.transport,
                                       .link = c->where.link,
+                                      .precision = c->where.precision,
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
                                       .limit_s = c->s->where.limit_s};
@@ -211,6 +215,9 @@ static hec_status run(command *c) {
   hec_trace_reader *reader = NULL;
   hec_text kept = {0};
   HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (s->check && c->where.precision != HEC_FP32)
+    return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
+                    s->where.precision);
   if (s->out && c->where.backend->speaks())
     HEC_TRY(hec_output_check(s->out));
   hec_status status = hec_job_args_open(s->trace, &kept, &reader);
@@ -258,7 +265,7 @@ int hec_replay_command(int argc, char **argv) {
   s.where.ranks = s.job.ranks;
   status = run(&c);
   int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run", status) : (int)status;
-  hec_text_free(&c.execution.cpu);
+  hec_execution_free(&c.execution);
   hec_arena_free(&c.arena);
   hec_where_close(&c.where, code, c.launched);
   return code;

@@ -83,6 +83,10 @@ static hec_status open_loads(hec_session_run_state *run, hec_job_options *wanted
   return hec_trace_open_memory(run->kept.data, run->kept.length, "the model's shape", &run->reader);
 }
 
+static const char *like(const hec_session_run_state *run) {
+  return run->where.backend->like ? run->where.backend->like() : NULL;
+}
+
 static void say_defaults(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
   hec_job *job = &run->job;
@@ -97,13 +101,16 @@ static void say_defaults(hec_session_run_state *run) {
   if (a->job.tokens == 0)
     hec_job_say(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
                 a->trace ? ", every layer scaled to it" : "");
-  if (!a->job.cluster)
+  if (!a->job.cluster && like(run))
+    hec_job_say(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
+                class);
+  else if (!a->job.cluster)
     hec_job_say(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
 }
 
 static hec_status check_cores(const hec_session_run_state *run) {
   const hec_summary_execution *e = &run->execution.summary;
-  if (!hec_summary_execution_crowded(e))
+  if (!hec_summary_execution_crowded(e) || run->where.link) /* devices work on all ranks' work at once */
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT,
                   "%" PRId32 " ranks on %" PRId32 " core%s would take turns, which no calibration describes: choose at "
@@ -129,8 +136,9 @@ static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
   if (wanted.tokens == 0)
     wanted.tokens = HEC_SESSION_TOKENS;
   (void)snprintf(line, sizeof line, LINE, wanted.ranks);
+  wanted.like = like(run);
   if (!wanted.cluster)
-    wanted.cluster = line;
+    wanted.cluster = wanted.like ? wanted.like : line;
   HEC_TRY(open_loads(run, &wanted));
   HEC_TRY(hec_job_make_executed(&wanted, run->reader, &run->arena, &run->job));
   return hec_model_make(&run->job.moe, false, (uint64_t)a->seed, &run->model);
@@ -209,6 +217,7 @@ static hec_status launch(hec_session_run_state *run) {
                                       .pin = true,
                                       .transport = run->where.transport,
                                       .link = run->where.link,
+                                      .precision = run->where.precision,
                                       .cluster = &run->job.cluster,
                                       .memory_bytes = hec_session_bytes(&run->session),
                                       .limit_s = run->args->where.limit_s};
@@ -245,7 +254,8 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .load_average = hec_machine_load()},
       .machine = {.name = "this machine",
                   .cpu = run->execution.cpu.data,
-                  .blas = hec_math_library(),
+                  .blas = run->execution.library.data,
+                  .unit = run->execution.summary.unit,
                   .backend = run->where.backend->name,
                   .transport = a->where.virtual_time ? "virtual" : hec_where_carrier(&run->where),
                   .date = run->date[0] ? run->date : NULL,
@@ -271,7 +281,7 @@ int hec_session_run_close(hec_session_run_state *run, hec_status status) {
   hec_session_close(&run->session);
   hec_trace_close(run->reader);
   hec_text_free(&run->kept);
-  hec_text_free(&run->execution.cpu);
+  hec_execution_free(&run->execution);
   hec_arena_free(&run->arena);
   hec_where_close(&run->where, code, run->launched);
   return code;

@@ -21,7 +21,7 @@ typedef struct {
 /* clang-format off */
 #define HEC_SESSION_ARG_ROWS(a, default_phase) \
   HEC_ARG_TITLE("What runs"), \
-  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us)"), \
+  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with such devices)"), \
   HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list) or JSON file (default cpu-512)"), \
   HEC_ARG_WHOLE("--ranks", (a).job.ranks, "R", "ranks, at most the cores unless --virtual (default 2; under mpirun: its processes)", 1, 65536), \
   HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
@@ -30,8 +30,9 @@ typedef struct {
 
 #define HEC_SESSION_WHERE_ROWS(a) \
   HEC_ARG_TITLE("Execution"), \
-  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, or list: which there are, and why not"), \
+  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, nccl, or list: which there are, and why not"), \
   HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"), \
+  HEC_ARG_WORD("--precision", (a).where.precision, "P", "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"), \
   {"--virtual", HEC_ARG_FLAG, &(a).where.virtual_time, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0}, \
   HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6), \
   {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}

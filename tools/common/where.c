@@ -40,6 +40,19 @@ static hec_status find_transport(const char *name, hec_where *where) {
   return status;
 }
 
+static hec_status choose_precision(const char *name, hec_where *where) {
+  static const char *const names[HEC_N_PRECISIONS] = {"fp32", "tf32", "bf16"};
+  int32_t p = 0;
+  while (name && p < HEC_N_PRECISIONS && strcmp(name, names[p]) != 0)
+    p++;
+  if (p == HEC_N_PRECISIONS)
+    return hec_fail(HEC_BAD_INPUT, "--precision: expected one of fp32, tf32, bf16, found \"%s\"", name);
+  where->precision = (hec_precision)p;
+  if (p > 0 && !where->backend->link)
+    return hec_fail(HEC_BAD_INPUT, "--precision %s: backend %s has products in fp32 only", name, where->backend->name);
+  return HEC_OK;
+}
+
 static hec_status start(const hec_where *where, int32_t *ranks) {
   int32_t launched = hec_machine_launched();
   if (where->backend->transport == NULL && launched > 1)
@@ -58,6 +71,7 @@ static hec_status start(const hec_where *where, int32_t *ranks) {
 hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) {
   *ranks = 0;
   HEC_TRY(find_backend(args->backend, &where->backend));
+  HEC_TRY(choose_precision(args->precision, where));
   HEC_TRY(start(where, ranks));
   HEC_TRY(find_transport(args->transport, where));
   if (*ranks > 0 && args->ranks > 0 && args->ranks != *ranks)
@@ -69,9 +83,8 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
   if (*ranks > 0 && (args->threads || args->pin))
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
                     args->threads ? "--threads" : "--pin", where->backend->name);
-  if (where->backend->link) {
+  if (where->backend->link)
     return hec_where_choose_link(args, where, *ranks > 0 ? *ranks : 1); /* a wrong name is found now */
-  }
   if (args->virtual_time && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
                     *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? where->backend->name : where->transport->name);

@@ -5,7 +5,7 @@
 #include "tools/common/args.h"
 
 typedef struct {
-  const char *backend, *transport;
+  const char *backend, *transport, *precision;
   double limit_s;
   int64_t ranks; /* asked for; 0: not */
   bool threads, pin, virtual_time;
@@ -15,6 +15,7 @@ typedef struct {
   const hec_backend *backend;
   const hec_transport *transport;
   const hec_device_link *link; /* NULL: ranks have no devices */
+  hec_precision precision;     /* of the devices' products */
 } hec_where;
 
 /* Finds and starts the backend and its transport. *ranks: those that a process manager made, 0: the caller chooses.

@@ -78,7 +78,7 @@ void hec_calibration_close(hec_calibration *calibration);
 
 /* The cluster file (cluster.h, JSON form), with residuals and cases. */
 typedef struct {
-  const char *name, *cpu, *blas, *backend, *transport, *date; /* date NULL: none */
+  const char *name, *cpu, *blas, *unit, *backend, *transport, *date; /* unit: "core", "device"; date NULL: none */
   int32_t n_cores;
 } hec_calibration_machine;
 void hec_calibration_json(const hec_calibration *calibration, const hec_calibration_machine *machine, hec_text *out);

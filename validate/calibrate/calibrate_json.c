@@ -1,5 +1,6 @@
 /* The cluster file of a calibration: structure and limits of the cluster that it started from, links as they were found,
  * curves, and what a reader must know to believe them. */
+#include "runtime/program/summary.h"
 #include "validate/calibrate/calibrate.h"
 
 #include <string.h>
@@ -103,9 +104,7 @@ static void write_calibration(hec_json_out *json, const hec_calibration *c) {
 
 static void write_machine(hec_json_out *json, const hec_calibration_machine *m) {
   hec_json_object(json, "machine");
-  hec_json_string(json, "cpu", m->cpu);
-  hec_json_int(json, "cores", m->n_cores);
-  hec_json_string(json, "blas", m->blas);
+  hec_summary_json_machine(m->unit, m->cpu, m->n_cores, m->blas, json);
   hec_json_string(json, "backend", m->backend);
   hec_json_string(json, "transport", m->transport);
   if (m->date)

@@ -36,16 +36,17 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
                     need->backend, need->transport, backend, transport);
   HEC_TRY(hec_json_bool_or(json, calibration, "contaminated", false, &file->contaminated));
   int64_t cores = 0;
-  HEC_TRY(hec_json_int_or(json, machine, "cores", 0, INT32_MAX, 0, &cores));
+  bool devices = hec_json_get(machine, "device") != NULL;
+  HEC_TRY(hec_json_int_or(json, machine, devices ? "devices" : "cores", 0, INT32_MAX, 0, &cores));
   read_cases(calibration, arena, file);
-  const char *cpu = text_or(machine, "cpu", "unknown CPU");
+  const char *cpu = text_or(machine, devices ? "device" : "cpu", "unknown processor");
   file->other_cpu = strcmp(cpu, need->cpu) != 0;
   hec_text text = {0};
   hec_text_add_plain(&text, text_or(machine, "date", "no date"));
   hec_text_add(&text, ", ");
   hec_text_add_plain(&text, cpu);
-  hec_text_printf(&text, ", %" PRId64 " cores, ", cores);
-  hec_text_add_plain(&text, text_or(machine, "blas", "unknown BLAS"));
+  hec_text_printf(&text, ", %" PRId64 " %s, ", cores, devices ? "devices" : "cores");
+  hec_text_add_plain(&text, text_or(machine, devices ? "library" : "blas", "unknown BLAS"));
   hec_text_printf(&text, ", backend %s, transport %s%s", backend, transport,
                   file->contaminated ? ", CONTAMINATED" : "");
   file->summary = hec_arena_text(arena, text.data);

@@ -39,9 +39,7 @@ static void add_optional(hec_json_out *json, const char *key, const char *value)
 static void add_machine(hec_json_out *json, const hec_session_report *r) {
   const hec_summary_execution *e = r->head->execution;
   hec_json_object(json, "machine");
-  hec_json_string(json, "cpu", e->cpu);
-  hec_json_int(json, "cores", e->n_cores);
-  hec_json_string(json, "blas", e->blas);
+  hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, json);
   hec_json_string(json, "backend", e->backend);
   hec_json_string(json, "transport", e->transport);
   hec_json_bool(json, "virtual", e->virtual_time);

@@ -125,11 +125,11 @@ static bool round_operands(hec_cuda_own *own, product *list, int32_t n) {
 /* ---- Calls ---- */
 
 static cudaDataType_t type_of(const hec_cuda_own *own) {
-  return own->options.precision == HEC_CUDA_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+  return own->options.precision == HEC_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 static cublasComputeType_t compute_of(const hec_cuda_own *own) {
-  return own->options.precision == HEC_CUDA_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  return own->options.precision == HEC_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 static cublasOperation_t operation_of(bool transpose) {
@@ -257,14 +257,14 @@ static void multiply_all(hec_cuda_own *own, const product *list, int32_t n) {
   bool same = true, together = true;
   for (int32_t i = 0; i < n; i++) {
     same = same && alike(&list->of, &list[i].of);
-    together = together && (own->options.precision == HEC_CUDA_FP32 ||
+    together = together && (own->options.precision == HEC_FP32 ||
                             (is_aligned(list[i].a) && is_aligned(list[i].b) && is_aligned(list[i].of.c)));
   }
   if (!blas)
     return;
   if (n > 1 && same && together)
     multiply_batch(own, blas, list, n);
-  else if (n > 1 && HAS_GROUPED && own->options.grouped && together && own->options.precision != HEC_CUDA_BF16)
+  else if (n > 1 && HAS_GROUPED && own->options.grouped && together && own->options.precision != HEC_BF16)
     multiply_groups(own, blas, list, n);
   else
     for (int32_t i = 0; i < n && !own->failed; i++)
@@ -293,6 +293,6 @@ void hec_cuda_gemm(hec_cuda_own *own, const hec_gemm *list, int32_t n) {
     else
       scale_result(own, &g);
   }
-  if (n_left > 0 && (own->options.precision != HEC_CUDA_BF16 || round_operands(own, left, n_left)))
+  if (n_left > 0 && (own->options.precision != HEC_BF16 || round_operands(own, left, n_left)))
     multiply_all(own, left, n_left);
 }

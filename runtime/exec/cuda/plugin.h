@@ -33,13 +33,9 @@ typedef struct {
 
 /* ---- A device as a processor ---- */
 
-/* Products. BF16: operands are rounded to bfloat16, sums are float32; TF32: the tensor cores' 19 bits. Everything else is
- * float32 in every mode. */
-typedef enum { HEC_CUDA_FP32, HEC_CUDA_TF32, HEC_CUDA_BF16 } hec_cuda_precision;
-
 typedef struct {
   int32_t device;
-  hec_cuda_precision precision;
+  hec_precision precision;
   bool grouped;              /* products of a list in one grouped call where cuBLAS has one; else one after the other */
   bool serial;               /* all streams are one: nothing runs beside anything else */
   int64_t (*clock_ns)(void); /* hec_clock_ns */
