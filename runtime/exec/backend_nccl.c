@@ -188,15 +188,14 @@ static hec_status fail(hec_rank *rank, int32_t device, const char *words) {
 }
 
 static int32_t device_of(const job *j, int32_t rank) {
+  HEC_ASSERT(j->n_devices > 0);
   return j->devices[rank % j->n_devices];
 }
 
 /* Threads that share the rank's device; a process has its own. */
 static int32_t sharing(const job *j, int32_t rank) {
-  int32_t n = 0;
-  for (int32_t r = rank % j->n_devices; r < j->n_ranks; r += j->n_devices)
-    n++;
-  return j->processes ? 1 : n;
+  HEC_ASSERT(j->n_devices > 0);
+  return j->processes ? 1 : 1 + (j->n_ranks - 1 - rank % j->n_devices) / j->n_devices;
 }
 
 /* All ranks look before any of them takes: those of a device find the same. Some is left for cuBLAS, NCCL and lists. */

@@ -110,13 +110,13 @@ static hec_status connect_lane(hec_rank *rank, int32_t lane) {
       continue;
     for (int32_t end = 0; end < 2; end++) {
       hec_segment *segment = &segments[2 * p + end];
-      *segment = (hec_segment){at + 2 * p + end, sizeof(float)};
+      *segment = (hec_segment){at + 2 * (size_t)p + end, sizeof(float)};
       hec_message_add(end ? post.receives : post.sends, end ? &post.n_receives : &post.n_sends, p, segment, 1);
     }
   }
   rank->processor->streams->select(rank->processor, lane);
   HEC_TRY(exchange(rank, &post));
-  return allreduce(rank, lane, at + 2 * rank->rank, 1);
+  return allreduce(rank, lane, at + 2 * (size_t)rank->rank, 1);
 }
 
 /* Until the selected stream has done what it was given: peers that do not come must not hold the host for good. */

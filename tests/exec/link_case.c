@@ -310,7 +310,7 @@ hec_status hec_test_program_run(hec_rank *rank, const hec_test_program *p) {
   on->streams->restart(on);
   hec_test_memory *now = hec_malloc(1, sizeof *now);
   on->math->to_host(on, &now->cell[0][0][0], &m->cell[0][0][0], sizeof *m / sizeof(float));
-  bool right = memcmp(now, &p->end[rank->rank], sizeof *m) == 0;
+  bool right = memcmp(&now->cell[0][0][0], &p->end[rank->rank].cell[0][0][0], sizeof *m) == 0;
   free(now);
   HEC_TRY(hec_rank_barrier(rank));
   const char *error = on->streams->error(on);
@@ -327,7 +327,7 @@ hec_status hec_test_circle(hec_rank *rank, const hec_test_fault *f) {
   int32_t n = rank->n_ranks, next = (rank->rank + 1) % n, before = (rank->rank + n - 1) % n;
   hec_segment *segments = hec_malloc(4, sizeof *segments);
   for (int32_t i = 0; i < 4; i++)
-    segments[i] = (hec_segment){rank->memory + 1024 * i, i < 2 ? f->bytes[rank->rank][i] : 64};
+    segments[i] = (hec_segment){rank->memory + (size_t)1024 * (size_t)i, i < 2 ? f->bytes[rank->rank][i] : 64};
   int64_t bytes = segments[0].bytes + segments[1].bytes;
   hec_message send = {.peer = next, .n_segments = 2, .segments = segments, .bytes = bytes, .after = -1};
   hec_message receive = {.peer = before, .n_segments = 2, .segments = segments + 2, .bytes = 128, .after = -1};

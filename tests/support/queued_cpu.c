@@ -93,7 +93,7 @@ static void carry_out(queued *q, stream *s) {
   if (op->run) {
     op->run(&op->with);
     q->n_done++;
-  } else if (!op->waits) {
+  } else if (!op->waits_for) {
     reach(op->event);
   }
   if (q->log)
@@ -102,7 +102,7 @@ static void carry_out(queued *q, stream *s) {
 }
 
 static bool can_go(const stream *s) {
-  return s->first && !(s->first->waits && !s->first->event->reached);
+  return s->first && !(s->first->waits_for && !s->first->waits_for->reached);
 }
 
 static void draw_weights(void) {
@@ -238,8 +238,7 @@ static void after(hec_processor *on, const hec_event *event) {
   if (!op)
     return;
   HEC_ASSERT(!event->ended);
-  op->event = (hec_event *)(uintptr_t)event; /* only read */
-  op->waits = true;
+  op->waits_for = event;
   unlock();
 }
 

@@ -26,8 +26,8 @@ typedef struct hec_queued_operation {
   struct hec_queued_operation *next;
   const char *name;
   void (*run)(hec_queued_arguments *with); /* NULL: mark or after */
-  hec_event *event;
-  bool waits; /* after */
+  hec_event *event;                        /* mark */
+  const hec_event *waits_for;              /* after */
   hec_queued_arguments with;
   void *copies[HEC_QUEUED_COPIES_MOST]; /* freed with it */
   int32_t n_copies;
