@@ -202,6 +202,7 @@ static void abandon(int code) {
 static void close_job(void) {
   if (begun)
     plugin->end();
+  begun = false; /* backend nccl closes it too, when it has used it */
 }
 
 const hec_backend hec_backend_mpi = {

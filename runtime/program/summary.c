@@ -179,7 +179,7 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
 
 void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
                               hec_json_out *json) {
-  bool devices = unit[0] == 'd';
+  bool devices = unit && unit[0] == 'd';
   hec_json_string(json, devices ? "device" : "cpu", processor);
   hec_json_int(json, devices ? "devices" : "cores", n);
   hec_json_string(json, devices ? "library" : "blas", library);

@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
   const char *backend, *transport, *transport_summary;
   const char *cpu, *blas;      /* the machine's processor, the library of its arithmetic; of devices: theirs */
-  const char *unit;            /* "core", "device": what ranks share where there are fewer of them */
+  const char *unit;            /* "core" (NULL too), "device": what ranks share where there are fewer of them */
   const char *ranks_are;       /* "processes", "threads" */
   int32_t n_ranks_here;        /* on this machine */
   int32_t n_cores;             /* units of this machine that its ranks may use */
@@ -70,7 +70,7 @@ typedef struct {
 } hec_summary_execution;
 
 static inline bool hec_summary_on_devices(const hec_summary_execution *execution) {
-  return execution && execution->unit[0] == 'd';
+  return execution && execution->unit && execution->unit[0] == 'd';
 }
 /* Whether ranks took turns on cores, or shared devices, while real time was measured: such times predict nothing. */
 static inline bool hec_summary_execution_crowded(const hec_summary_execution *execution) {
