@@ -64,6 +64,7 @@ script made/hecate-bench 'case $2 in --list)
   echo "  add  1 [1,1] GB/s 0.9 of copy; required 0.85: met"
   [ ! -e "$state/missed" ] || echo "  adam  1 [1,1] GB/s 0.7 of copy; required 0.85: missed" ;; esac'
 script made/hecate-run '[ "$1" != --backend ] || { echo "  nccl    GPUs [$(cat "$state/backend" 2>/dev/null || echo available)]"; exit; }
+case "$*" in *--json) echo "  \"host_late_share\": $(cat "$state/late" 2>/dev/null || echo 0.021),"; exit ;; esac
 echo "ep serial 1.0 passed 1e-7 of 1e-5"
 case "$*" in *"--ranks 8"*) [ ! -e "$state/differs" ] || { echo "ep: gradients differ"; exit 1; } ;; esac'
 script made/test.exec.nccl_processes '[ ! -e "$state/nccl" ] || { echo "rank 1: numbers that came: wrong"; exit 1; }
@@ -77,7 +78,7 @@ summary() {
   printf '  "error": {\n    "median": %s,\n    "p90": %s,\n    "worst": 0.3\n  },\n' "$1" "$2" >>state/summary
   printf '  "error_uncorrected": {\n    "median": 8,\n    "p90": 8\n  },\n  "pairs_5pct": %s,\n  "wrong_5pct": %s,\n  "end": 0\n}\n' "$3" "$4" >>state/summary
 }
-summary 0.031 0.0888 40 2
+summary 0.021 0.0588 40 0
 
 # runs CODE LAST ARGS...: exit code, and the closing line.
 runs() {
@@ -89,7 +90,7 @@ runs() {
   [ "$(tail -n 1 out.txt)" = "$last" ] || fail "last line \"$(tail -n 1 out.txt)\", expected \"$last\": $*"
 }
 
-runs 0 "12 passed, 0 failed, 2 skipped"
+runs 0 "14 passed, 0 failed, 2 skipped"
 has "Report: validate/results/gpu-nvidia-h999-pro.md"
 [ "$(ls tree/validate/results)" = gpu-nvidia-h999-pro.md ] || fail "left behind: $(ls -A tree/validate/results)"
 has "# GPU: NVIDIA H999 Pro" "$kept"
@@ -100,9 +101,10 @@ has "| memcheck | passed | hecate-bench gpu --small: ERROR SUMMARY: 0 errors |" 
 has "| nccl | passed | 3 processes on one device: " "$kept"
 has "| nccl | skipped | hecate-run --transport nccl: one device only" "$kept"
 [ "$(grep -c '^| check | passed | [48] ranks' "$kept")" -eq 2 ] || fail "not both numbers of ranks"
-has "| serial | passed | error: median 3.1 % (at most 5 %), p90 8.9 % (at most 10 %); 2 of 40 pairs" "$kept"
-has "| concurrent | passed |" "$kept"
-has "| policies | passed |" "$kept"
+has "| serial | passed | error: median 2.1 % (at most 3 %), p90 5.9 % (at most 6 %); 0 of 40 pairs" "$kept"
+has "| concurrent | passed | error: median 2.1 % (not judged), p90" "$kept"
+has "| policies | passed | error: median 2.1 % (not judged), p90 5.9 % (not judged); 0 of 40 pairs" "$kept"
+has "| executor | passed | idle for a late host, 8192 tokens a rank, bf16: 2.1 % (at most 3 %)" "$kept"
 has "## Predicted against measured: concurrent" "$kept"
 has "### Operations" "$kept"
 
@@ -122,33 +124,38 @@ fails race "| racecheck | failed | hecate-run, 2 ranks: exit code 9"
 fails nccl "| nccl | failed | processes on one device: exit code 1: rank 1: numbers that came: wrong |"
 fails differs "| check | failed | 8 ranks: exit code 1: ep serial 1.0 passed 1e-7 of 1e-5 ep: gradients differ |"
 fails missed "| bench | failed | 1 of 2 shares are below what is required |"
-for bad in "0.0501 0.09 40 0" "0.01 0.101 40 0" "0.01 0.02 40 3" "null null 0 0"; do
+echo 0.0301 >state/late
+fails lateness "| executor | failed | idle for a late host, 8192 tokens a rank, fp32: 3.0 % (at most 3 %)" 2
+rm state/late
+for bad in "0.0301 0.05 40 0 1" "0.01 0.061 40 0 1" "0.01 0.02 40 3 2" "null null 0 0 3"; do
   # shellcheck disable=SC2086 # four numbers
-  summary $bad
-  fails summary "| serial | failed | " 3
+  summary ${bad% *}
+  fails summary "| serial | failed | " "${bad##* }"
 done
+summary 0.01 0.02 40 1
+fails summary "| policies | failed | "
 summary 0.01 0.02 40 0
 
 # Skips say why and are no failure.
 touch state/refused
-runs 0 "9 passed, 0 failed, 3 skipped"
+runs 0 "11 passed, 0 failed, 3 skipped"
 has "| memcheck | skipped | compute-sanitizer does not work here: ========= Error: Device not supported." "$kept"
 rm state/refused
 echo 'not available: 1 device found, but no memory' >state/backend
-runs 0 "7 passed, 0 failed, 4 skipped"
+runs 0 "9 passed, 0 failed, 4 skipped"
 has "| compare | skipped | 1 device found, but no memory |" "$kept"
 rm state/backend
 touch state/alone state/second
-runs 0 "12 passed, 0 failed, 2 skipped"
+runs 0 "14 passed, 0 failed, 2 skipped"
 has "| nccl | skipped | processes on one device: no device |" "$kept"
 has "| nccl | passed | 2 ranks: 1 policies" "$kept"
 rm state/alone state/second
-runs 0 "2 passed, 0 failed, 6 skipped" --steps bench
+runs 0 "2 passed, 0 failed, 7 skipped" --steps bench
 has "| compare | skipped | not asked for |" "$kept"
 
 # Time: a step that takes longer than what is left ends, the next ones are left out.
 echo 100 >state/slow
-runs 1 "5 passed, 1 failed, 4 skipped" --seconds 26
+runs 1 "5 passed, 1 failed, 5 skipped" --seconds 26
 has "| bench | failed | not done in time |" "$kept"
 has "| compare | skipped | " "$kept"
 has " of 26 s left, it needs 60 |" "$kept"
@@ -169,7 +176,7 @@ rm state/crash
 
 # Plug-ins of one's own: never kept.
 rm "$kept"
-runs 0 "5 passed, 0 failed, 4 skipped" --plugins "$work"
+runs 0 "5 passed, 0 failed, 5 skipped" --plugins "$work"
 has "Not kept: results exist only for real devices."
 has "# GPU: NVIDIA H999 Pro"
 [ -z "$(ls -A tree/validate/results)" ] || fail "kept: $(ls tree/validate/results)"
@@ -178,7 +185,7 @@ has "# GPU: NVIDIA H999 Pro"
 
 if [ -e "$build/fake/hecate-cuda.so" ]; then
   tool=("$source_dir/tools/gpu-check" --no-build --build "$build" --plugins "$build/fake" --steps bench)
-  runs 0 "2 passed, 0 failed, 6 skipped"
+  runs 0 "2 passed, 0 failed, 7 skipped"
   has "emulated on the CPU: times mean nothing"
   has "| bench | passed | it runs; emulated or small: its times mean nothing and are not judged |"
   has "Not kept: results exist only for real devices."

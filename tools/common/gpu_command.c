@@ -149,7 +149,6 @@ static void print_json(const command *c, hec_text *out) {
   }
   hec_json_close(&json);
   hec_json_double(&json, "events_per_s", c->results.events_per_s);
-  hec_json_null(&json, "executor"); /* not measured yet */
   hec_json_close(&json);
 }
 
@@ -192,7 +191,6 @@ static void print_text(const command *c, hec_text *out) {
     print_rate(c, row, out);
   }
   print_launches(c, out);
-  hec_text_add(out, "\nexecutor\n  not measured yet\n");
 }
 
 /* ---- The command ---- */
