@@ -67,6 +67,9 @@ expect here.json 'd["calibration"]["ranks"], d["machine"]["transport"], d["machi
 accepts "${compare[@]}" --virtual --calibration here.json
 has "calibrated before, here.json"
 hasnot "core"
+sed 's/"device": "fake/"device": "another/' here.json >other.json
+accepts "${compare[@]}" --virtual --calibration other.json
+has "calibration: of another device than this one holds here"
 refuses 2 "expected one of 1 ranks" "${compare[@]}" --virtual --ranks 1 --calibration here.json
 refuses 2 "found nccl and virtual" "${compare[@]}" --calibration here.json
 refuses 2 "products in TF32, as this run, found" "${compare[@]}" --virtual --precision tf32 --calibration here.json

@@ -204,7 +204,8 @@ static hec_status take_calibration(command *c) {
                                      .problem = &c->run.job.problem};
   HEC_TRY(hec_calibration_read(s->calibration, &need, &c->run.arena, &c->given));
   if (c->given.other_cpu)
-    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another CPU than this one holds here");
+    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another %s than this one holds here",
+                c->run.where.link ? "device" : "CPU");
   return HEC_OK;
 }
 
