@@ -51,6 +51,8 @@ has "times are of 2 ranks on 1 device; use --virtual" err.txt
 hasnot "core"
 [ "$(nproc)" -lt 2 ] || FAKE_CUDA_DEVICES=1 accepts --ranks 2 --pin
 hasnot "--pin" err.txt
+accepts --ranks 2 --cluster "1x2 nvlink=100G@2us flops=100T mem=40G"
+hasnot "core"
 accepts --ranks 3 --virtual --precision bf16
 has "products in bfloat16"
 has "one operation of one rank at a time"
