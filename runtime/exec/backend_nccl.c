@@ -144,7 +144,10 @@ static void devices(hec_text *name, hec_text *libraries, int32_t *n) {
   hec_text_add(name, alike ? "" : " and others");
   add_version(libraries, "cuBLAS", found.cublas_version, 10000);
   add_version(libraries, ", NCCL", found.nccl_version, 10000);
-  *n = managed() ? 1 : usable(NULL);
+  int32_t cores;
+  *n = usable(NULL);
+  if (managed()) /* each has its own, of which another may see nothing: NCCL takes no device twice */
+    hec_backend_mpi.here(n, &cores);
 }
 
 /* The least of them, where devices or how many share one differ. */

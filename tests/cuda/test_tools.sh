@@ -59,6 +59,18 @@ has "one operation of one rank at a time"
 hasnot "shared"
 hasnot "core"
 
+# Processes of mpirun have a device each, however many of them this one sees. NCCL's fake knows one process only.
+mpirun=(mpirun -n 2 --oversubscribe --allow-run-as-root)
+if "${mpirun[@]}" true 2>/dev/null; then
+  "${mpirun[@]}" "${run[@]}" --timeout 2 >out.txt 2>err.txt && fail "the fake of NCCL joins processes"
+  has "in connecting the devices: NCCL" err.txt
+  hasnot "times are of" err.txt
+  "${mpirun[@]}" "${run[@]}" --virtual >out.txt 2>err.txt && fail "virtual time of processes"
+  has "--virtual: its ranks are threads of one process" err.txt
+else
+  echo "SKIPPED cuda.tools (processes): no mpirun of Open MPI"
+fi
+
 # A calibration of devices is used again, by the same number of ranks, in the same time and precision.
 tool=("$build/hecate-validate")
 accepts calibrate --backend nccl --virtual "${tiny[@]}" --out here.json
