@@ -106,7 +106,7 @@ void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
                         ? "devices are not probed; measurements are as they were"
                         : "speed of the cores, found by probes around each iteration; measurements are put at "
                           "one pace");
-  if (c->n_conclusive > 0)
+  if (c->n_conclusive > 0 && !on_devices(r))
     hec_text_printf(out, "; as they were, errors are %.1f %% (median), %.1f %% (p90), bias %+.1f %%",
                     100 * c->raw.median, 100 * c->raw.p90, 100 * c->raw.bias);
 }

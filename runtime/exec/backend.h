@@ -17,6 +17,8 @@ typedef struct {
   const char *(*like)(void);
   /* What the ranks of this machine compute with, after `ranks`: name, libraries, number. NULL: cores. */
   void (*devices)(hec_text *name, hec_text *libraries, int32_t *n);
+  /* Bytes of its device that each of so many ranks has at most, after `ranks`. NULL: ranks have no devices. */
+  double (*device_bytes)(int32_t n_ranks);
   /* The only transport it has, known once `ranks` was called; NULL: any of hec_transports. */
   const hec_transport *(*transport)(void);
   /* Of the machine that this process is on, known once `ranks` was called: its ranks, the cores that they may use. NULL:

@@ -15,6 +15,7 @@
 #include "runtime/exec/plugin.h"
 #include "runtime/exec/world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -38,6 +39,9 @@ static bool accept(void *symbol) {
   return plugin != NULL;
 }
 
+/* Why a file in an earlier folder was passed over: does not matter unless the one that was found is of no use. */
+static char passed_over[512];
+
 static bool load(hec_text *why) {
   static const hec_plugin_file file = {.file = "hecate-cuda.so", .symbol = HEC_CUDA_PLUGIN_SYMBOL, .accept = accept};
   hec_text reasons = {0};
@@ -47,8 +51,10 @@ static bool load(hec_text *why) {
     else if (!reasons.length)
       hec_plugin_say_missing(file.file, &reasons);
     hec_text_add(why, reasons.data);
+  } else if (reasons.length) {
+    (void)snprintf(passed_over, sizeof passed_over, "%s", reasons.data);
   }
-  hec_text_free(&reasons); /* those of files that were passed over do not matter once one is found */
+  hec_text_free(&reasons);
   return plugin != NULL;
 }
 
@@ -87,6 +93,8 @@ static bool available(hec_text *why) {
     say_devices(&found, why);
   else
     hec_text_add_plain(why, found.why);
+  if (!there && passed_over[0])
+    hec_text_printf(why, " (passed over: %s)", passed_over);
   return there;
 }
 
@@ -136,7 +144,22 @@ static void devices(hec_text *name, hec_text *libraries, int32_t *n) {
   hec_text_add(name, alike ? "" : " and others");
   add_version(libraries, "cuBLAS", found.cublas_version, 10000);
   add_version(libraries, ", NCCL", found.nccl_version, 10000);
-  *n = managed() ? 1 : usable(NULL);
+  int32_t cores;
+  *n = usable(NULL);
+  if (managed()) /* each has its own, of which another may see nothing: NCCL takes no device twice */
+    hec_backend_mpi.here(n, &cores);
+}
+
+/* The least of them, where devices or how many share one differ. */
+static double device_bytes(int32_t n_ranks) {
+  int32_t numbers[HEC_CUDA_DEVICES_MAX], n = usable(numbers);
+  double least = 0;
+  for (int32_t i = 0; i < n && i < n_ranks; i++) {
+    int32_t sharing = managed() ? 1 : 1 + (n_ranks - 1 - i) / n;
+    double bytes = (double)found.devices[numbers[i]].memory_bytes / sharing;
+    least = i == 0 || bytes < least ? bytes : least;
+  }
+  return least;
 }
 
 /* What hosts say to each other. */
@@ -244,7 +267,9 @@ static hec_status open_rank(hec_rank *rank, const job *j) {
   HEC_TRY(take_memory(rank, j));
   rank->link = j->link;
   hec_rank_at_phase(rank, 0, "connecting the devices");
-  return rank->link->open(rank);
+  HEC_TRY(rank->link->open(rank));
+  hec_rank_at_phase(rank, 0, "preparing");
+  return HEC_OK;
 }
 
 /* Before memory goes that others may read: until all have come, or, after a failure, have had time to. */
@@ -343,6 +368,7 @@ const hec_backend hec_backend_nccl = {
     .transport = transport,
     .like = like,
     .devices = devices,
+    .device_bytes = device_bytes,
     .link = choose_link,
     .here = here,
     .launch = launch,

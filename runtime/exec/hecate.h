@@ -171,8 +171,8 @@ HEC_API int hec_planner_guests(hec_planner *planner, int32_t layer, int32_t whic
 /* A rank's end of a group of ranks made by hec_run. */
 typedef struct hec_comm hec_comm;
 
-/* Backends, i = 0, 1, ...: "cpu" (processes or threads of this machine), "mpi" (under mpirun or srun), "nccl" (GPUs; not
- * there yet: hec_backend_check says so); NULL after the last. *summary is set unless NULL. */
+/* Backends, i = 0, 1, ...: "cpu" (processes or threads of this machine), "mpi" (under mpirun or srun), "nccl" (GPUs, which
+ * the collectives here do not run on yet: hec_backend_check says so); NULL after the last. *summary is set unless NULL. */
 HEC_API const char *hec_backend_name(int32_t i, const char **summary);
 /* HECATE_OK: can be used here and now. Else hec_error says why not. */
 HEC_API int hec_backend_check(const char *name);

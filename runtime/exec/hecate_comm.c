@@ -40,7 +40,10 @@ static hec_status find_backend(const char *name, const hec_backend **backend) {
 static hec_status check_available(const hec_backend *backend) {
   hec_text why = {0};
   hec_status status = HEC_OK;
-  if (!backend->available(&why))
+  if (backend->link) /* a body would be given memory of a device, the collectives here read the host's */
+    status = hec_fail(HEC_FAILED, "backend %s: the sparse collectives of libhecate do not run on devices yet",
+                      backend->name);
+  else if (!backend->available(&why))
     status = hec_fail(HEC_FAILED, "backend %s: %s", backend->name, why.data ? why.data : "not available");
   hec_text_free(&why);
   return status;

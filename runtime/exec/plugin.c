@@ -3,6 +3,8 @@
 #include "runtime/exec/plugin.h"
 
 #include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,20 +48,43 @@ static void free_folders(hec_text folders[N_FOLDERS]) {
     hec_text_free(&folders[f]);
 }
 
+/* A copy that was interrupted: an ELF file's table of sections comes last and is not all there. dlopen would map what is
+ * missing, and the process end by SIGBUS. Its offset is at byte 40 of a file of 64 bits, the size of a section and their
+ * number at 58 and 60. */
+static bool cut_short(const char *path) {
+  unsigned char head[64];
+  uint64_t at = 0;
+  uint16_t bytes = 0, n = 0;
+  FILE *file = fopen(path, "rb");
+  bool cut = false;
+  if (file && fread(head, sizeof head, 1, file) == 1 && memcmp(head, "\177ELF\2", 5) == 0 &&
+      fseek(file, 0, SEEK_END) == 0) {
+    memcpy(&at, head + 40, sizeof at);
+    memcpy(&bytes, head + 58, sizeof bytes);
+    memcpy(&n, head + 60, sizeof n);
+    cut = (uint64_t)ftell(file) < at + (uint64_t)n * bytes;
+  }
+  if (file)
+    (void)fclose(file);
+  return cut;
+}
+
 /* Opens folder/file; `why` gets the reason when the file is there and cannot be used. */
 static bool load_from(const hec_text *folder, const hec_plugin_file *wanted, hec_text *why) {
   if (!folder->length)
     return false;
   hec_text path = {0};
   hec_text_printf(&path, "%s/%s", folder->data, wanted->file);
-  bool there = access(path.data, F_OK) == 0, accepted = false;
-  void *library = there ? dlopen(path.data, RTLD_NOW | (wanted->global ? RTLD_GLOBAL : RTLD_LOCAL)) : NULL;
-  const char *error = there && !library ? dlerror() : NULL;
+  bool there = access(path.data, F_OK) == 0, cut = there && cut_short(path.data), accepted = false;
+  void *library = there && !cut ? dlopen(path.data, RTLD_NOW | (wanted->global ? RTLD_GLOBAL : RTLD_LOCAL)) : NULL;
+  const char *error = there && !cut && !library ? dlerror() : NULL;
   void *symbol = library ? dlsym(library, wanted->symbol) : NULL;
   if (symbol)
     accepted = wanted->accept(symbol);
   if (library && !accepted)
     hec_text_printf(why, "%s%s belongs to another version of hecate", why->length ? "; " : "", path.data);
+  else if (cut)
+    hec_text_printf(why, "%s%s is cut short", why->length ? "; " : "", path.data);
   else if (error)
     hec_text_printf(why, "%s%s", why->length ? "; " : "", error);
   hec_text_free(&path);

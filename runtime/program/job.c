@@ -145,7 +145,7 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   job->cluster_spec = hec_arena_text(arena, name);
   if (hec_cluster_is_line(name) && !strstr(name, " tile=") && !strstr(name, "\ttile="))
     hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",
-                job->cluster.devices[0].gemm_tile, options->executed ? " (8 suits CPU cores)" : "");
+                job->cluster.devices[0].gemm_tile, options->executed && !options->like ? " (8 suits CPU cores)" : "");
   return HEC_OK;
 }
 

@@ -137,8 +137,9 @@ void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
   if (count_systems(summary) < 2)
     return;
   if (hec_summary_execution_crowded(e)) {
-    hec_text_printf(out, "\nNo fastest is named: %" PRId32 " ranks took turns on %" PRId32 " %s%s.\n", e->n_ranks_here,
-                    e->n_cores, e->unit, e->n_cores == 1 ? "" : "s");
+    hec_text_printf(out, "\nNo fastest is named: %" PRId32 " ranks %s %" PRId32 " %s%s.\n", e->n_ranks_here,
+                    hec_summary_on_devices(e) ? "shared" : "took turns on", e->n_cores, e->unit,
+                    e->n_cores == 1 ? "" : "s");
     return;
   }
   hec_summary_row *winner = &summary->rows[best];

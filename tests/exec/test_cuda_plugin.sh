@@ -117,6 +117,15 @@ stand_in -UDEVICES -DDEVICES=1
 mv other/hecate-cuda.so alone/lib/hecate/
 echo "not a library" >other/hecate-cuda.so
 offers "1 device found"
+# ... but is named where that one is of no use either.
+stand_in
+cp other/hecate-cuda.so whole.so
+mv other/hecate-cuda.so alone/lib/hecate/
+for bytes in 0 100 10000; do # an interrupted copy
+  head -c "$bytes" whole.so >other/hecate-cuda.so
+  says "no CUDA driver (passed over: $work/other/hecate-cuda.so"
+done
+has "hecate-cuda.so is cut short)" err.txt
 
 # On devices that are an imitation.
 if [ ! -e "$build/fake/hecate-cuda.so" ]; then

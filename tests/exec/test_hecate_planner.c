@@ -366,6 +366,11 @@ START_TEST(tables) {
   ck_assert_ptr_null(hec_backend_name(99, NULL));
   OK(hec_backend_check("cpu"));
   REFUSED(hec_backend_check("abacus"), "backend: expected one of cpu, mpi");
+  hec_run_options run = hec_run_defaults(2); /* with or without a device, a body must not get memory of one */
+  run.backend = "nccl";
+  ck_assert_int_eq(hec_backend_check("nccl"), HECATE_FAILED);
+  ck_assert_int_eq(hec_run(&run, NULL, NULL), HECATE_FAILED);
+  ck_assert_ptr_nonnull(strstr(hec_error(), "do not run on devices yet"));
 }
 END_TEST
 

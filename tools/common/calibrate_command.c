@@ -44,11 +44,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
           "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores). Exit code "
           "1:\n"
-          "refused, because the machine was too busy (retry when nothing else runs), or a run that failed; large\n"
-          "residuals are printed and are no failure.",
+          "refused, because the machine was too busy (retry when nothing else runs; GPUs are not probed, so never\n"
+          "refused), or a run that failed; large residuals are printed and are no failure.",
       .examples = "  hecate-validate calibrate --out this-machine.json\n"
                   "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
-                  "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json",
+                  "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"
+                  "  hecate-validate calibrate --backend nccl --virtual --out this-gpu.json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));

@@ -56,9 +56,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     0, HEC_ITER_MAX - 1e6),
       HEC_POLICY_ARG_ROWS(s->session.job),
       HEC_SESSION_WHERE_ROWS(s->session),
-      HEC_ARG_WORD("--calibration", s->calibration, "FILE",
-                   "of calibrate --out with the same --model, --ranks, --backend, --transport and --cluster (default: "
-                   "calibrate now)"),
+      HEC_ARG_WORD(
+          "--calibration", s->calibration, "FILE",
+          "of calibrate --out with the same --model, --ranks, --backend, --transport, --precision and --cluster "
+          "(default: calibrate now)"),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "DIR",
                    "write summary.json, summary.csv (a line per iteration), compare.md and timeline.json (predicted "
@@ -81,13 +82,18 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "  shm             how well computing and this machine's memory are predicted\n"
           "  emulated        computing, waiting and order under links that are known (--cluster)\n"
           "  paced           the same on a real TCP stack\n"
+          "  nccl            of backend nccl: computing and NCCL on this machine's GPUs, one to a rank\n"
+          "  local           of backend nccl: with --virtual computing, one operation at a time; without it ranks "
+          "that\n"
+          "                  share a GPU work at once, which no prediction describes\n"
           "None of them says how well a cluster's network is predicted.\n\n"
-          "Exit code 1: the calibration was refused because the machine was too busy (retry when nothing else runs), "
-          "or\n"
-          "a run failed. Large errors and a wrong ranking are printed and are no failure: hecate-validate gate judges.",
+          "Exit code 1: the calibration was refused because the machine was too busy (retry when nothing else runs;\n"
+          "GPUs are not probed, so never refused), or a run failed. Large errors and a wrong ranking are\n"
+          "printed and are no failure: hecate-validate gate judges.",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
                   "  hecate-validate compare --random 24 --repeat 7 --json\n"
-                  "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n\n" HEC_JOB_ARGS_FORMS,
+                  "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n"
+                  "  hecate-validate compare trace.jsonl --backend nccl --virtual\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->session.trace, 1, &n, done));
@@ -192,13 +198,14 @@ static hec_status read_trace(command *c) {
 static hec_status take_calibration(command *c) {
   const settings *s = c->s;
   const hec_calibration_need need = {.cpu = c->run.execution.cpu.data,
+                                     .library = c->run.execution.library.data,
                                      .backend = c->run.where.backend->name,
-                                     .transport =
-                                         s->session.where.virtual_time ? "virtual" : c->run.where.transport->name,
+                                     .transport = hec_session_run_carrier(&c->run),
                                      .problem = &c->run.job.problem};
   HEC_TRY(hec_calibration_read(s->calibration, &need, &c->run.arena, &c->given));
   if (c->given.other_cpu)
-    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another CPU than this one holds here");
+    hec_job_say(&c->run.job, &c->run.arena, "calibration: of another %s than this one holds here",
+                c->run.where.link ? "device" : "CPU");
   return HEC_OK;
 }
 

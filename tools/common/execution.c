@@ -5,6 +5,7 @@
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
 
@@ -56,11 +57,28 @@ static const char *describe_here(const hec_where *where, hec_execution *e, int32
   return "core";
 }
 
+hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here) {
+  if (!where->backend->device_bytes)
+    return hec_machine_check_memory(problem, ranks_here);
+  double bytes = hec_problem_bytes_without_copies(problem), most = where->backend->device_bytes(problem->n_ranks);
+  if (most > 0 && bytes > most)
+    return hec_fail(HEC_BAD_INPUT,
+                    "a rank needs at least %.3g GB of its device's memory, its share is %.3g: choose fewer --layers or "
+                    "--tokens, fewer --ranks to a device, or a smaller model",
+                    bytes * 1e-9, most * 1e-9);
+  return HEC_OK;
+}
+
 static const char *const precision_names[HEC_N_PRECISIONS] = {"float32", "TF32", "bfloat16"};
 
 void hec_execution_free(hec_execution *execution) {
   hec_text_free(&execution->cpu);
   hec_text_free(&execution->library);
+}
+
+/* The stand-in for CUDA that tests use names its devices so. */
+static bool emulated(const hec_where *where, const hec_execution *e) {
+  return where->link && strncmp(e->cpu.data, "fake", 4) == 0;
 }
 
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
@@ -83,10 +101,15 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
                                        .virtual_time = args->virtual_time,
                                        .imitates = where->transport->law != NULL,
                                        .limits = e->limits};
+  if (emulated(where, e))
+    hec_execution_mind(e, "the devices are emulated on the CPU: results count, times mean nothing");
   if (args->virtual_time) {
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");
-    hec_execution_mind(e, "computing is measured, one rank at a time; transfers take what the cluster's links would");
+    hec_execution_mind(
+        e, where->link ? "computing is measured, one operation of one rank at a time; transfers take what the "
+                         "cluster's links would"
+                       : "computing is measured, one rank at a time; transfers take what the cluster's links would");
     if (own_cluster && !where->link && job->cluster.devices[0].flops >= CPU_FLOPS_MOST)
       hec_execution_mind(
           e, "computing is this CPU's, the links are the cluster's: their ratio is that of no real machine");
@@ -97,8 +120,9 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
   else if (!args->virtual_time && where->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (hec_summary_execution_crowded(&e->summary))
-    hec_execution_mind(e, where->link ? "fewer devices than ranks: they do all ranks' work at once, so these times are "
-                                        "not those of a device each; see --virtual"
-                                      : "fewer cores than ranks: ranks take turns on cores, so these times predict "
-                                        "nothing; see --virtual");
+    hec_execution_mind(e, where->link
+                              ? "fewer devices than ranks: a device does the work of all its ranks at once, which "
+                                "no prediction describes; see --virtual"
+                              : "fewer cores than ranks: ranks take turns on cores, so these times predict "
+                                "nothing; see --virtual");
 }

@@ -28,6 +28,9 @@ void hec_execution_free(hec_execution *execution);
  * caller adds the seed. */
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *execution);
+/* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device. */
+hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem,
+                                      int32_t ranks_here) HEC_MUST_USE;
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
 
 #endif

@@ -45,7 +45,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TITLE("What runs"),
       HEC_ARG_WORD("--cluster", s->job.cluster, "C",
                    "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this "
-                   "machine's cores, assumed rates)"),
+                   "machine's cores, assumed rates; of backend nccl a preset with such devices)"),
       HEC_ARG_WORD("--model", s->job.model, "M",
                    "preset (--list) or JSON file; layers, experts and top-k come from the trace (default: the trace's "
                    "where an expert is at most 1 MiB, else tiny)"),
@@ -68,10 +68,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list"),
       HEC_ARG_WORD("--precision", s->where.precision, "P",
                    "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"),
-      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL,
+       "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0},
       {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
-       "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores", 0, 0},
-      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank on a core of its own", 0, 0},
+       "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or "
+       "devices",
+       0, 0},
+      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank (of backend nccl: its host thread) on a core of its own",
+       0, 0},
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
       HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
@@ -93,7 +97,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "and measures them.",
       .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
                   "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
-                  "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n\n" HEC_JOB_ARGS_FORMS,
+                  "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n"
+                  "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
@@ -167,7 +172,7 @@ static void warn(const command *c) {
     fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s; use %s--virtual\n", ranks,
             cores, c->execution.summary.unit, cores == 1 ? "" : "s",
             c->where.backend == &hec_backend_mpi ? "--backend cpu " : "");
-  if (c->s->where.pin && ranks > cores)
+  if (c->s->where.pin && ranks > (c->where.link ? hec_machine_cores() : cores)) /* pinned are hosts */
     fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }
 
@@ -240,8 +245,8 @@ static hec_status run(command *c) {
     c->options.progress = isatty(STDERR_FILENO) == 1 && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
-    if (status == HEC_OK && !c->where.link)
-      status = hec_machine_check_memory(&c->job.problem, c->execution.summary.n_ranks_here);
+    if (status == HEC_OK)
+      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);

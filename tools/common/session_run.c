@@ -87,7 +87,7 @@ static const char *like(const hec_session_run_state *run) {
   return run->where.backend->like ? run->where.backend->like() : NULL;
 }
 
-static void say_defaults(hec_session_run_state *run) {
+static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
   const hec_session_args *a = run->args;
   hec_job *job = &run->job;
   const char *class = a->where.virtual_time || run->execution.summary.imitates
@@ -96,7 +96,7 @@ static void say_defaults(hec_session_run_state *run) {
   if (a->layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
     hec_job_say(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
                 a->trace ? ", the first of the trace" : "");
-  if (a->job.ranks == 0 && run->where.backend->transport == NULL)
+  if (chose_ranks)
     hec_job_say(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
   if (a->job.tokens == 0)
     hec_job_say(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
@@ -173,10 +173,8 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   HEC_TRY(hec_where_choose_link(&run->args->where, &run->where, run->job.problem.n_ranks));
   describe(run);
   HEC_TRY(check_cores(run));
-  say_defaults(run);
-  if (run->where.link)
-    return HEC_OK;
-  return hec_machine_check_memory(&run->job.problem, run->execution.summary.n_ranks_here);
+  say_defaults(run, ranks == 0 && run->args->job.ranks == 0);
+  return hec_execution_check_memory(&run->where, &run->job.problem, run->execution.summary.n_ranks_here);
 }
 
 bool hec_session_run_list(const hec_session_args *args) {
@@ -237,6 +235,10 @@ static hec_status check_refused(hec_session_run_state *run) {
   return status;
 }
 
+const char *hec_session_run_carrier(const hec_session_run_state *run) {
+  return run->args->where.virtual_time ? "virtual" : hec_where_carrier(&run->where);
+}
+
 hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
                                   const hec_cluster *given, hec_status (*take)(void *context, hec_handover *handover)) {
   const hec_session_args *a = run->args;
@@ -257,7 +259,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                   .blas = run->execution.library.data,
                   .unit = run->execution.summary.unit,
                   .backend = run->where.backend->name,
-                  .transport = a->where.virtual_time ? "virtual" : hec_where_carrier(&run->where),
+                  .transport = hec_session_run_carrier(run),
                   .date = run->date[0] ? run->date : NULL,
                   .n_cores = run->execution.summary.n_cores},
       .given = given,

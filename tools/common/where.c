@@ -94,6 +94,8 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
 hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) {
   if (!where->backend->link)
     return HEC_OK;
+  if (args->virtual_time && hec_mpi_started())
+    return hec_fail(HEC_BAD_INPUT, "--virtual: its ranks are threads of one process: without mpirun or srun");
   HEC_TRY(
       where->backend->link(args->virtual_time && !args->transport ? "local" : args->transport, n_ranks, &where->link));
   if (args->virtual_time && where->link != &hec_device_link_local)

@@ -77,6 +77,7 @@ static void write_residual(hec_json_out *json, const char *what, bool backward, 
 static void write_calibration(hec_json_out *json, const hec_calibration *c) {
   hec_json_object(json, "calibration");
   hec_json_int(json, "seed", (int64_t)c->options.seed);
+  hec_json_int(json, "ranks", c->options.n_ranks); /* the cluster may have more devices */
   hec_json_int(json, "iterations", c->n_read);
   hec_json_double(json, "disturbed", c->disturbed);
   hec_json_bool(json, "contaminated", c->contaminated);

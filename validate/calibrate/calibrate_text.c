@@ -114,6 +114,9 @@ void hec_calibrate_text(const hec_session_report *r, hec_text *out) {
     hec_text_printf(
         out, "\nCONTAMINATED: more than %g %% of the iterations were disturbed; measure again on a quiet machine.\n",
         100 * HEC_CONTAMINATED_MOST);
+  else if (hec_summary_on_devices(r->head->execution))
+    hec_text_add(out, "\nFor predictions of this model shape on this machine. Devices are not probed: whether anything "
+                      "else used them is not known.\n");
   else
     hec_text_add(out, "\nNot contaminated: good for predictions of this model shape on this machine.\n");
 }

@@ -36,17 +36,23 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
                     need->backend, need->transport, backend, transport);
   HEC_TRY(hec_json_bool_or(json, calibration, "contaminated", false, &file->contaminated));
   int64_t cores = 0;
+  int32_t n_devices = file->cluster.n_devices; /* what older files mean */
+  HEC_TRY(hec_json_int_or(json, calibration, "ranks", 1, INT32_MAX, n_devices, &file->n_ranks));
   bool devices = hec_json_get(machine, "device") != NULL;
   HEC_TRY(hec_json_int_or(json, machine, devices ? "devices" : "cores", 0, INT32_MAX, 0, &cores));
   read_cases(calibration, arena, file);
   const char *cpu = text_or(machine, devices ? "device" : "cpu", "unknown processor");
+  const char *library = text_or(machine, devices ? "library" : "blas", "unknown BLAS");
+  if (devices && strcmp(library, need->library) != 0) /* the precision of products is part of it */
+    return hec_fail(HEC_BAD_INPUT, "--calibration: expected one made with %s, as this run, found %s", need->library,
+                    library);
   file->other_cpu = strcmp(cpu, need->cpu) != 0;
   hec_text text = {0};
   hec_text_add_plain(&text, text_or(machine, "date", "no date"));
   hec_text_add(&text, ", ");
   hec_text_add_plain(&text, cpu);
-  hec_text_printf(&text, ", %" PRId64 " %s, ", cores, devices ? "devices" : "cores");
-  hec_text_add_plain(&text, text_or(machine, devices ? "library" : "blas", "unknown BLAS"));
+  hec_text_printf(&text, ", %" PRId64 " %s%s, ", cores, devices ? "device" : "core", cores == 1 ? "" : "s");
+  hec_text_add_plain(&text, library);
   hec_text_printf(&text, ", backend %s, transport %s%s", backend, transport,
                   file->contaminated ? ", CONTAMINATED" : "");
   file->summary = hec_arena_text(arena, text.data);
@@ -67,11 +73,11 @@ hec_status hec_calibration_read(const char *path, const hec_calibration_need *ne
   const hec_cluster *found = &file->cluster, *wanted = p->cluster;
   hec_work_shape backward = hec_work_backward(p->expert);
   if (found->n_nodes != wanted->n_nodes || found->devices_per_node != wanted->devices_per_node ||
-      found->n_devices != p->n_ranks)
+      file->n_ranks != p->n_ranks)
     return hec_fail(HEC_BAD_INPUT,
                     "--calibration %s: expected one of %" PRId32 " ranks on %" PRId32 "x%" PRId32
-                    " devices, found %" PRId32 "x%" PRId32,
-                    path, p->n_ranks, wanted->n_nodes, wanted->devices_per_node, found->n_nodes,
+                    " devices, found %" PRId64 " on %" PRId32 "x%" PRId32,
+                    path, p->n_ranks, wanted->n_nodes, wanted->devices_per_node, file->n_ranks, found->n_nodes,
                     found->devices_per_node);
   if (!hec_curves_find(&found->measured, HEC_CURVE_EXPERT, false, p->expert.flops_per_row, 0))
     return hec_fail(HEC_BAD_INPUT,

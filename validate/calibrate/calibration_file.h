@@ -8,17 +8,18 @@ typedef struct {
   const char *summary;      /* "2026-11-22T10:00:00Z, AMD EPYC, 2 cores, OpenBLAS ..., backend cpu, transport shm" */
   const char *const *cases; /* [n_cases] names of what it was fitted on */
   int32_t n_cases;
+  int64_t n_ranks; /* that it was measured with */
   bool contaminated, other_cpu;
 } hec_calibration_file; /* on the arena */
 
 /* What it must fit: its own file says where it was made. */
 typedef struct {
-  const char *cpu, *backend, *transport;
+  const char *cpu, *library, *backend, *transport;
   const hec_problem *problem; /* ranks and shape */
 } hec_calibration_need;
 
 /* HEC_BAD_INPUT: no cluster file, one that calibrate did not make, one of another backend, transport or model shape, other
- * ranks, or without the backward pass that is needed. */
+ * ranks, other libraries or precision of devices, or without the backward pass that is needed. */
 hec_status hec_calibration_read(const char *path, const hec_calibration_need *need, hec_arena *arena,
                                 hec_calibration_file *file) HEC_MUST_USE;
 
