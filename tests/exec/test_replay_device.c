@@ -139,6 +139,15 @@ START_TEST(memory_of_the_host_is_taken_once) {
 }
 END_TEST
 
+/* Only where a policy may bring the assignments of all sources together is there room for that, in every layer. */
+START_TEST(room_is_for_the_assignments_of_one_source) {
+  uint64_t seed = 7717;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 8, .steps = 1});
+  size_t one = hec_replay_bytes(&c->replay, hec_policy_find("ep"));
+  ck_assert_uint_lt(one, hec_replay_bytes(&c->replay, hec_policy_find("ep-balanced")));
+}
+END_TEST
+
 /* Streams that skip some of their waits. */
 static int32_t skipped; /* every how many-th wait of a rank is left out */
 static _Thread_local int32_t n_waits;
@@ -194,6 +203,7 @@ static Suite *suite(void) {
   tcase_set_timeout(faults, 120);
   tcase_add_test(faults, a_device_that_fails_is_named);
   tcase_add_test(faults, memory_of_the_host_is_taken_once);
+  tcase_add_test(faults, room_is_for_the_assignments_of_one_source);
   tcase_add_loop_test(faults, missing_waits_are_noticed, 0, 3);
   suite_add_tcase(s, faults);
   return s;
