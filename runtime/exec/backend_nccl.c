@@ -293,6 +293,8 @@ static void close_rank(hec_rank *rank, job *j, const hec_rank *before, bool fail
   rank->processor = before->processor;
   rank->memory = before->memory;
   rank->memory_bytes = before->memory_bytes;
+  rank->host_memory = NULL;
+  rank->host_bytes = 0;
   rank->link = NULL;
 }
 

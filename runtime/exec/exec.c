@@ -57,10 +57,20 @@ size_t hec_exec_bytes(const hec_exec_options *options) {
   return at.buffers + buffers_most + pages(slot_bytes(options, at.n_slots));
 }
 
-/* The host's view of the counts: where devices compute, memory that both reach. */
+/* The host's view of the counts: where devices compute, memory that both reach. It goes with the processor only, so the
+ * executors of a rank, of which a measurement makes hundreds, take it over from each other. */
 static uint32_t *host_counts(const hec_exec *exec, size_t bytes) {
-  hec_processor *on = exec->rank->processor;
-  return on->streams ? on->streams->host_memory(on, bytes) : exec->counts;
+  hec_rank *rank = exec->rank;
+  hec_processor *on = rank->processor;
+  if (!on->streams)
+    return exec->counts;
+  if (bytes > rank->host_bytes) {
+    rank->host_memory = on->streams->host_memory(on, bytes);
+    rank->host_bytes = rank->host_memory ? bytes : 0;
+  }
+  if (rank->host_memory)
+    memset(rank->host_memory, 0, bytes);
+  return rank->host_memory;
 }
 
 hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_exec **exec) {

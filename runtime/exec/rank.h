@@ -40,6 +40,8 @@ struct hec_rank {
   void *channels;              /* the transport's own, of this rank */
   const hec_device_link *link; /* NULL: no device, bytes go by the transport */
   void *link_own;              /* the link's own, of this rank */
+  void *host_memory; /* of its device's processor (processor.h), for counts: one executor after the other uses it */
+  size_t host_bytes;
   /* Virtual time on a device: whoever gives it work does so in its turn, and waits for it. */
   bool serial;
 };

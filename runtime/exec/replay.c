@@ -17,24 +17,40 @@ typedef struct {
   float *rows;     /* [T * d] on the host */
 } state;
 
-/* Of one rank's tokens in a layer, at most: a policy may give one source what several had. */
-static int32_t assigned_most(const hec_replay *replay) {
+/* Assignments of one source in a layer, at most; `together`: of all. */
+static uint64_t assigned_in(const hec_load *load, int32_t layer, bool together) {
+  uint64_t most = 0;
+  if (together)
+    return hec_load_layer_total(load, layer);
+  for (int32_t s = 0; s < load->n_sources; s++) {
+    const uint32_t *row = hec_load_row(load, layer, s);
+    uint64_t n = 0;
+    for (int32_t e = 0; e < load->n_experts; e++)
+      n += row[e];
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
+/* Of one rank's tokens in a layer, at most: a policy that rewrites loads may give one source what several had. There is
+ * room for as many in every layer, so it matters. */
+static int32_t assigned_most(const hec_replay *replay, const hec_policy *policy) {
   uint64_t most = 0;
   for (int32_t i = 0; i < replay->n_steps; i++)
     for (int32_t k = 0; k < replay->steps[i].n_loads; k++)
       for (int32_t l = 0; l < replay->steps[i].loads[k].n_layers; l++) {
-        uint64_t n = hec_load_layer_total(&replay->steps[i].loads[k], l);
+        uint64_t n = assigned_in(&replay->steps[i].loads[k], l, policy->rewrite != NULL);
         most = n > most ? n : most;
       }
   HEC_ASSERT(most <= INT32_MAX);
   return (int32_t)most;
 }
 
-static hec_runner_options options_of(const hec_replay *replay) {
+static hec_runner_options options_of(const hec_replay *replay, const hec_policy *policy) {
   return (hec_runner_options){.problem = replay->problem,
                               .model = replay->model,
                               .n_micro_batches = replay->n_micro_batches,
-                              .assigned = assigned_most(replay),
+                              .assigned = assigned_most(replay, policy),
                               .schedule = replay->schedule,
                               .collective = replay->collective,
                               .virtual_time = replay->virtual_time,
@@ -43,7 +59,7 @@ static hec_runner_options options_of(const hec_replay *replay) {
 }
 
 size_t hec_replay_bytes(const hec_replay *replay, const hec_policy *policy) {
-  hec_runner_options options = options_of(replay);
+  hec_runner_options options = options_of(replay, policy);
   return hec_runner_bytes(&options, policy);
 }
 
@@ -146,7 +162,7 @@ hec_status hec_replay_run(const hec_replay *replay, const hec_policy *policy, he
                           hec_replay_check *result) {
   const hec_problem *p = replay->problem;
   state s = {0};
-  hec_runner r = {.options = options_of(replay), .rank = rank, .load_of = load_of, .context = &s};
+  hec_runner r = {.options = options_of(replay, policy), .rank = rank, .load_of = load_of, .context = &s};
   hec_status status = hec_runner_open(&r, policy);
   s.rows = HEC_NEW(&r.arena, float, (int64_t)p->tokens * replay->model->moe.d_model);
   s.seen = hec_load_new(&r.arena, p->n_layers, p->n_ranks, p->n_experts);

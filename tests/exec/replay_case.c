@@ -145,9 +145,11 @@ static hec_status body(hec_rank *rank, void *context) {
 /* The body on devices. */
 static hec_status on_device(hec_rank *rank, void *context) {
   const launched *l = context;
+  hec_device_link staged = hec_device_link_local;
+  staged.adds = false;
   hec_processor *on = hec_queued_cpu_new(l->launch.device_seed + (uint64_t)rank->rank);
   rank->processor = on;
-  rank->link = &hec_device_link_local;
+  rank->link = l->launch.staged ? &staged : &hec_device_link_local;
   if (l->launch.device)
     l->launch.device(rank, on);
   hec_status status = rank->link->open(rank);

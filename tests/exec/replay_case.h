@@ -33,6 +33,7 @@ typedef struct {
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;
+  bool staged; /* on devices: over a link that does not add */
   /* Called on each rank with its device before it computes; NULL: not. */
   void (*device)(hec_rank *rank, hec_processor *on);
 } hec_replay_launch;

@@ -52,6 +52,9 @@ each launch 6
 each launch 9 bf16
 each cudaSetDevice 10
 each cublasCreate 1
+# Before messages wait for other ranks: see hec_cuda_gemm_open.
+FAKE_CUDA_FAIL=cublasCreate:1 outcome
+grep -q '^the device cannot be used: ' err.txt || fail "cublasCreate is not called when a device is opened: $(cat err.txt)"
 each cublasGemmEx 3
 each cublasGemmBatchedEx 3
 each cublasGemmGroupedBatchedEx 3

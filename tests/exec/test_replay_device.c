@@ -62,6 +62,15 @@ START_TEST(each_collective) {
 }
 END_TEST
 
+/* As over NCCL: what is to be added comes to stand beside first. */
+START_TEST(staged) {
+  uint64_t seed = 7527 + (uint64_t)_i;
+  hec_replay_wish wish = {.ranks = 2 + _i, .steps = 2, .micro_batches = 2};
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.staged = true, .every_schedule = _i % 2 > 0},
+         seed);
+}
+END_TEST
+
 static atomic_int n_seen;
 static void verify(void *context, const hec_replayed *iteration) {
   const hec_program *program = hec_lowering_program(iteration->low);
@@ -103,10 +112,46 @@ START_TEST(a_device_that_fails_is_named) {
 }
 END_TEST
 
+/* A processor keeps what it gave of the host's memory, so executors must not ask for more and more. */
+static atomic_int n_asked;
+static _Thread_local const hec_streams *giving;
+
+static void *count_memory(hec_processor *on, size_t bytes) {
+  n_asked++;
+  return giving->host_memory(on, bytes);
+}
+
+static void watch_memory(hec_rank *rank, hec_processor *on) {
+  static _Thread_local hec_streams watched;
+  (void)rank;
+  giving = on->streams;
+  watched = *on->streams;
+  watched.host_memory = count_memory;
+  on->streams = &watched;
+}
+
+START_TEST(memory_of_the_host_is_taken_once) {
+  uint64_t seed = 7707;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 1, .steps = 1});
+  n_asked = 0;
+  expect(c, (hec_replay_launch){.device = watch_memory}, seed);
+  ck_assert_int_eq(n_asked, 1);
+}
+END_TEST
+
+/* Only where a policy may bring the assignments of all sources together is there room for that, in every layer. */
+START_TEST(room_is_for_the_assignments_of_one_source) {
+  uint64_t seed = 7717;
+  hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 8, .steps = 1});
+  size_t one = hec_replay_bytes(&c->replay, hec_policy_find("ep"));
+  ck_assert_uint_lt(one, hec_replay_bytes(&c->replay, hec_policy_find("ep-balanced")));
+}
+END_TEST
+
 /* Streams that skip some of their waits. */
 static int32_t skipped; /* every how many-th wait of a rank is left out */
 static _Thread_local int32_t n_waits;
-static const hec_streams *honest;
+static _Thread_local const hec_streams *honest;
 
 static void after_sometimes(hec_processor *on, const hec_event *event) {
   if (n_waits++ % skipped != 0)
@@ -114,16 +159,15 @@ static void after_sometimes(hec_processor *on, const hec_event *event) {
 }
 
 static void leave_waits_out(hec_rank *rank, hec_processor *on) {
-  static hec_streams careless;
-  static atomic_flag made = ATOMIC_FLAG_INIT;
+  static _Thread_local hec_streams careless;
+  static _Thread_local bool made;
   (void)rank;
-  if (!atomic_flag_test_and_set(&made)) {
+  if (!made) {
     honest = on->streams;
     careless = *honest;
     careless.after = after_sometimes;
   }
-  while (!careless.after) {
-  }
+  made = true;
   on->streams = &careless;
   n_waits = 0;
 }
@@ -147,6 +191,7 @@ static Suite *suite(void) {
   TCase *c = tcase_create("replay"), *faults = tcase_create("faults");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, staged, 0, 6);
   tcase_add_loop_test(c, random_mode, 0, 40);
   tcase_add_loop_test(c, exact_mode, 0, 20);
   tcase_add_loop_test(c, forward_only, 0, 8);
@@ -157,6 +202,8 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(faults, setup, teardown);
   tcase_set_timeout(faults, 120);
   tcase_add_test(faults, a_device_that_fails_is_named);
+  tcase_add_test(faults, memory_of_the_host_is_taken_once);
+  tcase_add_test(faults, room_is_for_the_assignments_of_one_source);
   tcase_add_loop_test(faults, missing_waits_are_noticed, 0, 3);
   suite_add_tcase(s, faults);
   return s;

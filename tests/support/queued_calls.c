@@ -73,7 +73,32 @@ static void add(hec_processor *on, const hec_piece *list, int32_t n) {
   record_list(on, "add", run_add, list, n, sizeof *list);
 }
 
+/* The library that multiplies says nothing to thread sanitizer. */
+#ifdef __SANITIZE_THREAD__
+extern void __tsan_read_range(const void *at, unsigned long bytes);
+extern void __tsan_write_range(void *at, unsigned long bytes);
+
+static void look_at(const float *at, int32_t rows, int32_t columns, int32_t length) {
+  for (int64_t i = 0; i < rows; i++)
+    __tsan_read_range(at + i * (length ? length : columns), (unsigned long)columns * sizeof *at);
+}
+static void look_at_products(const hec_gemm *list, int32_t n) {
+  for (const hec_gemm *g = list; g < list + n; g++) {
+    look_at(g->a, g->transpose_a ? g->k : g->m, g->transpose_a ? g->m : g->k, g->lda);
+    look_at(g->b, g->transpose_b ? g->n : g->k, g->transpose_b ? g->k : g->n, g->ldb);
+    for (int64_t i = 0; i < g->m; i++)
+      __tsan_write_range(g->c + i * (g->ldc ? g->ldc : g->n), (unsigned long)g->n * sizeof *g->c);
+  }
+}
+#else
+static void look_at_products(const hec_gemm *list, int32_t n) {
+  (void)list;
+  (void)n;
+}
+#endif
+
 static void run_gemm(hec_queued_arguments *w) {
+  look_at_products(w->list, w->length);
   cpu->math->gemm(cpu, w->list, w->length);
 }
 static void gemm(hec_processor *on, const hec_gemm *list, int32_t n) {

@@ -14,6 +14,10 @@
 
 #include <pthread.h>
 #include <string.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#include <ucontext.h>
+#endif
 
 typedef struct queued queued;
 
@@ -28,6 +32,7 @@ typedef struct {
   hec_queued_operation *first, *last;
   int64_t n_given, n_done;
   uint64_t weight;
+  struct fiber *fiber; /* thread sanitizer's, else NULL */
 } stream;
 
 typedef struct host_block {
@@ -59,19 +64,116 @@ static queued *own_of(const hec_processor *on) {
 static void lock(void) {
   (void)pthread_mutex_lock(&mutex);
 }
+static void give_recorded(void);
 static void unlock(void) {
+  give_recorded();
   (void)pthread_mutex_unlock(&mutex);
 }
 void hec_queued_unlock(void) {
   unlock();
 }
 
+/* ---- Thread sanitizer ----
+ *
+ * It takes a stream for a thread of its own, which the host's mutex does not order: what a call may see is what the host
+ * had done when it gave the call, and what events order. So a wait that is missing is a race, in whatever order the
+ * calls are carried out. */
+
+#ifdef __SANITIZE_THREAD__
+enum { STACK_BYTES = 512 << 10 };
+
+struct fiber {
+  ucontext_t own, host;
+  void *thread, *host_thread; /* as thread sanitizer knows them */
+  stream *of;
+  hec_queued_operation *operation;
+  char stack[STACK_BYTES];
+};
+
+static hec_queued_operation *recorded; /* whose arguments are being written */
+
+static void run_here(stream *s, hec_queued_operation *op);
+
+static void work_of(unsigned high, unsigned low) {
+  struct fiber *f = (struct fiber *)(((uintptr_t)high << 32) | low); /* makecontext hands ints over */
+  for (;;) {
+    run_here(f->of, f->operation);
+    __tsan_switch_to_fiber(f->host_thread, __tsan_switch_to_fiber_no_sync);
+    (void)swapcontext(&f->own, &f->host);
+  }
+}
+
+static void make_fibers(queued *q) {
+  for (stream *s = q->streams; s < q->streams + HEC_STREAMS; s++) {
+    struct fiber *f = s->fiber = hec_malloc(1, sizeof *f);
+    f->of = s;
+    (void)getcontext(&f->own);
+    f->own.uc_stack.ss_sp = f->stack;
+    f->own.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&f->own, (void (*)(void))work_of, 2, (unsigned)((uintptr_t)f >> 32), (unsigned)(uintptr_t)f);
+    f->thread = __tsan_create_fiber(0);
+  }
+}
+static void destroy_fibers(queued *q) {
+  for (stream *s = q->streams; s < q->streams + HEC_STREAMS; s++)
+    __tsan_destroy_fiber(s->fiber->thread); /* its stack stays: it may be taken to be in use still */
+}
+static void run_on(stream *s, hec_queued_operation *op) {
+  struct fiber *f = s->fiber;
+  void *host = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(f->thread, __tsan_switch_to_fiber_no_sync);
+  f->host_thread = host;
+  f->operation = op;
+  (void)swapcontext(&f->host, &f->own);
+}
+static void give(void *what) {
+  __tsan_release(what);
+}
+static void get(const void *what) {
+  __tsan_acquire((void *)(uintptr_t)what);
+}
+static void is_recorded(hec_queued_operation *op) {
+  recorded = op;
+}
+static void free_record(hec_queued_operation *op) {
+  (void)op; /* the stream may be taken to look at it still */
+}
+static void give_recorded(void) {
+  if (recorded)
+    give(recorded);
+  recorded = NULL;
+}
+#else
+static void make_fibers(queued *q) {
+  (void)q;
+}
+static void destroy_fibers(queued *q) {
+  (void)q;
+}
+static void give(void *what) {
+  (void)what;
+}
+static void get(const void *what) {
+  (void)what;
+}
+static void run_here(stream *s, hec_queued_operation *op);
+static void run_on(stream *s, hec_queued_operation *op) {
+  run_here(s, op);
+}
+static void is_recorded(hec_queued_operation *op) {
+  (void)op;
+}
+static void free_record(hec_queued_operation *op) {
+  free(op);
+}
+static void give_recorded(void) {}
+#endif
+
 /* ---- Carrying out ---- */
 
-static void free_operation(hec_queued_operation *op) {
+static void free_copies(const hec_queued_operation *op) {
   for (int32_t i = 0; i < op->n_copies; i++)
     free(op->copies[i]);
-  free(op);
 }
 
 static hec_queued_operation *pop(stream *s) {
@@ -88,17 +190,29 @@ static void reach(hec_event *event) {
   event->when_ns = hec_clock_ns();
 }
 
+/* What the call read is freed there too, so that nobody else touches it. */
+static void run_here(stream *s, hec_queued_operation *op) {
+  get(op);
+  if (op->run)
+    op->run(&op->with);
+  else if (op->waits_for)
+    get(op->waits_for);
+  else
+    give(op->event);
+  give(s);
+  free_copies(op);
+}
+
 static void carry_out(queued *q, stream *s) {
   hec_queued_operation *op = pop(s);
-  if (op->run) {
-    op->run(&op->with);
-    q->n_done++;
-  } else if (!op->waits_for) {
+  const char *name = op->name;
+  q->n_done += op->run != NULL;
+  if (!op->run && !op->waits_for)
     reach(op->event);
-  }
+  run_on(s, op);
+  free_record(op);
   if (q->log)
-    q->log(q->log_context, &q->seen, (int32_t)(s - q->streams), op->name);
-  free_operation(op);
+    q->log(q->log_context, &q->seen, (int32_t)(s - q->streams), name);
 }
 
 static bool can_go(const stream *s) {
@@ -140,9 +254,12 @@ static void drain(queued *q) {
       bool moved = step();
       HEC_ASSERT(moved); /* a queue waits for an event that nobody has marked */
     }
+  for (stream *s = q->streams; s < q->streams + HEC_STREAMS; s++)
+    get(s);
 }
 
 void hec_queued_step(uint64_t n) {
+  give_recorded();
   for (n = hec_test_below(&chance, n + 1); n > 0; n--)
     (void)step();
 }
@@ -150,10 +267,12 @@ void hec_queued_step(uint64_t n) {
 void hec_queued_drain_selected(hec_processor *on) {
   queued *q = own_of(on);
   stream *s = &q->streams[q->selected];
+  give_recorded();
   for (int64_t end = s->n_given; s->n_done < end;) {
     bool moved = step();
     HEC_ASSERT(moved);
   }
+  get(s);
 }
 
 /* ---- Recording ---- */
@@ -174,6 +293,7 @@ hec_queued_operation *hec_queued_record(hec_processor *on, const char *name, voi
     s->first = op;
   s->last = op;
   s->n_given++;
+  is_recorded(op);
   return op;
 }
 
@@ -247,6 +367,8 @@ static bool reached(hec_processor *on, const hec_event *event) {
   HEC_ASSERT(event->of == own_of(on) && !event->ended);
   hec_queued_step(5);
   bool answer = event->reached;
+  if (answer)
+    get(event);
   unlock();
   return answer;
 }
@@ -306,15 +428,21 @@ hec_processor *hec_queued_cpu_new(uint64_t seed) {
   chance = (processors ? chance : 0) + seed * 0x9e3779b97f4a7c15u;
   q->next = processors;
   processors = q;
+  make_fibers(q);
   draw_weights();
   unlock();
   return &q->seen;
 }
 
+static void drop_operation(hec_queued_operation *op) {
+  free_copies(op);
+  free_record(op);
+}
+
 static void drop(queued *q) {
   for (stream *s = q->streams; s < q->streams + HEC_STREAMS; s++)
     while (s->first)
-      free_operation(pop(s));
+      drop_operation(pop(s));
   for (hec_event *event = q->events; event; event = event->next)
     if (!event->reached)
       reach(event);
@@ -330,6 +458,7 @@ void hec_queued_cpu_free(hec_processor *on) {
   while (*at != q)
     at = &(*at)->next;
   *at = q->next;
+  destroy_fibers(q);
   for (hec_event *next; !processors && ended; ended = next) {
     next = ended->next;
     free(ended);

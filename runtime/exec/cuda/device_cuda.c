@@ -25,7 +25,7 @@ static const char *open_processor(const hec_cuda_options *options, hec_processor
     return "no memory";
   own->options = *options;
   own->processor = (hec_processor){.math = &hec_cuda_arithmetic, .streams = &hec_cuda_streams_table, .own = own};
-  if (!hec_cuda_streams_open(own)) {
+  if (!hec_cuda_streams_open(own) || !hec_cuda_lists_open(own) || !hec_cuda_gemm_open(own)) {
     const char *words = hec_cuda_words("the device cannot be used", own->error);
     close_processor(&own->processor);
     return words;

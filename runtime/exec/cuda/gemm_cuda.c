@@ -277,6 +277,12 @@ static void scale_result(hec_cuda_own *own, const hec_gemm *g) {
   (void)hec_cuda_ok(own, error, "a product without terms");
 }
 
+/* cublasCreate allocates and loads kernels, either of which may wait for the whole device. While messages of NCCL wait there
+ * for ranks of this process that want to allocate too, that can be for good. So not when the first product comes. */
+bool hec_cuda_gemm_open(hec_cuda_own *own) {
+  return handle_of(own) != NULL;
+}
+
 void hec_cuda_gemm(hec_cuda_own *own, const hec_gemm *list, int32_t n) {
   hec_cuda_list room;
   const void *nowhere;

@@ -92,6 +92,10 @@ static bool add_chunk(hec_cuda_own *own, size_t bytes) {
   return true;
 }
 
+bool hec_cuda_lists_open(hec_cuda_own *own) {
+  return add_chunk(own, CHUNK_BYTES_FIRST);
+}
+
 bool hec_cuda_list_open(hec_cuda_own *own, size_t bytes, hec_cuda_list *list) {
   bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   while (own->chunk < own->n_chunks && own->chunks[own->chunk].size - own->chunks[own->chunk].used < bytes)

@@ -19,7 +19,7 @@ typedef struct hec_cuda_block {
 } hec_cuda_block;
 
 /* One stream. A handle of cuBLAS has a workspace of its own, so that what it computes does not depend on other streams;
- * it is opened by the first product. */
+ * it is opened with the processor for the first stream, by the first product for others. */
 typedef struct {
   cudaStream_t stream;
   cublasHandle_t blas;
@@ -90,6 +90,7 @@ typedef struct {
   char *host, *device;
   size_t bytes, at; /* at: how much of it was given out */
 } hec_cuda_list;
+bool hec_cuda_lists_open(hec_cuda_own *own); /* memory for the first of them; false: kept as an error */
 bool hec_cuda_list_open(hec_cuda_own *own, size_t bytes, hec_cuda_list *list); /* false: failed */
 /* The next bytes of it, aligned to 16; *device: where they will be there. */
 void *hec_cuda_list_take(hec_cuda_list *list, size_t bytes, const void **device);
@@ -101,6 +102,7 @@ static inline size_t hec_cuda_list_room(size_t bytes) {
 
 /* ---- Products (gemm_cuda.c) ---- */
 
+bool hec_cuda_gemm_open(hec_cuda_own *own); /* for the first stream, where programs multiply; false: kept as an error */
 void hec_cuda_gemm(hec_cuda_own *own, const hec_gemm *list, int32_t n);
 
 /* ---- The tables ---- */
