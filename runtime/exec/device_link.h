@@ -42,4 +42,7 @@ extern const hec_device_link hec_device_link_local;
 extern const hec_device_link hec_device_link_nccl;
 extern const hec_device_link *const hec_device_links[]; /* both, NULL-terminated */
 
+/* Until the selected stream has done what it was given, rank->limit_ns at most; `what` completes "waited 60 s for ". */
+hec_status hec_device_wait(hec_rank *rank, const char *what) HEC_MUST_USE;
+
 #endif

@@ -349,20 +349,6 @@ static int32_t collect(hec_rank *rank, local *own, const hec_post *post, int32_t
   return n_taken;
 }
 
-/* Virtual time: until the selected stream has done everything. */
-static hec_status wait_for_stream(hec_rank *rank) {
-  hec_processor *on = rank->processor;
-  const hec_event *event = on->streams->mark(on);
-  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
-  while (!on->streams->reached(on, event)) {
-    HEC_TRY(hec_rank_check(rank));
-    if (hec_clock_ns() >= deadline_ns)
-      return hec_rank_fail(rank, "waited %.3g s for the device", (double)rank->limit_ns * 1e-9);
-    (void)sched_yield();
-  }
-  return HEC_OK;
-}
-
 /* Copies or adds what was collected; in virtual time in a turn, which waits for the device but for no host: events of
  * others were reached when their turns ended. */
 static hec_status move(hec_rank *rank, const local *own, const hec_post *post, int32_t n_pieces) {
@@ -372,7 +358,7 @@ static hec_status move(hec_rank *rank, const local *own, const hec_post *post, i
   (post->add ? on->math->add : on->math->copy)(on, own->pieces, n_pieces);
   if (!rank->serial)
     return HEC_OK;
-  hec_status status = wait_for_stream(rank);
+  hec_status status = hec_device_wait(rank, "the device");
   hec_rank_end_turn(rank);
   return status;
 }
@@ -454,8 +440,6 @@ static hec_status exchange(hec_rank *rank, hec_post *post) {
   set_moved(post->receives, post->n_receives);
   return HEC_OK;
 }
-
-const hec_device_link *const hec_device_links[] = {&hec_device_link_local, &hec_device_link_nccl, NULL};
 
 const hec_device_link hec_device_link_local = {
     .name = "local",

@@ -119,29 +119,13 @@ static hec_status connect_lane(hec_rank *rank, int32_t lane) {
   return allreduce(rank, lane, at + 2 * (size_t)rank->rank, 1);
 }
 
-/* Until the selected stream has done what it was given: peers that do not come must not hold the host for good. */
-static hec_status wait_for_stream(hec_rank *rank) {
-  hec_processor *on = rank->processor;
-  const hec_event *event = on->streams->mark(on);
-  int64_t deadline_ns = hec_clock_ns() + rank->limit_ns;
-  while (!on->streams->reached(on, event)) {
-    HEC_TRY(hec_rank_check(rank));
-    HEC_TRY(hec_device_link_nccl.check(rank));
-    if (hec_clock_ns() >= deadline_ns)
-      return hec_rank_fail(rank, "waited %.3g s for the first messages of NCCL", (double)rank->limit_ns * 1e-9);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-  }
-  const char *error = on->streams->error(on);
-  return error ? hec_rank_fail(rank, "the device failed: %s", error) : HEC_OK;
-}
-
 static hec_status connect_all(hec_rank *rank) {
   size_t bytes = 2 * (size_t)rank->n_ranks * sizeof(float);
   if (rank->memory_bytes < bytes)
     return hec_rank_fail(rank, "connecting needs %zu bytes of the device's memory", bytes);
   for (int32_t lane = HEC_LANE_TOKEN; lane < HEC_N_LANES; lane++) {
     HEC_TRY(connect_lane(rank, lane));
-    HEC_TRY(wait_for_stream(rank)); /* lanes write the same memory */
+    HEC_TRY(hec_device_wait(rank, "the first messages of NCCL")); /* lanes write the same memory */
   }
   rank->processor->streams->restart(rank->processor);
   return hec_rank_barrier(rank);
