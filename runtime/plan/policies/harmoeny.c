@@ -10,6 +10,8 @@
  * above avg, so what leaves the fullest rank are its own experts; every move empties an expert, fills u or brings o
  * to avg. O(moves (R + E/R)). No bound on the guests of a rank.
  *
+ * The public prototypes take min(tokens of e, avg - load[u]), which may leave o below avg; the reference stops there.
+ *
  * An inference system that fetches weights from host memory. Neither is said here: guests come from their home over the
  * network, and in training stay until backward and return gradients (inferred). */
 #include "runtime/plan/spill.h"
