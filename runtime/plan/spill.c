@@ -4,6 +4,9 @@
  *   hosts of e: the home with total[e] less its moves, and the rank of each move with the move's tokens
  *   quotas x[s][h] >= 0 with  sum over h of x[s][h] = load[s][e]  and  sum over s of x[s][h] = tokens of host h
  *
+ * No published system of these prefers sources of the same node, so no rule here does. With expert-data parallelism
+ * every group plans for itself; guests of all groups are gathered from the home, which is in the first.
+ *
  * In proportion, source by source: floor(n left[h] / L), L = sum of left[h]; the missing ones to the largest
  * remainders. Since n <= L none exceeds left[h], and the last source takes exactly what is left.
  *

@@ -60,8 +60,8 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_harmoeny = {
     .name = "harmoeny",
-    .summary = "spare ranks filled from the fullest after the gate (published for inference)",
-    .source = "HarMoEny, arXiv:2506.12417",
+    .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
+    .source = "HarMoEny, arXiv 2506.12417",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,
