@@ -217,22 +217,24 @@ static uint64_t divide(uint64_t product, uint64_t by, double inverse, uint64_t *
 
 /* One source, n of `all` assignments that the hosts have left. */
 static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
-  uint64_t n = spill->count[s], missing = n;
+  uint64_t n = spill->count[s], missing = n, *left = spill->host_left, *rest = spill->rest;
+  int32_t n_hosts = spill->n_hosts;
+  const int32_t *by_rank = spill->by_rank;
+  uint32_t *part = spill->part + s * n_hosts;
   double inverse = 1.0 / (double)all;
-  uint32_t *part = spill->part + s * spill->n_hosts;
-  for (int32_t h = 0; h < spill->n_hosts; h++) {
-    uint64_t share = divide(n * spill->host_left[h], all, inverse, &spill->rest[h]);
+  for (int32_t h = 0; h < n_hosts; h++) {
+    uint64_t share = divide(n * left[h], all, inverse, &rest[h]);
     part[h] += (uint32_t)share;
-    spill->host_left[h] -= share;
+    left[h] -= share;
     missing -= share;
   }
   for (; missing > 0; missing--) {
-    int32_t best = spill->by_rank[0];
-    for (int32_t k = 1; k < spill->n_hosts; k++)
-      best = spill->rest[spill->by_rank[k]] > spill->rest[best] ? spill->by_rank[k] : best;
-    spill->rest[best] = 0;
+    int32_t best = by_rank[0];
+    for (int32_t k = 1; k < n_hosts; k++)
+      best = rest[by_rank[k]] > rest[best] ? by_rank[k] : best;
+    rest[best] = 0;
     part[best]++;
-    spill->host_left[best]--;
+    left[best]--;
   }
 }
 
