@@ -24,7 +24,7 @@ typedef struct {
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */
-  int32_t slots;  /* physical slots per rank of replicating policies (EPLB, FlexMoE) */
+  int32_t slots;  /* physical slots per rank and layer of policies that reserve some (EPLB, FlexMoE, ECHO) */
 } hec_problem;
 
 /* Derives everything from model, cluster, ranks and tokens; n_layers, n_experts, top_k from the model. */

@@ -142,6 +142,30 @@ START_TEST(quotas_are_followed) {
   uint64_t digest = hec_plan_digest(&plan);
   quota[1].tokens = 8;
   ck_assert(hec_plan_digest(&plan) != digest);
+  hec_plan other = hec_plan_new(&arena, p, 1); /* no room for quotas: the rest is taken */
+  hec_plan_assign(&other, &plan);
+  ck_assert(!other.quota_at && hec_plan_holds(&other, 0, 0, 3));
+}
+END_TEST
+
+/* Two groups of two ranks: the expert without quotas is computed in its source's group, as under `group`. */
+START_TEST(no_quotas_no_spread) {
+  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 2, 1, true);
+  const uint32_t totals[2] = {40, 8};
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_plan plan = hec_plan_new(&arena, p, 1);
+  hec_plan_set_contiguous(&plan, p);
+  ck_assert_int_eq(p->dp, 2);
+  hec_quota quota[] = {{0, 1, 2}, {1, 1, 2}, {2, 3, 2}, {3, 1, 2}};
+  int32_t at[3] = {0, 0, 4};
+  plan.quota = quota;
+  plan.quota_at = at;
+  plan.quota_capacity = 4;
+  hec_plan_check(&plan);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing_make(&routing, &hec_dispatch_quota, p, &plan, &load, 0);
+  ck_assert(routing.rank_tokens[0] == 20 && routing.rank_tokens[2] == 20); /* expert 0 */
+  ck_assert(routing.rank_tokens[1] == 6 && routing.rank_tokens[3] == 2);
 }
 END_TEST
 
@@ -262,6 +286,7 @@ static Suite *suite(void) {
   tcase_add_test(c, rules_by_hand);
   tcase_add_test(c, group_stays_in_its_group);
   tcase_add_test(c, quotas_are_followed);
+  tcase_add_test(c, no_quotas_no_spread);
   tcase_add_test(c, routing_adds_up);
   tcase_add_test(c, even_share);
   tcase_add_test(c, names);

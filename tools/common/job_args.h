@@ -39,7 +39,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \
   HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
   HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
-  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of flexmoe and eplb (default: their own)", 1, 1000000)
+  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000)
 /* clang-format on */
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
