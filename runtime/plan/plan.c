@@ -39,11 +39,12 @@ hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_sl
 void hec_plan_assign(hec_plan *to, const hec_plan *from) {
   HEC_ASSERT(to->n_layers == from->n_layers && to->n_experts == from->n_experts && to->n_ranks == from->n_ranks);
   HEC_ASSERT(to->n_slices == from->n_slices && to->copy_capacity == from->copy_capacity);
-  HEC_ASSERT(!from->quota_at || (to->quota_at && to->quota_capacity == from->quota_capacity));
+  bool quotas = from->quota_at && to->quota_at;
+  HEC_ASSERT(!quotas || to->quota_capacity == from->quota_capacity);
   memcpy(to->home, from->home, n_homes(from) * sizeof *to->home);
   memcpy(to->opt_home, from->opt_home, n_homes(from) * sizeof *to->opt_home);
   memcpy(to->copy_at, from->copy_at, n_offsets(from) * sizeof *to->copy_at);
-  if (from->quota_at)
+  if (quotas)
     memcpy(to->quota_at, from->quota_at, n_offsets(from) * sizeof *to->quota_at);
   else if (to->quota_at)
     memset(to->quota_at, 0, n_offsets(from) * sizeof *to->quota_at);
@@ -52,10 +53,10 @@ void hec_plan_assign(hec_plan *to, const hec_plan *from) {
     size_t used = (size_t)layer_at(from, from->copy_at, layer)[from->n_experts];
     memcpy(to->copy_rank + block, from->copy_rank + block, used * sizeof *to->copy_rank);
     memcpy(to->copy_kind + block, from->copy_kind + block, used * sizeof *to->copy_kind);
-    if (from->quota_at) {
+    if (quotas) {
       size_t start = (size_t)layer * (size_t)from->quota_capacity;
-      size_t quotas = (size_t)layer_at(from, from->quota_at, layer)[from->n_experts];
-      memcpy(to->quota + start, from->quota + start, quotas * sizeof *to->quota);
+      size_t n = (size_t)layer_at(from, from->quota_at, layer)[from->n_experts];
+      memcpy(to->quota + start, from->quota + start, n * sizeof *to->quota);
     }
   }
   to->slots = from->slots;
