@@ -13,6 +13,7 @@
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
+  X(lplb)                                                                                                              \
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \

@@ -18,8 +18,7 @@ void hec_quota_clear(hec_plan *plan) {
   memset(plan->quota_at, 0, n_offsets(plan) * sizeof *plan->quota_at);
 }
 
-/* Rows that nothing was added to end where the last one did. */
-static void advance(hec_quota_writer *writer, int32_t expert) {
+void hec_quota_advance(hec_quota_writer *writer, int32_t expert) {
   int32_t *at = writer->plan->quota_at + (size_t)writer->layer * (size_t)(writer->plan->n_experts + 1);
   while (writer->expert < expert)
     at[++writer->expert] = writer->filled;
@@ -31,15 +30,6 @@ hec_quota_writer hec_quota_begin(hec_plan *plan, int32_t layer) {
   return (hec_quota_writer){.plan = plan, .layer = layer};
 }
 
-void hec_quota_add(hec_quota_writer *writer, int32_t expert, hec_quota quota) {
-  hec_plan *plan = writer->plan;
-  if (quota.tokens == 0)
-    return;
-  HEC_ASSERT(expert >= writer->expert && expert < plan->n_experts && writer->filled < plan->quota_capacity);
-  advance(writer, expert);
-  plan->quota[(size_t)writer->layer * (size_t)plan->quota_capacity + (size_t)writer->filled++] = quota;
-}
-
 void hec_quota_end(hec_quota_writer *writer) {
-  advance(writer, writer->plan->n_experts);
+  hec_quota_advance(writer, writer->plan->n_experts);
 }
