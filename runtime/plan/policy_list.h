@@ -14,6 +14,7 @@
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
   X(lplb)                                                                                                              \
+  X(micromoe)                                                                                                          \
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \

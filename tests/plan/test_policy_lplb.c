@@ -1,6 +1,7 @@
 /* LPLB: a small instance by hand, the optimum of its programme by the density formula, its placement and its tokens. */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/replica_graph.h"
+#include "tests/plan/density.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
@@ -58,30 +59,6 @@ START_TEST(small_instance) {
 }
 END_TEST
 
-/* Of the assignments of one group, ceil(max over sets U of ranks of what only U can compute / |U|). */
-static uint64_t densest(const hec_plan *plan, const hec_problem *p, const hec_load *load, int32_t layer,
-                        int32_t group) {
-  uint64_t most = 0, total[64] = {0};
-  int32_t first = group * p->ep;
-  for (int32_t e = 0; e < p->n_experts; e++)
-    for (int32_t s = first; s < first + p->ep; s++)
-      total[e] += hec_load_row(load, layer, s)[e];
-  for (uint32_t set = 1; set < 1u << p->ep; set++) {
-    uint64_t sum = 0, size = 0;
-    for (int32_t r = 0; r < p->ep; r++)
-      size += set >> r & 1;
-    for (int32_t e = 0; e < p->n_experts; e++) {
-      bool inside = true;
-      for (int32_t r = 0; r < p->ep; r++)
-        inside = inside && ((set >> r & 1) || !hec_plan_holds(plan, layer, e, first + r));
-      sum += inside ? total[e] : 0;
-    }
-    uint64_t needs = (sum + size - 1) / size;
-    most = needs > most ? needs : most;
-  }
-  return most;
-}
-
 /* A source's share of a split expert is the group's, to less than one token. */
 static void check_proportion(const hec_problem *p, const hec_plan *plan, const hec_load *load, int32_t e, int32_t s,
                              uint64_t n_here, int32_t rank) {
@@ -114,7 +91,7 @@ START_TEST(is_the_optimum) {
         uint64_t most = 0;
         for (int32_t r = group * p->ep; r < (group + 1) * p->ep; r++)
           most = routing.rank_tokens[r] > most ? routing.rank_tokens[r] : most;
-        ck_assert_uint_eq(most, densest(&run.plan, p, &load, 0, group));
+        ck_assert_uint_eq(most, hec_test_densest(&run.plan, &load, 0, group * p->ep, p->ep));
       }
       for (int32_t e = 0; e < p->n_experts; e++)
         for (int32_t i = run.plan.quota_at[e]; i < run.plan.quota_at[e + 1]; i++, split++) {
@@ -161,7 +138,7 @@ START_TEST(speed) {
   hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 64, 1, 256, 8, true);
   hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
   hec_load load = hec_load_new(&arena, 1, 64, 256);
-  double seconds = 0;
+  double least = 1;
   uint64_t seed = 4;
   for (int turn = 0; turn < TURNS; turn++) {
     uint64_t heat[256];
@@ -174,9 +151,10 @@ START_TEST(speed) {
     (void)clock_gettime(CLOCK_MONOTONIC, &a);
     hec_policy_refine(&run, 0, &load);
     (void)clock_gettime(CLOCK_MONOTONIC, &b);
-    seconds += (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+    double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+    least = seconds < least ? seconds : least;
   }
-  printf("lplb: refine %.1f us for 64 ranks, 256 experts\n", seconds / TURNS * 1e6);
+  printf("lplb: refine %.1f us at least for 64 ranks, 256 experts\n", least * 1e6);
   hec_policy_stop(&run);
 }
 END_TEST
