@@ -1,9 +1,9 @@
-/* The plan says it all: a source's quotas must name holders and sum to n (a policy that writes quotas writes them for
- * exactly the load they are used with). What has no quotas of its own goes the way of `group`: quotas are sparse, and
- * before the gate has spoken there are none. */
+/* The plan says it all: its quotas of this source must name holders and sum to n (a policy that writes quotas writes
+ * them for exactly the load they are used with). An expert without quotas was not spread: every expert-parallel group
+ * computes its own assignments, as under `group`. O(log quotas of the expert + parts). */
 #include "runtime/plan/dispatch_even.h"
 
-/* First of quotas [begin, end) whose source is at least `source`. */
+/* First quota of the row whose source is at least `source`. */
 static int32_t first_of(const hec_quota *quota, int32_t begin, int32_t end, int32_t source) {
   while (begin < end) {
     int32_t middle = begin + (end - begin) / 2;
@@ -20,13 +20,12 @@ static void split(const hec_dispatch_row *row, int32_t source, uint32_t n, uint3
   HEC_ASSERT(plan->quota_at != NULL);
   const int32_t *at = plan->quota_at + (size_t)row->layer * (size_t)(plan->n_experts + 1) + row->expert;
   const hec_quota *quota = plan->quota + (size_t)row->layer * (size_t)plan->quota_capacity;
-  uint64_t total = 0;
-  int32_t i = first_of(quota, at[0], at[1], source);
-  if (i == at[1] || quota[i].source != source) {
+  if (at[0] == at[1]) {
     hec_dispatch_group.split(row, source, n, tokens);
     return;
   }
-  for (; i < at[1] && quota[i].source == source; i++) {
+  uint64_t total = 0;
+  for (int32_t i = first_of(quota, at[0], at[1], source); i < at[1] && quota[i].source == source; i++) {
     int32_t j = hec_dispatch_lower(row, quota[i].rank);
     HEC_ASSERT(j < row->n_holders && row->holders[j] == quota[i].rank);
     tokens[j] += quota[i].tokens;

@@ -39,11 +39,11 @@ hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_sl
 void hec_plan_assign(hec_plan *to, const hec_plan *from) {
   HEC_ASSERT(to->n_layers == from->n_layers && to->n_experts == from->n_experts && to->n_ranks == from->n_ranks);
   HEC_ASSERT(to->n_slices == from->n_slices && to->copy_capacity == from->copy_capacity);
-  bool quotas = from->quota_at && to->quota_at;
-  HEC_ASSERT(!quotas || to->quota_capacity == from->quota_capacity);
+  HEC_ASSERT(!from->quota_at || !to->quota_at || to->quota_capacity == from->quota_capacity);
   memcpy(to->home, from->home, n_homes(from) * sizeof *to->home);
   memcpy(to->opt_home, from->opt_home, n_homes(from) * sizeof *to->opt_home);
   memcpy(to->copy_at, from->copy_at, n_offsets(from) * sizeof *to->copy_at);
+  bool quotas = from->quota_at && to->quota_at;
   if (quotas)
     memcpy(to->quota_at, from->quota_at, n_offsets(from) * sizeof *to->quota_at);
   else if (to->quota_at)

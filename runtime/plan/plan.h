@@ -73,7 +73,7 @@ typedef struct {
   int32_t *copy_rank;    /* [n_layers * copy_capacity] ascending within a row; a rank may stand twice (two slots of one
                             expert on one rank, EPLB) and may be the home */
   uint8_t *copy_kind;    /* [n_layers * copy_capacity] hec_copy_kind */
-  int32_t *quota_at;     /* NULL, or [n_layers * (n_experts + 1)] like copy_at; written by quota.h */
+  int32_t *quota_at; /* NULL, or [n_layers * (n_experts + 1)] like copy_at; an expert without quotas was not spread */
   int32_t quota_capacity;
   hec_quota *quota;   /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
   int32_t slots;      /* memory reserved per rank and layer for homes and residents, in experts; 0: what is in use */
@@ -83,7 +83,7 @@ typedef struct {
 
 /* Everything on the arena; no copies; homes 0. copy_capacity = n_experts * n_ranks. No quotas. */
 hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_slices);
-/* Same shapes; copies contents, version too; quotas, which are of one micro-batch, only where `to` has room for them. */
+/* Same shapes; copies contents, version too; quotas only where `to` has room for them. */
 void hec_plan_assign(hec_plan *to, const hec_plan *from);
 void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* n_slices == 1; optimizer too */
 void hec_plan_clear_copies(hec_plan *plan, int32_t layer);

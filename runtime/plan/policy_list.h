@@ -18,6 +18,11 @@
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
-  X(hecate_nomaterialisation)
+  X(hecate_nomaterialisation)                                                                                          \
+  X(echo)                                                                                                              \
+  X(harmoeny)                                                                                                          \
+  X(llep)                                                                                                              \
+  X(moonep)                                                                                                            \
+  X(ultraep)
 
 #endif

@@ -143,36 +143,60 @@ START_TEST(quotas_are_followed) {
   uint64_t digest = hec_plan_digest(&plan);
   quota[1].tokens = 8;
   ck_assert(hec_plan_digest(&plan) != digest);
+  hec_plan other = hec_plan_new(&arena, p, 1); /* no room for quotas: the rest is taken */
+  hec_plan_assign(&other, &plan);
+  ck_assert(!other.quota_at && hec_plan_holds(&other, 0, 0, 3));
 }
 END_TEST
 
-/* Written in order; a source without quotas of its own goes the way of `group`; a plan without room leaves them out. */
-START_TEST(quotas_are_sparse) {
+/* Two groups of two ranks: the expert without quotas is computed in its source's group, as under `group`. */
+START_TEST(no_quotas_no_spread) {
+  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 2, 1, true);
+  const uint32_t totals[2] = {40, 8};
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_plan plan = hec_plan_new(&arena, p, 1);
+  hec_plan_set_contiguous(&plan, p);
+  ck_assert_int_eq(p->dp, 2);
+  hec_quota quota[] = {{0, 1, 2}, {1, 1, 2}, {2, 3, 2}, {3, 1, 2}};
+  int32_t at[3] = {0, 0, 4};
+  plan.quota = quota;
+  plan.quota_at = at;
+  plan.quota_capacity = 4;
+  hec_plan_check(&plan);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing_make(&routing, &hec_dispatch_quota, p, &plan, &load, 0);
+  ck_assert(routing.rank_tokens[0] == 20 && routing.rank_tokens[2] == 20); /* expert 0 */
+  ck_assert(routing.rank_tokens[1] == 6 && routing.rank_tokens[3] == 2);
+}
+END_TEST
+
+/* Written in order, experts without quotas left out; copied where there is room, dropped all at once. */
+START_TEST(quotas_in_order) {
   hec_problem *p = hec_test_problem(&arena, box, 4, 2, 4, 1, true);
   const uint32_t totals[4] = {40, 8, 4, 12};
   hec_load load = hec_test_even_load(&arena, p, totals), both = hec_load_new(&arena, 2, 4, 4);
   memcpy(hec_load_row(&both, 1, 0), load.counts, 16 * sizeof *load.counts);
-  hec_plan plan = hec_plan_new(&arena, p, 1), bare = hec_plan_new(&arena, p, 1), twin = hec_plan_new(&arena, p, 1);
+  hec_plan plan = hec_plan_new(&arena, p, 1), twin = hec_plan_new(&arena, p, 1);
   hec_plan_set_contiguous(&plan, p);
-  hec_quota_reserve(&plan, &arena, 3);
-  hec_quota_reserve(&twin, &arena, 3);
+  hec_quota_reserve(&plan, &arena, 6);
+  hec_quota_reserve(&twin, &arena, 6);
   hec_plan_add_copy(&plan, 1, 0, 3, HEC_COPY_GUEST);
   hec_plan_add_copy(&plan, 1, 3, 0, HEC_COPY_GUEST);
   hec_quota_writer writer = hec_quota_begin(&plan, 1);
+  hec_quota_add(&writer, 0, (hec_quota){0, 0, 10});
   hec_quota_add(&writer, 0, (hec_quota){1, 0, 4});
   hec_quota_add(&writer, 0, (hec_quota){1, 3, 6});
+  hec_quota_add(&writer, 0, (hec_quota){2, 3, 10});
+  hec_quota_add(&writer, 0, (hec_quota){3, 0, 10});
   hec_quota_add(&writer, 1, (hec_quota){1, 3, 0});
-  hec_quota_add(&writer, 3, (hec_quota){2, 0, 3});
   hec_quota_end(&writer);
   hec_plan_check(&plan);
-  const int32_t wanted[5] = {0, 2, 2, 2, 3};
+  const int32_t wanted[5] = {0, 5, 5, 5, 5};
   ck_assert_int_eq(memcmp(plan.quota_at + 5, wanted, sizeof wanted), 0);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_routing_make(&routing, &hec_dispatch_quota, p, &plan, &both, 1);
-  /* by source: expert 0 as 10 0, 4 6, 5 5, 0 10 and expert 3 as 3 0, 1 2, 3 0, 0 3 on ranks 0 and 3 */
-  ck_assert(routing.rank_tokens[0] == 10 + 4 + 5 + 3 + 1 + 3 && routing.rank_tokens[3] == 6 + 5 + 10 + 2 + 3);
-  hec_plan_assign(&bare, &plan);
-  ck_assert(!bare.quota_at && hec_plan_holds(&bare, 1, 0, 3));
+  /* by source: expert 0 as quotas say, expert 3 as 3 0, 1 2, 2 1, 0 3 on ranks 0 and 3 */
+  ck_assert(routing.rank_tokens[0] == 10 + 4 + 10 + 3 + 1 + 2 && routing.rank_tokens[3] == 6 + 10 + 2 + 1 + 3);
   hec_plan_assign(&twin, &plan);
   ck_assert(hec_plan_digest(&twin) == hec_plan_digest(&plan));
   hec_quota_clear(&plan);
@@ -298,7 +322,8 @@ static Suite *suite(void) {
   tcase_add_test(c, rules_by_hand);
   tcase_add_test(c, group_stays_in_its_group);
   tcase_add_test(c, quotas_are_followed);
-  tcase_add_test(c, quotas_are_sparse);
+  tcase_add_test(c, no_quotas_no_spread);
+  tcase_add_test(c, quotas_in_order);
   tcase_add_test(c, routing_adds_up);
   tcase_add_test(c, even_share);
   tcase_add_test(c, names);

@@ -1,0 +1,70 @@
+/* HarMoEny (arXiv:2506.12417; reference policies.md 3.13): spare ranks are filled from the fullest one, biggest expert
+ * first.
+ *
+ *   avg = floor(total / R)
+ *   o = argmax load, u = argmin load;  stop when load[o] <= avg, o = u, or load[u] + q > avg
+ *   e = expert of o with most tokens; stop when it has fewer than q
+ *   min(tokens of e, load[o] - avg, avg - load[u]) of them go from o to u, from the largest source first
+ *
+ * q = 150: the fewest tokens that are worth fetching an expert, as published. Ties to the lower index. No rank is filled
+ * above avg, so what leaves the fullest rank are its own experts; every move empties an expert, fills u or brings o
+ * to avg. O(moves (R + E/R)). No bound on the guests of a rank.
+ *
+ * An inference system that fetches weights from host memory. Neither is said here: guests come from their home over the
+ * network, and in training stay until backward and return gradients (inferred). */
+#include "runtime/plan/spill.h"
+
+/* a: load now. */
+static bool move_once(hec_spill *s, int64_t avg, int64_t least) {
+  int32_t o = 0, u = 0;
+  for (int32_t r = 1; r < s->n_ranks; r++) {
+    o = s->a[r] > s->a[o] ? r : o;
+    u = s->a[r] < s->a[u] ? r : u;
+  }
+  if (s->a[o] <= avg || o == u || s->a[u] + least > avg)
+    return false;
+  int32_t e = s->home_at[o];
+  for (int32_t i = e + 1; i < s->home_at[o + 1]; i++)
+    e = s->left[i] > s->left[e] ? i : e;
+  if (s->left[e] < least)
+    return false;
+  int64_t over = s->a[o] - avg, room = avg - s->a[u], take = s->left[e] < over ? s->left[e] : over;
+  take = take < room ? take : room;
+  hec_spill_add(s, e, u, (uint64_t)take);
+  s->left[e] -= take;
+  s->a[o] -= take;
+  s->a[u] += take;
+  return true;
+}
+
+static void plan(hec_spill *s) {
+  int64_t avg = (int64_t)(s->all / (uint64_t)s->n_ranks), least = (int64_t)s->options.least;
+  for (int32_t r = 0; r < s->n_ranks; r++)
+    s->a[r] = (int64_t)s->load[r];
+  for (int32_t e = s->home_at[0]; e < s->home_at[s->n_ranks]; e++)
+    s->left[e] = (int64_t)s->total[e];
+  while (move_once(s, avg, least > 1 ? least : 1))
+    s->units += (uint64_t)s->n_ranks;
+}
+
+static void init(hec_policy_run *run) {
+  hec_spill_init(run,
+                 (hec_spill_options){.split = HEC_SPLIT_LARGEST_FIRST, .least = 150, .slots = run->problem->n_experts});
+}
+
+static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
+  hec_spill_refine(run, layer, load, plan);
+}
+
+const hec_policy hec_policy_harmoeny = {
+    .name = "harmoeny",
+    .summary = "spare ranks filled from the fullest after the gate (published for inference)",
+    .source = "HarMoEny, arXiv:2506.12417",
+    .known = HEC_KNOWN_EXACT,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_quota,
+    .window = 1,
+    .init = init,
+    .decide = hec_spill_decide,
+    .refine = refine,
+};
