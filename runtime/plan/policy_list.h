@@ -23,6 +23,7 @@
   X(harmoeny)                                                                                                          \
   X(llep)                                                                                                              \
   X(moonep)                                                                                                            \
-  X(ultraep)
+  X(ultraep)                                                                                                           \
+  X(taot)
 
 #endif
