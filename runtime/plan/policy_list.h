@@ -24,6 +24,7 @@
   X(llep)                                                                                                              \
   X(moonep)                                                                                                            \
   X(ultraep)                                                                                                           \
-  X(taot)
+  X(taot)                                                                                                              \
+  X(hiermoe)
 
 #endif
