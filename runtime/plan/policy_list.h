@@ -5,6 +5,7 @@
 #define HEC_POLICY_LIST(X)                                                                                             \
   X(ep)                                                                                                                \
   X(ep_balanced)                                                                                                       \
+  X(ep_capacity)                                                                                                       \
   X(ideal)                                                                                                             \
   X(fsdp)                                                                                                              \
   X(fastermoe)                                                                                                         \
