@@ -26,6 +26,7 @@
   X(moonep)                                                                                                            \
   X(ultraep)                                                                                                           \
   X(taot)                                                                                                              \
-  X(hiermoe)
+  X(hiermoe)                                                                                                           \
+  X(moetuner)
 
 #endif
