@@ -4,6 +4,9 @@
  *   hosts of e: the home with total[e] less its moves, and the rank of each move with the move's tokens
  *   quotas x[s][h] >= 0 with  sum over h of x[s][h] = load[s][e]  and  sum over s of x[s][h] = tokens of host h
  *
+ * No published system of these prefers sources of the same node, so no rule here does. With expert-data parallelism
+ * every group plans for itself; guests of all groups are gathered from the home, which is in the first.
+ *
  * In proportion, source by source: floor(n left[h] / L), L = sum of left[h]; the missing ones to the largest
  * remainders. Since n <= L none exceeds left[h], and the last source takes exactly what is left.
  *
@@ -197,13 +200,29 @@ static void split_ranges(hec_spill *spill, const int32_t *order) {
     }
 }
 
+/* floor(product / by) and its remainder: a division in double is off by one at most, which the remainder shows. */
+static uint64_t divide(uint64_t product, uint64_t by, double inverse, uint64_t *rest) {
+  uint64_t share = (uint64_t)((double)product * inverse);
+  int64_t over = (int64_t)(product - share * by);
+  if (over < 0) {
+    share--;
+    over += (int64_t)by;
+  } else if (over >= (int64_t)by) {
+    share++;
+    over -= (int64_t)by;
+  }
+  *rest = (uint64_t)over;
+  return share;
+}
+
 /* One source, n of `all` assignments that the hosts have left. */
 static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
   uint64_t n = spill->count[s], missing = n;
+  double inverse = 1.0 / (double)all;
+  uint32_t *part = spill->part + s * spill->n_hosts;
   for (int32_t h = 0; h < spill->n_hosts; h++) {
-    uint64_t product = n * spill->host_left[h], share = product / all;
-    spill->rest[h] = product - share * all;
-    spill->part[s * spill->n_hosts + h] += (uint32_t)share;
+    uint64_t share = divide(n * spill->host_left[h], all, inverse, &spill->rest[h]);
+    part[h] += (uint32_t)share;
     spill->host_left[h] -= share;
     missing -= share;
   }
@@ -212,7 +231,7 @@ static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
     for (int32_t k = 1; k < spill->n_hosts; k++)
       best = spill->rest[spill->by_rank[k]] > spill->rest[best] ? spill->by_rank[k] : best;
     spill->rest[best] = 0;
-    spill->part[s * spill->n_hosts + best]++;
+    part[best]++;
     spill->host_left[best]--;
   }
 }

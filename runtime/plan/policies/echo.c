@@ -88,7 +88,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_echo = {
     .name = "echo",
-    .summary = "excess of full ranks cloned to spare ones after the gate, one-shot greedy",
+    .summary = "excess of full ranks cloned to spare ones after the gate, one-shot greedy (unused slots are free here)",
     .source = "ECHO, Megatron-LM PR 2368",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",

@@ -10,6 +10,8 @@
  * above avg, so what leaves the fullest rank are its own experts; every move empties an expert, fills u or brings o
  * to avg. O(moves (R + E/R)). No bound on the guests of a rank.
  *
+ * The public prototypes take min(tokens of e, avg - load[u]), which may leave o below avg; the reference stops there.
+ *
  * An inference system that fetches weights from host memory. Neither is said here: guests come from their home over the
  * network, and in training stay until backward and return gradients (inferred). */
 #include "runtime/plan/spill.h"
@@ -58,8 +60,8 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_harmoeny = {
     .name = "harmoeny",
-    .summary = "spare ranks filled from the fullest after the gate (published for inference)",
-    .source = "HarMoEny, arXiv:2506.12417",
+    .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
+    .source = "HarMoEny, arXiv 2506.12417",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,

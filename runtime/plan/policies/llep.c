@@ -80,7 +80,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 const hec_policy hec_policy_llep = {
     .name = "llep",
     .summary = "excess over a cap spilled to the least loaded ranks after the gate",
-    .source = "LLEP, arXiv:2601.17111",
+    .source = "LLEP, arXiv 2601.17111",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,

@@ -78,7 +78,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_moonep = {
     .name = "moonep",
-    .summary = "exactly equal shares after the gate, each receiver filled by one donor",
+    .summary = "exactly equal shares after the gate, each receiver filled by one donor (unused slots are free here)",
     .source = "MoonEP, github.com/MoonshotAI/MoonEP",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",

@@ -22,8 +22,6 @@
 #include "runtime/plan/order.h"
 #include "runtime/plan/spill.h"
 
-#include <string.h>
-
 /* at + by * (further T). */
 typedef struct {
   int64_t at, by;
@@ -169,9 +167,11 @@ static void plan(hec_spill *s) {
     p.target += most / 100 > 1 ? most / 100 : 1;
   }
   p.relaxed = false;
-  for (p.target = least; p.target < most; p.target += p.step)
+  for (p.target = least; p.target < most; p.target += p.step) {
     if (fits(&p))
       return;
+    HEC_ASSERT(p.step <= most - p.target); /* the fullest rank's load fits: some comparison turns before */
+  }
   s->n_moves = p.begin; /* nobody above the fullest */
 }
 
@@ -191,8 +191,9 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
 
 const hec_policy hec_policy_ultraep = {
     .name = "ultraep",
-    .summary = "least reachable load inside a node with 2 guest slots a rank, after the gate",
-    .source = "UltraEP, arXiv:2606.04101",
+    .summary =
+        "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",
+    .source = "UltraEP, arXiv 2606.04101",
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,

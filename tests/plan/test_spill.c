@@ -1,0 +1,252 @@
+/* Whose assignments go where, by each rule: against plain forms, on random problems; slots from the command line. */
+#include "tests/plan/spill_case.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
+
+static const char *const policies[] = {"llep", "moonep", "ultraep", "echo", "harmoeny"};
+enum { N_POLICIES = 5 };
+
+/* Tokens of (source, expert) computed on `rank`, from the quotas; without any, at home. */
+static uint64_t quota_of(const hec_spill_case *c, int32_t source, int32_t expert, int32_t rank) {
+  const hec_plan *plan = &c->run.plan;
+  uint64_t n = 0;
+  if (plan->quota_at[expert] == plan->quota_at[expert + 1])
+    return rank == source / c->problem->ep * c->problem->ep + hec_spill_case_home(c, expert)
+               ? hec_load_row(&c->load, 0, source)[expert]
+               : 0;
+  for (int32_t i = plan->quota_at[expert]; i < plan->quota_at[expert + 1]; i++) {
+    ck_assert_uint_gt(plan->quota[i].tokens, 0);
+    n += plan->quota[i].source == source && plan->quota[i].rank == rank ? plan->quota[i].tokens : 0;
+  }
+  return n;
+}
+
+/* Hosts of the expert in a group in the order of its ranges: home first, then moves; or by rank. */
+static int32_t list_hosts(const hec_spill_case *c, int32_t group, int32_t e, bool by_rank, int32_t *host) {
+  int32_t ep = c->problem->ep, n = 0;
+  if (by_rank) {
+    for (int32_t r = group * ep; r < (group + 1) * ep; r++)
+      if (hec_plan_holds(&c->run.plan, 0, e, r))
+        host[n++] = r;
+    return n;
+  }
+  host[n++] = group * ep + hec_spill_case_home(c, e);
+  for (int32_t i = 0; i < c->spill->n_moves; i++)
+    if (c->spill->moves[i].expert == e && c->spill->moves[i].rank / ep == group)
+      host[n++] = c->spill->moves[i].rank;
+  return n;
+}
+
+/* Assignment by assignment in the order of sources. */
+static void check_ranges(const hec_spill_case *c, int32_t group, int32_t e, bool by_rank) {
+  int32_t ep = c->problem->ep, experts = c->problem->n_experts, host[HEC_SPILL_RANKS];
+  int32_t n = list_hosts(c, group, e, by_rank, host), at = 0;
+  uint64_t taken = 0;
+  for (int32_t s = group * ep; s < (group + 1) * ep; s++) {
+    uint64_t to[HEC_SPILL_RANKS] = {0};
+    for (uint32_t i = 0; i < hec_load_row(&c->load, 0, s)[e]; i++, taken++) {
+      while (taken == c->computed[host[at] * experts + e]) {
+        taken = 0;
+        at++;
+      }
+      to[at]++;
+    }
+    for (int32_t h = 0; h < n; h++)
+      ck_assert_uint_eq(quota_of(c, s, e, host[h]), to[h]);
+  }
+}
+
+/* Sums are checked by routing; here: near the exact proportion, for the assignments that no source served itself. */
+static void check_proportion(const hec_spill_case *c, int32_t group, int32_t e, bool own_first) {
+  int32_t ep = c->problem->ep, experts = c->problem->n_experts, host[HEC_SPILL_RANKS];
+  int32_t n = list_hosts(c, group, e, true, host);
+  double left[HEC_SPILL_RANKS], rest[HEC_SPILL_RANKS], own[HEC_SPILL_RANKS] = {0}, all = 0;
+  for (int32_t s = 0; s < ep; s++)
+    rest[s] = hec_load_row(&c->load, 0, group * ep + s)[e];
+  for (int32_t h = 0; h < n; h++) {
+    int32_t s = host[h] - group * ep;
+    left[h] = (double)c->computed[host[h] * experts + e];
+    own[h] = own_first ? rest[s] < left[h] ? rest[s] : left[h] : 0;
+    rest[s] -= own[h];
+    left[h] -= own[h];
+    all += left[h];
+  }
+  for (int32_t s = 0; s < ep; s++)
+    for (int32_t h = 0; h < n; h++) {
+      bool self = host[h] == group * ep + s;
+      double exact = all > 0 ? rest[s] * left[h] / all : 0, is = (double)quota_of(c, group * ep + s, e, host[h]);
+      ck_assert_double_le(is - (self ? own[h] : 0) - exact, n);
+      ck_assert_double_ge(is - (self ? own[h] : 0) - exact, -n);
+    }
+}
+
+/* The first guest takes whole sources, largest first, and part of one more at most. */
+static void check_largest(const hec_spill_case *c, int32_t group, int32_t e) {
+  int32_t ep = c->problem->ep, host[HEC_SPILL_RANKS], parts = 0;
+  if (list_hosts(c, group, e, false, host) < 2)
+    return;
+  uint64_t smallest_taken = UINT64_MAX, largest_left = 0;
+  for (int32_t s = group * ep; s < (group + 1) * ep; s++) {
+    uint64_t n = hec_load_row(&c->load, 0, s)[e], given = quota_of(c, s, e, host[1]);
+    parts += given > 0 && given < n;
+    smallest_taken = given > 0 && n < smallest_taken ? n : smallest_taken;
+    largest_left = given == 0 && n > largest_left ? n : largest_left;
+  }
+  ck_assert_int_le(parts, 1);
+  ck_assert_uint_ge(smallest_taken, largest_left);
+}
+
+static void check_expert(const hec_spill_case *c, int32_t group, int32_t e) {
+  switch (c->spill->options.split) {
+  case HEC_SPLIT_IN_ORDER:
+  case HEC_SPLIT_BY_RANK:
+    check_ranges(c, group, e, c->spill->options.split == HEC_SPLIT_BY_RANK);
+    break;
+  case HEC_SPLIT_PROPORTIONAL:
+  case HEC_SPLIT_OWN_FIRST:
+    check_proportion(c, group, e, c->spill->options.split == HEC_SPLIT_OWN_FIRST);
+    break;
+  case HEC_SPLIT_LARGEST_FIRST:
+    check_largest(c, group, e);
+    break;
+  }
+}
+
+START_TEST(sources_of_hosts) {
+  uint64_t seed = 51 + (uint64_t)_i;
+  int quotas = 0;
+  for (int round = 0; round < 300; round++) {
+    hec_spill_case c = hec_spill_case_random(&arena, policies[_i], &seed);
+    hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 60), &seed);
+    c.spill->options.least = 1 + hec_test_below(&seed, 20);
+    hec_spill_case_plan(&c);
+    for (int32_t e = 0; e < c.problem->n_experts; e++)
+      for (int32_t g = 0; g < c.problem->dp; g++)
+        check_expert(&c, g, e);
+    quotas += c.run.plan.quota_at[c.problem->n_experts] > 0;
+    hec_spill_case_stop(&c);
+    hec_arena_free(&arena);
+  }
+  ck_assert_int_gt(quotas, 100);
+}
+END_TEST
+
+/* Nothing to do: one rank, no tokens, or balance; nothing is copied. */
+START_TEST(idle) {
+  for (int32_t i = 0; i < N_POLICIES; i++) {
+    static const uint32_t none[8] = {0}, even[8] = {10, 20, 15, 15, 30, 0, 0, 30};
+    hec_spill_case one = hec_spill_case_new(&arena, policies[i], box, 1, 8);
+    one.load = hec_test_even_load(&arena, one.problem, even);
+    hec_spill_case_plan(&one);
+    hec_spill_case four = hec_spill_case_new(&arena, policies[i], box, 4, 8);
+    hec_spill_case_plan(&four);
+    ck_assert_int_eq(four.spill->n_moves + one.spill->n_moves, 0);
+    four.load = hec_test_even_load(&arena, four.problem, none);
+    hec_spill_case_plan(&four);
+    ck_assert_int_eq(four.spill->n_moves, 0);
+    four.load = hec_test_even_load(&arena, four.problem, even);
+    hec_spill_case_plan(&four);
+    ck_assert_int_eq(four.spill->n_moves, 0);
+    hec_spill_case_stop(&one);
+    hec_spill_case_stop(&four);
+  }
+}
+END_TEST
+
+/* Guests go before the next gate, and a layer's plan leaves the others alone. */
+START_TEST(layers_and_micro_batches) {
+  for (int32_t i = 0; i < N_POLICIES; i++) {
+    hec_problem *p = hec_test_problem(&arena, box, 4, 3, 8, 1, true);
+    static const uint32_t totals[8] = {40000, 10000, 6000, 4000, 12000, 4000, 2000, 2000};
+    hec_load one = hec_test_even_load(&arena, p, totals), load = hec_load_new(&arena, 3, 4, 8);
+    for (int32_t s = 0; s < 4; s++)
+      for (int32_t e = 0; e < 8; e++)
+        hec_load_row(&load, 1, s)[e] = hec_load_row(&one, 0, s)[e];
+    hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
+    uint64_t before = hec_plan_digest(&run.plan);
+    hec_policy_decide(&run, 0, 0);
+    hec_policy_refine(&run, 1, &load);
+    ck_assert(run.plan.copy_at[8] == 0 && run.plan.copy_at[9 + 8] > 0 && run.plan.copy_at[18 + 8] == 0);
+    ck_assert(hec_plan_digest(&run.plan) != before);
+    hec_policy_decide(&run, 0, 1);
+    ck_assert(hec_plan_digest(&run.plan) == before);
+    hec_policy_stop(&run);
+  }
+}
+END_TEST
+
+START_TEST(slots_of_the_problem) {
+  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 10, 1, true);
+  ck_assert_int_eq(hec_spill_slots(p, 2), 2);
+  p->slots = 5;
+  ck_assert_int_eq(hec_spill_slots(p, 2), 2); /* beside three homes at most */
+  p->slots = 1;
+  ck_assert_int_eq(hec_spill_slots(p, 2), 0);
+}
+END_TEST
+
+static double now_us(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Says, does not judge: microseconds of a refinement for 64 ranks of one node and 256 experts, by skew of their loads, at last with
+ * everything hot on a quarter of the ranks. */
+START_TEST(speed) {
+  static const char line[] = "1x64 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
+  enum { TURNS = 200 };
+  for (int32_t i = 0; i < N_POLICIES; i++)
+    for (uint64_t skew = 1; skew <= 64; skew *= 4) {
+      uint64_t seed = 3;
+      hec_problem *p = hec_test_problem(&arena, line, 64, 1, 256, 1, true);
+      hec_load load = hec_load_new(&arena, 1, 64, 256);
+      hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
+      double best = 1e9, worst = 0;
+      for (int turn = 0; turn < TURNS; turn++) {
+        for (int32_t e = 0; e < 256; e++) {
+          uint64_t heat = 64 / (1 + hec_test_below(&seed, 4 * skew)) / (skew == 64 && e >= 64 ? 40 : 1);
+          for (int32_t s = 0; s < 64; s++)
+            hec_load_row(&load, 0, s)[e] = (uint32_t)(heat * (20 + hec_test_below(&seed, 10)) / 10);
+        }
+        hec_policy_decide(&run, turn, 0);
+        double begin = now_us();
+        hec_policy_refine(&run, 0, &load);
+        double took = now_us() - begin;
+        best = took < best ? took : best;
+        worst = took > worst ? took : worst;
+      }
+      const hec_spill *spill = run.state;
+      printf("%-9s skew %2d: refine %6.1f us at best, %6.1f at worst; %3d moves, %" PRIu64 " units\n", policies[i],
+             (int)skew, best, worst, spill->n_moves, run.units);
+      hec_policy_stop(&run);
+      hec_arena_free(&arena);
+    }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("spill");
+  TCase *c = tcase_create("spill");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, sources_of_hosts, 0, N_POLICIES);
+  tcase_add_test(c, idle);
+  tcase_add_test(c, layers_and_micro_batches);
+  tcase_add_test(c, slots_of_the_problem);
+  tcase_add_test(c, speed);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
