@@ -28,7 +28,8 @@ typedef struct {
   int32_t micro_batch; /* within the iteration */
   uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
-  int32_t *t, *m; /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
+  uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
+  int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
 } hec_policy_run;
 
 struct hec_policy {
@@ -41,6 +42,7 @@ struct hec_policy {
   bool sliced;               /* homes in n_ranks slices instead of whole experts */
   bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
   bool reference;            /* no system but a reference row */
+  bool drops;                /* computes less than the gate chose: no row to compare times with */
   bool baseline;             /* the row that others are compared to (ep) */
   bool rearrangement;        /* counts when others are compared to the best rearrangement system */
   const char *only_schedule; /* not NULL: runs under no other schedule */

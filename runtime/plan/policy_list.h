@@ -5,6 +5,7 @@
 #define HEC_POLICY_LIST(X)                                                                                             \
   X(ep)                                                                                                                \
   X(ep_balanced)                                                                                                       \
+  X(ep_capacity)                                                                                                       \
   X(ideal)                                                                                                             \
   X(fsdp)                                                                                                              \
   X(fastermoe)                                                                                                         \
@@ -13,6 +14,8 @@
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
+  X(lplb)                                                                                                              \
+  X(micromoe)                                                                                                          \
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
@@ -21,6 +24,9 @@
   X(harmoeny)                                                                                                          \
   X(llep)                                                                                                              \
   X(moonep)                                                                                                            \
-  X(ultraep)
+  X(ultraep)                                                                                                           \
+  X(taot)                                                                                                              \
+  X(hiermoe)                                                                                                           \
+  X(moetuner)
 
 #endif

@@ -19,8 +19,10 @@ typedef struct {
   int32_t ep;     /* ranks of one expert-parallel group: largest divisor of n_ranks that is at most n_experts */
   int32_t dp;     /* expert-data-parallel copies of it: n_ranks / ep; group of rank r is r / ep */
   hec_memory_cost bytes;
-  hec_work_shape expert; /* forward, per assignment */
-  double window_s;       /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
+  hec_work_shape expert;       /* forward, per assignment */
+  double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
+  const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
+                                  NULL: not known */
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */

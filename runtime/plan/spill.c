@@ -258,6 +258,19 @@ static uint64_t serve_own(hec_spill *spill, int32_t group) {
   return served;
 }
 
+/* Own rank, own node, anywhere: every part exhausts its source or its host. */
+static void split_nearest(hec_spill *spill, int32_t group) {
+  const hec_problem *p = spill->problem;
+  (void)serve_own(spill, group);
+  for (int32_t far = 0; far < 2; far++)
+    for (int32_t s = 0; s < p->ep; s++)
+      for (int32_t k = 0; k < spill->n_hosts && spill->count[s] > 0; k++) {
+        int32_t h = spill->by_rank[k];
+        if (far || hec_problem_node(p, spill->host[h]) == hec_problem_node(p, group * p->ep + s))
+          give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
+      }
+}
+
 static void split_largest(hec_spill *spill) {
   int32_t ep = spill->problem->ep;
   for (int32_t h = 1; h < spill->n_hosts; h++)
@@ -285,6 +298,9 @@ static void split_group(hec_spill *spill, int32_t group, uint64_t total) {
     return;
   case HEC_SPLIT_OWN_FIRST:
     split_in_proportion(spill, total - serve_own(spill, group));
+    return;
+  case HEC_SPLIT_NEAREST:
+    split_nearest(spill, group);
     return;
   case HEC_SPLIT_LARGEST_FIRST:
     split_largest(spill);

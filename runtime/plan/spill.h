@@ -19,6 +19,7 @@ typedef enum {
   HEC_SPLIT_BY_RANK,      /* the same, hosts by ascending rank */
   HEC_SPLIT_PROPORTIONAL, /* of each source in proportion to what hosts have left, largest remainders */
   HEC_SPLIT_OWN_FIRST,    /* a source that is a host serves itself first; the rest in proportion */
+  HEC_SPLIT_NEAREST,      /* own rank, then own node, then anywhere, by rank */
   HEC_SPLIT_LARGEST_FIRST /* each move takes from the source with the most left; the home keeps the rest */
 } hec_spill_split;
 
@@ -55,6 +56,7 @@ typedef struct {
   int32_t *used;       /* [n_ranks] */
   int64_t *a, *b;      /* [n_ranks] */
   int64_t *left;       /* [n_experts] */
+  void *own;           /* the planner's, set after init */
   /* Own scratch. */
   int32_t *group_home_at;     /* [ep + 1] */
   uint64_t *sum;              /* [n_experts] */

@@ -46,9 +46,10 @@ typedef struct {
   double peak_bytes; /* fullest rank, worst iteration */
   double peak_class[HEC_N_MEMORY];
   int32_t t_least, t_most, m_least, m_most; /* FSSDP; -1: none */
-  int64_t n;                                /* iterations reported */
-  double before_s;  /* executed: sum over iterations, ranks and layers of the forward time before an MoE layer */
-  int64_t n_before; /* terms of it */
+  double dropped_share; /* of the assignments since the start, warm-up included; -1: it drops none */
+  int64_t n;            /* iterations reported */
+  double before_s;      /* executed: sum over iterations, ranks and layers of the forward time before an MoE layer */
+  int64_t n_before;     /* terms of it */
   int64_t n_migrations;
   double *rank_peak;        /* [n_ranks] scratch */
   hec_summary_check *check; /* NULL: none */

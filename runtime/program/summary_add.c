@@ -18,6 +18,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .t_most = -1,
                            .m_least = -1,
                            .m_most = -1,
+                           .dropped_share = -1,
                            .rank_peak = HEC_NEW(arena, double, n_ranks)};
 }
 
@@ -66,6 +67,8 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
   const hec_policy_run *run = hec_lowering_run(low);
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  if (run->policy->drops)
+    row->dropped_share = run->n_offered > 0 ? (double)run->n_dropped / (double)run->n_offered : 0;
 }
 
 int64_t hec_summary_nearest_median(hec_summary_row *row) {

@@ -163,6 +163,14 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
     hec_text_add(out, "\n");
 }
 
+/* Rows that compute less than the gate chose. */
+static void add_dropped(const hec_summary *summary, hec_text *out) {
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].dropped_share >= 0)
+      hec_text_printf(out, "\n%s drops %.1f %% of the token-expert assignments: its time buys less than the others'\n",
+                      summary->rows[i].name, 100 * summary->rows[i].dropped_share);
+}
+
 /* The fastest row that is a system and fits; -1 when there is none. */
 static int32_t winner_of(hec_summary *summary) {
   int32_t best = -1;
@@ -245,5 +253,6 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   hec_summary_execution_late(summary, out);
   add_books(summary, width, decimals, out);
   add_degrees(summary, out);
+  add_dropped(summary, out);
   (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }

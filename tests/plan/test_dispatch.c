@@ -1,6 +1,7 @@
 /* Dispatch rules by hand, the golden loads of the references, and routing against a count from scratch. */
 #include "runtime/plan/dispatch.h"
 #include "runtime/plan/history.h"
+#include "runtime/plan/quota.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
@@ -169,6 +170,41 @@ START_TEST(no_quotas_no_spread) {
 }
 END_TEST
 
+/* Written in order, experts without quotas left out; copied where there is room, dropped all at once. */
+START_TEST(quotas_in_order) {
+  hec_problem *p = hec_test_problem(&arena, box, 4, 2, 4, 1, true);
+  const uint32_t totals[4] = {40, 8, 4, 12};
+  hec_load load = hec_test_even_load(&arena, p, totals), both = hec_load_new(&arena, 2, 4, 4);
+  memcpy(hec_load_row(&both, 1, 0), load.counts, 16 * sizeof *load.counts);
+  hec_plan plan = hec_plan_new(&arena, p, 1), twin = hec_plan_new(&arena, p, 1);
+  hec_plan_set_contiguous(&plan, p);
+  hec_quota_reserve(&plan, &arena, 6);
+  hec_quota_reserve(&twin, &arena, 6);
+  hec_plan_add_copy(&plan, 1, 0, 3, HEC_COPY_GUEST);
+  hec_plan_add_copy(&plan, 1, 3, 0, HEC_COPY_GUEST);
+  hec_quota_writer writer = hec_quota_begin(&plan, 1);
+  hec_quota_add(&writer, 0, (hec_quota){0, 0, 10});
+  hec_quota_add(&writer, 0, (hec_quota){1, 0, 4});
+  hec_quota_add(&writer, 0, (hec_quota){1, 3, 6});
+  hec_quota_add(&writer, 0, (hec_quota){2, 3, 10});
+  hec_quota_add(&writer, 0, (hec_quota){3, 0, 10});
+  hec_quota_add(&writer, 1, (hec_quota){1, 3, 0});
+  hec_quota_end(&writer);
+  hec_plan_check(&plan);
+  const int32_t wanted[5] = {0, 5, 5, 5, 5};
+  ck_assert_int_eq(memcmp(plan.quota_at + 5, wanted, sizeof wanted), 0);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing_make(&routing, &hec_dispatch_quota, p, &plan, &both, 1);
+  /* by source: expert 0 as quotas say, expert 3 as 3 0, 1 2, 2 1, 0 3 on ranks 0 and 3 */
+  ck_assert(routing.rank_tokens[0] == 10 + 4 + 10 + 3 + 1 + 2 && routing.rank_tokens[3] == 6 + 10 + 2 + 1 + 3);
+  hec_plan_assign(&twin, &plan);
+  ck_assert(hec_plan_digest(&twin) == hec_plan_digest(&plan));
+  hec_quota_clear(&plan);
+  hec_plan_check(&plan);
+  ck_assert(hec_plan_digest(&twin) != hec_plan_digest(&plan));
+}
+END_TEST
+
 static const hec_dispatch *const rules[] = {&hec_dispatch_local_first, &hec_dispatch_node_even,
                                             &hec_dispatch_round_robin, &hec_dispatch_group};
 
@@ -287,6 +323,7 @@ static Suite *suite(void) {
   tcase_add_test(c, group_stays_in_its_group);
   tcase_add_test(c, quotas_are_followed);
   tcase_add_test(c, no_quotas_no_spread);
+  tcase_add_test(c, quotas_in_order);
   tcase_add_test(c, routing_adds_up);
   tcase_add_test(c, even_share);
   tcase_add_test(c, names);

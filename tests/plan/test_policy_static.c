@@ -108,6 +108,44 @@ START_TEST(balanced_exactly) {
 }
 END_TEST
 
+/* ceil(256 tokens * 2 * factor / 24 experts), at least 8; what is above is dropped and counted, nothing else changes. */
+START_TEST(capacity) {
+  static const struct {
+    double factor;
+    int32_t experts;
+    uint32_t capacity;
+  } cases[] = {{0, 24, 22}, {1, 24, 22}, {2, 24, 43}, {1.25, 16, 40}, {0.5, 64, 8}, {1, 4, 128}};
+  uint64_t seed = 52, dropped = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_problem *p = hec_test_problem(&arena, box, 8, 2, cases[i].experts, 2, true);
+    hec_moe moe = *p->moe;
+    moe.capacity_factor = cases[i].factor;
+    p->moe = &moe;
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &arena),
+                   ep = hec_policy_start(&hec_policy_ep, p, &arena);
+    ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&ep.plan));
+    hec_load before = hec_test_random_load(&arena, p, &seed), after = hec_load_new(&arena, 2, 8, cases[i].experts);
+    hec_load_copy(&before, &after);
+    hec_load_row(&after, 1, 7)[0] = hec_load_row(&before, 1, 7)[0] = cases[i].capacity + 3;
+    run.policy->rewrite(&run, &after);
+    uint64_t offered = 0, left_out = 0;
+    for (size_t c = 0; c < hec_load_cells(&before); c++) {
+      uint32_t kept = before.counts[c] < cases[i].capacity ? before.counts[c] : cases[i].capacity;
+      ck_assert_uint_eq(after.counts[c], kept);
+      offered += before.counts[c];
+      left_out += before.counts[c] - kept;
+    }
+    ck_assert(run.n_offered == offered && run.n_dropped == left_out && left_out >= 3);
+    run.policy->rewrite(&run, &after); /* nothing more to drop */
+    ck_assert_uint_eq(run.n_dropped, left_out);
+    dropped += left_out;
+    hec_policy_stop(&run);
+    hec_policy_stop(&ep);
+  }
+  ck_assert_uint_gt(dropped, 0);
+}
+END_TEST
+
 /* Awkward numbers: ranks of a group differ by at most one, experts of a rank too, and by at most one overall when the
  * ranks divide the experts; per source nothing is lost. */
 START_TEST(balanced_with_remainders) {
@@ -197,6 +235,7 @@ static Suite *suite(void) {
   tcase_add_test(c, ep_received_tokens);
   tcase_add_test(c, recorded_received_tokens);
   tcase_add_test(c, balanced_exactly);
+  tcase_add_test(c, capacity);
   tcase_add_test(c, balanced_with_remainders);
   tcase_add_test(c, ideal_is_ep);
   tcase_add_test(c, fsdp_moves_no_token);

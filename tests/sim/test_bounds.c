@@ -36,7 +36,7 @@ typedef struct {
 static void visit_ideal(const hec_test_step *step, void *context) {
   bound *b = context;
   bool ideal = strcmp(step->policy->name, "ideal") == 0;
-  if (b->fill != ideal)
+  if (b->fill != ideal || step->policy->drops)
     return;
   int64_t ps = time_of(&step->c->problem, step->program, b->law, (hec_sim_options){0});
   if (b->fill) {

@@ -1,0 +1,36 @@
+/* Groups of experts to ranks, layer after layer, so that few tokens change rank between layers: the second problem of
+ * MoETuner, and the assignment problem that it is swept with. */
+#ifndef HEC_PLAN_CHAIN_H
+#define HEC_PLAN_CHAIN_H
+#include "runtime/base/arena.h"
+
+/* Smallest sum over rows of cost[row][column[row]], every column once. */
+typedef struct {
+  int32_t n;
+  double *cost;               /* [n * n] in */
+  int32_t *column;            /* [n] result */
+  double *u, *v, *least;      /* scratch [n + 1] */
+  int32_t *row_of, *previous; /* scratch [n + 1] */
+  uint8_t *used;              /* scratch [n + 1] */
+} hec_assignment;
+
+hec_assignment hec_assignment_new(hec_arena *arena, int32_t n);
+double hec_assignment_make(hec_assignment *assignment); /* returns the sum */
+
+typedef struct {
+  int32_t n_layers, n;   /* n groups in each layer, n ranks */
+  double *seconds;       /* [n * n] in: of one token from rank to rank, 0 on the diagonal */
+  uint64_t *flow;        /* [(n_layers - 1) * n * n] in: tokens from group a of layer l to group b of layer l + 1 */
+  int32_t *rank;         /* [n_layers * n] in: a start; result */
+  int32_t *start;        /* scratch [n_layers * n] */
+  hec_assignment assign; /* scratch */
+  uint64_t units;
+} hec_chain;
+
+hec_chain hec_chain_new(hec_arena *arena, int32_t n_layers, int32_t n);
+/* A heuristic; an exact solver would stand beside it and write the same result. Never worse than the start. */
+void hec_chain_make(hec_chain *chain);
+/* The sum over layers of the slowest pair of ranks, in seconds; *all: of all pairs. */
+double hec_chain_seconds(const hec_chain *chain, double *all);
+
+#endif

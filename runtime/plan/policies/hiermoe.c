@@ -1,0 +1,154 @@
+/* HierMoE (arXiv 2508.09591; reference policies.md 3.12), its expert swaps: no replicas, and every `period` iterations
+ * pairs of experts change places while a hierarchical cost model says that it pays.
+ *
+ *   A = busiest rank's assignments,  B = busiest node's
+ *   time = A (3 computations + 4 rows over a port) + B (1 - 1/N) (4 rows over the node's network)
+ *                                                             (forward only: 1 and 2; one node: without B)
+ *   round: of all pairs (expert of the busiest rank, expert of another rank with less load) the one with the least time;
+ *          done while that is less than now; ties to the lower experts, the busiest rank's first
+ *
+ * The rule is inferred; sources are taken as alike, since histories have totals by expert. Load: the last two records,
+ * period 25, as smartmoe.c: the paper's are not known here. What moves takes its optimizer state along and is not weighed
+ * against the gain: the simulator charges it. O(E^2) per round and group, at most E rounds per layer.
+ *
+ * Not here: token de-duplication, the larger half of the paper's gain. A token with several experts on a node (or rank)
+ * would be sent there once and multiplied behind the slow link, and come back as one partial sum. Counts by (source,
+ * expert) do not say how many tokens that spares; expected for independent choices is N (1 - (1 - 1/N)^k) rows of k. It
+ * would take
+ *   loads     beside the counts, tokens by (source, node) with at least one expert there, which depends on homes: a row
+ *             of expert sets, or co-occurrences, in the trace; the real gate has them
+ *   program   dispatch as two exchanges with a local operation that multiplies rows between them, combine with one that
+ *             adds weighted rows, each transfer's rows counted in tokens, not assignments
+ *   executors an index from the rows that arrive to the assignments that they stand for, sent beside the rows; gate
+ *             weights sent along, since partial sums are weighted before they travel
+ * The other half of its choice, the depth of the hierarchy, comes with it. */
+#include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
+
+#include <string.h>
+
+typedef struct {
+  int64_t last;
+  double rank_s, node_s; /* seconds per assignment on the busiest rank, and node */
+  uint64_t *load;        /* [n_experts] */
+  uint64_t *rank_load;   /* [ep] by place in the group */
+  uint64_t *node_load;   /* [n_nodes] scratch */
+} hiermoe;
+
+static void init(hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  hec_rates rates = hec_rates_of(problem);
+  double rows = (problem->train ? 4 : 2) * problem->bytes.token, nodes = problem->n_nodes;
+  hiermoe *state = HEC_NEW(run->arena, hiermoe, 1);
+  *state = (hiermoe){
+      .last = -1,
+      .rank_s = (problem->train ? 3 : 1) * rates.assignment_s + rows / rates.port,
+      .node_s = rows * (nodes - 1) / nodes / rates.node,
+      .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
+      .rank_load = HEC_NEW(run->arena, uint64_t, problem->ep),
+      .node_load = HEC_NEW(run->arena, uint64_t, problem->n_nodes),
+  };
+  run->state = state;
+  hec_plan_set_contiguous(&run->plan, problem);
+}
+
+/* The model's time, in units that all placements of the layer share. All groups have the same homes. */
+static double estimate(hiermoe *state, const hec_problem *problem) {
+  uint64_t rank = 0, node = 0;
+  memset(state->node_load, 0, (size_t)problem->n_nodes * sizeof *state->node_load);
+  for (int32_t r = 0, place = 0; r < problem->n_ranks; r++, place = place + 1 < problem->ep ? place + 1 : 0) {
+    uint64_t *here = &state->node_load[hec_problem_node(problem, r)];
+    *here += state->rank_load[place];
+    rank = state->rank_load[place] > rank ? state->rank_load[place] : rank;
+    node = *here > node ? *here : node;
+  }
+  return state->rank_s * (double)rank + state->node_s * (double)node;
+}
+
+static void shift(hiermoe *state, int32_t from, int32_t to, uint64_t load) {
+  state->rank_load[from] -= load;
+  state->rank_load[to] += load;
+}
+
+/* The best swap of a round; false: none is better than *time. */
+static bool best_swap(hec_policy_run *run, int32_t layer, double *time, int32_t *best_a, int32_t *best_b) {
+  hiermoe *state = run->state;
+  const hec_plan *plan = &run->plan;
+  bool found = false;
+  int32_t hot = 0;
+  for (int32_t r = 1; r < run->problem->ep; r++)
+    hot = state->rank_load[r] > state->rank_load[hot] ? r : hot;
+  for (int32_t a = 0; a < plan->n_experts; a++)
+    for (int32_t b = 0; hec_plan_home(plan, layer, a) == hot && b < plan->n_experts; b++) {
+      if (hec_plan_home(plan, layer, b) == hot || state->load[b] >= state->load[a])
+        continue;
+      int32_t to = hec_plan_home(plan, layer, b);
+      shift(state, hot, to, state->load[a] - state->load[b]);
+      double swapped = estimate(state, run->problem);
+      shift(state, to, hot, state->load[a] - state->load[b]);
+      run->units += (uint64_t)run->problem->n_ranks;
+      if (swapped >= *time)
+        continue;
+      *time = swapped;
+      *best_a = a;
+      *best_b = b;
+      found = true;
+    }
+  return found;
+}
+
+/* Swaps in one layer; returns whether there were any. */
+static bool improve(hec_policy_run *run, int32_t layer) {
+  hiermoe *state = run->state;
+  hec_plan *plan = &run->plan;
+  hec_history_sum(&run->history, layer, run->policy->window, state->load);
+  memset(state->rank_load, 0, (size_t)run->problem->ep * sizeof *state->rank_load);
+  for (int32_t e = 0; e < plan->n_experts; e++)
+    state->rank_load[hec_plan_home(plan, layer, e)] += state->load[e];
+  double time = estimate(state, run->problem);
+  int32_t rounds = 0, a, b;
+  while (rounds < plan->n_experts && best_swap(run, layer, &time, &a, &b)) {
+    int32_t from = hec_plan_home(plan, layer, a), to = hec_plan_home(plan, layer, b);
+    shift(state, from, to, state->load[a] - state->load[b]);
+    hec_plan_set_home(plan, layer, a, to);
+    hec_plan_set_home(plan, layer, b, from);
+    rounds++;
+  }
+  return rounds > 0;
+}
+
+static void write_copies(hec_plan *plan, const hec_problem *problem, int32_t layer) {
+  hec_plan_clear_copies(plan, layer);
+  for (int32_t e = 0; e < plan->n_experts; e++)
+    for (int32_t group = 1; group < problem->dp; group++)
+      hec_plan_add_copy(plan, layer, e, group * problem->ep + hec_plan_home(plan, layer, e), HEC_COPY_RESIDENT);
+}
+
+static void decide(hec_policy_run *run) {
+  hiermoe *state = run->state;
+  if (!hec_policy_due(run, &state->last))
+    return;
+  bool moved = false;
+  for (int32_t layer = 0; layer < run->problem->n_layers; layer++) {
+    run->units += (uint64_t)run->problem->n_experts;
+    if (!improve(run, layer))
+      continue;
+    write_copies(&run->plan, run->problem, layer);
+    moved = true;
+  }
+  run->plan.version += moved;
+  run->planned = true;
+}
+
+const hec_policy hec_policy_hiermoe = {
+    .name = "hiermoe",
+    .summary = "periodic swaps of experts by a hierarchical cost model; its token de-duplication is not built",
+    .source = "HierMoE, arXiv 2508.09591",
+    .known = HEC_KNOWN_PERIODIC,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_group,
+    .window = 2,
+    .period = 25,
+    .init = init,
+    .decide = decide,
+};

@@ -1,0 +1,125 @@
+/* MoETuner (arXiv 2502.06643; reference policies.md 2): one placement without replicas, from a profile, for the rest of
+ * the run.
+ *
+ *   1  per layer, experts into as many groups as ranks, loads as equal as can be            (partition.c)
+ *   2  groups to ranks, such that between layers the slowest pair of ranks carries least    (chain.c)
+ *
+ * The paper solves both as integer programmes (Gurobi, gap 2.5 %); here are the heuristics that the references name. An
+ * exact solver would be another file that fills the same arrays, and a row of its own. Equally many experts on every
+ * rank in each layer are ours (partition.c); they satisfy the second problem's constraint on totals.
+ *
+ * 2 needs to know how many tokens of expert a in layer l use expert b in layer l + 1: problem.transitions, where there
+ * are any; without them it is skipped, and group i goes to rank i. What it saves cannot show here: a token goes back to
+ * its source after every layer, in the paper it stays where it was computed.
+ *
+ * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
+ * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
+ * of ranks have the same homes. O(E^2 passes) per layer, and O(ep^3) per layer and sweep. */
+#include "runtime/plan/chain.h"
+#include "runtime/plan/partition.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
+
+#include <string.h>
+
+typedef struct {
+  int64_t last;
+  uint64_t *load; /* [n_experts] */
+  hec_partition partition;
+  int32_t *group;  /* [n_layers * n_experts] */
+  int32_t *rank;   /* [n_layers * ep] rank of the group */
+  hec_chain chain; /* with transitions; shares `rank` */
+} moetuner;
+
+static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *arena) {
+  hec_rates rates = hec_rates_of(problem);
+  int32_t n = problem->ep;
+  state->chain = hec_chain_new(arena, problem->n_layers, n);
+  state->rank = state->chain.rank;
+  for (int32_t a = 0; a < n; a++)
+    for (int32_t b = 0; b < n; b++) {
+      bool near = hec_problem_node(problem, a) == hec_problem_node(problem, b);
+      state->chain.seconds[a * n + b] = a == b ? 0 : problem->bytes.token / (near ? rates.port : rates.rank);
+    }
+}
+
+static void init(hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  moetuner *state = HEC_NEW(run->arena, moetuner, 1);
+  *state = (moetuner){
+      .last = -1,
+      .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
+      .partition = hec_partition_new(run->arena, problem->n_experts, problem->ep),
+      .group = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->n_experts),
+  };
+  run->state = state;
+  if (problem->transitions)
+    start_chain(state, problem, run->arena);
+  else
+    state->rank = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->ep);
+  hec_plan_set_contiguous(&run->plan, problem);
+}
+
+/* Tokens between groups, from those between experts. */
+static void add_flows(moetuner *state, const hec_problem *problem) {
+  size_t experts = (size_t)problem->n_experts, n = (size_t)problem->ep;
+  memset(state->chain.flow, 0, (size_t)(problem->n_layers - 1) * n * n * sizeof *state->chain.flow);
+  for (size_t l = 0; l + 1 < (size_t)problem->n_layers; l++) {
+    const int32_t *group = state->group + l * experts, *next = group + experts;
+    const uint64_t *count = problem->transitions + l * experts * experts;
+    uint64_t *flow = state->chain.flow + l * n * n;
+    for (size_t a = 0; a < experts; a++)
+      for (size_t b = 0; b < experts; b++)
+        flow[(size_t)group[a] * n + (size_t)next[b]] += count[a * experts + b];
+  }
+}
+
+static void write_layer(const moetuner *state, hec_plan *plan, const hec_problem *problem, int32_t layer) {
+  hec_plan_clear_copies(plan, layer);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    int32_t group = state->group[layer * plan->n_experts + e], rank = state->rank[layer * problem->ep + group];
+    hec_plan_set_home(plan, layer, e, rank);
+    for (int32_t copy = 1; copy < problem->dp; copy++)
+      hec_plan_add_copy(plan, layer, e, copy * problem->ep + rank, HEC_COPY_RESIDENT);
+  }
+}
+
+static void decide(hec_policy_run *run) {
+  moetuner *state = run->state;
+  const hec_problem *problem = run->problem;
+  bool profiled = hec_history_length(&run->history) == run->policy->window || problem->period != HEC_AUTO;
+  if (!profiled || !hec_policy_due(run, &state->last))
+    return;
+  uint64_t before = hec_plan_digest(&run->plan);
+  for (int32_t layer = 0; layer < problem->n_layers; layer++) {
+    hec_history_sum(&run->history, layer, run->policy->window, state->load);
+    hec_partition_make(&state->partition, state->load);
+    memcpy(state->group + (ptrdiff_t)layer * problem->n_experts, state->partition.part,
+           (size_t)problem->n_experts * sizeof *state->group);
+    for (int32_t r = 0; r < problem->ep; r++)
+      state->rank[layer * problem->ep + r] = r;
+    run->units += state->partition.units;
+  }
+  if (problem->transitions) {
+    add_flows(state, problem);
+    hec_chain_make(&state->chain);
+    run->units += state->chain.units;
+  }
+  for (int32_t layer = 0; layer < problem->n_layers; layer++)
+    write_layer(state, &run->plan, problem, layer);
+  run->plan.version += hec_plan_digest(&run->plan) != before;
+  run->planned = true;
+}
+
+const hec_policy hec_policy_moetuner = {
+    .name = "moetuner",
+    .summary = "one placement of whole experts from a profile, loads as equal as can be",
+    .source = "MoETuner, arXiv 2502.06643",
+    .known = HEC_KNOWN_PERIODIC,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_group,
+    .window = 10,
+    .period = INT32_MAX, /* once */
+    .init = init,
+    .decide = decide,
+};

@@ -1,0 +1,196 @@
+/* The programme of LPLB and MicroMoE against the density formula over all sets of ranks, on random hypergraphs. */
+#include "runtime/plan/min_max.h"
+#include "runtime/plan/replica_graph.h"
+#include "tests/support/check_main.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* A random instance: each expert on some ranks, its tokens split anyhow over them, and fixed loads. */
+static hec_min_max random_instance(uint64_t *seed, int32_t ranks_max) {
+  int32_t ranks = 1 + (int32_t)hec_test_below(seed, (uint64_t)ranks_max), experts = (int32_t)hec_test_below(seed, 20);
+  hec_min_max m = hec_min_max_new(&arena, ranks, experts, ranks * experts);
+  uint64_t most = 1 + hec_test_below(seed, hec_test_below(seed, 3) ? 30 : 100000), dense = 1 + hec_test_below(seed, 4);
+  for (int32_t g = 0; g < ranks; g++)
+    m.load[g] = hec_test_below(seed, 2) ? hec_test_below(seed, most) : 0;
+  for (int32_t e = 0; e < experts; e++) {
+    m.at[e + 1] = m.at[e];
+    for (int32_t g = 0; g < ranks; g++)
+      if (hec_test_below(seed, dense + 1) == 0) {
+        m.rank[m.at[e + 1]] = g;
+        m.tokens[m.at[e + 1]++] = hec_test_below(seed, 3) == 0 ? hec_test_below(seed, most * 4) : 0;
+      }
+  }
+  return m;
+}
+
+/* max over sets U of ceil((fixed loads in U + tokens of experts held inside U only) / |U|). */
+static uint64_t densest(const hec_min_max *m, const uint64_t *fixed, const uint64_t *total) {
+  uint64_t most = 0;
+  for (uint32_t set = 1; set < 1u << m->n_ranks; set++) {
+    uint64_t sum = 0, size = 0;
+    for (int32_t g = 0; g < m->n_ranks; g++)
+      if (set >> g & 1) {
+        sum += fixed[g];
+        size++;
+      }
+    for (int32_t e = 0; e < m->n_experts; e++) {
+      bool inside = true;
+      for (int32_t i = m->at[e]; i < m->at[e + 1]; i++)
+        inside = inside && (set >> m->rank[i] & 1);
+      sum += inside ? total[e] : 0;
+    }
+    uint64_t needs = (sum + size - 1) / size;
+    most = needs > most ? needs : most;
+  }
+  return most;
+}
+
+static void totals(const hec_min_max *m, uint64_t *total) {
+  for (int32_t e = 0; e < m->n_experts; e++) {
+    total[e] = 0;
+    for (int32_t i = m->at[e]; i < m->at[e + 1]; i++)
+      total[e] += m->tokens[i];
+  }
+}
+
+START_TEST(equals_the_density_formula) {
+  uint64_t seed = 900 + (uint64_t)_i;
+  for (int round = 0; round < 400; round++) {
+    hec_min_max m = random_instance(&seed, 9);
+    uint64_t fixed[9], before[20], after[20], load[9];
+    memcpy(fixed, m.load, (size_t)m.n_ranks * sizeof *fixed);
+    totals(&m, before);
+    uint64_t wanted = densest(&m, fixed, before), found = 0;
+    hec_min_max_solve(&m);
+    totals(&m, after);
+    ck_assert(memcmp(before, after, (size_t)m.n_experts * sizeof *before) == 0);
+    memcpy(load, fixed, (size_t)m.n_ranks * sizeof *load);
+    for (int32_t i = 0; i < m.at[m.n_experts]; i++)
+      load[m.rank[i]] += m.tokens[i];
+    for (int32_t g = 0; g < m.n_ranks; g++) {
+      ck_assert_uint_eq(load[g], m.load[g]);
+      found = load[g] > found ? load[g] : found;
+    }
+    ck_assert_uint_eq(found, wanted);
+    ck_assert_uint_eq(m.most, wanted);
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+/* Nothing moves where nothing can be gained: solving again changes nothing, and ranks below the mean only receive. */
+START_TEST(moves_what_must) {
+  uint64_t seed = 77;
+  for (int round = 0; round < 400; round++) {
+    hec_min_max m = random_instance(&seed, 12);
+    uint64_t was[12], fixed[12];
+    memcpy(fixed, m.load, (size_t)m.n_ranks * sizeof *fixed);
+    memcpy(was, m.load, (size_t)m.n_ranks * sizeof *was);
+    for (int32_t i = 0; i < m.at[m.n_experts]; i++)
+      was[m.rank[i]] += m.tokens[i];
+    uint64_t all = 0;
+    for (int32_t g = 0; g < m.n_ranks; g++)
+      all += was[g];
+    hec_min_max_solve(&m);
+    for (int32_t g = 0; g < m.n_ranks; g++)
+      ck_assert(m.load[g] >= was[g] || was[g] * (uint64_t)m.n_ranks > all);
+    size_t n = (size_t)m.at[m.n_experts];
+    uint64_t tokens[240], most = m.most;
+    memcpy(tokens, m.tokens, n * sizeof *tokens);
+    memcpy(m.load, fixed, (size_t)m.n_ranks * sizeof *fixed);
+    hec_min_max_solve(&m);
+    ck_assert(memcmp(tokens, m.tokens, n * sizeof *tokens) == 0 && m.most == most);
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+/* LPLB's graphs as published; columns are permutations without fixed points. */
+START_TEST(graphs) {
+  static const int32_t cube[16] = {3, 0, 1, 2, 7, 4, 5, 6, 6, 7, 4, 5, 0, 1, 2, 3};
+  static const int32_t hypercube[32] = {3,  0,  1,  2,  7, 4, 5, 6, 11, 8, 9, 10, 15, 12, 13, 14,
+                                        12, 13, 14, 15, 0, 1, 2, 3, 4,  5, 6, 7,  8,  9,  10, 11};
+  int32_t from[2 * 64], n;
+  ck_assert_ptr_eq(hec_replica_graph_of(8, 4, from, &n), &hec_replica_graph_cube);
+  ck_assert(n == 2 && memcmp(from, cube, sizeof cube) == 0);
+  ck_assert_ptr_eq(hec_replica_graph_of(16, 8, from, &n), &hec_replica_graph_hypercube);
+  ck_assert(n == 2 && memcmp(from, hypercube, sizeof hypercube) == 0);
+  ck_assert(hec_replica_graph_torus.make(16, 4, from) == 2 && memcmp(from, hypercube, sizeof hypercube) == 0);
+  ck_assert_ptr_eq(hec_replica_graph_of(32, 8, from, &n), &hec_replica_graph_torus);
+  ck_assert_ptr_eq(hec_replica_graph_of(4, 8, from, &n), &hec_replica_graph_ring);
+  ck_assert_ptr_null(hec_replica_graph_of(1, 8, from, &n));
+  for (int32_t ranks = 2; ranks <= 64; ranks++)
+    for (int32_t per_node = 1; per_node <= 8; per_node++) {
+      ck_assert_ptr_nonnull(hec_replica_graph_of(ranks, per_node, from, &n));
+      for (int32_t c = 0; c < n; c++) {
+        uint64_t seen = 0;
+        for (int32_t r = 0; r < ranks; r++) {
+          ck_assert_int_ne(from[c * ranks + r], r);
+          seen |= (uint64_t)1 << from[c * ranks + r];
+        }
+        ck_assert_uint_eq(seen, ranks == 64 ? UINT64_MAX : ((uint64_t)1 << ranks) - 1);
+      }
+    }
+}
+END_TEST
+
+/* Says, does not judge: 64 ranks, 256 experts, a torus of replicas, skewed loads. */
+START_TEST(speed) {
+  enum { RANKS = 64, EXPERTS = 256, TURNS = 200 };
+  uint64_t seed = 3, units = 0;
+  int32_t from[2 * RANKS], n;
+  (void)hec_replica_graph_of(RANKS, 8, from, &n);
+  hec_min_max m = hec_min_max_new(&arena, RANKS, EXPERTS, 2 * EXPERTS);
+  double seconds = 0, worst = 0;
+  for (int turn = 0; turn < TURNS; turn++) {
+    int32_t filled = 0;
+    memset(m.load, 0, RANKS * sizeof *m.load);
+    for (int32_t e = 0; e < EXPERTS; e++) {
+      int32_t home = e / 4, place = e % 4;
+      uint64_t tokens = hec_test_below(&seed, hec_test_below(&seed, 8) ? 2000 : 20000);
+      m.at[e] = filled;
+      for (int32_t r = 0; place < 2 && r < RANKS; r++) {
+        bool replica = from[place * RANKS + r] == home;
+        if (r != home && !replica)
+          continue;
+        m.rank[filled] = r;
+        m.tokens[filled++] = r == home ? tokens : 0;
+      }
+      m.load[home] += place < 2 ? 0 : tokens;
+    }
+    m.at[EXPERTS] = filled;
+    struct timespec a, b;
+    (void)clock_gettime(CLOCK_MONOTONIC, &a);
+    hec_min_max_solve(&m);
+    (void)clock_gettime(CLOCK_MONOTONIC, &b);
+    double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+    seconds += s;
+    worst = s > worst ? s : worst;
+    units += m.units;
+  }
+  printf("min_max: %.1f us mean, %.1f us worst, %.0f units\n", seconds / TURNS * 1e6, worst * 1e6,
+         (double)units / TURNS);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("min_max");
+  TCase *c = tcase_create("min_max");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, equals_the_density_formula, 0, 10);
+  tcase_add_test(c, moves_what_must);
+  tcase_add_test(c, graphs);
+  tcase_add_test(c, speed);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

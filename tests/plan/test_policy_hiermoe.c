@@ -1,0 +1,125 @@
+/* HierMoE's swaps: a small instance by hand, nodes before ranks where the network is slow, and no swap left that pays. */
+#include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static hec_policy_run decided(hec_problem *p, const hec_load *load) {
+  hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
+  hec_history_push(&run.history, load);
+  hec_policy_decide(&run, 0, 0);
+  hec_plan_check(&run.plan);
+  return run;
+}
+
+/* Loads 500 100 160 40 on one node: expert 0 against expert 6 makes 420, and no second swap of rank 3's is better. */
+START_TEST(small_instance) {
+  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  static const int32_t home[8] = {3, 0, 1, 1, 2, 2, 0, 3};
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = decided(p, &load);
+  ck_assert(run.planned && run.plan.version == 1);
+  for (int32_t e = 0; e < 8; e++)
+    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), home[e]);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Two hot ranks on one node. With a slow network a swap across nodes is best; on one node any other rank is as good. */
+START_TEST(nodes_count) {
+  static const uint32_t totals[8] = {60, 40, 50, 40, 10, 20, 10, 20};
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = decided(p, &load);
+  uint64_t node = 0;
+  for (int32_t e = 0; e < 8; e++)
+    node += hec_plan_home(&run.plan, 0, e) < 2 ? totals[e] : 0;
+  ck_assert(node >= 120 && node <= 130); /* of 250, 190 before */
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* The model from scratch: over all ranks and nodes. */
+static double model(const hec_problem *p, const uint64_t *load, const int32_t *home) {
+  hec_rates rates = hec_rates_of(p);
+  uint64_t rank[16] = {0}, node[16] = {0}, most_rank = 0, most_node = 0;
+  for (int32_t e = 0; e < p->n_experts; e++)
+    for (int32_t group = 0; group < p->dp; group++) {
+      rank[group * p->ep + home[e]] += load[e];
+      node[hec_problem_node(p, group * p->ep + home[e])] += load[e];
+    }
+  for (int32_t r = 0; r < 16; r++) {
+    most_rank = rank[r] > most_rank ? rank[r] : most_rank;
+    most_node = node[r] > most_node ? node[r] : most_node;
+  }
+  double rows = (p->train ? 4 : 2) * p->bytes.token;
+  return ((p->train ? 3 : 1) * rates.assignment_s + rows / rates.port) * (double)most_rank +
+         rows * (p->n_nodes - 1) / p->n_nodes / rates.node * (double)most_node;
+}
+
+/* Never worse, every rank keeps its number of experts, and no pair of the busiest rank's is left that pays. */
+START_TEST(no_swap_left) {
+  uint64_t seed = 40 + (uint64_t)_i;
+  int swapped = 0;
+  for (int round = 0; round < 100; round++) {
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
+    int32_t before[40], home[40], count[16] = {0};
+    uint64_t sum[40], rank[16] = {0};
+    memcpy(before, run.plan.home, (size_t)p->n_experts * sizeof *before);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 0, 0);
+    memcpy(home, run.plan.home, (size_t)p->n_experts * sizeof *home);
+    hec_history_sum(&run.history, 0, 1, sum);
+    for (int32_t e = 0; e < p->n_experts; e++) {
+      count[before[e]]++;
+      count[home[e]]--;
+      rank[home[e]] += sum[e];
+      swapped += home[e] != before[e];
+    }
+    int32_t hot = 0;
+    for (int32_t r = 0; r < p->ep; r++) {
+      ck_assert_int_eq(count[r], 0);
+      hot = rank[r] > rank[hot] ? r : hot;
+    }
+    double now = model(p, sum, home);
+    ck_assert(now <= model(p, sum, before));
+    for (int32_t a = 0; a < p->n_experts; a++)
+      for (int32_t b = 0; b < p->n_experts; b++) {
+        if (home[a] != hot || home[b] == hot || sum[b] >= sum[a])
+          continue;
+        int32_t there = home[b];
+        home[b] = home[a];
+        home[a] = there;
+        ck_assert(model(p, sum, home) >= now * (1 - 1e-12));
+        home[a] = home[b];
+        home[b] = there;
+      }
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+  ck_assert_int_gt(swapped, 50);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policy_hiermoe");
+  TCase *c = tcase_create("hiermoe");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, small_instance);
+  tcase_add_test(c, nodes_count);
+  tcase_add_loop_test(c, no_swap_left, 0, 4);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,155 @@
+/* MicroMoE: a small instance by hand, the optimum by the density formula, its placement and where tokens go first. */
+#include "runtime/plan/policy.h"
+#include "tests/plan/density.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* Two groups of two ranks; experts 0 and 2 on ranks 0 and 2 only, 460 tokens: 230 is the best. */
+START_TEST(small_instance) {
+  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  static const int32_t copy[8] = {2, 3, 2, 3, 3, 2, 3, 2};
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+  for (int32_t e = 0; e < 8; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), e / 4);
+    ck_assert_int_eq(hec_plan_copies(&run.plan, 0, e, &ranks, &kinds), 1);
+    ck_assert(ranks[0] == copy[e] && kinds[0] == HEC_COPY_RESIDENT);
+  }
+  hec_policy_decide(&run, 0, 0);
+  hec_policy_refine(&run, 0, &load);
+  ck_assert(run.planned && run.plan.slots == 4);
+  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
+  ck_assert(routing.rank_tokens[0] == 230 && routing.rank_tokens[2] == 230);
+  ck_assert(routing.rank_tokens[1] + routing.rank_tokens[3] == 340);
+  /* each group's 200 of expert 0 stay with it, its holder's own among them */
+  ck_assert(routing.pair[0] >= 100 && routing.pair[2 * 4 + 2] >= 100);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+static uint64_t tokens_on(const hec_plan *plan, int32_t e, int32_t source, int32_t rank) {
+  uint64_t n = 0;
+  for (int32_t i = plan->quota_at[e]; i < plan->quota_at[e + 1]; i++)
+    if ((source < 0 || plan->quota[i].source == source) && plan->quota[i].rank == rank)
+      n += plan->quota[i].tokens;
+  return n;
+}
+
+START_TEST(is_the_optimum) {
+  uint64_t seed = 600 + (uint64_t)_i;
+  int split = 0;
+  for (int round = 0; round < 60; round++) {
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 30);
+    if (p->n_ranks > 12)
+      continue;
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    hec_routing routing = hec_routing_new(&arena, p);
+    bool one_group = run.plan.copy_at[p->n_experts] == 0;
+    for (int64_t iter = 0; iter < 3 && !one_group; iter++) {
+      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_policy_decide(&run, iter, 0);
+      hec_policy_refine(&run, 0, &load);
+      hec_plan_check(&run.plan);
+      hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
+      uint64_t most = 0;
+      for (int32_t r = 0; r < p->n_ranks; r++)
+        most = routing.rank_tokens[r] > most ? routing.rank_tokens[r] : most;
+      ck_assert_uint_eq(most, hec_test_densest(&run.plan, &load, 0, 0, p->n_ranks));
+      for (int32_t e = 0; e < p->n_experts; e++)
+        for (int32_t r = 0; r < p->n_ranks; r++) { /* a copy computes others' only when its own rank's are all here */
+          uint64_t all = tokens_on(&run.plan, e, -1, r), own = tokens_on(&run.plan, e, r, r);
+          uint64_t sent = hec_load_row(&load, 0, r)[e];
+          ck_assert(!hec_plan_holds(&run.plan, 0, e, r) || own == (all < sent ? all : sent));
+          split += all > 0;
+        }
+    }
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+  ck_assert_int_gt(split, 500);
+}
+END_TEST
+
+/* Every expert once in each group, every rank within its slots, and nothing ever moves. */
+START_TEST(placement) {
+  static const struct {
+    int32_t ranks, experts, slots, groups;
+  } cases[] = {{32, 64, HEC_AUTO, 2}, {64, 256, 16, 4}, {8, 4, HEC_AUTO, 4},
+               {7, 14, HEC_AUTO, 1},  {6, 6, 6, 6},     {16, 40, HEC_AUTO, 2}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int32_t ranks = cases[i].ranks, size = ranks / cases[i].groups;
+    hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
+                                      cases[i].experts, 1, true);
+    p->slots = cases[i].slots;
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    int32_t used[64] = {0};
+    for (int32_t e = 0; e < p->n_experts; e++) {
+      int32_t holders[64], n = hec_plan_holders(&run.plan, 0, e, holders);
+      ck_assert_int_eq(n, cases[i].groups);
+      for (int32_t k = 0; k < n; k++) {
+        ck_assert_int_eq(holders[k] / size, k);
+        used[holders[k]]++;
+      }
+    }
+    for (int32_t r = 0; r < ranks; r++)
+      ck_assert_int_le(used[r], run.plan.slots);
+    ck_assert_int_eq(run.plan.slots, (p->n_experts + size - 1) / size);
+    hec_policy_stop(&run);
+  }
+}
+END_TEST
+
+/* Says, does not judge: a refinement at 64 ranks and 256 experts, two copies of each. */
+START_TEST(speed) {
+  enum { TURNS = 100 };
+  hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 64, 1, 256, 8, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+  hec_load load = hec_load_new(&arena, 1, 64, 256);
+  double least = 1;
+  uint64_t seed = 4;
+  for (int turn = 0; turn < TURNS; turn++) {
+    uint64_t heat[256];
+    for (int32_t e = 0; e < 256; e++)
+      heat[e] = 1 + hec_test_below(&seed, hec_test_below(&seed, 8) ? 100 : 1000);
+    for (int32_t s = 0; s < 64; s++)
+      for (int32_t e = 0; e < 256; e++)
+        hec_load_row(&load, 0, s)[e] = (uint32_t)hec_test_below(&seed, heat[e]);
+    struct timespec a, b;
+    (void)clock_gettime(CLOCK_MONOTONIC, &a);
+    hec_policy_refine(&run, 0, &load);
+    (void)clock_gettime(CLOCK_MONOTONIC, &b);
+    double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+    least = seconds < least ? seconds : least;
+  }
+  printf("micromoe: refine %.1f us at least for 64 ranks, 256 experts\n", least * 1e6);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policy_micromoe");
+  TCase *c = tcase_create("micromoe");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, small_instance);
+  tcase_add_loop_test(c, is_the_optimum, 0, 4);
+  tcase_add_test(c, placement);
+  tcase_add_test(c, speed);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

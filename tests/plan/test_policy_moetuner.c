@@ -1,0 +1,97 @@
+/* MoETuner: it places once and well, and with transitions keeps tokens where they are. */
+#include "runtime/plan/partition.h"
+#include "runtime/plan/policy.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* Loads 500 100 160 40: an expert of 400 has a rank with the least beside it; the others share 380 of three ranks. */
+START_TEST(places_once) {
+  static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
+  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  uint64_t before = hec_plan_digest(&run.plan);
+  for (int64_t iter = 0; iter < 30; iter++) {
+    hec_policy_decide(&run, iter, 0);
+    ck_assert(run.planned == (iter == 10) && (hec_plan_digest(&run.plan) == before) == (iter < 10));
+    ck_assert_uint_eq(run.plan.version, iter >= 10);
+    hec_history_push(&run.history, &load);
+  }
+  hec_plan_check(&run.plan);
+  uint64_t sum[4] = {0};
+  for (int32_t e = 0; e < 8; e++)
+    sum[hec_plan_home(&run.plan, 0, e)] += totals[e];
+  ck_assert(sum[hec_plan_home(&run.plan, 0, 0)] == 420);
+  for (int32_t r = 0; r < 4; r++)
+    ck_assert(sum[r] >= 100);
+  hec_policy_stop(&run);
+}
+END_TEST
+
+/* Homes of every layer are the partition's groups; two experts of a rank are so in every group of ranks. */
+START_TEST(equals_the_partition) {
+  uint64_t seed = 64;
+  for (int round = 0; round < 60; round++) {
+    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    p->period = 1;
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 0, 0);
+    hec_plan_check(&run.plan);
+    hec_partition partition = hec_partition_new(&arena, p->n_experts, p->ep);
+    uint64_t sum[40];
+    for (int32_t l = 0; l < p->n_layers; l++) {
+      hec_history_sum(&run.history, l, 1, sum);
+      hec_partition_make(&partition, sum);
+      for (int32_t e = 0; e < p->n_experts; e++)
+        for (int32_t group = 0; group < p->dp; group++)
+          ck_assert(hec_plan_holds(&run.plan, l, e, group * p->ep + partition.part[e]));
+    }
+    hec_policy_stop(&run);
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
+/* Equal loads; expert e of a layer hands its tokens to expert (3 e + l) mod 8 of the next: nothing needs to cross. */
+START_TEST(follows_transitions) {
+  enum { LAYERS = 5, EXPERTS = 8 };
+  static uint64_t transitions[LAYERS - 1][EXPERTS][EXPERTS];
+  hec_problem *p =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 8, LAYERS, EXPERTS, 1, true);
+  for (int32_t l = 0; l + 1 < LAYERS; l++)
+    for (int32_t e = 0; e < EXPERTS; e++)
+      transitions[l][e][(3 * e + l) % EXPERTS] = 10;
+  p->transitions = &transitions[0][0][0];
+  p->period = 1;
+  hec_load load = hec_load_new(&arena, LAYERS, 8, EXPERTS);
+  for (size_t i = 0; i < hec_load_cells(&load); i++)
+    load.counts[i] = 4;
+  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 0, 0);
+  for (int32_t l = 0; l + 1 < LAYERS; l++)
+    for (int32_t e = 0; e < EXPERTS; e++)
+      ck_assert_int_eq(hec_plan_home(&run.plan, l, e), hec_plan_home(&run.plan, l + 1, (3 * e + l) % EXPERTS));
+  hec_policy_stop(&run);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("policy_moetuner");
+  TCase *c = tcase_create("moetuner");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_test(c, places_once);
+  tcase_add_test(c, equals_the_partition);
+  tcase_add_test(c, follows_transitions);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
