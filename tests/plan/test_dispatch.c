@@ -254,6 +254,31 @@ START_TEST(history_ring) {
 }
 END_TEST
 
+/* By source, only where asked for. */
+START_TEST(history_by_source) {
+  uint64_t seed = 71, sum[2 * 3], wanted[2 * 3];
+  hec_history h = hec_history_new(&arena, 3, 2, 3);
+  hec_history_keep_sources(&arena, &h, 2);
+  hec_history_sum_sources(&h, 1, 3, sum);
+  ck_assert_uint_eq(sum[5], 0);
+  hec_load load[7];
+  for (int32_t k = 0; k < 7; k++) {
+    load[k] = hec_load_new(&arena, 2, 2, 3);
+    for (int32_t i = 0; i < 2 * 2 * 3; i++)
+      load[k].counts[i] = (uint32_t)hec_test_below(&seed, UINT32_MAX);
+    hec_history_push(&h, &load[k]);
+    for (int32_t window = 1; window <= 4; window++) {
+      memset(wanted, 0, sizeof wanted);
+      for (int32_t age = 0; age <= k && age < window && age < 3; age++)
+        for (int32_t i = 0; i < 6; i++)
+          wanted[i] += hec_load_row(&load[k - age], 1, 0)[i];
+      hec_history_sum_sources(&h, 1, window, sum);
+      ck_assert_int_eq(memcmp(sum, wanted, sizeof sum), 0);
+    }
+  }
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("dispatch");
   TCase *c = tcase_create("dispatch");
@@ -266,6 +291,7 @@ static Suite *suite(void) {
   tcase_add_test(c, even_share);
   tcase_add_test(c, names);
   tcase_add_test(c, history_ring);
+  tcase_add_test(c, history_by_source);
   suite_add_tcase(s, c);
   return s;
 }
