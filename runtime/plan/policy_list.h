@@ -16,6 +16,7 @@
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
-  X(hecate_nomaterialisation)
+  X(hecate_nomaterialisation)                                                                                          \
+  X(laer)
 
 #endif
