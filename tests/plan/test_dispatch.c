@@ -77,6 +77,9 @@ START_TEST(rules_by_hand) {
       {"round_robin", 1, {0, 0, 6, -1}, {5, 0, 0, 0, 0, 0, 2}}, /* two slots on rank 0: slots 2 3 2 */
       {"group", 1, {0, 2, -1, 0}, {3, 0, 4}},                   /* 8 experts: one group of 8; turn 1 mod 2 = 1 */
       {"group", 2, {0, 2, -1, 0}, {0, 0, 7}},
+      {"home", 2, {0, 2, 6, -1}, {0, 0, 7}}, /* own rank */
+      {"home", 3, {0, 2, 6, -1}, {7}},       /* copies serve their own rank only */
+      {"home", 7, {5, 5, 6, -1}, {[5] = 7}}, /* a second slot changes nothing */
   };
   hec_problem *p = hec_test_problem(&arena, box, 8, 1, 8, 1, true);
   const uint32_t totals[8] = {56}; /* 7 from each source */
@@ -103,6 +106,8 @@ START_TEST(rules_by_hand) {
 }
 END_TEST
 
+static const hec_dispatch *const rules_of_groups[] = {&hec_dispatch_group, &hec_dispatch_home};
+
 /* Two groups of four: tokens stay in the group of their source. */
 START_TEST(group_stays_in_its_group) {
   hec_problem *p = hec_test_problem(&arena, box, 8, 1, 4, 1, true);
@@ -112,7 +117,7 @@ START_TEST(group_stays_in_its_group) {
   hec_plan plan = hec_plan_new(&arena, p, 1);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_plan_set_contiguous(&plan, p);
-  hec_routing_make(&routing, &hec_dispatch_group, p, &plan, &load, 0);
+  hec_routing_make(&routing, rules_of_groups[_i], p, &plan, &load, 0);
   const uint64_t wanted[8] = {40, 20, 12, 4, 40, 20, 12, 4};
   for (int32_t r = 0; r < 8; r++)
     ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
@@ -146,12 +151,12 @@ START_TEST(quotas_are_followed) {
 END_TEST
 
 static const hec_dispatch *const rules[] = {&hec_dispatch_local_first, &hec_dispatch_node_even,
-                                            &hec_dispatch_round_robin, &hec_dispatch_group};
+                                            &hec_dispatch_round_robin, &hec_dispatch_group, &hec_dispatch_home};
 
 /* Routing equals its own splits added up, every part on a holder, and every assignment exactly once. */
 START_TEST(routing_adds_up) {
   uint64_t seed = 41;
-  for (int round = 0; round < 150; round++) {
+  for (int round = 0; round < 200; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     hec_plan plan = hec_plan_new(&arena, p, 1);
     int32_t n = p->n_ranks, experts = p->n_experts;
@@ -162,7 +167,7 @@ START_TEST(routing_adds_up) {
           hec_plan_add_copy(&plan, 0, e, r, HEC_COPY_GUEST);
     hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_routing routing = hec_routing_new(&arena, p);
-    const hec_dispatch *rule = rules[round % 4];
+    const hec_dispatch *rule = rules[round % 5];
     hec_routing_make(&routing, rule, p, &plan, &load, 0);
     uint32_t *pair = HEC_NEW(&arena, uint32_t, n * n), *cell = HEC_NEW(&arena, uint32_t, n * experts);
     int32_t *ranks = HEC_NEW(&arena, int32_t, n + plan.copy_capacity);
@@ -220,7 +225,7 @@ START_TEST(even_share) {
 END_TEST
 
 START_TEST(names) {
-  const char *const known[] = {"local_first", "node_even", "round_robin", "group", "quota"};
+  const char *const known[] = {"local_first", "node_even", "round_robin", "group", "home", "quota"};
   for (size_t i = 0; i < 5; i++)
     ck_assert_str_eq(hec_dispatch_find(known[i])->name, known[i]);
   ck_assert_ptr_null(hec_dispatch_find("nearest"));
@@ -285,7 +290,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_test(c, golden_local_first);
   tcase_add_test(c, rules_by_hand);
-  tcase_add_test(c, group_stays_in_its_group);
+  tcase_add_loop_test(c, group_stays_in_its_group, 0, 2);
   tcase_add_test(c, quotas_are_followed);
   tcase_add_test(c, routing_adds_up);
   tcase_add_test(c, even_share);
