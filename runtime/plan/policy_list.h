@@ -17,6 +17,7 @@
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
   X(hecate_nomaterialisation)                                                                                          \
+  X(symi)                                                                                                              \
   X(laer)
 
 #endif
