@@ -10,6 +10,7 @@
   X(fastermoe)                                                                                                         \
   X(smartmoe)                                                                                                          \
   X(flexmoe)                                                                                                           \
+  X(prophet)                                                                                                           \
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
