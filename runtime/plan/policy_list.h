@@ -8,6 +8,7 @@
   X(ideal)                                                                                                             \
   X(fsdp)                                                                                                              \
   X(fastermoe)                                                                                                         \
+  X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \
   X(flexmoe)                                                                                                           \
   X(prophet)                                                                                                           \
