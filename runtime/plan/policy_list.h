@@ -15,6 +15,8 @@
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
+  X(eplb_match)                                                                                                        \
+  X(eplb_online)                                                                                                       \
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \

@@ -69,8 +69,9 @@ static const struct {
   const char *name;
   int32_t times, plus;
 } reserved[] = {
-    {"ep", 1, 0},   {"ep-balanced", 1, 0}, {"ideal", 1, 0},   {"smartmoe", 1, 0},
-    {"eplb", 1, 1}, {"eplb-global", 1, 1}, {"flexmoe", 3, 0}, {"eplb-no-replicas", 1, 0},
+    {"ep", 1, 0},         {"ep-balanced", 1, 0}, {"ideal", 1, 0},   {"smartmoe", 1, 0},
+    {"eplb", 1, 1},       {"eplb-global", 1, 1}, {"flexmoe", 3, 0}, {"eplb-no-replicas", 1, 0},
+    {"eplb-match", 1, 1}, {"eplb-online", 1, 1},
 };
 
 static int32_t slots_of(const hec_policy *policy, const hec_problem *p) {
