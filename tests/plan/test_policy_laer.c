@@ -1,7 +1,7 @@
 /* LAER-MoE: the small instance of the references, the planner against a plain count of its own formula, and the policy
  * around it. */
+#include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/rates.h"
 #include "runtime/plan/replica_layout.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
@@ -158,6 +158,60 @@ START_TEST(policy) {
 }
 END_TEST
 
+/* Whatever the plan, a rank whose slots hold C different experts sends and receives C P (N-1)/N bytes. */
+START_TEST(traffic_is_the_same_for_any_plan) {
+  enum { RANKS = 8, EXPERTS = 16, SLOTS = 3 };
+  uint64_t seed = 61;
+  hec_problem *p =
+      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
+  p->slots = SLOTS;
+  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+  hec_collective_plan gather = {0};
+  int32_t expert[EXPERTS], owner[EXPERTS * RANKS], receiver_at[EXPERTS + 1], receiver[RANKS * SLOTS];
+  int64_t bytes = (int64_t)p->bytes.expert_param;
+  for (int32_t turn = 0; turn < 50; turn++) {
+    hec_sparse sparse = {.n_slices = RANKS,
+                         .expert = expert,
+                         .owner = owner,
+                         .receiver_at = receiver_at,
+                         .receiver = receiver,
+                         .bytes = bytes};
+    int32_t n = 0, distinct[RANKS] = {0}, others[RANKS] = {0};
+    receiver_at[0] = 0;
+    for (int32_t e = 0; e < EXPERTS; e++) {
+      const int32_t *ranks;
+      const uint8_t *kinds;
+      int32_t copies = hec_plan_copies(&run.plan, 0, e, &ranks, &kinds);
+      for (int32_t i = 0; i < copies; i++)
+        if (i == 0 || ranks[i - 1] != ranks[i]) {
+          distinct[ranks[i]]++;
+          receiver[n++] = ranks[i];
+        }
+      expert[e] = e;
+      receiver_at[++sparse.n_items] = n;
+      for (int32_t j = 0; j < RANKS; j++)
+        owner[e * RANKS + j] = run.plan.home[e * RANKS + j];
+    }
+    hec_collective_direct.gather(p, &sparse, &gather);
+    int64_t in[RANKS] = {0}, out[RANKS] = {0};
+    for (size_t i = 0; i < gather.stage[0].n; i++) {
+      in[gather.stage[0].data[i].destination] += gather.stage[0].data[i].bytes;
+      out[gather.stage[0].data[i].source] += gather.stage[0].data[i].bytes;
+    }
+    for (int32_t r = 0; r < RANKS; r++)
+      for (int32_t d = 0; d < RANKS; d++)
+        others[r] += d == r ? 0 : distinct[d];
+    for (int32_t r = 0; r < RANKS; r++)
+      ck_assert(in[r] == distinct[r] * bytes / RANKS * (RANKS - 1) && out[r] == others[r] * bytes / RANKS);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, turn, 0);
+  }
+  hec_collective_plan_free(&gather);
+  hec_policy_stop(&run);
+}
+END_TEST
+
 /* Slots follow top-k and what every expert needs, memory and the option; a rank never has more. */
 START_TEST(slots) {
   static const struct {
@@ -225,6 +279,7 @@ static Suite *suite(void) {
   tcase_add_test(c, random_layouts);
   tcase_add_test(c, one_hot_expert);
   tcase_add_test(c, policy);
+  tcase_add_test(c, traffic_is_the_same_for_any_plan);
   tcase_add_test(c, slots);
   tcase_add_test(c, speed);
   suite_add_tcase(s, c);

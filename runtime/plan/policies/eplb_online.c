@@ -1,7 +1,7 @@
 /* EPLB with rate-limited migration, as TensorRT-LLM's wide expert parallelism does it online (its tech blog 4; reference
  * policies.md 4.12): a decision is carried out one layer an iteration (layer_updates_per_iter: 1 in its guide for
  * DeepSeek-R1), beside the iteration until that layer computes. Window, period, slots and placement are those of eplb.c,
- * so only the way of moving differs.
+ * so only the way of moving differs. Records that are more than an iteration apart still count as one.
  *
  * There weights come from host memory over the chip's own link, and it serves, it does not train; here they come from
  * the nearest rank that has them and, in training, bring their optimizer state along. */
