@@ -26,6 +26,7 @@ typedef struct {
   X(node_even)   /* own node, else anywhere, even (LAER) */                                                            \
   X(round_robin) /* even over all slots, starting at the source's turn (EPLB users) */                                 \
   X(group)       /* own rank, else own expert-parallel group, even (EP with expert-data parallelism) */                \
+  X(home)        /* own rank, else the home (Pro-Prophet) */                                                           \
   X(quota)       /* the plan's quotas; an expert without any: as group */
 #define HEC_DISPATCH_DECLARE(name) extern const hec_dispatch hec_dispatch_##name;
 HEC_DISPATCH_LIST(HEC_DISPATCH_DECLARE)

@@ -19,6 +19,28 @@ static uint64_t *slot_row(const hec_history *h, int64_t record, int32_t layer) {
   return h->totals + (slot * (size_t)h->n_layers + (size_t)layer) * (size_t)h->n_experts;
 }
 
+void hec_history_keep_sources(hec_arena *arena, hec_history *h, int32_t n_sources) {
+  HEC_ASSERT(n_sources >= 1 && h->n_seen == 0);
+  h->n_sources = n_sources;
+  h->counts =
+      HEC_NEW(arena, uint32_t, (size_t)h->window * (size_t)h->n_layers * (size_t)n_sources * (size_t)h->n_experts);
+}
+
+/* One layer of one record: [n_sources][n_experts]. */
+static uint32_t *slot_counts(const hec_history *h, int64_t record, int32_t layer) {
+  size_t slot = (size_t)(record % h->window);
+  return h->counts + (slot * (size_t)h->n_layers + (size_t)layer) * (size_t)h->n_sources * (size_t)h->n_experts;
+}
+
+static void keep_counts(hec_history *h, const hec_load *load) {
+  HEC_ASSERT(load->n_sources == h->n_sources);
+  size_t row = (size_t)h->n_experts;
+  for (int32_t layer = 0; layer < h->n_layers; layer++)
+    for (int32_t source = 0; source < h->n_sources; source++)
+      memcpy(slot_counts(h, h->n_seen, layer) + (size_t)source * row, hec_load_row(load, layer, source),
+             row * sizeof *h->counts);
+}
+
 void hec_history_push(hec_history *history, const hec_load *load) {
   HEC_ASSERT(load->n_layers == history->n_layers && load->n_experts == history->n_experts);
   int32_t n_experts = history->n_experts;
@@ -31,6 +53,8 @@ void hec_history_push(hec_history *history, const hec_load *load) {
         total[e] += count[e];
     }
   }
+  if (history->counts)
+    keep_counts(history, load);
   history->n_seen++;
 }
 
@@ -47,5 +71,18 @@ void hec_history_sum(const hec_history *history, int32_t layer, int32_t window, 
     const uint64_t *row = hec_history_row(history, age, layer);
     for (int32_t e = 0; e < history->n_experts; e++)
       out[e] += row[e];
+  }
+}
+
+void hec_history_sum_sources(const hec_history *history, int32_t layer, int32_t window, uint64_t *out) {
+  HEC_ASSERT(history->counts != NULL);
+  size_t n = (size_t)history->n_sources * (size_t)history->n_experts;
+  memset(out, 0, n * sizeof *out);
+  int32_t length = hec_history_length(history);
+  int32_t records = window < length ? window : length;
+  for (int32_t age = 0; age < records; age++) {
+    const uint32_t *counts = slot_counts(history, history->n_seen - 1 - age, layer);
+    for (size_t i = 0; i < n; i++)
+      out[i] += counts[i];
   }
 }

@@ -26,6 +26,8 @@ hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *pro
       .t = HEC_NEW(arena, int32_t, problem->n_layers),
       .m = HEC_NEW(arena, int32_t, problem->n_layers),
   };
+  if (policy->by_source)
+    hec_history_keep_sources(arena, &run.history, problem->n_ranks);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
     run.t[layer] = run.m[layer] = -1;
   policy->init(&run);

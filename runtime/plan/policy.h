@@ -38,6 +38,7 @@ struct hec_policy {
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
   int32_t window;            /* records of history it reads, at least 1 */
+  bool by_source;            /* the history keeps what each source sent, too */
   int32_t period;            /* iterations between decisions (0: none); problem.period overrides */
   bool sliced;               /* homes in n_ranks slices instead of whole experts */
   bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */

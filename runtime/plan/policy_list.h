@@ -9,13 +9,17 @@
   X(ideal)                                                                                                             \
   X(fsdp)                                                                                                              \
   X(fastermoe)                                                                                                         \
+  X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \
   X(flexmoe)                                                                                                           \
+  X(prophet)                                                                                                           \
   X(eplb)                                                                                                              \
   X(eplb_global)                                                                                                       \
   X(eplb_no_replicas)                                                                                                  \
   X(lplb)                                                                                                              \
   X(micromoe)                                                                                                          \
+  X(eplb_match)                                                                                                        \
+  X(eplb_online)                                                                                                       \
   X(hecate)                                                                                                            \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
@@ -27,6 +31,8 @@
   X(ultraep)                                                                                                           \
   X(taot)                                                                                                              \
   X(hiermoe)                                                                                                           \
-  X(moetuner)
+  X(moetuner)                                                                                                          \
+  X(symi)                                                                                                              \
+  X(laer)
 
 #endif

@@ -78,6 +78,9 @@ START_TEST(rules_by_hand) {
       {"round_robin", 1, {0, 0, 6, -1}, {5, 0, 0, 0, 0, 0, 2}}, /* two slots on rank 0: slots 2 3 2 */
       {"group", 1, {0, 2, -1, 0}, {3, 0, 4}},                   /* 8 experts: one group of 8; turn 1 mod 2 = 1 */
       {"group", 2, {0, 2, -1, 0}, {0, 0, 7}},
+      {"home", 2, {0, 2, 6, -1}, {0, 0, 7}}, /* own rank */
+      {"home", 3, {0, 2, 6, -1}, {7}},       /* copies serve their own rank only */
+      {"home", 7, {5, 5, 6, -1}, {[5] = 7}}, /* a second slot changes nothing */
   };
   hec_problem *p = hec_test_problem(&arena, box, 8, 1, 8, 1, true);
   const uint32_t totals[8] = {56}; /* 7 from each source */
@@ -104,6 +107,8 @@ START_TEST(rules_by_hand) {
 }
 END_TEST
 
+static const hec_dispatch *const rules_of_groups[] = {&hec_dispatch_group, &hec_dispatch_home};
+
 /* Two groups of four: tokens stay in the group of their source. */
 START_TEST(group_stays_in_its_group) {
   hec_problem *p = hec_test_problem(&arena, box, 8, 1, 4, 1, true);
@@ -113,7 +118,7 @@ START_TEST(group_stays_in_its_group) {
   hec_plan plan = hec_plan_new(&arena, p, 1);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_plan_set_contiguous(&plan, p);
-  hec_routing_make(&routing, &hec_dispatch_group, p, &plan, &load, 0);
+  hec_routing_make(&routing, rules_of_groups[_i], p, &plan, &load, 0);
   const uint64_t wanted[8] = {40, 20, 12, 4, 40, 20, 12, 4};
   for (int32_t r = 0; r < 8; r++)
     ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
@@ -206,12 +211,12 @@ START_TEST(quotas_in_order) {
 END_TEST
 
 static const hec_dispatch *const rules[] = {&hec_dispatch_local_first, &hec_dispatch_node_even,
-                                            &hec_dispatch_round_robin, &hec_dispatch_group};
+                                            &hec_dispatch_round_robin, &hec_dispatch_group, &hec_dispatch_home};
 
 /* Routing equals its own splits added up, every part on a holder, and every assignment exactly once. */
 START_TEST(routing_adds_up) {
   uint64_t seed = 41;
-  for (int round = 0; round < 150; round++) {
+  for (int round = 0; round < 200; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
     hec_plan plan = hec_plan_new(&arena, p, 1);
     int32_t n = p->n_ranks, experts = p->n_experts;
@@ -222,7 +227,7 @@ START_TEST(routing_adds_up) {
           hec_plan_add_copy(&plan, 0, e, r, HEC_COPY_GUEST);
     hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_routing routing = hec_routing_new(&arena, p);
-    const hec_dispatch *rule = rules[round % 4];
+    const hec_dispatch *rule = rules[round % 5];
     hec_routing_make(&routing, rule, p, &plan, &load, 0);
     uint32_t *pair = HEC_NEW(&arena, uint32_t, n * n), *cell = HEC_NEW(&arena, uint32_t, n * experts);
     int32_t *ranks = HEC_NEW(&arena, int32_t, n + plan.copy_capacity);
@@ -280,7 +285,7 @@ START_TEST(even_share) {
 END_TEST
 
 START_TEST(names) {
-  const char *const known[] = {"local_first", "node_even", "round_robin", "group", "quota"};
+  const char *const known[] = {"local_first", "node_even", "round_robin", "group", "home", "quota"};
   for (size_t i = 0; i < 5; i++)
     ck_assert_str_eq(hec_dispatch_find(known[i])->name, known[i]);
   ck_assert_ptr_null(hec_dispatch_find("nearest"));
@@ -314,13 +319,38 @@ START_TEST(history_ring) {
 }
 END_TEST
 
+/* By source, only where asked for. */
+START_TEST(history_by_source) {
+  uint64_t seed = 71, sum[2 * 3], wanted[2 * 3];
+  hec_history h = hec_history_new(&arena, 3, 2, 3);
+  hec_history_keep_sources(&arena, &h, 2);
+  hec_history_sum_sources(&h, 1, 3, sum);
+  ck_assert_uint_eq(sum[5], 0);
+  hec_load load[7];
+  for (int32_t k = 0; k < 7; k++) {
+    load[k] = hec_load_new(&arena, 2, 2, 3);
+    for (int32_t i = 0; i < 2 * 2 * 3; i++)
+      load[k].counts[i] = (uint32_t)hec_test_below(&seed, UINT32_MAX);
+    hec_history_push(&h, &load[k]);
+    for (int32_t window = 1; window <= 4; window++) {
+      memset(wanted, 0, sizeof wanted);
+      for (int32_t age = 0; age <= k && age < window && age < 3; age++)
+        for (int32_t i = 0; i < 6; i++)
+          wanted[i] += hec_load_row(&load[k - age], 1, 0)[i];
+      hec_history_sum_sources(&h, 1, window, sum);
+      ck_assert_int_eq(memcmp(sum, wanted, sizeof sum), 0);
+    }
+  }
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("dispatch");
   TCase *c = tcase_create("dispatch");
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_test(c, golden_local_first);
   tcase_add_test(c, rules_by_hand);
-  tcase_add_test(c, group_stays_in_its_group);
+  tcase_add_loop_test(c, group_stays_in_its_group, 0, 2);
   tcase_add_test(c, quotas_are_followed);
   tcase_add_test(c, no_quotas_no_spread);
   tcase_add_test(c, quotas_in_order);
@@ -328,6 +358,7 @@ static Suite *suite(void) {
   tcase_add_test(c, even_share);
   tcase_add_test(c, names);
   tcase_add_test(c, history_ring);
+  tcase_add_test(c, history_by_source);
   suite_add_tcase(s, c);
   return s;
 }

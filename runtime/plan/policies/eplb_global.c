@@ -2,7 +2,7 @@
 #include "runtime/plan/eplb_core.h"
 
 static void init(hec_policy_run *run) {
-  hec_eplb_init(run, false, 1);
+  hec_eplb_init(run, (hec_eplb_options){.redundant = 1});
 }
 
 const hec_policy hec_policy_eplb_global = {

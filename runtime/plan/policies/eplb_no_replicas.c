@@ -3,7 +3,7 @@
 #include "runtime/plan/eplb_core.h"
 
 static void init(hec_policy_run *run) {
-  hec_eplb_init(run, true, 0);
+  hec_eplb_init(run, (hec_eplb_options){.hierarchical = true});
 }
 
 const hec_policy hec_policy_eplb_no_replicas = {

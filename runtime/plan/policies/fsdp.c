@@ -4,15 +4,11 @@
  * No token moves. It runs under the schedule `hecate` because FSDP prefetches: the gathers of a layer run beside the
  * computation before it, and so do the returns of gradients; under `serial` it would pay for an overlap it has. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/sliced.h"
 
 static void init(hec_policy_run *run) {
   hec_plan *plan = &run->plan;
-  size_t rows = (size_t)plan->n_layers * (size_t)plan->n_experts;
-  for (size_t row = 0; row < rows; row++)
-    for (int32_t slice = 0; slice < plan->n_slices; slice++) {
-      size_t at = row * (size_t)plan->n_slices + (size_t)slice;
-      plan->home[at] = plan->opt_home[at] = slice;
-    }
+  hec_sliced_homes(plan);
   plan->rematerialise = true;
   if (plan->n_slices == 1) /* a single rank has everything already */
     return;

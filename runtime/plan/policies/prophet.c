@@ -1,0 +1,82 @@
+/* Pro-Prophet (arXiv 2411.10003; Prophet, CLUSTER 2023; reference policies.md 3.9): copies of hot experts on part of
+ * the ranks, planned for the next iteration from the present one, while it runs. Homes and optimizer state never move;
+ * parameters go out and gradients come back. The search and its model are in partial_shadow.c; here are its constants,
+ * from the problem's cluster, one bandwidth B for everything as published, a rank's share of its node's network:
+ *
+ *   exchange_s            a row over B; compute_s: one forward on the slowest device
+ *   transfer_s, gradient_s  bytes of an expert over ranks * B
+ *   window_s              forward of what is not experts
+ *
+ * The last record stands for the previous iteration. As many experts as fit into memory (inferred; the paper names no
+ * limit). Copies are guests, kept until backward. The paper's scheduler hides the transfers of a block under the experts
+ * of the one before it too; here they run under attention and its backward only, while the model counts both. */
+#include "runtime/plan/fssdp.h"
+#include "runtime/plan/partial_shadow.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/rates.h"
+
+typedef struct {
+  hec_partial_shadow shadow;
+  hec_partial_cost cost;
+  int32_t most;
+  uint64_t *sent; /* [n_ranks * n_experts] */
+} prophet;
+
+static hec_partial_cost cost_of(const hec_problem *problem) {
+  hec_rates rates = hec_rates_of(problem);
+  double all = problem->n_ranks * rates.rank;
+  return (hec_partial_cost){
+      .exchange_s = problem->bytes.token / rates.rank,
+      .compute_s = rates.assignment_s,
+      .transfer_s = problem->bytes.expert_param / all,
+      .gradient_s = problem->bytes.expert_grad / all,
+      .window_s = problem->window_s,
+      .train = problem->train,
+  };
+}
+
+static void init(hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  prophet *state = HEC_NEW(run->arena, prophet, 1);
+  *state = (prophet){
+      .shadow = hec_partial_shadow_new(run->arena, problem->n_ranks, problem->n_experts, problem->ep),
+      .cost = cost_of(problem),
+      .most = hec_fssdp_memory_capacity(problem, false),
+      .sent = HEC_NEW(run->arena, uint64_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
+  };
+  run->state = state;
+  hec_plan_set_contiguous(&run->plan, problem);
+}
+
+static void decide(hec_policy_run *run) {
+  prophet *state = run->state;
+  hec_partial_shadow *shadow = &state->shadow;
+  hec_plan *plan = &run->plan;
+  if (hec_history_length(&run->history) == 0)
+    return;
+  hec_plan_set_contiguous(plan, run->problem);
+  for (int32_t layer = 0; layer < plan->n_layers; layer++) {
+    const int32_t *home = plan->home + (size_t)layer * (size_t)plan->n_experts;
+    hec_history_sum_sources(&run->history, layer, 1, state->sent);
+    hec_partial_shadow_choose(shadow, &state->cost, state->sent, home, state->most);
+    for (int32_t k = 0; k < shadow->n_chosen; k++)
+      for (int32_t i = 0; i < shadow->n_receivers; i++)
+        hec_plan_add_copy(plan, layer, shadow->chosen[k],
+                          shadow->receiver[(size_t)k * (size_t)plan->n_ranks + (size_t)i], HEC_COPY_GUEST);
+    run->units += shadow->units;
+  }
+  run->planned = true;
+}
+
+const hec_policy hec_policy_prophet = {
+    .name = "prophet",
+    .summary = "hot experts copied to part of the ranks, planned on the last iteration",
+    .source = "Pro-Prophet, arXiv 2411.10003",
+    .known = HEC_KNOWN_LAST,
+    .schedule = "hecate",
+    .dispatch = &hec_dispatch_home,
+    .window = 1,
+    .by_source = true,
+    .init = init,
+    .decide = decide,
+};

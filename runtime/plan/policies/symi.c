@@ -1,0 +1,88 @@
+/* SYMI (arXiv 2504.19925, "SwiftMoE"; reference policies.md 3.10): optimizer state is sharded over all ranks and never
+ * moves; weights written after an update go wherever the next placement wants them, so that placing experts anew every
+ * iteration moves no more than not doing it. Replicas in proportion to the last record's load (popularity.c), tokens
+ * evenly over an expert's slots.
+ *
+ * As a plan: slice j of every expert and of its optimizer state on rank j for ever, slots hold guests that are gathered
+ * before forward, kept until backward, and whose gradients return to the slices. Experts are placed at the first
+ * micro-batch of an iteration.
+ *
+ * Slots: 4 * ceil(E / R), since the paper has 16 experts, 16 GPUs and 4 slots on each, as far as memory goes.
+ *
+ * Not expressed, and in whose favour:
+ *   for SYMI      optimizer and slices lie in host memory there, so each step every rank takes its slices' gradients
+ *                 and weights over PCIe, E/R (gradient + parameter bytes) per layer; that traffic is not charged.
+ *                 Gradients are all-reduced among an expert's ranks there before the shards are collected; here they
+ *                 go to the slices' owners at once
+ *   against it    slices and optimizer state count as device memory; with several micro-batches in an iteration
+ *                 weights and gradients travel in each, there once
+ *   neither       tokens above a slot's capacity are dropped there; here, as everywhere, nothing is. Two slots of an
+ *                 expert on one rank are filled by one transfer and summed before they are sent */
+#include "runtime/plan/fssdp.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/popularity.h"
+#include "runtime/plan/sliced.h"
+
+enum { SLOTS_PER_EXPERT = 4 };
+
+typedef struct {
+  int32_t slots; /* per rank */
+  uint64_t *load;
+  int32_t *count; /* [n_experts] */
+  int32_t *slot;  /* [n_ranks * slots] */
+} symi;
+
+static int32_t slots_per_rank(const hec_problem *problem) {
+  int32_t least = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks, slots = problem->slots;
+  if (slots == HEC_AUTO) {
+    int32_t room = hec_fssdp_memory_capacity(problem, false);
+    slots = SLOTS_PER_EXPERT * least;
+    slots = slots < room ? slots : room;
+  }
+  slots = slots > least ? slots : least;
+  return slots < problem->n_experts ? slots : problem->n_experts;
+}
+
+static void place_layer(hec_policy_run *run, int32_t layer) {
+  symi *state = run->state;
+  hec_plan *plan = &run->plan;
+  hec_history_sum(&run->history, layer, 1, state->load);
+  run->units +=
+      hec_popularity_place(state->load, plan->n_experts, plan->n_ranks * state->slots, state->count, state->slot);
+  hec_sliced_fill(plan, layer, state->slot, state->slots);
+}
+
+static void init(hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  symi *state = HEC_NEW(run->arena, symi, 1);
+  *state = (symi){.slots = slots_per_rank(problem)};
+  state->load = HEC_NEW(run->arena, uint64_t, problem->n_experts);
+  state->count = HEC_NEW(run->arena, int32_t, problem->n_experts);
+  state->slot = HEC_NEW(run->arena, int32_t, (size_t)problem->n_ranks * (size_t)state->slots);
+  run->state = state;
+  hec_sliced_homes(&run->plan);
+  for (int32_t layer = 0; layer < problem->n_layers; layer++)
+    place_layer(run, layer); /* evenly: nothing is known yet */
+  run->units = 0;
+}
+
+static void decide(hec_policy_run *run) {
+  if (run->micro_batch != 0 || hec_history_length(&run->history) == 0 || run->problem->n_ranks == 1)
+    return;
+  for (int32_t layer = 0; layer < run->problem->n_layers; layer++)
+    place_layer(run, layer);
+  run->planned = true;
+}
+
+const hec_policy hec_policy_symi = {
+    .name = "symi",
+    .summary = "sharded optimizer, slots refilled each iteration by popularity (host memory and its bus not charged)",
+    .source = "SYMI, arXiv 2504.19925",
+    .known = HEC_KNOWN_LAST,
+    .schedule = "serial",
+    .dispatch = &hec_dispatch_round_robin,
+    .window = 1,
+    .sliced = true,
+    .init = init,
+    .decide = decide,
+};
