@@ -36,13 +36,15 @@ struct hec_policy {
   hec_known known;
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
-  int32_t window;            /* records of history it reads, at least 1 */
-  int32_t period;            /* iterations between decisions (0: none); problem.period overrides */
-  bool sliced;               /* homes in n_ranks slices instead of whole experts */
-  bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
-  bool reference;            /* no system but a reference row */
-  bool baseline;             /* the row that others are compared to (ep) */
-  bool rearrangement;        /* counts when others are compared to the best rearrangement system */
+  int32_t window;       /* records of history it reads, at least 1 */
+  int32_t period;       /* iterations between decisions (0: none); problem.period overrides */
+  bool sliced;          /* homes in n_ranks slices instead of whole experts */
+  bool whole;           /* one rank (of each expert-parallel group) computes all tokens of an expert: no copies that
+                                share them, ever; for the lower bounds of bound.h. When in doubt: false */
+  bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  bool reference;       /* no system but a reference row */
+  bool baseline;        /* the row that others are compared to (ep) */
+  bool rearrangement;   /* counts when others are compared to the best rearrangement system */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Allocates state and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);
