@@ -127,6 +127,16 @@ hec_work_shape hec_work_backward(hec_work_shape forward) {
   return shape;
 }
 
+hec_work_shape hec_work_backward_of(const hec_moe *moe, hec_work_shape forward) {
+  hec_work_shape backward = hec_work_backward(forward);
+  if (moe->recompute) {
+    backward.flops_per_row += forward.flops_per_row;
+    backward.bytes_per_row += forward.bytes_per_row;
+    backward.n_gemms += forward.n_gemms;
+  }
+  return backward;
+}
+
 double hec_local_s(const hec_device *device, hec_curve_kind kind, bool backward, double bytes) {
   const hec_curve *curve = NULL;
   if (device->measured && kind != HEC_CURVE_NONE && bytes > 0)

@@ -1,20 +1,27 @@
 /* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with
- * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. */
+ * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. Beside it
+ * the bound of the row's class on the same loads, once for all rows of one class. */
 #include "sim/compare.h"
 
+#include "runtime/plan/bound.h"
+#include "sim/law.h"
+
 #include <inttypes.h>
+#include <string.h>
 
 /* One policy at work. */
 typedef struct {
   hec_lowering *low;
   hec_sim *sim;
   hec_timeline timeline;
+  const hec_schedule *schedule;
 } lane;
 
 static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
   for (int32_t p = 0; p < options->n_policies; p++) {
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(options->policies[p], options->schedule, &schedule));
+    lanes[p].schedule = schedule;
     lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
     lanes[p].sim = hec_sim_new(&job->problem, options->law, arena);
   }
@@ -27,6 +34,39 @@ static void close_lanes(lane *lanes, int32_t n) {
     hec_sim_free(lanes[p].sim);
     hec_timeline_free(&lanes[p].timeline);
   }
+}
+
+/* Bounds of the iteration at hand. */
+typedef struct {
+  hec_bound *bound;
+  bool closed_form;                       /* of the law */
+  hec_load rewritten;                     /* of a policy that computes something else than the gate chose */
+  double known_s[HEC_N_BOUND_CLASSES][2]; /* by class and schedule->tokens_wait; 0: not yet */
+} bounds;
+
+static double bound_s_of(bounds *b, const lane *one, const hec_iteration *iteration) {
+  const hec_policy_run *run = hec_lowering_run(one->low);
+  hec_bound_class class = hec_bound_class_of(run->policy, run->problem);
+  double *known_s = &b->known_s[class][one->schedule->tokens_wait];
+  if (!run->policy->rewrite && *known_s > 0)
+    return *known_s;
+  hec_bound_begin(b->bound, (hec_bound_case){.class = class,
+                                             .tokens_wait = one->schedule->tokens_wait,
+                                             .closed_form = b->closed_form,
+                                             .n_micro_batches = iteration->n_micro_batches});
+  for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
+    const hec_load *load = &iteration->loads[iteration->n_loads == 1 ? 0 : mb];
+    if (run->policy->rewrite) {
+      hec_load_copy(load, &b->rewritten);
+      hec_lowering_rewrite(one->low, &b->rewritten);
+      load = &b->rewritten;
+    }
+    hec_bound_add(b->bound, load);
+  }
+  double total_s = hec_bound_end(b->bound).total_s;
+  if (!run->policy->rewrite)
+    *known_s = total_s;
+  return total_s;
 }
 
 static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
@@ -55,15 +95,33 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
   return HEC_OK;
 }
 
+static void add_bounds(bounds *b, const hec_iteration *iteration, lane *lanes, hec_summary *summary) {
+  memset(b->known_s, 0, sizeof b->known_s);
+  for (int32_t p = 0; p < summary->n_rows; p++) {
+    const hec_schedule *schedule = lanes[p].schedule;
+    if (schedule->bound) /* is one itself */
+      continue;
+    const hec_policy_run *run = hec_lowering_run(lanes[p].low);
+    summary->rows[p].bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
+    hec_series_add(&summary->rows[p].bound_s, bound_s_of(b, &lanes[p], iteration));
+  }
+}
+
 static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
-                          hec_summary *summary) {
+                          hec_summary *summary, hec_arena *arena) {
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
+  const hec_problem *problem = &job->problem;
+  bounds b = {.bound = hec_bound_new(problem, arena),
+              .closed_form = options->law->closed_form,
+              .rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts)};
   while ((status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
     bool report = iteration->index >= job->warmup;
     for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
       status = simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
+    if (status == HEC_OK && report)
+      add_bounds(&b, iteration, lanes, summary);
     if (status != HEC_OK)
       break;
     summary->n_iterations += report;
@@ -93,7 +151,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
       summary->rows[p] = hec_summary_row_of(policy, schedule, job->problem.n_ranks, arena);
   }
   if (status == HEC_OK)
-    status = run_all(job, reader, options, lanes, summary);
+    status = run_all(job, reader, options, lanes, summary, arena);
   close_lanes(lanes, options->n_policies);
   return status;
 }

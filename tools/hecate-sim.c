@@ -1,7 +1,8 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
- * plan, flows. */
+ * plan, flows, breakeven. */
 #include "runtime/base/temporary.h"
 #include "sim/compare.h"
+#include "tools/common/breakeven_command.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
@@ -42,7 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-sim",
       .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json [options]",
+               "  hecate-sim flows CASE.json [options]\n       hecate-sim breakeven [--cluster C] [--model M] [--json]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
@@ -126,6 +127,8 @@ int main(int argc, char **argv) {
   hec_temporary_watch_signals();
   if (argc > 1 && strcmp(argv[1], "flows") == 0)
     return hec_flows_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "breakeven") == 0)
+    return hec_breakeven_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "plan") == 0)
     return hec_plan_command(argc - 1, argv + 1);
   settings s;

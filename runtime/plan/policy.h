@@ -37,10 +37,13 @@ struct hec_policy {
   hec_known known;
   const char *schedule; /* the schedule it was published with */
   const hec_dispatch *dispatch;
-  int32_t window;            /* records of history it reads, at least 1 */
-  bool by_source;            /* the history keeps what each source sent, too */
-  int32_t period;            /* iterations between decisions (0: none); problem.period overrides */
-  bool sliced;               /* homes in n_ranks slices instead of whole experts */
+  int32_t window; /* records of history it reads, at least 1 */
+  bool by_source; /* the history keeps what each source sent, too */
+  int32_t period; /* iterations between decisions (0: none); problem.period overrides */
+  bool sliced;    /* homes in n_ranks slices instead of whole experts */
+  /* One rank (of each expert-parallel group) computes all tokens of an expert: no copies that share them, ever; for the
+   * lower bounds of bound.h. When in doubt: false. */
+  bool whole;
   bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
   bool reference;            /* no system but a reference row */
   bool drops;                /* computes less than the gate chose: no row to compare times with */

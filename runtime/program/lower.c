@@ -136,15 +136,9 @@ const double *hec_lowering_overload(const hec_lowering *low, int32_t *n) {
 
 static void add_shape(hec_lowering *low, hec_work_shape forward) {
   hec_program *program = &low->program;
-  hec_work_shape backward = hec_work_backward(forward);
-  if (low->problem->moe->recompute) { /* the forward is done again first */
-    backward.flops_per_row += forward.flops_per_row;
-    backward.bytes_per_row += forward.bytes_per_row;
-    backward.n_gemms += forward.n_gemms;
-  }
   HEC_RESERVE(program->shapes, program->shapes_capacity, program->n_shapes + 2);
   program->shapes[program->n_shapes++] = forward;
-  program->shapes[program->n_shapes++] = backward;
+  program->shapes[program->n_shapes++] = hec_work_backward_of(low->problem->moe, forward);
 }
 
 static void add_shapes(hec_lowering *low) {

@@ -19,7 +19,10 @@ typedef struct hec_lowering hec_lowering;
 typedef struct {
   const char *name, *summary, *source;
   bool plans_beside; /* planning before the gate runs beside the device instead of before it */
-  bool bound;        /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  bool
+      tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
+                        false: tokens may travel beside experts (bound.h then assumes less) */
+  bool bound;      /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);

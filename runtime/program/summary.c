@@ -60,6 +60,11 @@ double hec_summary_median(hec_summary_row *row) {
   return hec_series_quantile(&row->iteration_s, 0.5);
 }
 
+double hec_summary_vs_bound(hec_summary_row *row) {
+  double bound_s = hec_series_quantile(&row->bound_s, 0.5);
+  return bound_s > 0 ? hec_summary_median(row) / bound_s : NAN;
+}
+
 double hec_summary_spread(hec_summary_row *row) {
   if (row->iteration_s.n < 2)
     return NAN;
@@ -127,6 +132,18 @@ static void json_check(const hec_summary_check *check, hec_json_out *json) {
   hec_json_close(json);
 }
 
+/* Of a simulation: what no policy of the row's class can go below; null where there is no such bound. */
+static void json_bound(hec_summary_row *row, hec_json_out *json) {
+  if (row->bound_s.n == 0) {
+    hec_json_null(json, "bound_s");
+    hec_json_null(json, "vs_bound");
+    return;
+  }
+  hec_json_double(json, "bound_s", hec_series_quantile(&row->bound_s, 0.5));
+  hec_json_double(json, "vs_bound", hec_summary_vs_bound(row));
+  hec_json_string(json, "bound_class", row->bound_class);
+}
+
 static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
@@ -143,6 +160,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
     json_check(row->check, json);
   hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
   hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
+  if (!summary->execution)
+    json_bound(row, json);
   hec_json_object(json, "overload_factor");
   hec_json_double(json, "median", hec_series_quantile(&row->overload, 0.5));
   hec_json_double(json, "p95", hec_series_quantile(&row->overload, 0.95));
@@ -241,11 +260,17 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_close(&json);
 }
 
-/* How the row came about; of a simulation the word alone. */
+/* How the row came about; of a simulation the word alone, and its bound. */
 static void csv_execution(const hec_summary_execution *e, hec_summary_row *row, hec_text *out) {
   double spread = hec_summary_spread(row);
   if (!e) {
-    hec_text_add(out, ",simulated,,,,\n");
+    hec_text_add(out, ",simulated,,,,,");
+    if (row->bound_s.n > 0) {
+      hec_text_add_double(out, hec_series_quantile(&row->bound_s, 0.5));
+      hec_text_add(out, ",");
+      hec_text_add_double(out, hec_summary_vs_bound(row));
+    }
+    hec_text_add(out, row->bound_s.n > 0 ? "\n" : ",\n");
     return;
   }
   hec_text_printf(out, ",measured,%s,%s,", e->backend, e->virtual_time ? "true" : "false");
@@ -262,7 +287,8 @@ void hec_summary_csv(hec_summary *summary, hec_text *out) {
       "exposed_migration_s,wait_s");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
-  hec_text_add(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check\n");
+  hec_text_printf(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check%s\n",
+                  summary->execution ? "" : ",bound_s,vs_bound");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double values[] = {hec_summary_median(row),

@@ -39,6 +39,8 @@ typedef struct {
   bool baseline, rearrangement; /* the row others are compared to; counts as a rearrangement system */
   hec_series iteration_s;       /* per iteration, one-off costs included */
   hec_series overload;          /* per (iteration, micro-batch, layer) */
+  const char *bound_class;      /* what its policy may do (runtime/plan/bound.h); NULL: no bound */
+  hec_series bound_s;           /* per iteration: no policy of the class under the schedule is faster; empty: none */
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s; /* sums over iterations */
@@ -110,7 +112,8 @@ void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_T
                              const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
 double hec_summary_median(hec_summary_row *row);
-double hec_summary_spread(hec_summary_row *row); /* interquartile range over median; NAN of one iteration */
+double hec_summary_vs_bound(hec_summary_row *row); /* median over the median of the bounds; NAN without one */
+double hec_summary_spread(hec_summary_row *row);   /* interquartile range over median; NAN of one iteration */
 double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */

@@ -27,6 +27,7 @@ void hec_summary_free(hec_summary *summary) {
     hec_series_free(&summary->rows[p].iteration_s);
     hec_series_free(&summary->rows[p].overload);
     hec_series_free(&summary->rows[p].late);
+    hec_series_free(&summary->rows[p].bound_s);
   }
 }
 

@@ -1,4 +1,4 @@
-/* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 100 columns
+/* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 110 columns
  * wide, and the verdict in words. */
 #include "runtime/plan/rates.h"
 #include "runtime/program/summary_parts.h"
@@ -84,16 +84,17 @@ static bool peaks_are_small(const hec_summary *summary) {
 
 static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
   bool small = peaks_are_small(summary);
-  hec_text_printf(out, "\n%-*s  %8s  %28s %7s  %12s  %7s\n", width, "", "", "iteration, ms", "speed", "overload",
-                  "peak");
-  hec_text_printf(out, "%-*s  %-8s  %9s %9s %8s %7s  %6s %5s  %7s %s\n", width, "policy", "schedule", "median", "p95",
-                  "mean", "vs ep", "p50", "p95", small ? "MB" : "GB", "fits");
+  hec_text_printf(out, "\n%-*s  %8s  %28s %7s %7s  %12s  %7s\n", width, "", "", "iteration, ms", "speed", "median",
+                  "overload", "peak");
+  hec_text_printf(out, "%-*s  %-8s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", "schedule", "median",
+                  "p95", "mean", "vs ep", "x bound", "p50", "p95", small ? "MB" : "GB", "fits");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %8.*f", width, row->name, row->schedule, decimals,
                     1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
                     decimals, 1e3 * hec_summary_mean(row));
     hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
+    hec_summary_add_ratio(out, 7, hec_summary_vs_bound(row));
     hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
                     hec_series_quantile(&row->overload, 0.95), row->peak_bytes * (small ? 1e-6 : 1e-9),
                     hec_summary_fits(summary, row) ? "yes" : "NO");

@@ -14,6 +14,7 @@ const hec_policy hec_policy_ep = {
     .known = HEC_KNOWN_STATIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_group,
+    .whole = true,
     .window = 1,
     .init = init,
     .baseline = true,

@@ -13,6 +13,7 @@ const hec_policy hec_policy_hecate_nomaterialisation = {
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "hecate",
     .dispatch = &hec_dispatch_local_first,
+    .whole = true,
     .window = 5,
     .period = 100,
     .init = init,

@@ -120,6 +120,7 @@ const hec_policy hec_policy_moetuner = {
     .dispatch = &hec_dispatch_group,
     .window = 10,
     .period = INT32_MAX, /* once */
+    .whole = true,
     .init = init,
     .decide = decide,
 };

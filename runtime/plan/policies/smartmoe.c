@@ -117,6 +117,7 @@ const hec_policy hec_policy_smartmoe = {
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_group,
+    .whole = true,
     .window = 2,
     .period = 25,
     .init = init,

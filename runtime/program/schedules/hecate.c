@@ -63,6 +63,7 @@ const hec_schedule hec_schedule_hecate = {
     .name = "hecate",
     .summary = "sparse collectives beside attention, gradients of copies back under its backward",
     .source = "FSSDP, arXiv:2502.02581",
+    .tokens_wait = true,
     .plans_beside = true,
     .to_gate = to_gate,
     .from_gate = from_gate,

@@ -49,6 +49,7 @@ const hec_schedule hec_schedule_serial = {
     .name = "serial",
     .summary = "one operation after the other; dense and replica all-reduce beside the backward",
     .source = "DeepSpeed-MoE, arXiv:2201.05596",
+    .tokens_wait = true,
     .to_gate = to_gate,
     .from_gate = from_gate,
     .backward = backward,

@@ -1,0 +1,494 @@
+/* A lower bound of the time of an iteration for a class of policies, from the cluster's laws.
+ *
+ * Notation. c_r: seconds of one assignment on rank r, as the expert law has it without launches, tiles and streaming
+ * (least seconds a row where there is a measured curve); weights o_r = (1/c_r) / sum 1/c; A: the mean over ranks, with
+ * these weights, of the time at which a rank's compute lane reaches a point. An iteration ends no earlier than A does.
+ *
+ *   computing   Whatever rank computes them, n assignments raise A by at least n min(o_r c_r) = n / sum(1/c): sum over r
+ *               of o_r x_r c_r with sum x_r = n. Attention, gate and the rest raise it by their weighted means. The law
+ *               of a rank is at least linear: launches, tiles and streaming only add.
+ *   all-reduce  starts when the last rank is there, so not before A; one at a time; the optimizer after the last, over
+ *               an even share on the fullest rank at least. As schedule `ideal` has them.
+ *
+ * WHOLE, pieces p = (group, expert) with tokens n_sp of source s, w_p in all:
+ *   exchange    At least V = sum over p of (w_p - max_s n_sp) rows leave their source's rank and Q = sum over p of
+ *               (w_p - max over nodes of n) leave its node: even the best place of p is one rank of one node.
+ *               A rises by the weighted mean of the time that sources take for their own rows, which is at least
+ *               min(o) times the largest of  V / (port + NICs of a rank),  Q / (NICs of a rank),
+ *               (Q/B)(Q/(N T) + 1)/2  with B of a node's NICs, T rows of the busiest source: ranks of a node end one
+ *               after the other however its NICs are shared; ended last and as large as may be sums up to the least.
+ *   busiest     Sources of a piece wait for its rank, which takes its rows in (from its best place) and then computes:
+ *               A rises by at least phi (d + w c), phi the weight of the sources. Likewise for k+1 pieces that share a
+ *               rank (`whole` in bound.h), with the least phi of the candidates and no d.
+ *               These are alternatives: the larger counts.
+ * In training dispatch and combine come back with gradients: the same rows twice more, and computing by the backward law.
+ *
+ * COPIES, training: a rank whose tokens go to expert e sends 2 n rows in a micro-batch (inputs, gradients of outputs), or
+ * computes and sends its gradient of G bytes (a copy returned; a replica reduced: 2 (n-1)/n G >= G, once an iteration,
+ * of which a micro-batch is given G/M); one rank, the home, sends neither. So, of a micro-batch,
+ *     V' = sum over e of (sum over s of m_se - max_s m_se),  m_se = min(2 n row, G/M);  per node likewise
+ * leave ranks over two lanes (tokens, gradients), which the closed-form law lets run side by side, so
+ *     time >= V' / (2 sum over r of (port + NICs)).  Forward only: replicas are everywhere, nothing moves.
+ * SHARDED: whoever computes e first lacks (R-1)/R of it: U = that many bytes for each e with tokens, gathered on one lane
+ * (returned on another), and others as in COPIES:  time >= max(U, (U + V')/2) / sum. All of this may hide, so it is
+ * compared with the rest, not added.
+ *
+ * A schedule that does not make experts wait for tokens gets the largest of computing, exchanging and all-reducing. */
+#include "runtime/plan/bound.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const hec_bound_class_name[HEC_N_BOUND_CLASSES] = {
+    [HEC_BOUND_COPIES] = "copies", [HEC_BOUND_WHOLE] = "whole", [HEC_BOUND_SHARDED] = "sharded"};
+
+/* Tokens of one expert in one group. */
+typedef struct {
+  uint64_t tokens;
+  int32_t index;   /* group * n_experts + expert */
+  double waiting;  /* weight of its sources */
+  double inward_s; /* rows into the rank that computes it, from its best place; only of the largest */
+} piece;
+
+/* What a layer raises A by, forward (0) and backward (1). */
+typedef struct {
+  double experts_s[2], exchange_s, busiest_s[2];
+} layer_rise;
+
+struct hec_bound {
+  const hec_problem *problem;
+  int32_t n_pieces;
+  /* Of the cluster. */
+  double *weight;                             /* [n_ranks] o_r */
+  double least_weight;                        /* min o_r */
+  double row_s[2], least_row_s[2];            /* min o_r c_r; min c_r */
+  double before_s[2], head_s[2];              /* weighted means of a micro-batch: embedding and dense blocks; head */
+  double attention_s[2], shared_s[2];         /* of a layer: attention and gate; shared experts */
+  double least_shared_s;                      /* forward, of the fastest rank */
+  double slowest_s;                           /* all of these on the slowest rank */
+  double block_reduce_s[2], rest_reduce_s[2]; /* all-reduces on any network; in closed form */
+  double optimizer_s;
+  double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
+                                              port and NICs of a rank together */
+  double token_factor, moved_factor;       /* measured exchanges may be faster than the closed form */
+  /* Of the iteration. */
+  hec_bound_case options;
+  int32_t done;              /* micro-batches */
+  double chain_s, reduced_s; /* A; end of the newest all-reduce */
+  double token_s, moved_s;
+  /* Scratch. */
+  layer_rise *rise;  /* [n_layers] */
+  piece *pieces;     /* [n_pieces] */
+  uint64_t *total;   /* [n_experts] */
+  uint64_t *node;    /* [n_experts * 2] of the node at hand; the largest of a node */
+  uint64_t *largest; /* [n_experts] of a source */
+};
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+static double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
+hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *problem) {
+  if (policy->sliced && problem->n_ranks > 1)
+    return HEC_BOUND_SHARDED;
+  return policy->whole && (problem->dp == 1 || policy->dispatch == &hec_dispatch_group) ? HEC_BOUND_WHOLE
+                                                                                        : HEC_BOUND_COPIES;
+}
+
+/* ---- What the cluster gives ---- */
+
+/* Seconds per unit that a measured curve never goes below: a point's or the last slope's. */
+static double least_slope(const hec_curve *curve) {
+  double least = curve->seconds[0] / curve->x[0];
+  for (int32_t i = 1; i < curve->n; i++)
+    least = smaller(least, curve->seconds[i] / curve->x[i]);
+  int32_t last = curve->n - 1;
+  if (last > 0)
+    least = smaller(least, (curve->seconds[last] - curve->seconds[last - 1]) / (curve->x[last] - curve->x[last - 1]));
+  return least;
+}
+
+static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
+  hec_work_rate rate = hec_work_rate_of(device, shape);
+  if (rate.curve)
+    return least_slope(rate.curve) / rate.speed;
+  return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
+}
+
+static void set_rows(hec_bound *b) {
+  const hec_problem *p = b->problem;
+  hec_work_shape shape[2] = {p->expert, hec_work_backward_of(p->moe, p->expert)};
+  double sum = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++)
+    sum += b->weight[r] = 1 / row_s_of(&p->cluster->devices[r], &shape[0]);
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    b->weight[r] /= sum;
+    b->least_weight = r == 0 ? b->weight[r] : smaller(b->least_weight, b->weight[r]);
+    for (int back = 0; back < 2; back++) {
+      double row_s = row_s_of(&p->cluster->devices[r], &shape[back]), weighted_s = b->weight[r] * row_s;
+      b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
+      b->least_row_s[back] = r == 0 ? row_s : smaller(b->least_row_s[back], row_s);
+    }
+  }
+}
+
+/* Adds what the rank needs for one shape, forward and backward; returns the sum of what training has of it. */
+static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, double mean_s[2]) {
+  const hec_problem *p = b->problem;
+  hec_work_shape backward = hec_work_backward_of(p->moe, forward);
+  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, p->tokens),
+                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, p->tokens) : 0};
+  mean_s[0] += b->weight[rank] * s[0];
+  mean_s[1] += b->weight[rank] * s[1];
+  return s[0] + s[1];
+}
+
+static void set_uniform(hec_bound *b) {
+  const hec_problem *p = b->problem;
+  const hec_moe *moe = p->moe;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    double layer_s = add_uniform(b, r, hec_work_attention(moe), b->attention_s), once_s = 0;
+    layer_s += add_uniform(b, r, hec_work_gate(moe), b->attention_s);
+    if (moe->n_shared_experts > 0) {
+      hec_work_shape shared = hec_work_shared(moe);
+      double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
+      b->least_shared_s = r == 0 ? shared_s : smaller(b->least_shared_s, shared_s);
+      layer_s += add_uniform(b, r, shared, b->shared_s);
+    }
+    if (moe->vocabulary > 0) {
+      once_s += add_uniform(b, r, hec_work_embedding(moe), b->before_s);
+      once_s += add_uniform(b, r, hec_work_head(moe), b->head_s);
+    }
+    if (moe->n_layers > moe->n_moe_layers)
+      once_s += add_uniform(b, r, hec_work_dense_blocks(moe), b->before_s);
+    b->slowest_s = larger(b->slowest_s, p->n_layers * layer_s + once_s);
+  }
+}
+
+/* A ring all-reduce: 2 (n-1)/n of the bytes leave every rank, and every node, over all rings. */
+static double reduce_s(const hec_bound *b, double bytes, bool closed_form) {
+  const hec_problem *p = b->problem;
+  if (p->n_ranks == 1 || bytes <= 0)
+    return 0;
+  if (closed_form)
+    return hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
+  double each = 2 * bytes * (double)(p->n_ranks - 1) / p->n_ranks;
+  return larger(each / b->rank_rate, p->n_nodes > 1 ? each / b->node_nics : 0);
+}
+
+static void set_end(hec_bound *b) {
+  const hec_problem *p = b->problem;
+  const hec_memory_cost *bytes = &p->bytes;
+  if (!p->train)
+    return;
+  double block = hec_moe_block_params(p->moe) * p->moe->grad_bytes, rest = bytes->dense_grad - p->n_layers * block;
+  for (int closed = 0; closed < 2; closed++) {
+    b->block_reduce_s[closed] = reduce_s(b, block, closed == 1);
+    b->rest_reduce_s[closed] = reduce_s(b, rest, closed == 1);
+  }
+  double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
+  double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
+  double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    double s = hec_local_s(&p->cluster->devices[r], HEC_CURVE_OPTIMIZER, true, dense + expert * share);
+    b->optimizer_s = r == 0 ? s : smaller(b->optimizer_s, s);
+  }
+}
+
+/* Sums, over the links of one direction that routes of the rank use, of ports and of NICs. `seen`: [n_links] marks, the
+ * rank's own number + 1; those of its node likewise in `node_seen`. */
+static void add_links(hec_bound *b, int32_t rank, bool out, int32_t *seen, int32_t *node_seen, double *node_nics) {
+  const hec_problem *p = b->problem;
+  double port = 0, nics = 0;
+  for (int32_t other = 0; other < p->n_ranks; other++) {
+    if (other == rank)
+      continue;
+    const int32_t *links;
+    int32_t n =
+        out ? hec_cluster_route(p->cluster, rank, other, &links) : hec_cluster_route(p->cluster, other, rank, &links);
+    for (int32_t i = 0; i < n; i++) {
+      const hec_link *link = &p->cluster->links[links[i]];
+      bool is_port = link->kind == (out ? HEC_LINK_PORT_OUT : HEC_LINK_PORT_IN) && link->device == rank;
+      bool is_nic = link->kind == (out ? HEC_LINK_NIC_OUT : HEC_LINK_NIC_IN);
+      if ((!is_port && !is_nic) || seen[links[i]] == rank + 1)
+        continue;
+      seen[links[i]] = rank + 1;
+      *(is_port ? &port : &nics) += link->bandwidth;
+      if (is_nic && !node_seen[links[i]])
+        *node_nics += link->bandwidth;
+      node_seen[links[i]] |= is_nic;
+    }
+  }
+  b->port = larger(b->port, port);
+  b->nics = larger(b->nics, nics);
+  b->rank_rate = larger(b->rank_rate, port + nics);
+  b->node_nics = larger(b->node_nics, *node_nics);
+}
+
+static void set_links(hec_bound *b, hec_arena *arena) {
+  const hec_problem *p = b->problem;
+  hec_arena_mark mark = hec_arena_save(arena);
+  for (int out = 0; out < 2; out++) {
+    int32_t *seen = HEC_NEW(arena, int32_t, p->cluster->n_links);
+    int32_t *node_seen = HEC_NEW(arena, int32_t, p->cluster->n_links);
+    double node_nics = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+      if (r % p->cluster->devices_per_node == 0)
+        node_nics = 0;
+      add_links(b, r, out == 1, seen, node_seen, &node_nics);
+    }
+  }
+  hec_arena_rewind(arena, mark);
+}
+
+static double factor_of(const hec_problem *p, hec_curve_kind first, hec_curve_kind last) {
+  double least = 1;
+  for (int32_t i = 0; i < p->cluster->measured.n; i++) {
+    const hec_curve *curve = &p->cluster->measured.curves[i];
+    if (curve->kind >= first && curve->kind <= last && hec_curve_is_exchange(curve->kind))
+      least = smaller(least, least_slope(curve));
+  }
+  return least;
+}
+
+hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {
+  hec_bound *b = HEC_NEW(arena, hec_bound, 1);
+  size_t experts = (size_t)problem->n_experts;
+  b->problem = problem;
+  b->n_pieces = problem->dp * problem->n_experts;
+  b->weight = HEC_NEW(arena, double, problem->n_ranks);
+  b->rise = HEC_NEW(arena, layer_rise, problem->n_layers);
+  b->pieces = HEC_NEW(arena, piece, b->n_pieces);
+  b->total = HEC_NEW(arena, uint64_t, experts);
+  b->node = HEC_NEW(arena, uint64_t, 2 * experts);
+  b->largest = HEC_NEW(arena, uint64_t, experts);
+  set_rows(b);
+  set_uniform(b);
+  set_links(b, arena);
+  set_end(b);
+  b->token_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_TOKENS);
+  b->moved_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_SLICED_SCATTER);
+  return b;
+}
+
+/* ---- Tokens that leave ranks and nodes ---- */
+
+typedef struct {
+  double rank, node; /* rows, or bytes, that leave their rank, their node at least */
+} leaving;
+
+/* Of the sources first..end-1: what each expert has in all (b->total), at most on one source and on one node; m = min(n,
+ * most). */
+static leaving count_leaving(hec_bound *b, const hec_load *load, int32_t layer, int32_t first, int32_t end, double row,
+                             double most) {
+  const hec_problem *p = b->problem;
+  int32_t n_experts = p->n_experts;
+  uint64_t *here = b->node, *best = b->node + n_experts;
+  leaving sum = {0, 0};
+  memset(b->total, 0, (size_t)n_experts * sizeof *b->total);
+  memset(b->largest, 0, (size_t)n_experts * sizeof *b->largest);
+  memset(b->node, 0, 2 * (size_t)n_experts * sizeof *b->node);
+  for (int32_t s = first; s < end; s++) {
+    const uint32_t *count = hec_load_row(load, layer, s);
+    for (int32_t e = 0; e < n_experts; e++) {
+      b->total[e] += count[e];
+      here[e] += count[e];
+      b->largest[e] = count[e] > b->largest[e] ? count[e] : b->largest[e];
+      sum.rank += smaller(row * count[e], most);
+    }
+    if (s + 1 < end && hec_problem_node(p, s + 1) == hec_problem_node(p, s))
+      continue;
+    for (int32_t e = 0; e < n_experts; e++) {
+      best[e] = here[e] > best[e] ? here[e] : best[e];
+      sum.node += smaller(row * (double)here[e], most);
+      here[e] = 0;
+    }
+  }
+  for (int32_t e = 0; e < n_experts; e++) {
+    sum.rank -= smaller(row * (double)b->largest[e], most);
+    sum.node -= smaller(row * (double)best[e], most);
+  }
+  return (leaving){larger(sum.rank, 0), larger(sum.node, 0)};
+}
+
+/* ---- WHOLE ---- */
+
+static double exchange_s(const hec_bound *b, leaving bytes, double busiest) {
+  const hec_problem *p = b->problem;
+  double s = b->rank_rate > 0 ? bytes.rank / b->rank_rate : 0;
+  if (b->nics > 0 && busiest > 0) {
+    double one_by_one = (bytes.node / (p->n_nodes * busiest) + 1) / 2;
+    s = larger(s, bytes.node / b->nics);
+    s = larger(s, bytes.node / b->node_nics * one_by_one);
+  }
+  return b->least_weight * b->token_factor * s;
+}
+
+static int descending(const void *a, const void *b) {
+  const piece *x = a, *y = b;
+  return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
+}
+
+/* Seconds of the rows into the rank that computes the piece: least over all places. */
+static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, const piece *largest) {
+  const hec_problem *p = b->problem;
+  int32_t expert = largest->index % p->n_experts, group = largest->index / p->n_experts;
+  double least = -1;
+  for (int32_t node = 0; node < p->n_nodes; node++) {
+    int32_t first = node * p->cluster->devices_per_node, end = hec_problem_node_end(p, node);
+    uint64_t near = 0, most = 0;
+    for (int32_t s = first; s < end; s++) {
+      uint64_t n = s / p->ep == group ? hec_load_row(load, layer, s)[expert] : 0;
+      near += n;
+      most = n > most ? n : most;
+    }
+    uint64_t far = largest->tokens - near;
+    double s = near > most ? (double)(near - most) * p->bytes.token / b->port : 0;
+    s = far > 0 ? larger(s, (double)far * p->bytes.token / b->nics) : s;
+    least = least < 0 ? s : smaller(least, s);
+  }
+  return least * b->token_factor;
+}
+
+static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer, const piece *one) {
+  const hec_problem *p = b->problem;
+  int32_t expert = one->index % p->n_experts, first = one->index / p->n_experts * p->ep;
+  double sum = 0;
+  for (int32_t s = first; s < first + p->ep; s++)
+    sum += hec_load_row(load, layer, s)[expert] > 0 ? b->weight[s] : 0;
+  return sum;
+}
+
+/* The busiest rank: the largest piece alone, and k+1 of the kR+1 largest together. */
+static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, layer_rise *rise) {
+  const hec_problem *p = b->problem;
+  qsort(b->pieces, (size_t)b->n_pieces, sizeof *b->pieces, descending);
+  double waiting = 1;
+  for (int32_t last = 0, k = 0, next = 0; last < b->n_pieces && b->pieces[last].tokens > 0; last += p->n_ranks, k++) {
+    for (; next <= last; next++)
+      waiting = smaller(waiting, waiting_of(b, load, layer, &b->pieces[next]));
+    double together = 0;
+    for (int32_t i = last - k; i <= last; i++)
+      together += (double)b->pieces[i].tokens;
+    double inward = k == 0 ? larger(inward_s(b, load, layer, &b->pieces[0]), b->least_shared_s) : b->least_shared_s;
+    for (int back = 0; back < 2; back++) {
+      double ahead = back == 0 ? inward : k == 0 ? inward_s(b, load, layer, &b->pieces[0]) : 0;
+      rise->busiest_s[back] = larger(rise->busiest_s[back], waiting * (ahead + together * b->least_row_s[back]));
+    }
+  }
+}
+
+static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_rise *rise) {
+  const hec_problem *p = b->problem;
+  leaving bytes = {0, 0};
+  uint64_t busiest = 0;
+  for (int32_t group = 0; group < p->dp; group++) {
+    leaving own = count_leaving(b, load, layer, group * p->ep, (group + 1) * p->ep, p->bytes.token, 1e300);
+    bytes.rank += own.rank;
+    bytes.node += own.node;
+    for (int32_t e = 0; e < p->n_experts; e++)
+      b->pieces[group * p->n_experts + e] = (piece){.tokens = b->total[e], .index = group * p->n_experts + e};
+  }
+  for (int32_t s = 0; s < p->n_ranks; s++) {
+    uint64_t sum = 0;
+    for (int32_t e = 0; e < p->n_experts; e++)
+      sum += hec_load_row(load, layer, s)[e];
+    busiest = sum > busiest ? sum : busiest;
+  }
+  rise->exchange_s = exchange_s(b, bytes, (double)busiest * p->bytes.token);
+  add_busiest(b, load, layer, rise);
+}
+
+/* ---- What must move for copies ---- */
+
+static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
+  const hec_problem *p = b->problem;
+  const hec_memory_cost *bytes = &p->bytes;
+  bool sharded = b->options.class == HEC_BOUND_SHARDED;
+  double row = (p->train ? 2 : 1) * bytes->token, used = 0, params = hec_moe_expert_params(p->moe);
+  double part = (double)(p->n_ranks - 1) / p->n_ranks,
+         slack = params > 0 ? 1 / params : 1; /* a slice: whole parameters */
+  part = sharded ? larger(part - slack, 0) : 1;
+  double copy =
+      p->train ? part * bytes->expert_grad / (sharded ? 1 : b->options.n_micro_batches) : part * bytes->expert_param;
+  if (!p->train && !sharded) /* replicas everywhere cost nothing */
+    copy = 0;
+  leaving least = count_leaving(b, load, layer, 0, p->n_ranks, row, copy);
+  for (int32_t e = 0; e < p->n_experts; e++)
+    used += b->total[e] > 0;
+  double lacking = sharded ? used * part * larger(p->train ? bytes->expert_grad : 0, bytes->expert_param) : 0;
+  double returned = sharded ? used * copy : 0, ranks = p->n_ranks;
+  if (p->n_ranks == 1)
+    return;
+  double s = larger(lacking, (returned + least.rank) / 2) / (ranks * b->rank_rate);
+  if (!sharded && b->nics > 0)
+    s = larger(s, least.node / (2 * ranks * b->nics));
+  b->moved_s += s * b->moved_factor;
+}
+
+/* ---- An iteration ---- */
+
+void hec_bound_begin(hec_bound *b, hec_bound_case options) {
+  b->options = options;
+  b->done = 0;
+  b->chain_s = b->reduced_s = b->token_s = b->moved_s = 0;
+}
+
+static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
+  const hec_problem *p = b->problem;
+  layer_rise *rise = &b->rise[layer];
+  double n = (double)hec_load_layer_total(load, layer);
+  *rise = (layer_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}};
+  if (b->options.class == HEC_BOUND_WHOLE)
+    add_whole(b, load, layer, rise);
+  else
+    add_moved(b, load, layer);
+  b->token_s += (p->train ? 4 : 2) * rise->exchange_s;
+}
+
+/* What a layer adds to A from its gate on (forward) or until its gate (backward); the schedule may compute shared experts
+ * beside the forward dispatch. */
+static double rise_of(const hec_bound *b, const layer_rise *rise, int back) {
+  double exchange_s = b->options.tokens_wait ? rise->exchange_s : 0, ahead_s = exchange_s, after_s = exchange_s;
+  if (back == 0)
+    ahead_s = larger(ahead_s, b->shared_s[0]);
+  else
+    after_s += b->shared_s[1];
+  double mean_s = ahead_s + rise->experts_s[back] + after_s;
+  double busiest_s = rise->busiest_s[back] + (back == 1 ? b->shared_s[1] : 0);
+  return b->options.tokens_wait ? larger(mean_s, busiest_s) : mean_s;
+}
+
+void hec_bound_add(hec_bound *b, const hec_load *load) {
+  const hec_problem *p = b->problem;
+  bool last = ++b->done == b->options.n_micro_batches;
+  HEC_ASSERT(b->done <= b->options.n_micro_batches && load->n_sources == p->n_ranks);
+  b->chain_s += b->before_s[0] + b->head_s[0] + b->head_s[1];
+  for (int32_t l = 0; l < p->n_layers; l++) {
+    look_at(b, load, l);
+    b->chain_s += b->attention_s[0] + rise_of(b, &b->rise[l], 0);
+  }
+  for (int32_t l = p->n_layers - 1; p->train && l >= 0; l--) {
+    b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[1];
+    if (last)
+      b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
+                     b->block_reduce_s[b->options.closed_form];
+  }
+  b->chain_s += b->before_s[1];
+}
+
+hec_bound_time hec_bound_end(hec_bound *b) {
+  HEC_ASSERT(b->done == b->options.n_micro_batches);
+  if (b->problem->train)
+    b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
+                   b->rest_reduce_s[b->options.closed_form];
+  double slowest_s = b->slowest_s * b->options.n_micro_batches;
+  double total_s = larger(larger(b->chain_s, b->reduced_s), slowest_s) + b->optimizer_s;
+  total_s = larger(total_s, larger(b->token_s, b->moved_s));
+  return (hec_bound_time){
+      .chain_s = b->chain_s + b->optimizer_s, .token_s = b->token_s, .moved_s = b->moved_s, .total_s = total_s};
+}
