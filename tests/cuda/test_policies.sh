@@ -1,15 +1,7 @@
 # Every policy on imitated devices (fake.h) against the dense reference: on 4 and 8 ranks, over both links, under each
 # sparse collective, in another order of the devices each time. Usage: test_policies.sh BUILD_DIR
-set -u
-build=$(cd "$1" && pwd)
-if [ ! -e "$build/fake/hecate-cuda.so" ]; then
-  echo "SKIPPED cuda.policies: the plug-in over the fake of CUDA is not built"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HECATE_PLUGINS=$build/fake
-n_failed=0 seed=0
+source "$(dirname "$0")/imitated.sh"
+seed=0
 n_policies=$("$build/hecate-run" --list | awk '/^policies/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { n++ } END { print n }')
 
 # check TRANSPORT DEVICES RANKS ARGUMENT...: all but the bound that nothing can execute pass, and their sums are exact.
@@ -17,15 +9,14 @@ check() {
   local transport=$1 devices=$2 ranks=$3
   shift 3
   seed=$((seed + 1))
-  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 120 "$build/hecate-run" traces/sample-synthetic.jsonl \
+  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 120 "$build/hecate-run" "$sample" \
     --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy all --check "$@" \
     >"$work/out" 2>"$work/err"
   local status=$? passed
   passed=$(grep -c ' passed .*, exact$' "$work/out")
   if [ "$status" != 0 ] || [ "$passed" != $((n_policies - 1)) ]; then
-    echo "FAILED: $transport, $ranks ranks $*: exit status $status, $passed of $((n_policies - 1)) policies passed"
+    fail "$transport, $ranks ranks $*: exit status $status, $passed of $((n_policies - 1)) policies passed"
     cat "$work/err"
-    n_failed=$((n_failed + 1))
   fi
 }
 
@@ -40,5 +31,5 @@ for collective in direct two_level chain; do
   check nccl 4 4 --collective "$collective" --cluster "$machine"
 done
 
-[ "$n_failed" = 0 ] || exit 1
+[ "$failures" -eq 0 ] || exit 1
 echo "every policy on imitated devices: numbers are the reference's"

@@ -1,30 +1,22 @@
 # hecate-run on imitated devices (fake.h): numbers are right in every order, over both links, and whatever fails is told in
 # one line by a process that ends by itself. Usage: test_run.sh BUILD_DIR
-set -u
-build=$(cd "$1" && pwd)
-if [ ! -e "$build/fake/hecate-cuda.so" ]; then
-  echo "SKIPPED cuda.run: the plug-in over the fake of CUDA is not built"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HECATE_PLUGINS=$build/fake
-n_failed=0
+source "$(dirname "$0")/imitated.sh"
 
 # run TRANSPORT DEVICES STEPS [VARIABLE=VALUE...]: exit status in $status, output in $work/out and $work/err.
 run() {
   local transport=$1 devices=$2 steps=$3
   shift 3
-  env "FAKE_CUDA_DEVICES=$devices" "$@" timeout 100 "$build/hecate-run" traces/sample-synthetic.jsonl --backend nccl \
+  env "FAKE_CUDA_DEVICES=$devices" "$@" timeout 100 "$build/hecate-run" "$sample" --backend nccl \
     --transport "$transport" --ranks 4 --steps "$steps" --policy hecate,fsdp --check >"$work/out" 2>"$work/err"
   status=$?
   grep -v "warning: times are of" "$work/err" >"$work/said"
 }
 
+# What the command said goes with each failure.
 fail() {
   echo "FAILED: $*"
   cat "$work/said"
-  n_failed=$((n_failed + 1))
+  failures=$((failures + 1))
 }
 
 for seed in 1 2 3; do
@@ -67,5 +59,5 @@ for call in cudaMalloc cudaHostAlloc cublasCreate cudaEventCreate ncclCommInitRa
   [ "$k" -gt 1 ] || fail "$call is never called"
 done
 
-[ "$n_failed" = 0 ] || exit 1
+[ "$failures" -eq 0 ] || exit 1
 echo "hecate-run on imitated devices: right in every order, failures told"

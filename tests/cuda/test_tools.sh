@@ -2,12 +2,8 @@
 # hecate-run and hecate-validate on imitated devices (fake.h) as a user meets them: what they refuse and in which words, what
 # they say of shared and of imitated devices, calibrations that are used again, signals, failures in the middle. Whatever
 # happens they end by themselves and leave nothing half behind.
-source "$(dirname "$0")/../support/tool.sh"
-if [ ! -e "$build/fake/hecate-cuda.so" ]; then
-  echo "SKIPPED cuda.tools: the plug-in over the fake of CUDA is not built"
-  exit 77
-fi
-export HECATE_PLUGINS=$build/fake FAKE_CUDA_DEVICES=2
+source "$(dirname "$0")/imitated.sh"
+export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)
 tiny=(--model tiny --ranks 2 --tokens 32 --layers 1 --repeat 2)
 compare=(compare "$sample" --backend nccl "${tiny[@]}" --extra 0 --steps 1 --policy ep,hecate)
