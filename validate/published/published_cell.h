@@ -24,10 +24,9 @@ typedef struct {
                       slower ranks, as a profiler of NCCL kernels sees it */
   double sparse_s; /* exposed SparseAllGather and SparseReduceScatter; 0 for rearrangement systems */
   double rearrange_s; /* exposed migration; of rearrangement systems also their copies' parameters and gradients */
-  double gather_s;    /* exposed gathers of experts in forward, before or after the gate */
-  double plan_s;      /* exposed planning */
-  double dispatch_s;  /* exposed dispatch in forward and its mirror */
-  double overload;    /* busiest rank over mean */
+  double gather_s, plan_s, dispatch_s;   /* in forward, sum over rows of the longest that a rank is in it: gathers of
+                                          experts, planning, dispatch */
+  double overload;                       /* busiest rank over mean */
   double layer_s[HEC_CELL_LAYERS_MAX];   /* [n_layers] MoE layer, forward and backward: from the gate's end to the last
                                             row back */
   double forward_s[HEC_CELL_LAYERS_MAX]; /* [n_layers] of it forward */

@@ -64,7 +64,7 @@ static hec_status load_all(hec_lab *lab) {
     HEC_TRY(hec_moe_load(hec_published_model[i], &lab->moe[i]));
   /* Generators may fail only here: asking for a cell cannot. */
   for (int32_t ranks = 16; ranks <= 32 && lab->kind == HEC_LOADS_SYNTHETIC; ranks *= 2) {
-    hec_loads_wish wish = {lab->kind, lab->inputs.sigma, lab->inputs.still, ranks, 2 * ranks, 1, 1};
+    hec_loads_wish wish = {lab->kind, lab->inputs.sigma, lab->inputs.still, ranks, 2 * ranks, 1, 1, 2};
     hec_loads loads;
     HEC_TRY(hec_loads_make(lab->options.loads, &wish, 1, &lab->arena, &loads));
   }
@@ -106,7 +106,7 @@ static const hec_loads *loads_of(hec_lab *lab, const hec_lab_key *key, int32_t n
   HEC_ASSERT(lab->n_loads < LOADS_MAX);
   kept_loads *k = &lab->loads[lab->n_loads++];
   *k = (kept_loads){n_ranks, n_layers, tokens, key->sweep, {0}};
-  hec_loads_wish wish = {lab->kind, lab->inputs.sigma, lab->inputs.still, n_ranks, 2 * n_ranks, n_layers, tokens};
+  hec_loads_wish wish = {lab->kind, lab->inputs.sigma, lab->inputs.still, n_ranks, 2 * n_ranks, n_layers, tokens, 2};
   hec_status status = hec_loads_make(
       lab->options.loads, &wish, key->sweep ? lab->options.n_sweep : lab->options.n_iterations, &lab->arena, &k->loads);
   HEC_ASSERT(status == HEC_OK); /* generated in hec_lab_new */

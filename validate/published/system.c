@@ -21,7 +21,8 @@ struct hec_system_report {
   hec_system_options options;
   hec_arena arena;
   const hec_system *running;
-  entry *entries; /* [n] */
+  hec_loads_store *drifting; /* NULL until asked for */
+  entry *entries;            /* [n] */
   size_t n, capacity;
 };
 
@@ -38,6 +39,15 @@ const hec_system_options *hec_system_options_of(const hec_system_report *report)
 
 hec_arena *hec_system_arena(hec_system_report *report) {
   return &report->arena;
+}
+
+enum { DRIFTING = 60 };
+
+hec_status hec_system_drifting(hec_system_report *report, hec_loads_store **store) {
+  if (!report->drifting)
+    HEC_TRY(hec_loads_open(NULL, DRIFTING, report->options.seed, &report->drifting));
+  *store = report->drifting;
+  return HEC_OK;
 }
 
 const char *hec_system_text(hec_system_report *report, const char *format, ...) {
@@ -141,16 +151,16 @@ static hec_status run_one(hec_system_report *report, const hec_system *system) {
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options, hec_system_report **out) {
   hec_system_report *report = hec_malloc(1, sizeof *report);
   *report = (hec_system_report){.options = *options};
-  int32_t of = 0, done = 0;
-  while (hec_systems[of])
+  const hec_system *const one[] = {system, NULL};
+  const hec_system *const *systems = system ? one : hec_systems;
+  int32_t of = 0;
+  while (systems[of])
     of++;
   hec_status status = HEC_OK;
   for (int32_t i = 0; i < of && status == HEC_OK; i++) {
-    if (system && hec_systems[i] != system)
-      continue;
     if (options->progress)
-      options->progress(hec_systems[i]->name, done++, system ? 1 : of, options->context);
-    status = run_one(report, hec_systems[i]);
+      options->progress(systems[i]->name, i, of, options->context);
+    status = run_one(report, systems[i]);
   }
   if (status != HEC_OK) {
     hec_systems_free(report);
@@ -163,6 +173,7 @@ hec_status hec_systems_run(const hec_system *system, const hec_system_options *o
 void hec_systems_free(hec_system_report *report) {
   if (!report)
     return;
+  hec_loads_close(report->drifting);
   hec_arena_free(&report->arena);
   free(report->entries);
   free(report);

@@ -69,14 +69,16 @@ const hec_system *hec_system_find(const char *name);
 
 const hec_system_options *hec_system_options_of(const hec_system_report *report);
 void hec_system_add(hec_system_report *report, const hec_system_row *row);
-/* Memory until the end of the system's run. */
+/* Memory until the report is freed; what is big is rewound. */
 hec_arena *hec_system_arena(hec_system_report *report);
+/* Synthetic loads with drift, made once per skew, number of experts and top-k; at most 60 iterations. */
+hec_status hec_system_drifting(hec_system_report *report, hec_loads_store **store) HEC_MUST_USE;
 /* A text on that memory. */
 const char *hec_system_text(hec_system_report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- running and showing ---- */
 
-/* `system` NULL: all. Free with hec_systems_free. */
+/* `system` NULL: all of the table. Free with hec_systems_free. */
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options,
                            hec_system_report **report) HEC_MUST_USE;
 void hec_systems_free(hec_system_report *report);

@@ -55,6 +55,35 @@ double hec_system_layers_s(const hec_lab_cell *cell, bool forward) {
   return sum;
 }
 
+hec_status hec_system_gain(hec_system_report *report, const hec_system_setup *setup, const char *slow, const char *fast,
+                           double *gain) {
+  hec_lab_cell a, b;
+  HEC_TRY(hec_system_simulate(report, setup, slow, NULL, &a));
+  HEC_TRY(hec_system_simulate(report, setup, fast, NULL, &b));
+  *gain = a.iteration_s / b.iteration_s;
+  return HEC_OK;
+}
+
+hec_status hec_system_gains(hec_system_report *report, const hec_system_setup *setup, int32_t n, const char *slow,
+                            const char *fast, double gain[HEC_SYSTEM_SKEWS]) {
+  static const double sigma[HEC_SYSTEM_SKEWS] = {1, 0.5, 1.5};
+  hec_system_setup own = *setup;
+  const hec_system_shape shape = {own.moe.n_moe_layers, own.moe.n_experts, own.moe.top_k, own.n_ranks, own.tokens, n};
+  for (int32_t i = 0; i < HEC_SYSTEM_SKEWS; i++) {
+    hec_arena_mark mark = hec_arena_save(hec_system_arena(report));
+    hec_loads loads;
+    HEC_TRY(hec_system_lognormal(report, &shape, sigma[i], HEC_DRIFT_TRAINING, &loads));
+    own.loads = &loads;
+    HEC_TRY(hec_system_gain(report, &own, slow, fast, &gain[i]));
+    hec_arena_rewind(hec_system_arena(report), mark);
+  }
+  return HEC_OK;
+}
+
+int32_t hec_system_few(const hec_system_report *report, int32_t n, int32_t when_quick) {
+  return hec_system_options_of(report)->quick && when_quick < n ? when_quick : n;
+}
+
 hec_span hec_system_range(const double *value, int32_t n) {
   return (hec_span){hec_least(value, n), hec_most(value, n)};
 }

@@ -19,7 +19,7 @@ hec_status hec_system_hot(hec_system_report *report, const hec_system_shape *sha
 
 typedef enum {
   HEC_DRIFT_NONE,     /* popularity stands still */
-  HEC_DRIFT_TRAINING, /* correlation 0.96, 0.89, 0.76, 0.33 at 1, 5, 9, 20 iterations, measured in training by LAER-MoE */
+  HEC_DRIFT_TRAINING, /* as LAER-MoE measured in training (published_loads.h); quick runs: none */
 } hec_system_drift;
 
 /* Log-normal popularity, drawn for every layer. */
@@ -27,8 +27,8 @@ hec_status hec_system_lognormal(hec_system_report *report, const hec_system_shap
                                 hec_system_drift drift, hec_loads *loads) HEC_MUST_USE;
 
 /* The same with the sigma under which contiguous experts on `ep` ranks (0: all that fit) have the busiest rank's share a
- * source states: mean over layers and iterations of busiest over mean, by bisection, to about 0.5 %. `sigma` may be
- * NULL. */
+ * source states: mean over layers and iterations of busiest over mean, by bisection: to about 0.5 %, drifting to a few
+ * percent. `sigma` may be NULL. */
 hec_status hec_system_lognormal_of(hec_system_report *report, const hec_system_shape *shape, int32_t ep,
                                    double overload, hec_system_drift drift, hec_loads *loads,
                                    double *sigma) HEC_MUST_USE;
@@ -60,6 +60,20 @@ typedef struct {
 /* `schedule` NULL: the policy's own. */
 hec_status hec_system_simulate(hec_system_report *report, const hec_system_setup *setup, const char *policy,
                                const char *schedule, hec_lab_cell *cell) HEC_MUST_USE;
+/* Iteration time under `slow` over that under `fast`; both with the schedule their papers have. */
+hec_status hec_system_gain(hec_system_report *report, const hec_system_setup *setup, const char *slow, const char *fast,
+                           double *gain) HEC_MUST_USE;
+/* The same with log-normal loads of three skews, which is what no source states: gain[0] is that of sigma 1, the
+ * generator's own; gain[1] and [2] those of 0.5 and 1.5. Loads are made here, `n` iterations drifting as in training. */
+enum { HEC_SYSTEM_SKEWS = 3 };
+hec_status hec_system_gains(hec_system_report *report, const hec_system_setup *setup, int32_t n, const char *slow,
+                            const char *fast, double gain[HEC_SYSTEM_SKEWS]) HEC_MUST_USE;
+#define HEC_SYSTEM_SKEW_TEXT "log-normal loads of sigma 1 with training drift: synthetic"
+#define HEC_SYSTEM_SKEW_MOVED "sigma 0.5 to 1.5"
+
+/* What a quick run is content with. */
+int32_t hec_system_few(const hec_system_report *report, int32_t n, int32_t when_quick);
+
 /* A model's preset cut to n layers, all of them MoE: ratios of layers need no more. */
 hec_status hec_system_moe(const char *preset, int32_t n_layers, hec_moe *moe) HEC_MUST_USE;
 /* Times of MoE layers, forward and backward, or forward alone: sum over layers. */

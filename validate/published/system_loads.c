@@ -1,6 +1,7 @@
 /* Loads of the systems. Synthetic totals come from traces/synth, one source for all ranks, and are then split evenly;
- * sigma for a stated imbalance by 12 halvings of [0, 4], on at most 8 iterations: overload rises with sigma for fixed
- * draws, near enough. O(iterations * layers * ranks * experts). */
+ * sigma for a stated imbalance by 12 halvings of [0, 4]: overload rises with sigma for fixed draws, near enough. Tried
+ * are 8 iterations at most of the loads themselves; of drifting ones, whose draws depend on sigma in many more ways, 240
+ * layers of standing ones: their mean is what is expected, and what comes out is a few percent off. O(iterations * layers * ranks * experts). */
 #include "validate/published/system_bench.h"
 
 #include "runtime/base/arena.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HALVINGS = 12, TRIED = 8, TRAINING_SERIES = 60 };
+enum { HALVINGS = 12, TRIED = 8, TRIED_LAYERS = 240 };
 static const double sigma_most = 4;
 
 static void begin(hec_arena *arena, const hec_system_shape *shape, hec_loads *loads) {
@@ -55,8 +56,7 @@ hec_status hec_system_hot(hec_system_report *report, const hec_system_shape *sha
 
 /* ---- log-normal popularity ---- */
 
-static hec_synth_options options_of(hec_system_report *report, const hec_system_shape *shape, double sigma,
-                                    hec_system_drift drift) {
+static hec_status draw_still(hec_system_report *report, const hec_system_shape *shape, double sigma, hec_loads *loads) {
   hec_synth_options o = hec_synth_defaults();
   o.workload = "lognormal";
   o.n_layers = shape->n_layers;
@@ -67,19 +67,6 @@ static hec_synth_options options_of(hec_system_report *report, const hec_system_
   o.n_iterations = shape->n;
   o.seed = hec_system_options_of(report)->seed;
   o.sigma = sigma;
-  if (drift == HEC_DRIFT_TRAINING) {
-    o.n_knots = 4;
-    memcpy(o.lag, (int32_t[]){1, 5, 9, 20}, 4 * sizeof *o.lag);
-    memcpy(o.correlation, (double[]){0.96, 0.89, 0.76, 0.33}, 4 * sizeof *o.correlation);
-    if (o.n_iterations < TRAINING_SERIES) /* a short series would not show these correlations whatever is drawn */
-      o.n_iterations = TRAINING_SERIES;
-  }
-  return o;
-}
-
-hec_status hec_system_lognormal(hec_system_report *report, const hec_system_shape *shape, double sigma,
-                                hec_system_drift drift, hec_loads *loads) {
-  hec_synth_options o = options_of(report, shape, sigma, drift);
   hec_synth *synth;
   HEC_TRY(hec_synth_check(&o));
   HEC_TRY(hec_synth_new(&o, &synth));
@@ -96,11 +83,31 @@ hec_status hec_system_lognormal(hec_system_report *report, const hec_system_shap
   return status;
 }
 
+hec_status hec_system_lognormal(hec_system_report *report, const hec_system_shape *shape, double sigma,
+                                hec_system_drift drift, hec_loads *loads) {
+  if (drift == HEC_DRIFT_NONE || hec_system_options_of(report)->quick)
+    return draw_still(report, shape, sigma, loads);
+  hec_loads_store *store;
+  HEC_TRY(hec_system_drifting(report, &store));
+  const hec_loads_wish wish = {.kind = HEC_LOADS_SYNTHETIC,
+                               .sigma = sigma,
+                               .n_ranks = shape->n_ranks,
+                               .n_experts = shape->n_experts,
+                               .n_layers = shape->n_layers,
+                               .tokens = shape->tokens,
+                               .top_k = shape->top_k};
+  return hec_loads_make(store, &wish, shape->n, hec_system_arena(report), loads);
+}
+
 hec_status hec_system_lognormal_of(hec_system_report *report, const hec_system_shape *shape, int32_t ep,
                                    double overload, hec_system_drift drift, hec_loads *loads, double *sigma) {
   double low = 0, high = sigma_most;
   hec_system_shape tried = *shape;
   tried.n = tried.n < TRIED ? tried.n : TRIED;
+  if (drift == HEC_DRIFT_TRAINING && !hec_system_options_of(report)->quick) {
+    tried.n_layers = TRIED_LAYERS;
+    tried.n = 1;
+  }
   for (int32_t i = 0; i < HALVINGS; i++) {
     double middle = (low + high) / 2;
     hec_arena_mark mark = hec_arena_save(hec_system_arena(report));

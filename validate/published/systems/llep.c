@@ -8,6 +8,8 @@
  * Inferred: the hot experts are the first ones, so rank 0 holds all of them (16 of 128 on 8 GPUs is exactly one rank);
  * tokens are per GPU (the repository starts 8 processes with --num_tokens 32768): the other reading, in all, is tried.
  * Kimi-K2's tokens are taken to be DeepSeek-V3's.
+ * With one hot expert the chunks of consecutive tokens fall on their own sources, so hardly any token travels and gains
+ * can exceed the imbalance.
  * Why ours can differ: the system is Python and PyTorch with an expert-by-expert loop and blocking transfers, whose
  * fixed costs both sides pay; spilled weights travel in one exchange here; the busiest rank's memory is no limit. */
 #include "validate/published/system_bench.h"
