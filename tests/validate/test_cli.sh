@@ -61,6 +61,7 @@ for system in $(sed '1d;$d;s/ .*//' "$folder/list"); do
   grep -q "^## $system: " "$folder/systems.md" || fail "systems.md says nothing of $system"
   grep -q "\"name\": \"$system\"" "$folder/a.json" || fail "the JSON says nothing of $system"
 done
+grep -q '^| all | [0-9]* | ' "$folder/systems.md" || fail "systems.md has no overview"
 tail -1 "$folder/systems.md" | grep -q '^All: of [0-9]* numbers' || fail "systems.md has no summary"
 grep -q 'below the folder of recorded data' "$folder/systems.md" || fail "nothing skipped without recorded data"
 HECATE_SHARED=$folder/none "$tool" published --system hecate --quick --json >"$folder/b.json" || fail "--system hecate"

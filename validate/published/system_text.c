@@ -45,6 +45,22 @@ static void add_summary(hec_text *out, const char *whose, hec_system_summary sum
                   sum.winners);
 }
 
+static void add_overview_row(hec_text *out, const char *name, hec_system_summary sum) {
+  hec_text_printf(out, "| %s | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " of %" PRId32 " |\n",
+                  name, sum.numbers, sum.skipped, sum.within_10, sum.within_25, sum.winners_same, sum.winners);
+}
+
+static void add_overview(hec_text *out, const hec_system_report *report) {
+  hec_text_add(out, "\n| system | numbers | skipped | within 10 % | within 25 % | who wins: the same |\n"
+                    "|---|---|---|---|---|---|\n");
+  for (int32_t i = 0; hec_systems[i]; i++) {
+    hec_system_summary sum = hec_system_sum(report, hec_systems[i]);
+    if (sum.numbers > 0)
+      add_overview_row(out, hec_systems[i]->name, sum);
+  }
+  add_overview_row(out, "all", hec_system_sum(report, NULL));
+}
+
 /* Set-up, source and assumptions of each row; once where the next row has the same. */
 static void add_notes(hec_text *out, const hec_system_report *report, int32_t first, int32_t end) {
   for (int32_t i = first; i < end; i++) {
@@ -91,6 +107,7 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
                   "Ours / published takes the geometric middle of ranges. *Moves*: ours over values of what is not "
                   "known. Synthetic loads have seed %" PRIu64 ".%s\n",
                   options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");
+  add_overview(out, report);
   int32_t n = hec_system_count(report);
   for (int32_t first = 0, end; first < n; first = end) {
     const hec_system *system, *next;
