@@ -48,8 +48,12 @@ static hec_status add_four(hec_system_report *report) {
   r.ours = hec_system_number(2.19);
   hec_system_add(report, &r);
   r = gain(2, 2, 1.5, 1.5);
+  r.moves = (hec_span){1, 3};
+  r.moved_by = "tokens";
   hec_system_add(report, &r);
   r = gain(2, 2, 0.5, 0.5);
+  r.moves = (hec_span){0.4, 0.9};
+  r.moved_by = "tokens";
   hec_system_add(report, &r);
   r.skipped = "no data";
   hec_system_add(report, &r);
@@ -74,13 +78,15 @@ START_TEST(rows_are_summed) {
   ck_assert_int_eq(sum.within_25, 2);
   ck_assert_int_eq(sum.winners, 3);
   ck_assert_int_eq(sum.winners_same, 2);
+  ck_assert_int_eq(sum.varied, 2);
+  ck_assert_int_eq(sum.reached, 1);
   hec_text text = {0};
   hec_systems_markdown(report, &text);
   ck_assert_ptr_nonnull(strstr(text.data, "a stamp."));
-  ck_assert_ptr_nonnull(strstr(text.data, "| 3 | q | 2.00x | 0.50x | 0.25 | **other** |  |"));
+  ck_assert_ptr_nonnull(strstr(text.data, "| 3 | q | 2.00x | 0.50x | 0.25 | **other** | 0.40-0.90x (tokens) |"));
   ck_assert_ptr_nonnull(strstr(text.data, "| 4 | q | 2.00x | skipped |"));
   ck_assert_ptr_nonnull(strstr(text.data, "four: of 4 numbers 3 compared (1 skipped); within 10 %: 1, within 25 %: 2; "
-                                          "who wins: 2 of 3 the same."));
+                                          "who wins: 2 of 3 the same; in the range tried: 1 of 2."));
   ck_assert_ptr_nonnull(strstr(text.data, "- 1 to 3: s. Published in: p."));
   hec_text_free(&text);
   hec_systems_free(report);

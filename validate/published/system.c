@@ -128,11 +128,14 @@ hec_system_summary hec_system_sum(const hec_system_report *report, const hec_sys
       continue;
     double off = fabs(hec_system_ratio(&e->row) - 1);
     hec_winner winner = hec_system_winner(&e->row);
+    double theirs = sqrt(e->row.published.low * e->row.published.high);
     sum.compared++;
     sum.within_10 += off <= 0.10;
     sum.within_25 += off <= 0.25;
     sum.winners += winner != HEC_WINNER_NONE;
     sum.winners_same += winner == HEC_WINNER_SAME;
+    sum.varied += e->row.moved_by != NULL;
+    sum.reached += e->row.moved_by && e->row.moves.low <= theirs && theirs <= e->row.moves.high;
   }
   return sum;
 }

@@ -11,7 +11,7 @@
  * JSON: {"version":1,"seed","quick","recorded" (a folder of recorded data was given),"stamp","systems":[{"name","title","source","why","rows":[{"quantity","kind":"gain"|"value",
  *   "unit","setup","source","assumed","published":[low,high],"ours":[low,high] or null,"ratio":number or null,
  *   "moves":[low,high] or null,"moved_by" or null,"winner":"same"|"other"|"open" or null,"skipped" or null}],"summary":S}],
- *   "summary":S}         S = {"numbers","compared","skipped","within_10","within_25","winners","winners_same"} */
+ *   "summary":S}         S = {"numbers","compared","skipped","within_10","within_25","winners","winners_same","varied","reached"} */
 #ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #include "validate/published/published_rows.h"
@@ -94,6 +94,7 @@ bool hec_system_same_notes(const hec_system_row *a, const hec_system_row *b);
 
 typedef struct {
   int32_t numbers, compared, skipped, within_10, within_25, winners, winners_same;
+  int32_t varied, reached; /* rows with something varied; of them with the published number in the range */
 } hec_system_summary;
 hec_system_summary hec_system_sum(const hec_system_report *report, const hec_system *system); /* NULL: all */
 

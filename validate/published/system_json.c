@@ -53,6 +53,8 @@ static void add_summary(hec_json_out *json, hec_system_summary sum) {
   hec_json_int(json, "within_25", sum.within_25);
   hec_json_int(json, "winners", sum.winners);
   hec_json_int(json, "winners_same", sum.winners_same);
+  hec_json_int(json, "varied", sum.varied);
+  hec_json_int(json, "reached", sum.reached);
   hec_json_close(json);
 }
 

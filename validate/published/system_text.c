@@ -40,19 +40,24 @@ static void add_row(hec_text *out, const hec_system_row *row, int32_t number) {
 static void add_summary(hec_text *out, const char *whose, hec_system_summary sum) {
   hec_text_printf(out,
                   "%s: of %" PRId32 " numbers %" PRId32 " compared (%" PRId32 " skipped); within 10 %%: %" PRId32
-                  ", within 25 %%: %" PRId32 "; who wins: %" PRId32 " of %" PRId32 " the same.\n",
+                  ", within 25 %%: %" PRId32 "; who wins: %" PRId32 " of %" PRId32
+                  " the same; in the range tried: %" PRId32 " of %" PRId32 ".\n",
                   whose, sum.numbers, sum.compared, sum.skipped, sum.within_10, sum.within_25, sum.winners_same,
-                  sum.winners);
+                  sum.winners, sum.reached, sum.varied);
 }
 
 static void add_overview_row(hec_text *out, const char *name, hec_system_summary sum) {
-  hec_text_printf(out, "| %s | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " of %" PRId32 " |\n",
-                  name, sum.numbers, sum.skipped, sum.within_10, sum.within_25, sum.winners_same, sum.winners);
+  hec_text_printf(out,
+                  "| %s | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " | %" PRId32 " of %" PRId32 " | %" PRId32
+                  " of %" PRId32 " |\n",
+                  name, sum.numbers, sum.skipped, sum.within_10, sum.within_25, sum.winners_same, sum.winners,
+                  sum.reached, sum.varied);
 }
 
 static void add_overview(hec_text *out, const hec_system_report *report) {
-  hec_text_add(out, "\n| system | numbers | skipped | within 10 % | within 25 % | who wins: the same |\n"
-                    "|---|---|---|---|---|---|\n");
+  hec_text_add(out,
+               "\n| system | numbers | skipped | within 10 % | within 25 % | who wins: the same | in the range tried "
+               "|\n|---|---|---|---|---|---|---|\n");
   for (int32_t i = 0; hec_systems[i]; i++) {
     hec_system_summary sum = hec_system_sum(report, hec_systems[i]);
     if (sum.numbers > 0)
@@ -101,12 +106,14 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
   hec_text_add(out, "# Published numbers of other systems, simulated\n\n");
   if (options->stamp)
     hec_text_printf(out, "%s.\n\n", options->stamp);
-  hec_text_printf(out,
-                  "Every number of ours is simulated (law alpha_beta) with one set of defaults; nothing is measured, "
-                  "nothing is tuned to a row. Gains (x) are ratios: above 1 the system of the heading is the faster. "
-                  "Ours / published takes the geometric middle of ranges. *Moves*: ours over values of what is not "
-                  "known. Synthetic loads have seed %" PRIu64 ".%s\n",
-                  options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");
+  hec_text_printf(
+      out,
+      "Every number of ours is simulated (law alpha_beta) with one set of defaults; nothing is measured, "
+      "nothing is tuned to a row. Gains (x) are ratios: above 1 the system of the heading is the faster. "
+      "Ours / published takes the geometric middle of ranges. *Moves*: ours over the values tried of what "
+      "is not known; *in the range tried*: the published number lies in there. Synthetic loads have seed %" PRIu64
+      ".%s\n",
+      options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");
   add_overview(out, report);
   int32_t n = hec_system_count(report);
   for (int32_t first = 0, end; first < n; first = end) {

@@ -79,6 +79,8 @@ static hec_status run(hec_system_report *report) {
   hec_span both[2] = {hec_system_range(slow, N_MODELS), hec_system_range(other_slow, N_MODELS)};
   hec_system_add(report,
                  &(hec_system_row){.quantity = "FlexMoE, an iteration that moves experts over one that does not",
+                                   .kind = HEC_SYSTEM_VALUE,
+                                   .unit = "",
                                    .setup = "as above, over the models",
                                    .source = "FlexMoE's rebalancing iterations, arXiv 2504.19925",
                                    .assumed = "as above; theirs ran out of memory on the largest model",
