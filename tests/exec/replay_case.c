@@ -125,19 +125,24 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   return HEC_OK;
 }
 
+static const char *schedule_in_turn(int32_t turn) {
+  int32_t n = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    n += !hec_schedules[s]->bound;
+  turn %= n;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    if (!hec_schedules[s]->bound && turn-- == 0)
+      return hec_schedules[s]->name;
+  return NULL;
+}
+
 static hec_status body(hec_rank *rank, void *context) {
   const launched *l = context;
   for (int32_t p = 0; hec_policies[p]; p++) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (!l->launch.every_schedule) {
-      HEC_TRY(run_one(l, rank, policy, "auto"));
-      continue;
-    }
-    for (int32_t s = 0; hec_schedules[s]; s++)
-      if (!hec_schedules[s]->bound)
-        HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
+    HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedule_in_turn(l->launch.turn + p) : "auto"));
   }
   return HEC_OK;
 }
