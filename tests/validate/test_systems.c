@@ -254,6 +254,8 @@ START_TEST(published_numbers_are_those_of_the_sources) {
       {"llep", "DeepSeek-V3, 80 % to 4 experts", 3.64, 3.64},
       {"llep", "Kimi-K2, 30 % to 1 experts", 1.48, 1.48},
       {"llep", "Kimi-K2, 95 % to 16 experts", 4.83, 4.83},
+      {"llep", "gpt-oss-20b, inference, EP8", 1.4, 1.4},
+      {"llep", "gpt-oss-120b, inference, EP32", 1.9, 1.9},
       {"laer", "busiest over mean, LAER", 1.29, 1.29},
       {"laer", "busiest over mean, FlexMoE", 1.66, 1.66},
       {"laer", "all-to-all with waiting, FSDP+EP over LAER", 2.68, 2.68},
