@@ -70,6 +70,7 @@ const hec_system hec_system_flexmoe = {
     .source = "arXiv 2304.03946",
     .why =
         "Its times are to a quality, with tokens dropped by the baseline; ours are per iteration, charged per computed "
-        "assignment. Models and loads are not public.",
+        "assignment. Ours makes few replicas in this set-up, as an edit is kept only where the estimated time falls, "
+        "all-reduces between nodes included. Models and loads are not public.",
     .run = run,
 };

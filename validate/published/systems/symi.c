@@ -7,9 +7,10 @@
  * Inferred: widths 768, 1024, 1536 with 12, 24, 24 layers (GPT-3's), sequence 1024, 8 sequences a GPU, one GPU a node
  * (2 nodes of 8 with NVLink are tried); loads synthetic.
  * Why ours can differ: what SYMI gathers and returns is exposed under its schedule here, while there the weights' way is
- * part of the optimizer step, which a DeepSpeed baseline with sharded optimizer has as well; optimizer state in host
- * memory and its PCIe traffic are charged to neither. FlexMoE moves experts beside an iteration here, as its paper has
- * it; SYMI's re-implementation of it stops for them. Drops of SYMI are not modelled, so that number is skipped. */
+ * part of the optimizer step, which a DeepSpeed baseline with sharded optimizer has as well; its tokens go to slots on
+ * all ranks, the baseline's stay in groups of 4 neighbours; optimizer state in host memory and its PCIe traffic are
+ * charged to neither. FlexMoE moves experts beside an iteration here, as its paper has it; SYMI's re-implementation of it
+ * stops for them. Drops of SYMI are not modelled, so that number is skipped. */
 #include "validate/published/system_bench.h"
 
 enum { RANKS = 16, EXPERTS = 16, SLOTS = 4, GROUP = 4, TOKENS = 8192 };
@@ -105,7 +106,9 @@ const hec_system hec_system_symi = {
     .title = "SYMI, optimizer apart from experts",
     .source = "arXiv 2504.19925",
     .why =
-        "What SYMI gathers is exposed here; there it is part of an optimizer step that the baseline has as well. Host "
-        "memory traffic is charged to neither. FlexMoE moves beside an iteration here, as its paper has it.",
+        "What SYMI gathers and returns is exposed here; there it is part of an optimizer step that the baseline has as "
+        "well. Its tokens go to slots on all ranks, the baseline's stay in groups of 4 neighbours. Host memory traffic "
+        "is "
+        "charged to neither. FlexMoE moves beside an iteration here, as its paper has it.",
     .run = run,
 };
