@@ -30,7 +30,7 @@ typedef struct {
   void (*end)(hec_lowering *low); /* after the backward of a micro-batch: what was put off; NULL: nothing was */
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(deepspeed) X(hecate) X(ideal)
+#define HEC_SCHEDULE_LIST(X) X(serial) X(deepspeed) X(hecate) X(laer) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
