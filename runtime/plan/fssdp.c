@@ -66,7 +66,7 @@ uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order) {
   return moves;
 }
 
-int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
+int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers) {
   int32_t most = problem->n_experts;
   if (problem->m != HEC_AUTO)
     return problem->m < most ? problem->m : most;
@@ -75,12 +75,16 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
     if (problem->cluster->devices[r].memory_bytes < device)
       device = problem->cluster->devices[r].memory_bytes;
   double left = device - hec_problem_bytes_without_copies(problem);
-  double layers =
-      rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
-  double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
+  double copy = problem->bytes.expert_param * param_layers;
+  copy += problem->train ? problem->bytes.expert_grad * grad_layers : 0;
   if (left <= 0)
     return 0;
   return left >= (double)most * copy ? most : (int32_t)(left / copy);
+}
+
+int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
+  bool one = rematerialise || !problem->train; /* without backward nothing is kept */
+  return hec_fssdp_room(problem, one ? 1 : problem->n_layers, 1);
 }
 
 static int32_t paper_degree(const hec_problem *problem) {

@@ -37,6 +37,8 @@ uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order);
  * gradient bytes)), K = MoE layers, 1 if copies are re-materialised or there is no backward; smallest device; between 0
  * and n_experts. problem->m overrides. */
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise);
+/* The same for schedules that have parameters and gradients of so many layers' guests in memory at once. */
+int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers);
 
 /* Overlap degree: the largest k <= n_experts such that gathering the experts order[0..k) from their homes to all ranks
  * takes at most problem->window_s. The price never falls as k grows, so the search walks from `start` (the last

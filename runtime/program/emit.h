@@ -140,7 +140,8 @@ static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {
 }
 
 /* Homes and residents that changed from low->before to the plan: moved before the iteration's first operation, or per
- * layer beside it (the policy's row says). Returns the operation to wait for, -1. */
-int32_t hec_emit_migration(hec_lowering *low);
+ * layer beside it (the policy's row says). A schedule without overlap has it before, and after the planning (`plan`,
+ * -1) and what precedes. Returns the operation to wait for, -1. */
+int32_t hec_emit_migration(hec_lowering *low, int32_t plan);
 
 #endif

@@ -204,9 +204,9 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
   }
   hec_policy_decide(&low->run, low->run.iter, micro_batch);
   bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
-  (void)hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
+  int32_t plan = hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
   if (low->run.plan.version != low->before.version) {
-    int32_t moved = hec_emit_migration(low);
+    int32_t moved = hec_emit_migration(low, plan);
     low->moved = moved >= 0 ? moved : low->moved;
   }
   emit_before_layers(low, false);
@@ -234,6 +234,8 @@ void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
     for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
       low->schedule->backward(low, l);
     emit_before_layers(low, true);
+    if (low->schedule->end)
+      low->schedule->end(low);
   }
   hec_history_push(&low->run.history, load);
 }

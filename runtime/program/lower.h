@@ -22,13 +22,15 @@ typedef struct {
   bool
       tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
                         false: tokens may travel beside experts (bound.h then assumes less) */
+  bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
   bool bound;      /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
+  void (*end)(hec_lowering *low); /* after the backward of a micro-batch: what was put off; NULL: nothing was */
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(ideal)
+#define HEC_SCHEDULE_LIST(X) X(serial) X(deepspeed) X(hecate) X(laer) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

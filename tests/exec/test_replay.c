@@ -143,6 +143,42 @@ START_TEST(lanes_overlap) {
 }
 END_TEST
 
+/* The same for schedule `laer`: a layer's gather lies beside the experts of the layer before, and the return of its
+ * gradients beside those experts' backward; on the rank that posts last at least, for whom nobody is late. */
+static int32_t n_ahead, n_behind;
+static void count_under_experts(void *context, const hec_replayed *iteration) {
+  const hec_program *program = hec_lowering_program(iteration->low);
+  const hec_timeline *t = iteration->timeline;
+  size_t n_ranks = (size_t)program->n_ranks;
+  (void)context;
+  for (size_t g = 0; g < program->n_ops; g++)
+    for (size_t x = 0; x < program->n_ops; x++) {
+      const hec_op *moved = &program->ops[g], *experts = &program->ops[x];
+      bool returns = moved->role == HEC_ROLE_SCATTER, beside = false;
+      if (moved->kind != HEC_OP_EXCHANGE || (moved->role != HEC_ROLE_GATHER && !returns) ||
+          experts->role != HEC_ROLE_EXPERTS || experts->backward != returns || moved->layer != experts->layer + 1)
+        continue;
+      for (size_t r = 0; r < n_ranks; r++)
+        beside = beside || (t->begin_ps[g * n_ranks + r] < t->end_ps[x * n_ranks + r] &&
+                            t->end_ps[g * n_ranks + r] > t->begin_ps[x * n_ranks + r]);
+      *(returns ? &n_behind : &n_ahead) += beside;
+    }
+}
+
+START_TEST(experts_overlap) {
+  uint64_t seed = 778;
+  hec_replay_case *c = hec_replay_random(
+      &arena, &seed, (hec_replay_wish){.ranks = 2, .steps = 2, .micro_batches = 1, .top_k = 2, .layers = 3});
+  if (hec_cluster_load("2x1 nvlink=1M@1ms nic=1M@50ms flops=1G mem=1G", &arena, &c->cluster) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  c->replay.measured = count_under_experts;
+  n_ahead = n_behind = 0;
+  expect(c, (hec_replay_launch){.threads = true, .transport = &hec_transport_emulated, .policy = "laer"});
+  ck_assert_int_gt(n_ahead, 0);
+  ck_assert_int_gt(n_behind, 0);
+}
+END_TEST
+
 /* A link whose law takes longer than the longest wait for a peer: nobody is late, for nobody is waited for. */
 START_TEST(law_beyond_the_limit) {
   uint64_t seed = 877;
@@ -250,6 +286,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(8));
   tcase_add_loop_test(c, timelines, 0, 4);
   tcase_add_test(c, lanes_overlap);
+  tcase_add_test(c, experts_overlap);
   tcase_add_test(c, different_plans);
   suite_add_tcase(s, c);
   TCase *limits = tcase_create("limits");

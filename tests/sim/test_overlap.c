@@ -8,7 +8,10 @@
  *
  * T <= A:             nothing is exposed, both take the same time
  * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
- *                     (a layer in the middle: 3 (T - A), three times the default) */
+ *                     (a layer in the middle: 3 (T - A), three times the default)
+ *
+ * Schedule `laer`: T beside the experts X of the layer before (backward: beside 2 X), with re-materialisation or without;
+ * exposed are the first layer's gather, T - A - C, and the return that ends the backward, T. With T <= X nothing else. */
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -47,10 +50,10 @@ static hec_moe model(void) {
 }
 
 typedef struct {
-  int64_t total, gather, scatter, regathers, counts, window; /* ps; regathers: how many */
+  int64_t total, gather, scatter, regathers, counts, window, experts; /* ps; regathers: how many */
 } measured;
 
-static measured run(const char *policy, double ratio) {
+static measured run(const char *policy, const hec_schedule *schedule, double ratio) {
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
   hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
@@ -73,7 +76,7 @@ static measured run(const char *policy, double ratio) {
   }
   const hec_policy *row = hec_policy_find(policy);
   ck_assert_ptr_nonnull(row);
-  hec_lowering *low = hec_lowering_new(problem, row, &hec_schedule_hecate, NULL, &arena);
+  hec_lowering *low = hec_lowering_new(problem, row, schedule, NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
   hec_sim *sim = hec_sim_new(problem, &hec_law_alpha_beta, &arena);
@@ -87,6 +90,7 @@ static measured run(const char *policy, double ratio) {
     m.gather = op->role == HEC_ROLE_GATHER ? length : m.gather;
     m.scatter = op->role == HEC_ROLE_SCATTER ? length : m.scatter;
     m.regathers += op->role == HEC_ROLE_REGATHER;
+    m.experts = op->role == HEC_ROLE_EXPERTS && !op->backward ? length : m.experts;
     m.counts = op->role == HEC_ROLE_COUNTS ? length : m.counts;
     if ((op->role == HEC_ROLE_ATTENTION || op->role == HEC_ROLE_GATE) && !op->backward && op->layer == 0)
       m.window += length;
@@ -99,7 +103,9 @@ static measured run(const char *policy, double ratio) {
 
 static const double within[] = {0.1, 0.5, 0.9, 0.999};
 START_TEST(hidden_costs_nothing) {
-  measured plain = run("hecate", within[_i]), again = run("hecate-rm", within[_i]), none = run("ep", within[_i]);
+  const hec_schedule *schedule = &hec_schedule_hecate;
+  measured plain = run("hecate", schedule, within[_i]), again = run("hecate-rm", schedule, within[_i]);
+  measured none = run("ep", schedule, within[_i]);
   ck_assert_int_eq(plain.regathers, 0);
   ck_assert_int_eq(again.regathers, LAYERS - 1);
   ck_assert_int_gt(plain.gather, 0);
@@ -112,7 +118,9 @@ END_TEST
 
 static const double beyond[] = {1.1, 1.5, 1.9};
 START_TEST(exposed_three_times) {
-  measured plain = run("hecate", beyond[_i]), again = run("hecate-rm", beyond[_i]), none = run("ep", beyond[_i]);
+  const hec_schedule *schedule = &hec_schedule_hecate;
+  measured plain = run("hecate", schedule, beyond[_i]), again = run("hecate-rm", schedule, beyond[_i]);
+  measured none = run("ep", schedule, beyond[_i]);
   ck_assert_int_eq(plain.gather, plain.scatter);
   int64_t forward = plain.gather - plain.window - plain.counts, backward = 2 * (plain.gather - plain.window);
   ck_assert_int_gt(forward, 0);
@@ -124,12 +132,30 @@ START_TEST(exposed_three_times) {
 }
 END_TEST
 
+static const double under_experts[] = {0.5, 1.5, 10, 30};
+START_TEST(experts_hide_more) {
+  double ratio = under_experts[_i];
+  measured plain = run("hecate", &hec_schedule_laer, ratio), again = run("hecate-rm", &hec_schedule_laer, ratio);
+  measured none = run("ep", &hec_schedule_laer, ratio), beside = run("hecate", &hec_schedule_hecate, ratio);
+  ck_assert_int_eq(plain.regathers, 0);
+  ck_assert_int_eq(again.regathers, LAYERS - 1);
+  ck_assert_int_le(plain.gather, plain.experts);
+  ck_assert_int_eq(plain.total, again.total);
+  int64_t first = plain.gather - plain.window - plain.counts, rounding = 4 * LAYERS;
+  int64_t exposed = (first > 0 ? first : 0) + plain.scatter;
+  ck_assert_int_le(llabs(plain.total - none.total - exposed), rounding);
+  bool sooner = plain.total<beside.total, expected = ratio> 1;
+  ck_assert_int_eq(sooner, expected);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("overlap");
   TCase *c = tcase_create("overlap");
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, hidden_costs_nothing, 0, 4);
   tcase_add_loop_test(c, exposed_three_times, 0, 3);
+  tcase_add_loop_test(c, experts_hide_more, 0, 4);
   suite_add_tcase(s, c);
   return s;
 }
