@@ -142,7 +142,13 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedule_in_turn(l->launch.turn + p) : "auto"));
+    if (!l->launch.pipelined) {
+      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedule_in_turn(l->launch.turn + p) : "auto"));
+      continue;
+    }
+    for (int32_t s = 0; hec_schedules[s]; s++)
+      if (hec_schedules[s]->pipelined)
+        HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
   }
   return HEC_OK;
 }

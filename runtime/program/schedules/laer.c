@@ -37,14 +37,14 @@ static void from_gate(hec_lowering *low, int32_t l) {
   int32_t late =
       hec_emit_gather(low, l, HEC_ROLE_CALIBRATE, HEC_GUESTS_ADDED, HEC_DEPS(ops->counts, plan, ops->gather));
   int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, true, false, HEC_DEPS(permute));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, false, HEC_DEPS(permute));
   if (!last_layer)
     low->layer[l + 1].gather =
         hec_emit_gather(low, l + 1, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(permute, dispatch));
   int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute));
   int32_t experts =
-      hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->gather, late, ops->migrate));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, false, false, HEC_DEPS(experts));
+      hec_emit_experts(low, hec_whole(l), false, HEC_DEPS(permute, dispatch, shared, ops->gather, late, ops->migrate));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
   if (!low->problem->train || (low->run.plan.rematerialise && !last_layer))
     hec_release_guests(low, l, experts);
@@ -65,15 +65,15 @@ static void backward(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   int32_t n = low->problem->n_layers;
   int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, true, true, HEC_DEPS(unpermute));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
   if (low->run.plan.rematerialise && l > 0)
     low->layer[l - 1].regather =
         hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
   int32_t buffer = l + 2 < n ? low->layer[l + 2].scatter : -1;
-  int32_t experts = hec_emit_experts(low, l, true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
   if (l + 1 < n && hec_layer_has_guests(low, l + 1))
     return_gradients(low, l + 1, HEC_DEPS(unpermute, combine));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, false, true, HEC_DEPS(experts));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   if (!hec_layer_has_guests(low, l))
     return_gradients(low, l, HEC_DEPS(experts, dispatch));
