@@ -200,6 +200,30 @@ START_TEST(gshard_by_chance) {
 }
 END_TEST
 
+/* Seed, step, layer and token all count; the numbers are uniform; one of them, forever. */
+START_TEST(chance) {
+  hec_model model = model_of(4, 2, "gshard"), other = model;
+  other.seed++;
+  int32_t same[4] = {0}, below = 0;
+  for (int32_t t = 0; t < 1000; t++) {
+    float u = hec_gate_random(&model, 5, 1, t);
+    ck_assert(u >= 0 && u < 1);
+    below += u < 0.25F;
+    same[0] += u == hec_gate_random(&other, 5, 1, t);
+    same[1] += u == hec_gate_random(&model, 6, 1, t);
+    same[2] += u == hec_gate_random(&model, 5, 2, t);
+    same[3] += u == hec_gate_random(&model, 5, 1, t + 1);
+    ck_assert(u == hec_gate_random(&model, 5, 1, t));
+  }
+  for (int i = 0; i < 4; i++)
+    ck_assert_int_le(same[i], 2);
+  ck_assert_int_ge(below, 200);
+  ck_assert_int_le(below, 300);
+  ck_assert_msg(hec_gate_random(&model, 5, 1, 0) == 0x1.5c44b20000000p-1F, "found %a",
+                (double)hec_gate_random(&model, 5, 1, 0));
+}
+END_TEST
+
 /* Groups stand alone: any split of the tokens at their borders makes the same choice, dropping the same. */
 START_TEST(pieces_choose_alike) {
   static const char *const gates[] = {"softmax", "sigmoid", "xmoe", "gshard:group=16,capacity=0.75",
@@ -510,6 +534,7 @@ static Suite *suite(void) {
   tcase_add_test(c, parameters_are_counted);
   tcase_add_test(c, gshard_by_hand);
   tcase_add_loop_test(c, gshard_by_chance, 0, 4);
+  tcase_add_test(c, chance);
   tcase_add_loop_test(c, pieces_choose_alike, 0, 5);
   tcase_add_test(c, sigmoid_by_hand);
   tcase_add_test(c, expert_choice_by_hand);

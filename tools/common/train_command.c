@@ -110,7 +110,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
       HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
       HEC_ARG_WORD("--gate", s->gate, "G",
-                   "how experts are chosen, as NAME or NAME:key=value,.. (default softmax); list"),
+                   "how experts are chosen: NAME or NAME:key=value,.. (default softmax), or list: which there are"),
       HEC_ARG_WORD("--balance", s->balance, "B",
                    "none (default), aux=COEFFICIENT of an auxiliary loss, bias=RATE of a bias of the choice, or both"),
       HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
