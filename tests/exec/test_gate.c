@@ -520,6 +520,11 @@ START_TEST(xmoe_sphere) {
     a.weight_grad[j] = (float)(j % 3);
   m.gate->backward(&pass, &a, grads, dh2);
   ck_assert(grads[theta] == 0);
+  params[theta] = logf(100);
+  pass.affinity = p;
+  m.gate->score(&pass);
+  for (int i = 0; i < T * 6; i++)
+    ck_assert_float_eq_tol(longer[i], p[i], 1e-4F);
 }
 END_TEST
 

@@ -42,18 +42,20 @@ static void train(hec_train_wish wish) {
 
 /* ---- The reference ---- */
 
-/* A gate with what it allows: with and without a loss or a bias. Groups of 16: the same for 1, 2 and 4 ranks. */
+/* A gate with what it allows: with and without a loss or a bias. Groups of 16: the same for 1, 2 and 4 ranks. Where tokens
+ * compete, rounding may decide between two on another machine than ours: then one of 16 tokens is another. */
 static const struct {
   const char *gate;
   float aux, bias_rate;
-} runs[] = {{"softmax", 0, 0.01F},
-            {"sigmoid", 0, 0},
-            {"sigmoid", 0.05F, 0.01F},
-            {"gshard:group=16", 0.05F, 0},
-            {"gshard:group=16,capacity=0.6", 0, 0},
-            {"xmoe", 0.05F, 0},
-            {"xmoe:rank=4,temperature=0.3", 0, 0.01F},
-            {"expert-choice:group=16", 0, 0}};
+  bool competes;
+} runs[] = {{"softmax", 0, 0.01F, false},
+            {"sigmoid", 0, 0, false},
+            {"sigmoid", 0.05F, 0.01F, false},
+            {"gshard:group=16", 0.05F, 0, false},
+            {"gshard:group=16,capacity=0.6", 0, 0, false},
+            {"xmoe", 0.05F, 0, false},
+            {"xmoe:rank=4,temperature=0.3", 0, 0.01F, false},
+            {"expert-choice:group=16", 0, 0, true}};
 enum { N_RUNS = sizeof runs / sizeof *runs };
 
 static const char *const policies[] = {"ep", "hecate", "eplb"};
@@ -75,9 +77,9 @@ START_TEST(agrees_with_the_reference) {
     ck_assert_int_eq(outcome.check.windows, 2);
     if (i == 0)
       loss = outcome.loss[0], dropped = outcome.dropped[0], unrouted = outcome.unrouted[0];
-    ck_assert_double_eq_tol(outcome.loss[0], loss, 1e-5 * loss);
+    ck_assert_double_eq_tol(outcome.loss[0], loss, (runs[_i].competes ? 1e-3 : 1e-5) * loss);
     ck_assert_double_eq_tol(outcome.dropped[0], dropped, 1e-12);
-    ck_assert_double_eq_tol(outcome.unrouted[0], unrouted, 1e-12);
+    ck_assert_double_eq_tol(outcome.unrouted[0], unrouted, runs[_i].competes ? 0.02 : 1e-12);
     ck_assert_double_ge(outcome.overload[0], 1);
   }
 }

@@ -210,6 +210,35 @@ START_TEST(choices_are_verified) {
 }
 END_TEST
 
+/* Choices that follow from affinities which are not the gate's: the affinities are noticed. */
+START_TEST(affinities_are_verified) {
+  language_case c;
+  make(&c, 501, "softmax");
+  const hec_model *m = &c.model;
+  uint64_t random = 9;
+  int32_t n = c.tokens * m->top_k, cells = c.tokens * m->n_experts, lists = RANKS * MICRO_BATCHES * m->n_blocks;
+  int32_t *choices = HEC_NEW(&c.arena, int32_t, n * lists);
+  float *affinities = HEC_NEW(&c.arena, float, cells *lists);
+  for (int32_t i = 0; i < cells * lists; i++)
+    affinities[i] = (float)hec_test_uniform(&random);
+  for (int32_t i = 0; i < lists; i++) {
+    int32_t rank = i / (MICRO_BATCHES * m->n_blocks), mb = i / m->n_blocks % MICRO_BATCHES;
+    hec_assignments a = hec_assignments_new(&c.arena, m, n, NULL);
+    hec_assign_top_k(m, affinities + (ptrdiff_t)i * cells, NULL, c.tokens, &a);
+    memcpy(choices + (ptrdiff_t)i * n, a.token, (size_t)n * sizeof *choices);
+    for (int32_t e = 0; e < m->n_experts; e++)
+      hec_load_row(&c.loads[mb], i % m->n_blocks, rank)[e] = (uint32_t)(a.expert_at[e + 1] - a.expert_at[e]);
+  }
+  c.text.choices = choices;
+  c.text.affinities = affinities;
+  hec_reference_loss found = hec_reference_train(c.reference, 1, c.loads, MICRO_BATCHES, &c.text);
+  ck_assert_int_eq(found.wrong, 0);
+  ck_assert_double_gt(found.affined, 0.1);
+  hec_reference_free(c.reference);
+  hec_arena_free(&c.arena);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("language");
   TCase *c = tcase_create("language");
@@ -217,6 +246,7 @@ static Suite *suite(void) {
   tcase_add_unchecked_fixture(c, hec_math_open, NULL);
   tcase_add_loop_test(c, gradients, 0, N_GATES * N_SEEDS);
   tcase_add_test(c, choices_are_verified);
+  tcase_add_test(c, affinities_are_verified);
   suite_add_tcase(s, c);
   return s;
 }
