@@ -69,10 +69,10 @@ void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t mic
  * weight[j]. expert_at [E + 1]. */
 struct hec_assignments {
   int32_t n, n_tokens, capacity;
+  int32_t n_dropped; /* assignments that the gate made and a capacity took back */
   int32_t *expert_at, *token;
   float *weight, *weight_grad;
-  int32_t n_dropped; /* assignments that the gate made and a capacity took back */
-  float *balance;    /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
+  float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
 };
 /* weights: where weight and weight_grad go, [2 * capacity] of the processor's memory; NULL: on the arena, for the CPU. */
 hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity, float *weights);
