@@ -86,7 +86,7 @@ hec_work_shape hec_work_attention(const hec_moe *moe) {
 }
 
 hec_work_shape hec_work_gate(const hec_moe *moe) {
-  double params = (double)moe->d_model * (double)moe->n_experts;
+  double params = hec_moe_gate_params(moe);
   return (hec_work_shape){.kind = HEC_CURVE_GATE,
                           .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,

@@ -59,6 +59,7 @@ static const char *const known_fields[] = {"name",
                                            "kv_heads",
                                            "d_head",
                                            "attention_params",
+                                           "gate_params",
                                            "vocabulary",
                                            "seq_len",
                                            "tokens_per_rank",
@@ -121,6 +122,7 @@ static hec_status read_fields(const hec_json *json, const hec_json_value *root, 
   moe->dtype_bytes = 2;
   HEC_TRY(read_ints(json, root, false, moe));
   HEC_TRY(hec_json_double_or(json, root, "attention_params", 0, 1e15, 0, &moe->attention_params));
+  HEC_TRY(hec_json_double_or(json, root, "gate_params", 0, 1e15, 0, &moe->gate_params));
   HEC_TRY(hec_json_double_or(json, root, "grad_bytes", 0, 64, 2, &moe->grad_bytes));
   HEC_TRY(hec_json_double_or(json, root, "optimizer_bytes", 0, 64, 12, &moe->optimizer_bytes));
   HEC_TRY(read_attention(json, root, &moe->attention));
@@ -196,11 +198,11 @@ hec_status hec_moe_check(const hec_moe *moe, const char *origin) {
                     (int)moe->n_heads, (int)moe->n_kv_heads);
   if (moe->n_shared_experts > 0 && moe->d_ffn_shared < 1)
     return hec_fail(HEC_BAD_INPUT, "%s: d_ffn_shared: expected at least 1 with shared experts, found 0", origin);
-  const double values[] = {moe->grad_bytes, moe->optimizer_bytes, moe->capacity_factor, moe->nonmoe_scale,
-                           moe->attention_params};
-  static const char *const keys[] = {"grad_bytes", "optimizer_bytes", "capacity_factor", "nonmoe_scale",
-                                     "attention_params"};
-  for (int i = 0; i < 5; i++)
+  const double values[] = {moe->grad_bytes,   moe->optimizer_bytes,  moe->capacity_factor,
+                           moe->nonmoe_scale, moe->attention_params, moe->gate_params};
+  static const char *const keys[] = {"grad_bytes",   "optimizer_bytes",  "capacity_factor",
+                                     "nonmoe_scale", "attention_params", "gate_params"};
+  for (int i = 0; i < 6; i++)
     if (!(values[i] >= 0 && values[i] <= 1e15))
       return hec_fail(HEC_BAD_INPUT, "%s: %s: expected a number from 0 to 1e15, found %g", origin, keys[i], values[i]);
   return HEC_OK;
@@ -240,8 +242,12 @@ static double norm_params(const hec_moe *moe) {
   return 2 * (double)moe->d_model;
 }
 
+double hec_moe_gate_params(const hec_moe *moe) {
+  return moe->gate_params > 0 ? moe->gate_params : (double)moe->d_model * (double)moe->n_experts;
+}
+
 double hec_moe_block_params(const hec_moe *moe) {
-  double gate = (double)moe->d_model * (double)moe->n_experts;
+  double gate = hec_moe_gate_params(moe);
   double shared =
       (double)moe->n_shared_experts * (double)moe->n_ffn_matrices * (double)moe->d_model * (double)moe->d_ffn_shared;
   return hec_moe_attention_params(moe) + norm_params(moe) + gate + shared;

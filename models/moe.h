@@ -3,10 +3,10 @@
  * As JSON (presets/moe-NAME.json and files of the user), keys are the fields below without "n_":
  *     required  name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len
  *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), d_ffn_shared (d_ffn), kv_heads (heads),
- *               d_head (d_model / heads), attention_params (0), vocabulary (0), tokens_per_rank (seq_len),
- *               micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12), attention ("full", "causal",
- *               "s2"; default "causal"), fused_attention (true), capacity_factor (0), recompute (false),
- *               nonmoe_scale (1), notes, sources */
+ *               d_head (d_model / heads), attention_params (0), gate_params (0), vocabulary (0),
+ *               tokens_per_rank (seq_len), micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12),
+ *               attention ("full", "causal", "s2"; default "causal"), fused_attention (true), capacity_factor (0),
+ *               recompute (false), nonmoe_scale (1), notes, sources */
 #ifndef HEC_MODELS_MOE_H
 #define HEC_MODELS_MOE_H
 #include "runtime/base/arena.h"
@@ -34,6 +34,7 @@ typedef struct {
   int32_t d_ffn_shared;
   int32_t n_heads, n_kv_heads, d_head;
   double attention_params; /* of one block; 0: q, k, v, o projections of these heads (given for low-rank forms: MLA) */
+  double gate_params;      /* of one gate; 0: one matrix d_model x experts (given for low-rank forms: X-MoE) */
   int32_t vocabulary;      /* 0: embedding and head not counted */
   int32_t seq_len, tokens_per_rank, micro_batches;
   int32_t dtype_bytes;                /* bytes of a parameter or an activation on the wire and in compute */
@@ -65,6 +66,7 @@ double hec_moe_context(const hec_moe *moe);
 /* Parameters (not bytes). */
 double hec_moe_attention_params(const hec_moe *moe); /* the projections of one block */
 double hec_moe_expert_params(const hec_moe *moe);    /* one routed expert */
+double hec_moe_gate_params(const hec_moe *moe);      /* the gate of one block */
 double
 hec_moe_block_params(const hec_moe *moe); /* dense part of one MoE block: attention, gate, norms, shared experts */
 double hec_moe_dense_block_params(const hec_moe *moe); /* a block without MoE: attention, norms, dense FFN */

@@ -2,6 +2,7 @@
  *
  * Kept per token and block: x0 d, q and attended h*dh each, k and v kv*dh each, x1 d, h2 d, probabilities E, two norm
  * scales: 3 d + 2 (h + kv) dh + E + 2 floats. The law of models/memory_cost.c allows 4 d + 2 (h + kv) dh + d/2 + E. */
+#include "runtime/exec/gate.h"
 #include "runtime/exec/model_parts.h"
 
 #include "models/memory_cost.h"
@@ -27,6 +28,8 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
   if (moe->attention_params > 0)
     return hec_fail(HEC_BAD_INPUT, "%s: attention given as a parameter count cannot be executed; give heads and d_head",
                     moe->name);
+  if (moe->gate_params > 0)
+    return hec_fail(HEC_BAD_INPUT, "%s: a gate given as a parameter count cannot be executed", moe->name);
   if (moe->attention == HEC_ATTENTION_S2)
     return hec_fail(HEC_BAD_INPUT, "%s: attention \"s2\" cannot be executed, only \"full\" and \"causal\"", moe->name);
   if (moe->capacity_factor > 0)
@@ -41,7 +44,7 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
     return hec_fail(HEC_BAD_INPUT, "%s: exact mode: expected one MoE layer, found %d", moe->name,
                     (int)moe->n_moe_layers);
   HEC_TRY(check_widths(moe));
-  hec_model made = {.moe = *moe, .exact = exact, .seed = seed, .adam = adam};
+  hec_model made = {.moe = *moe, .exact = exact, .seed = seed, .adam = adam, .gate = &hec_gate_softmax};
   made.moe.n_layers = moe->n_moe_layers;
   made.moe.dtype_bytes = 4;
   made.moe.grad_bytes = 4;
@@ -74,7 +77,7 @@ hec_block_layout hec_model_block(const hec_model *model) {
   at.o = at.v + (int64_t)w.d * w.kv;
   at.norm2 = at.o + (int64_t)w.q * w.d;
   at.gate = at.norm2 + w.d;
-  at.shared = at.gate + (int64_t)w.d * w.experts;
+  at.shared = at.gate + hec_gate_size(model);
   at.size = at.shared + model->moe.n_shared_experts * hec_ffn_size(model, model->moe.d_ffn_shared);
   HEC_ASSERT((double)at.size == hec_moe_block_params(&model->moe));
   return at;
@@ -120,7 +123,9 @@ hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *
 
 int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens) {
   hec_model_widths w = hec_model_widths_of(model);
-  int64_t sizes[] = {hec_attention_scratch_size(model, tokens), (int64_t)tokens * w.experts + (int64_t)tokens * w.d,
+  int64_t gate = hec_gate_scratch_size(model, tokens), stream = (int64_t)tokens * w.d;
+  int64_t sizes[] = {hec_attention_scratch_size(model, tokens),
+                     (int64_t)tokens * w.experts + (gate > stream ? gate : stream),
                      (int64_t)tokens * model->moe.n_ffn_matrices * model->moe.d_ffn_shared};
   int64_t most = 0;
   for (int i = 0; i < 3; i++)

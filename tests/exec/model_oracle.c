@@ -1,5 +1,6 @@
 /* See model_oracle.h: definitions written out, O(tokens * parameters) and worse. */
 #include "tests/exec/model_oracle.h"
+#include "tests/exec/gate_oracle.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>
@@ -106,31 +107,43 @@ static void feed(const hec_model *m, const double *params, int32_t f, const doub
   free(inner);
 }
 
+/* Experts of each token among the assignments [T, E]. */
+static bool *chosen_of(const hec_oracle *o, const uint32_t *counts, int32_t layer) {
+  const hec_model *m = o->model;
+  bool *chosen = calloc((size_t)o->tokens * (size_t)m->n_experts + 1, sizeof *chosen);
+  ck_assert_ptr_nonnull(chosen);
+  int64_t j = 0, n = (int64_t)o->tokens * m->top_k;
+  for (int32_t e = 0; e < m->n_experts; e++)
+    for (uint32_t i = 0; i < counts[e]; i++, j++)
+      chosen[(o->choices ? o->choices[layer * n + j] : j % o->tokens) * m->n_experts + e] = true;
+  return chosen;
+}
+
 static void experts(const hec_oracle *o, int32_t layer, const double *params, const double *own, double *x) {
   const uint32_t *counts = hec_load_row(o->load, layer, o->rank);
   const hec_model *m = o->model;
   hec_block_layout at = hec_model_block(m);
-  int32_t d = m->moe.d_model, f = m->moe.d_ffn_shared;
-  double *h = zeros((int64_t)o->tokens * d), *p = zeros((int64_t)o->tokens * m->n_experts);
+  int32_t d = m->moe.d_model, f = m->moe.d_ffn_shared, n_experts = m->n_experts;
+  double *h = zeros((int64_t)o->tokens * d), *p = zeros((int64_t)o->tokens * n_experts);
   for (int32_t t = 0; t < o->tokens; t++) {
-    double *row = h + (int64_t)t * d;
+    double *row = h + (int64_t)t * d, *affinity = p + (int64_t)t * n_experts;
     normalise(m, x + (int64_t)t * d, params + at.norm2, row);
-    for (int32_t e = 0; e < m->n_experts; e++)
-      p[(int64_t)t * m->n_experts + e] = column(row, params + at.gate, d, m->n_experts, e);
-    soften(p + (int64_t)t * m->n_experts, m->n_experts);
-    for (int32_t e = 0; o->probability_sums && e < m->n_experts; e++)
-      o->probability_sums[layer * m->n_experts + e] += p[(int64_t)t * m->n_experts + e];
+    hec_oracle_affinities(m, params + at.gate, row, affinity);
+    for (int32_t e = 0; o->probability_sums && e < n_experts; e++)
+      o->probability_sums[layer * n_experts + e] += hec_oracle_probability(m, affinity, e);
     for (int32_t s = 0; s < m->moe.n_shared_experts; s++)
       feed(m, params + at.shared + (int64_t)s * m->moe.n_ffn_matrices * d * f, f, row, 1, x + (int64_t)t * d);
   }
+  bool *chosen = chosen_of(o, counts, layer);
   int64_t j = 0;
-  for (int32_t e = 0; e < m->n_experts; e++)
+  for (int32_t e = 0; e < n_experts; e++)
     for (uint32_t i = 0; i < counts[e]; i++, j++) {
       int64_t n = (int64_t)o->tokens * m->top_k, t = o->choices ? o->choices[layer * n + j] : j % o->tokens;
-      double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3)) : p[t * m->n_experts + e];
+      double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3))
+                               : hec_oracle_weight(m, p + t * n_experts, chosen + t * n_experts, e);
       feed(m, own + e * hec_model_expert_size(m), m->moe.d_ffn, h + t * d, weight, x + t * d);
     }
-  free(h), free(p);
+  free(h), free(p), free(chosen);
 }
 
 void hec_oracle_forward(const hec_oracle *o, double *x) {

@@ -193,7 +193,7 @@ START_TEST(no_tokens_no_assignments) {
   ck_assert_int_eq(a.n, 0);
   hec_assign_forced(&model, none, 5, &a);
   ck_assert_int_eq(a.expert_at[model.n_experts], 0);
-  hec_assign_top_k(&model, NULL, 0, &a);
+  hec_assign_top_k(&model, NULL, NULL, 0, &a);
   ck_assert_int_eq(a.n, 0);
   hec_arena_free(&arena);
 }
@@ -209,7 +209,7 @@ START_TEST(top_k_and_ties) {
     for (int32_t j = 0; j < tokens * n; j++) /* few values: many ties; sometimes none at all */
       p[j] = i % 5 == 0 && hec_test_below(&random, 3) == 0 ? NAN : (float)hec_test_below(&random, 3) / 4;
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
-    hec_assign_top_k(&model, p, tokens, &a);
+    hec_assign_top_k(&model, p, NULL, tokens, &a);
     hec_assign_weights(&hec_processor_cpu, &model, p, &a);
     ck_assert_int_eq(a.n, tokens * model.top_k);
     int32_t j = 0;
@@ -338,7 +338,7 @@ START_TEST(promised_sizes_are_enough) {
     memset(grads, 0, (size_t)size * sizeof *grads);
     memset(dh2, 0, (size_t)n * sizeof *dh2);
     hec_block_attention(on, &model, params, tokens, x, &kept, scratch);
-    hec_block_gate(on, &model, params, tokens, x, &kept);
+    hec_block_gate(on, &model, params, tokens, x, &kept, scratch);
     hec_block_shared(on, &model, params, tokens, kept.h2, x, scratch);
     hec_assign_forced(&model, none, tokens, &a);
     hec_block_shared_backward(on, &model, params, grads, tokens, kept.h2, dx, dh2, scratch);

@@ -48,6 +48,10 @@ START_TEST(parameters) {
   ck_assert(hec_moe_embedding_params(&moe) == 64000);
   moe.attention_params = 77;
   ck_assert(hec_moe_block_params(&moe) == 77 + 64 + 32 * 8 + 2 * 3 * 32 * 20);
+  ck_assert(hec_moe_parse("{" BASE ", \"gate_params\": 33}", "x.json", &moe) == HEC_OK);
+  ck_assert(hec_moe_gate_params(&moe) == 33);
+  moe.attention_params = 77;
+  ck_assert(hec_moe_block_params(&moe) == 77 + 64 + 33);
 }
 END_TEST
 
