@@ -350,12 +350,14 @@ START_TEST(test_overlap_degree) {
       naive++;
     partial += naive > 0 && naive < E;
     for (int32_t start = 0; start <= E; start += 1 + E / 3)
-      ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, start, &steps), naive);
+      ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &(hec_overlap_case){order, home, 0, start}, &steps),
+                       naive);
     c->problem.t = 7;
-    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, 0, &steps), E < 7 ? E : 7);
+    hec_overlap_case of = {order, home, 0, 0};
+    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &of, &steps), E < 7 ? E : 7);
     c->problem.t = HEC_T_PAPER;
     double fit = c->problem.window_s * hec_cluster_node_bandwidth(&c->cluster, true) / bytes;
-    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, 0, &steps), fit >= E ? E : (int32_t)fit);
+    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &of, &steps), fit >= E ? E : (int32_t)fit);
     hec_link_cost_free(&cost);
     hec_case_free(c);
   }
