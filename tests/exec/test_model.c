@@ -33,7 +33,7 @@ START_TEST(kept_values_fit_the_law) {
       int64_t size = hec_block_kept_size(&model, tokens);
       ck_assert_double_le(4 * (double)size, hec_memory_cost_of(&model.moe, tokens, true).activation_layer);
       float *memory = floats(size);
-      hec_block_kept kept = hec_block_kept_at(&model, tokens, memory);
+      hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
       float *const parts[] = {kept.x0,       kept.scale1, kept.q,      kept.k,  kept.v,
                               kept.attended, kept.x1,     kept.scale2, kept.h2, kept.probabilities};
       for (int p = 0; p < 10; p++)
@@ -62,15 +62,16 @@ START_TEST(shapes_that_cannot_be_executed) {
   hec_model model = {.n_experts = -7};
   ck_assert_int_eq(hec_moe_load("tiny", &good), HEC_OK);
   ck_assert_int_eq(hec_model_make(&good, false, 1, &model), HEC_OK);
-  static const char *const words[] = {"parameter count", "s2",         "capacity",           "kv_heads",
+  static const char *const words[] = {"parameter count", "shards",     "capacity",           "kv_heads",
                                       "d_model",         "exact mode", "cannot be executed", "top_k"};
   for (int i = 0; i < 8; i++) {
     moe = good;
     if (i == 0)
       moe.attention_params = 10;
-    else if (i == 1)
+    else if (i == 1) {
       moe.attention = HEC_ATTENTION_S2;
-    else if (i == 2)
+      moe.s2.shards = moe.n_heads + 1;
+    } else if (i == 2)
       moe.capacity_factor = 1;
     else if (i == 3)
       moe.n_kv_heads = 3;
@@ -329,7 +330,7 @@ START_TEST(promised_sizes_are_enough) {
     float *params = floats(size), *grads = floats(size), *x = floats(n), *dx = floats(n), *dh2 = floats(n);
     float *memory = floats(hec_block_kept_size(&model, tokens)),
           *scratch = floats(hec_model_scratch_size(&model, tokens));
-    hec_block_kept kept = hec_block_kept_at(&model, tokens, memory);
+    hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     uint32_t none[8] = {0};
     hec_model_init_block(&model, 0, params);
