@@ -145,6 +145,8 @@ static void add_window(const hec_summary *summary, const hec_summary_row *row, h
                   1e-6 * expert);
   hec_text_printf(out, "\n  T bw: up to %.4g MB of a layer into a %s, %.1f experts", 1e-6 * problem->window_s * bw,
                   problem->n_nodes == 1 ? "device" : "node", problem->window_s * bw / expert);
+  if (problem->n_nodes > 1)
+    hec_text_printf(out, "; %.4g MB a rank", 1e-6 * problem->window_s * hec_rates_of(problem).rank);
   if (hec_moe_n_dense_attention(problem->moe, true) > 0)
     hec_text_printf(out, "; dense layers beside s2: T %.3f ms", 1e3 * problem->dense_window_s);
 }

@@ -41,7 +41,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
   HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
   HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000), \
-  HEC_ARG_WORD("--attention", (a).attention, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's)")
+  HEC_ARG_WORD("--attention", (a).attention, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's); hecate-sim compares several: K,K,...")
 /* clang-format on */
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
