@@ -30,8 +30,6 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
                     moe->name);
   if (moe->gate_params > 0)
     return hec_fail(HEC_BAD_INPUT, "%s: a gate given as a parameter count cannot be executed", moe->name);
-  if (moe->attention == HEC_ATTENTION_S2)
-    return hec_fail(HEC_BAD_INPUT, "%s: attention \"s2\" cannot be executed, only \"full\" and \"causal\"", moe->name);
   if (moe->capacity_factor > 0)
     return hec_fail(HEC_BAD_INPUT, "%s: a capacity factor cannot be executed: tokens are never dropped", moe->name);
   if (moe->n_heads % moe->n_kv_heads != 0)
@@ -50,6 +48,7 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
   made.moe.grad_bytes = 4;
   made.moe.optimizer_bytes = 8;
   made.moe.vocabulary = 0;
+  made.moe.s2 = hec_s2_of(moe->s2, moe->n_heads);
   made.n_blocks = moe->n_moe_layers;
   made.n_experts = moe->n_experts;
   made.top_k = moe->top_k;
@@ -105,10 +104,10 @@ static float *take(float **memory, int64_t n) {
   return at;
 }
 
-hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *memory) {
+hec_block_kept hec_block_kept_at(const hec_model *model, int32_t layer, int32_t tokens, float *memory) {
   hec_model_widths w = hec_model_widths_of(model);
   int64_t t = tokens;
-  hec_block_kept kept = {.x0 = take(&memory, t * w.d)};
+  hec_block_kept kept = {.layer = layer, .x0 = take(&memory, t * w.d)};
   kept.q = take(&memory, t * w.q);
   kept.k = take(&memory, t * w.kv);
   kept.v = take(&memory, t * w.kv);

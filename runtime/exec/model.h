@@ -43,7 +43,7 @@ typedef struct {
 } hec_model;
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
- * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, s2, capacity
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, capacity
  * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
@@ -105,10 +105,11 @@ void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, 
 /* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input,
  * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]: what the gate gave. */
 typedef struct {
+  int32_t layer; /* of the block: some layers beside s2 attention are dense */
   float *x0, *scale1, *q, *k, *v, *attended, *x1, *scale2, *h2, *probabilities;
 } hec_block_kept;
 int64_t hec_block_kept_size(const hec_model *model, int32_t tokens); /* floats */
-hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *memory);
+hec_block_kept hec_block_kept_at(const hec_model *model, int32_t layer, int32_t tokens, float *memory);
 
 /* Scratch that any one call below needs, in floats. */
 int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens);

@@ -199,7 +199,7 @@ static float *scratch_at(const hec_reference *r) {
 }
 static hec_block_kept kept_at(const hec_reference *r, int32_t layer) {
   float *memory = scratch_at(r) + hec_model_scratch_size(&r->model, r->tokens);
-  return hec_block_kept_at(&r->model, r->tokens, memory + layer * hec_block_kept_size(&r->model, r->tokens));
+  return hec_block_kept_at(&r->model, layer, r->tokens, memory + layer * hec_block_kept_size(&r->model, r->tokens));
 }
 /* Rows of a block: inner, outputs; rows that all blocks share: in, din (or dout). */
 static float *inner_at(const hec_reference *r, int32_t layer) {

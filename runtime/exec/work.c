@@ -171,7 +171,7 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
   b->x = hec_work_stream(work, work->x, op->op.micro_batch);
   b->dx = hec_work_stream(work, work->dx, op->op.micro_batch);
   if (in_block(op->op.role)) {
-    b->kept = hec_block_kept_at(work->model, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
+    b->kept = hec_block_kept_at(work->model, layer, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
     b->dense = hec_exec_dense(exec, layer);
   }
   if (op->op.role == HEC_ROLE_GATE && !op->op.backward)

@@ -86,7 +86,8 @@ enum {
   HEC_SHAPE_SHARED = 8,
   HEC_SHAPE_EXPERT = 10,
   HEC_SHAPE_EXACT = 12,
-  HEC_SHAPE_HEAD = 14
+  HEC_SHAPE_HEAD = 14,
+  HEC_SHAPE_DENSE_ATTENTION = 16
 };
 
 #define HEC_DEPS(...)                                                                                                  \

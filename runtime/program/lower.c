@@ -155,6 +155,7 @@ static void add_shapes(hec_lowering *low) {
   exact.exact = true;
   add_shape(low, exact);
   add_shape(low, hec_work_head(moe));
+  add_shape(low, hec_work_dense_attention(moe));
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {

@@ -47,6 +47,11 @@ static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
                    .nonmoe_scale = 1};
   if (wish.exact)
     moe->n_ffn_matrices = 2;
+  if (moe->seq_len % 3 == 0) {
+    moe->attention = HEC_ATTENTION_S2;
+    moe->s2 =
+        (hec_s2){.shards = heads, .local = 2, .block = 1 + (moe->seq_len == 6), .dense = moe->seq_len == 9 ? 2 : 0};
+  }
 }
 
 /* Of each kind now and then: idle ranks, idle experts, one hot expert, everything idle. */

@@ -27,6 +27,9 @@ refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
 refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
+refuses 2 'must not be seen, found "full"' --text "$text" --attention full
+refuses 2 '(s2:shards=N,local=N,block=N,dense=N), found "half"' --text "$text" --attention half
+refuses 2 "--attention: attention: shards: expected at most the heads" --text "$text" --attention s2:shards=5
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
 refuses 2 "--virtual: expected backend cpu and transport shm" --text "$text" --virtual --transport emulated
@@ -85,6 +88,13 @@ grep -q 'standard output: cannot be written: Bad file descriptor' err || fail "c
 "$run" train --text="$text" "${small[@]}" --steps 1 --record=./command.jsonl >/dev/null || fail "--option=VALUE"
 grep -q ' --text=LICENSE .*--record=command.jsonl' command.jsonl || fail "notes: $(head -c 1500 command.jsonl)"
 [ -e gone.jsonl ] && fail "a trace was left by a run that failed"
+
+"$run" train --text "$text" "${small[@]}" --steps 12 --check --virtual --attention s2:shards=2,local=4,block=2 \
+  --record sharded.jsonl >out 2>err || fail "train with s2: $(cat err)"
+grep -qF '\"attention\":\"s2:shards=2,local=4,block=2\"' sharded.jsonl ||
+  grep -qF '"attention":"s2:shards=2,local=4,block=2"' sharded.jsonl || fail "no s2 in the trace: $(head -c 900 sharded.jsonl)"
+"$run" --virtual --steps 1 --policy ep sharded.jsonl >out 2>err || fail "a trace of s2: $(cat err)"
+grep -q "attention s2:shards=2,local=4,block=2$" out || fail "not the trace's attention: $(head -4 out)"
 
 "$run" train --text "$text" "${small[@]}" --steps 3 --check --json --virtual --record loads.jsonl.gz >out 2>err ||
   fail "train: $(cat err)"

@@ -25,7 +25,7 @@
 enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
 
 typedef struct {
-  const char *text, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
+  const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
   int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
   double rate, aux, memory;
   const hec_gate *gate_row;
@@ -58,6 +58,7 @@ typedef struct {
 static const settings defaults = {.policy = "hecate",
                                   .schedule = "auto",
                                   .gate = "softmax",
+                                  .attention = "causal",
                                   .where.backend = "cpu",
                                   .steps = 100,
                                   .layers = 4,
@@ -102,6 +103,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--d-ffn", s->d_ffn, "N", "inner width of an expert (default 128)", 1, 65536),
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
+      HEC_ARG_WORD("--attention", s->attention, "K", "causal (default) or s2:shards=N,local=N,block=N,dense=N"),
       HEC_ARG_TITLE("Training"),
       HEC_ARG_WHOLE("--ranks", s->where.ranks, "R", "ranks (default 4; under mpirun: its processes)", 1, HEC_RANKS_MAX),
       HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
@@ -195,6 +197,16 @@ static hec_moe shape_of(const settings *s) {
                    .nonmoe_scale = 1};
 }
 
+/* Not full: the next character would be seen. */
+static hec_status choose_attention(const settings *s, hec_moe *moe) {
+  const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
+  if (!wrong && moe->attention == HEC_ATTENTION_FULL)
+    wrong = "causal or s2, because the next character must not be seen";
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
+  return hec_moe_check(moe, "--attention");
+}
+
 /* What plans are made for: the memory that is stated is the memory that they may use. */
 static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
@@ -236,9 +248,15 @@ static void describe(command *c) {
                   "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
                   ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
                   ",\"seq_len\":%" PRId32 ",\"vocabulary\":%" PRId32 ",\"tokens_per_rank\":%" PRId32
-                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8}",
+                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8",
                   m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
                   m->tokens_per_rank);
+  if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
+    hec_text_add(&c->shape, ",\"attention\":\"");
+    hec_attention_write(m->attention, m->s2, m->n_heads, &c->shape);
+    hec_text_add(&c->shape, "\"");
+  }
+  hec_text_add(&c->shape, "}");
   char name[96];
   const char *text = file_name(s->text);
   (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts,
@@ -278,6 +296,7 @@ static hec_status make(command *c) {
   if (!c->policy)
     return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run train --list", s->policy);
   c->moe = shape_of(s);
+  HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));

@@ -207,6 +207,10 @@ static void add_model(hec_json_out *json, const hec_moe *m) {
   hec_json_int(json, "heads", m->n_heads);
   hec_json_int(json, "seq_len", m->seq_len);
   hec_json_int(json, "vocabulary", m->vocabulary);
+  hec_text attention = {0};
+  hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
+  hec_json_string(json, "attention", attention.data);
+  hec_text_free(&attention);
   hec_json_close(json);
 }
 
