@@ -5,6 +5,7 @@
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
 #include "models/moe.h"
+#include "runtime/plan/milp.h"
 
 enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
@@ -23,6 +24,7 @@ typedef struct {
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
   const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
                                   NULL: not known */
+  const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */
