@@ -35,6 +35,10 @@ typedef struct {
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
                             hec_problem *problem) HEC_MUST_USE;
 
+/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, and the
+ * transitions between the layers it has. */
+void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
+
 static inline int32_t hec_problem_node(const hec_problem *p, int32_t rank) {
   return rank / p->cluster->devices_per_node;
 }

@@ -28,7 +28,7 @@ START_TEST(places_once) {
   }
   hec_plan_check(&run.plan);
   ck_assert_ptr_nonnull(strstr(run.note, "no transitions between layers: the second problem is skipped"));
-  ck_assert_ptr_nonnull(strstr(run.note, "none is built in: heuristics alone"));
+  ck_assert_ptr_nonnull(strstr(run.note, "there is none: heuristics alone"));
   uint64_t sum[4] = {0};
   for (int32_t e = 0; e < 8; e++)
     sum[hec_plan_home(&run.plan, 0, e)] += totals[e];
@@ -123,7 +123,7 @@ START_TEST(solver_is_no_worse) {
       }
       ck_assert(!with || strstr(run.note, "groups: proven best in 8 of 8 layers"));
       ck_assert(!with || strstr(run.note, "; ranks: proven best"));
-      ck_assert(with || strstr(run.note, "(none is built in: heuristics alone)"));
+      ck_assert(with || strstr(run.note, "(there is none: heuristics alone)"));
       hec_policy_stop(&run);
     }
     ck_assert_uint_le(deviation[1], deviation[0]);
@@ -131,6 +131,31 @@ START_TEST(solver_is_no_worse) {
     hec_arena_free(&arena);
   }
   ck_assert(!solver || better > 0);
+}
+END_TEST
+
+/* A problem made again, for another cluster or fewer layers, plans alike: what was chosen goes with it. */
+START_TEST(choices_go_along) {
+  static const uint64_t transitions[3 * 64] = {1};
+  static const hec_solver solver = {"none", NULL};
+  static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G";
+  hec_problem *p = hec_test_problem(&arena, box, 4, 4, 8, 2, true),
+              *two = hec_test_problem(&arena, box, 4, 2, 8, 2, true);
+  hec_problem *one = hec_test_problem(&arena, box, 4, 1, 8, 2, true),
+              *more = hec_test_problem(&arena, box, 4, 5, 8, 2, true);
+  hec_problem *other = hec_test_problem(&arena, box, 4, 4, 16, 2, true);
+  p->transitions = transitions;
+  p->solver = &solver;
+  p->t = 3;
+  p->m = 4;
+  p->period = 5;
+  p->slots = 6;
+  hec_problem *all[] = {two, one, more, other};
+  for (int i = 0; i < 4; i++) {
+    hec_problem_choose_as(all[i], p);
+    ck_assert(all[i]->t == 3 && all[i]->m == 4 && all[i]->period == 5 && all[i]->slots == 6);
+    ck_assert(all[i]->solver == &solver && all[i]->transitions == (i == 0 ? transitions : NULL));
+  }
 }
 END_TEST
 
@@ -143,6 +168,7 @@ static Suite *suite(void) {
   tcase_add_test(c, equals_the_partition);
   tcase_add_test(c, follows_transitions);
   tcase_add_test(c, solver_is_no_worse);
+  tcase_add_test(c, choices_go_along);
   suite_add_tcase(s, c);
   return s;
 }

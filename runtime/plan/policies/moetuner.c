@@ -164,7 +164,7 @@ static void decide(hec_policy_run *run) {
                   "groups: proven best in %" PRId32 " of %" PRId32 " layers, by the solver in %" PRId32 "%s, deviation "
                   "%.3f %% of the load, bound %.3f %%",
                   groups.n_proven, problem->n_layers, groups.n_improved,
-                  problem->solver ? "" : " (none is built in: heuristics alone)",
+                  problem->solver ? "" : " (there is none: heuristics alone)",
                   100 * (double)groups.deviation / scaled, 100 * (double)groups.bound / scaled);
   place_groups(run);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
