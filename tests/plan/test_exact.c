@@ -67,10 +67,10 @@ START_TEST(partitions_equal_exhaustive_search) {
   const hec_solver *solver = solver_or_skip("partitions_equal_exhaustive_search");
   uint64_t seed = 70;
   int improved = 0;
-  for (int round = 0; solver && round < 150; round++) {
-    int32_t parts = 2 + (int32_t)hec_test_below(&seed, 3), n = parts + (int32_t)hec_test_below(&seed, 6);
+  for (int round = 0; solver && round < 100; round++) {
+    int32_t parts = 2 + (int32_t)hec_test_below(&seed, 3),
+            n = round % 2 ? 8 + parts % 2 : parts + (int32_t)hec_test_below(&seed, 6);
     uint64_t weight[10];
-    n = n > 9 ? 9 : n;
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, round % 3 ? 1000000 : 12);
     hec_partition p = hec_partition_new(&arena, n, parts);
@@ -88,7 +88,7 @@ START_TEST(partitions_equal_exhaustive_search) {
     improved += verdict.improved;
     hec_arena_free(&arena);
   }
-  ck_assert(!solver || improved > 0);
+  ck_assert_msg(!solver || improved > 1, "%d", improved);
 }
 END_TEST
 
@@ -213,9 +213,9 @@ START_TEST(chains_equal_exhaustive_search) {
   const hec_solver *solver = solver_or_skip("chains_equal_exhaustive_search");
   uint64_t seed = 73;
   int improved = 0, reached = 0;
-  for (int round = 0; solver && round < 40; round++) {
-    int32_t n = round < 30 ? 2 + round % 3 : 5;
-    int32_t layers = round < 30 ? 2 + (int32_t)hec_test_below(&seed, 7) : 2 + round % 2;
+  for (int round = 0; solver && round < 24; round++) {
+    int32_t n = round < 20 ? 2 + round % 3 : 5;
+    int32_t layers = round < 20 ? 2 + (int32_t)hec_test_below(&seed, 7) : 2 + round % 2;
     hec_chain c = hec_chain_new(&arena, layers, n);
     hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
@@ -247,7 +247,7 @@ START_TEST(chains_repeat) {
     hec_chain c = hec_chain_new(&arena, layers, n);
     hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
     random_chain(&c, &seed);
-    for (int repeat = 0; repeat < 3; repeat++) {
+    for (int repeat = 0; repeat < 2; repeat++) {
       for (int32_t i = 0; i < layers * n; i++)
         c.rank[i] = i % n;
       hec_chain_make(&c);
@@ -319,7 +319,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("exact");
   TCase *c = tcase_create("exact");
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_set_timeout(c, 120);
+  tcase_set_timeout(c, 240);
   tcase_add_test(c, partitions_equal_exhaustive_search);
   tcase_add_test(c, partitions_are_exact_and_repeat);
   tcase_add_test(c, large_partitions_keep_the_better);

@@ -146,7 +146,7 @@ static void place_groups(hec_policy_run *run) {
   hec_policy_note(run,
                   "; ranks: %s%s, slowest pairs %.4g ms, bound %.4g ms (forward, if tokens stayed where they are: "
                   "here they go back)",
-                  verdict.proven ? "proven best" : "not proven", verdict.improved ? ", by the solver" : "",
+                  verdict.proven ? "proven best" : "not proven", verdict.improved ? ", bettered too" : "",
                   1e3 * seconds, 1e3 * verdict.bound_s);
 }
 
@@ -160,12 +160,13 @@ static void decide(hec_policy_run *run) {
   grouping groups = group_experts(run);
   double scaled = (double)problem->ep * (double)(groups.load > 0 ? groups.load : 1);
   run->note[0] = 0;
-  hec_policy_note(run,
-                  "groups: proven best in %" PRId32 " of %" PRId32 " layers, by the solver in %" PRId32 "%s, deviation "
-                  "%.3f %% of the load, bound %.3f %%",
-                  groups.n_proven, problem->n_layers, groups.n_improved,
-                  problem->solver ? "" : " (there is none: heuristics alone)",
-                  100 * (double)groups.deviation / scaled, 100 * (double)groups.bound / scaled);
+  hec_policy_note(run, "groups: proven best in %" PRId32 " of %" PRId32 " layers", groups.n_proven, problem->n_layers);
+  if (problem->solver)
+    hec_policy_note(run, ", bettered by %s in %" PRId32, problem->solver->name, groups.n_improved);
+  else
+    hec_policy_note(run, " (heuristics alone: no solver here)");
+  hec_policy_note(run, ", deviation %.3f %% of the load, bound %.3f %%", 100 * (double)groups.deviation / scaled,
+                  100 * (double)groups.bound / scaled);
   place_groups(run);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
     write_layer(state, &run->plan, problem, layer);
