@@ -78,6 +78,8 @@ static const char synth_help_end[] =
     "  --hot-experts N     W1: how many (default: as many as a rank holds)\n"
     "  --idle-share X      W5: share of the experts without tokens (0.25)\n"
     "  --period N          W6, W7: iterations (20)\n"
+    "  --affinity X        transitions between layers, written to the header: 0 the next layer's\n"
+    "                      experts do not depend on this one's, 1 as much as can be (none)\n"
     "  --ranks R           ranks the hot ones are among; written to the header (default:\n"
     "                      source ranks if above 1, else 8)\n"
     "  --name TEXT         name of the trace\n"
@@ -221,6 +223,7 @@ static const struct {
                      {"exponent", TO_REAL, offsetof(hec_synth_options, exponent)},
                      {"hot-share", TO_REAL, offsetof(hec_synth_options, hot_share)},
                      {"idle-share", TO_REAL, offsetof(hec_synth_options, idle_share)},
+                     {"affinity", TO_REAL, offsetof(hec_synth_options, affinity)},
                      {"name", TO_TEXT, offsetof(hec_synth_options, name)},
                      {"shape", TO_TEXT, offsetof(hec_synth_options, shape)},
                      {"drift", TO_DRIFT, 0},

@@ -31,7 +31,7 @@ struct hec_synth {
 };
 
 /* A fresh generator for one purpose: what is drawn elsewhere does not shift it. */
-enum { HEC_STREAM_LATENT = 1, HEC_STREAM_ROWS, HEC_STREAM_PLACE, HEC_STREAM_RAGGED };
+enum { HEC_STREAM_LATENT = 1, HEC_STREAM_ROWS, HEC_STREAM_PLACE, HEC_STREAM_RAGGED, HEC_STREAM_TRANSITIONS };
 void hec_synth_reseed(gsl_rng *rng, const hec_synth_options *options, uint64_t stream, uint64_t a, uint64_t b,
                       uint64_t c);
 
@@ -40,6 +40,9 @@ void hec_synth_multinomial(gsl_rng *rng, int32_t n, const double *weights, uint6
 /* A row of tokens*top_k assignments, no expert above `tokens` (top-k experts of a token differ). */
 void hec_synth_row(hec_synth *synth, uint32_t tokens, uint32_t *row);
 void hec_synth_even_row(hec_synth *synth, uint64_t turn, uint32_t tokens, uint32_t *row);
+
+/* traces/synth_affinity.c: between the loads of a record, into zeros [n_layers - 1][n_experts][n_experts]. */
+void hec_synth_transitions(hec_synth *synth, const hec_load *load, uint64_t *transitions);
 
 /* traces/synth_drift.c: the filter whose loads have the wanted correlations. */
 hec_status hec_synth_calibrate(const hec_synth_options *options, hec_arena *arena,

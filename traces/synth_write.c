@@ -2,6 +2,7 @@
 #include "traces/synth_state.h"
 
 #include "traces/trace_header.h"
+#include "traces/transitions.h"
 
 #include "models/preset_data.h"
 
@@ -21,7 +22,8 @@ hec_synth_options hec_synth_defaults(void) {
                              .exponent = 1,
                              .hot_share = 0.5,
                              .idle_share = 0.25,
-                             .period = 20};
+                             .period = 20,
+                             .affinity = -1};
 }
 
 static hec_status in_range(const char *option, int64_t value, int64_t least, int64_t most) {
@@ -51,6 +53,20 @@ static hec_status check_drift(const hec_synth_options *o, const hec_synth_worklo
   return in_range("--iterations (with this --drift)", o->n_iterations, o->lag[o->n_knots - 1] + 2, INT64_MAX);
 }
 
+static hec_status check_affinity(const hec_synth_options *o) {
+  if (o->affinity == -1) /* none */
+    return HEC_OK;
+  HEC_TRY(real_in_range("--affinity", o->affinity, 0, 1));
+  HEC_TRY(in_range("--layers (with --affinity)", o->n_layers, 2, HEC_TRACE_DIMENSION_MAX));
+  HEC_TRY(in_range("--experts (with --affinity)", o->n_experts, 1, 4096));
+  HEC_TRY(in_range("--layers x --experts x --experts (with --affinity)",
+                   (int64_t)(o->n_layers - 1) * o->n_experts * o->n_experts, 1, HEC_TRANSITIONS_MAX));
+  return in_range("--tokens x --source-ranks x --top-k x --top-k (with --affinity)",
+                  o->tokens * o->n_sources * o->top_k > UINT32_MAX ? INT64_MAX
+                                                                   : o->tokens * o->n_sources * o->top_k * o->top_k,
+                  0, UINT32_MAX);
+}
+
 hec_status hec_synth_check(const hec_synth_options *o) {
   if (!o->workload)
     return hec_fail(HEC_BAD_INPUT, "--workload: expected one (see hecate-trace synth --help), found none");
@@ -76,6 +92,7 @@ hec_status hec_synth_check(const hec_synth_options *o) {
   HEC_TRY(real_in_range("--exponent", o->exponent, 0, 20));
   HEC_TRY(real_in_range("--hot-share", o->hot_share, 0, 1));
   HEC_TRY(real_in_range("--idle-share", o->idle_share, 0, 1));
+  HEC_TRY(check_affinity(o));
   if (workload->ragged) {
     HEC_TRY(in_range("--source-ranks (of W4)", o->n_sources, 2, HEC_TRACE_DIMENSION_MAX));
     HEC_TRY(
@@ -117,6 +134,8 @@ void hec_synth_command(const hec_synth_options *o, hec_text *text) {
     hec_text_printf(text, "%s%" PRId32 ":%.15g", k == 0 ? " --drift " : ",", o->lag[k], o->correlation[k]);
   if (o->switch_iter > 0)
     hec_text_printf(text, " --switch %" PRId64, o->switch_iter);
+  if (o->affinity >= 0)
+    hec_text_printf(text, " --affinity %.15g", o->affinity);
   if (o->ranks > 0)
     hec_text_printf(text, " --ranks %" PRId32, o->ranks);
   if (o->name)
@@ -148,6 +167,8 @@ static void describe(const hec_synth_options *o, hec_text *synthetic) {
     hec_json_int(&json, "period", o->period);
   if (o->switch_iter > 0)
     hec_json_int(&json, "switch", o->switch_iter);
+  if (o->affinity >= 0)
+    hec_json_double(&json, "affinity", o->affinity);
   if (o->n_knots > 0) {
     hec_json_array(&json, "drift");
     for (int32_t k = 0; k < o->n_knots; k++) {
@@ -177,6 +198,23 @@ static hec_status write_records(hec_synth *synth, hec_trace_writer *writer) {
   return status;
 }
 
+/* They stand in the header, before the records: those of the first one, which is made here and again by its turn. */
+static hec_status make_transitions(const hec_synth_options *o, hec_arena *arena, hec_trace_header *header) {
+  size_t n = (size_t)o->n_experts;
+  hec_synth *synth = NULL;
+  if (o->affinity < 0)
+    return HEC_OK;
+  HEC_TRY(hec_synth_new(o, &synth));
+  hec_load load = hec_load_new(arena, o->n_layers, o->n_sources, o->n_experts);
+  header->transitions = HEC_NEW(arena, uint64_t, (size_t)(o->n_layers - 1) * n * n);
+  header->transitions_over = true;
+  header->transitions_first = header->transitions_last = 1;
+  hec_synth_next(synth, &load);
+  hec_synth_transitions(synth, &load, header->transitions);
+  hec_synth_free(synth);
+  return HEC_OK;
+}
+
 hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
   HEC_TRY(hec_synth_check(o));
   hec_synth *synth = NULL;
@@ -204,7 +242,11 @@ hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
                              .ranks = o->ranks,
                              .counted = HEC_COUNTED_BEFORE_DROP};
   hec_trace_writer *writer = NULL;
-  hec_status status = hec_trace_create(path, &header, &writer);
+  hec_arena arena = {0};
+  hec_status status = make_transitions(o, &arena, &header);
+  if (status == HEC_OK)
+    status = hec_trace_create(path, &header, &writer);
+  hec_arena_free(&arena);
   if (status == HEC_OK) {
     status = write_records(synth, writer);
     if (status == HEC_OK)

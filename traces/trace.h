@@ -6,7 +6,7 @@
  *                 {"iter":1,"layers":[[0,3,..experts] x layers]}            (layout "layer x expert", source_ranks 1)
  * or one JSON object whose header fields precede "iterations":[record,...]; or gzip of either. Recognised by content.
  * Numbers are plain digits (1e3 and 5.0 are refused); unknown keys are ignored; a record may be repeated with the same
- * iter (micro-batches). Memory in use is one record. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
+ * iter (micro-batches). Memory in use is one record and, where there are some, the header's transitions. Errors: FILE:LINE: JSON.PATH: expected X, found Y (exit code 2). */
 #ifndef HEC_TRACES_TRACE_H
 #define HEC_TRACES_TRACE_H
 #include "models/load.h"
@@ -28,8 +28,10 @@ typedef struct {
   char *shape;                     /* raw JSON of "shape" (object or preset name), NULL when absent */
   int32_t ranks, devices_per_node; /* 0 when absent */
   hec_counted counted;
-  bool has_transitions; /* recorded and kept in the file; not read in this version */
-  char *transitions;    /* for the writer: raw JSON of "transitions", NULL: none; a reader leaves it NULL */
+  uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] (token, expert a of a layer, expert b of the next);
+                            NULL: none */
+  bool transitions_over; /* the file says over which iterations they were counted: */
+  int64_t transitions_first, transitions_last; /* these; else take it that over all there were */
 } hec_trace_header;
 
 typedef struct {

@@ -3,12 +3,15 @@
  * culprit. */
 #include "traces/trace_header.h"
 
+#include "traces/transitions.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef enum { AS_TEXT, AS_NUMBER, AS_RAW, AS_PRESENCE } field_kind;
+typedef enum { AS_TEXT, AS_NUMBER, AS_RAW, AS_RANGE, AS_TRANSITIONS } field_kind;
 
 typedef struct {
   const char *key;
@@ -20,10 +23,12 @@ typedef struct {
   hec_trace_header header;
   char *format, *layout, *counted;
   int32_t version;
+  int64_t range[2];
+  hec_transitions transitions; /* malloc family, till they are in the header */
 } found_header;
 
 #define IN_HEADER(member) offsetof(found_header, header.member)
-enum { FORMAT, VERSION, LAYERS, EXPERTS, TOP_K, SOURCES, LAYOUT, PHASE, COUNTED, N_CHECKED };
+enum { FORMAT, VERSION, LAYERS, EXPERTS, TOP_K, SOURCES, LAYOUT, PHASE, COUNTED, TRANSITIONS, N_CHECKED };
 static const field fields[] = {
     [FORMAT] = {"format", AS_TEXT, offsetof(found_header, format)},
     [VERSION] = {"version", AS_NUMBER, offsetof(found_header, version)},
@@ -34,6 +39,7 @@ static const field fields[] = {
     [LAYOUT] = {"layout", AS_TEXT, offsetof(found_header, layout)},
     [PHASE] = {"phase", AS_TEXT, IN_HEADER(phase_text)},
     [COUNTED] = {"counted", AS_TEXT, offsetof(found_header, counted)},
+    [TRANSITIONS] = {"transitions", AS_TRANSITIONS, offsetof(found_header, transitions)},
     {"name", AS_TEXT, IN_HEADER(name)},
     {"source", AS_TEXT, IN_HEADER(source)},
     {"license", AS_TEXT, IN_HEADER(license)},
@@ -44,7 +50,7 @@ static const field fields[] = {
     {"devices_per_node", AS_NUMBER, IN_HEADER(devices_per_node)},
     {"synthetic", AS_RAW, IN_HEADER(synthetic)},
     {"shape", AS_RAW, IN_HEADER(shape)},
-    {"transitions", AS_PRESENCE, IN_HEADER(has_transitions)},
+    {"transitions_over", AS_RANGE, offsetof(found_header, range)},
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
@@ -63,13 +69,31 @@ bool hec_trace_header_knows(const char *key) {
 
 /* ---- reading ---- */
 
+/* [first, last] */
+static hec_status scan_range(hec_scan *scan, int64_t range[2]) {
+  uint64_t value = 0;
+  HEC_TRY(hec_scan_expect(scan, '['));
+  for (int i = 0; i < 2; i++) {
+    HEC_TRY(hec_scan_integer(scan, i > 0 ? (uint64_t)range[0] : 0, (UINT64_C(1) << 53) - 1, &value));
+    range[i] = (int64_t)value;
+    HEC_TRY(hec_scan_expect(scan, i == 0 ? ',' : ']'));
+  }
+  return HEC_OK;
+}
+
+/* Sizes are known where the header has named them before. */
+static hec_status scan_transitions(hec_scan *scan, found_header *found) {
+  hec_transitions *t = &found->transitions;
+  t->n_pairs = found->header.n_layers > 0 ? found->header.n_layers - 1 : -1;
+  t->n_experts = found->header.n_experts > 0 ? found->header.n_experts : -1;
+  hec_status status = hec_transitions_scan(scan, t);
+  scan->n_indices = 0;
+  return status;
+}
+
 static hec_status scan_value(hec_scan *scan, hec_arena *arena, const field *f, found_header *found) {
   void *to = (char *)found + f->offset;
   bool is_null = false;
-  if (f->kind == AS_PRESENCE) {
-    *(bool *)to = true;
-    return hec_scan_skip(scan);
-  }
   if (f->kind == AS_NUMBER) {
     uint64_t value = 0;
     bool version = f == &fields[VERSION];
@@ -80,6 +104,10 @@ static hec_status scan_value(hec_scan *scan, hec_arena *arena, const field *f, f
   HEC_TRY(hec_scan_null(scan, &is_null));
   if (is_null)
     return HEC_OK;
+  if (f->kind == AS_RANGE)
+    return scan_range(scan, to);
+  if (f->kind == AS_TRANSITIONS)
+    return scan_transitions(scan, found);
   hec_text text = {0};
   hec_status status = f->kind == AS_RAW ? hec_scan_raw(scan, &text) : hec_scan_text(scan, &text);
   if (status == HEC_OK)
@@ -161,6 +189,37 @@ static hec_status check_sizes(hec_scan *scan, const int64_t *line, const hec_tra
   return HEC_OK;
 }
 
+/* What was read before the header named its sizes is compared with them now; then it becomes dense. */
+static hec_status check_transitions(hec_scan *scan, const int64_t *line, hec_arena *arena, found_header *found) {
+  const hec_transitions *t = &found->transitions;
+  hec_trace_header *header = &found->header;
+  int64_t n_pairs = header->n_layers - 1, n_experts = header->n_experts;
+  char text[96], expected[96];
+  if (line[TRANSITIONS] == 0 || t->n_pairs < 0 || (t->n_pairs == 0 && n_pairs == 0)) /* null; one layer */
+    return HEC_OK;
+  int64_t found_experts = t->to_most >= t->n_experts ? t->to_most + 1 : t->n_experts;
+  if (t->n_pairs != n_pairs || found_experts != n_experts) {
+    (void)snprintf(text, sizeof text, "%" PRId64 " x %" PRId64, t->n_pairs, found_experts);
+    (void)snprintf(expected, sizeof expected, "%" PRId64 " x %" PRId64 " (layers but the last x experts)", n_pairs,
+                   n_experts);
+    return wrong(scan, line, TRANSITIONS, text, expected);
+  }
+  if (n_pairs > HEC_TRANSITIONS_MAX / (n_experts * n_experts)) {
+    (void)snprintf(text, sizeof text, "%" PRId64 " x %" PRId64 " x %" PRId64, n_pairs, n_experts, n_experts);
+    (void)snprintf(expected, sizeof expected, "at most %d counts (layers but the last x experts x experts)",
+                   HEC_TRANSITIONS_MAX);
+    return wrong(scan, line, TRANSITIONS, text, expected);
+  }
+  const hec_transition *twice;
+  header->transitions = HEC_NEW(arena, uint64_t, n_pairs * n_experts * n_experts);
+  hec_transitions_spread(t, header->transitions, &twice);
+  if (!twice)
+    return HEC_OK;
+  (void)snprintf(text, sizeof text, "two counts from expert %" PRId32 " to expert %" PRId32 " behind layer %" PRId32,
+                 twice->from, twice->to, twice->pair);
+  return wrong(scan, line, TRANSITIONS, text, "every expert once in a row");
+}
+
 static hec_status check(hec_scan *scan, const int64_t *line, found_header *found) {
   if (!found->format)
     return wrong(scan, line, FORMAT, "no such key", "\"hecate-trace\"");
@@ -212,8 +271,7 @@ static void fill_gaps(hec_arena *arena, hec_trace_header *header) {
     header->synthetic = NULL;
 }
 
-hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_header *header, bool *in_object) {
-  found_header found = {0};
+static hec_status scan_header(hec_scan *scan, hec_arena *arena, found_header *found, bool *in_object) {
   int64_t line[N_FIELDS] = {0};
   int byte = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
@@ -226,10 +284,23 @@ hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_hea
     HEC_TRY(hec_scan_more(scan, '}', &first, &more));
     if (!more)
       break;
-    HEC_TRY(scan_member(scan, arena, line, &found, in_object));
+    HEC_TRY(scan_member(scan, arena, line, found, in_object));
   }
-  fill_gaps(arena, &found.header);
-  HEC_TRY(check(scan, line, &found));
+  fill_gaps(arena, &found->header);
+  HEC_TRY(check(scan, line, found));
+  return check_transitions(scan, line, arena, found);
+}
+
+hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_header *header, bool *in_object) {
+  found_header found = {.transitions = {.n_pairs = -1}, .range = {-1, -1}};
+  hec_status status = scan_header(scan, arena, &found, in_object);
+  free(found.transitions.entries);
+  HEC_TRY(status);
+  if (found.header.transitions && found.range[0] >= 0) {
+    found.header.transitions_over = true;
+    found.header.transitions_first = found.range[0];
+    found.header.transitions_last = found.range[1];
+  }
   if (found.header.shape && found.header.shape[0] != '{' && found.header.shape[0] != '"')
     return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": shape: expected an object or the name of a preset, found %.32s",
                     scan->source->origin, scan->line, found.header.shape);
@@ -288,6 +359,12 @@ void hec_trace_header_print(const hec_trace_header *header, hec_text *text) {
   text->length -= 2; /* brace and line feed: members follow that are JSON already */
   add_raw(text, "shape", header->shape);
   add_raw(text, "synthetic", header->synthetic);
-  add_raw(text, "transitions", header->transitions);
+  if (header->transitions && header->transitions_over)
+    hec_text_printf(text, ",\"transitions_over\":[%" PRId64 ",%" PRId64 "]", header->transitions_first,
+                    header->transitions_last);
+  if (header->transitions) {
+    hec_text_add(text, ",\"transitions\":");
+    hec_transitions_print(header->transitions, header->n_layers - 1, header->n_experts, text);
+  }
   hec_text_add(text, "}\n");
 }

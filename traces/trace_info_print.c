@@ -28,6 +28,18 @@ static void add_line(hec_text *text, const char *name, const char *value) {
   hec_text_add(text, "\n");
 }
 
+static void add_transitions(const hec_trace_header *h, hec_text *text) {
+  if (!h->transitions) {
+    hec_text_printf(text, "%-22s none\n", "transitions");
+    return;
+  }
+  hec_text_printf(text, "%-22s between %" PRId32 " layers, counted over ", "transitions", h->n_layers);
+  if (h->transitions_over)
+    hec_text_printf(text, "iterations %" PRId64 " to %" PRId64 "\n", h->transitions_first, h->transitions_last);
+  else
+    hec_text_add(text, "the whole run (the header does not say)\n");
+}
+
 static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec_text *text) {
   hec_text_printf(text,
                   "%-22s %" PRId32 " MoE layers x %" PRId32 " experts, top-%" PRId32 ", %" PRId32 " source rank%s%s\n",
@@ -47,6 +59,7 @@ static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec
     hec_text_add(text, " apart");
   hec_text_printf(text, ")\n%-22s %.1f token-expert assignments per layer and record, mean\n", "load",
                   info->assignments_mean);
+  add_transitions(h, text);
   if (info->n_empty_layers > 0)
     hec_text_printf(text, "%-22s %" PRIu64 " layers of records have no token at all; left out below\n", "empty",
                     info->n_empty_layers);
@@ -125,6 +138,13 @@ static void json_shape(hec_json_out *json, const hec_trace_info *info, const hec
   hec_json_int(json, "stride_max", info->stride_most);
   hec_json_double(json, "assignments_per_layer", info->assignments_mean);
   hec_json_int(json, "empty_layers", (int64_t)info->n_empty_layers);
+  hec_json_bool(json, "transitions", h->transitions != NULL);
+  if (h->transitions_over) {
+    hec_json_array(json, "transitions_over");
+    hec_json_int(json, NULL, h->transitions_first);
+    hec_json_int(json, NULL, h->transitions_last);
+    hec_json_close(json);
+  }
 }
 
 void hec_trace_info_json(const hec_trace_info *info, const hec_trace_header *h, const char *path, hec_text *text) {

@@ -16,7 +16,7 @@ struct hec_record {
   const hec_model *model;
   hec_rank *rank;
   FILE *spool; /* on rank 0: (iter, counts) one after the other */
-  int64_t n_records;
+  int64_t n_records, first_iter, last_iter;
   uint64_t *transitions; /* [n_layers - 1][E][E] of this rank */
   int32_t *expert[2];    /* [T * width] experts of each token in two layers that follow each other */
   size_t expert_capacity[2];
@@ -88,7 +88,8 @@ void hec_record_choices(hec_record *record, hec_assignments *const *assignments)
 hec_status hec_record_load(hec_record *record, int64_t iter, const hec_load *load) {
   if (!record->spool)
     return HEC_OK;
-  record->n_records++;
+  record->first_iter = record->n_records++ > 0 ? record->first_iter : iter;
+  record->last_iter = iter;
   if (fwrite(&iter, sizeof iter, 1, record->spool) != 1 ||
       fwrite(load->counts, sizeof *load->counts, hec_load_cells(load), record->spool) != hec_load_cells(load))
     return hec_rank_fail(record->rank, "the temporary file of the loads cannot be written: %s", strerror(errno));
@@ -109,24 +110,6 @@ static hec_status add_up(hec_record *record) {
   return status;
 }
 
-static void print_transitions(const hec_record *record, hec_text *text) {
-  size_t experts = (size_t)record->model->n_experts;
-  const uint64_t *count = record->transitions;
-  hec_text_add(text, "[");
-  for (int32_t l = 0; l + 1 < record->model->n_blocks; l++) {
-    hec_text_add(text, l > 0 ? ",[" : "[");
-    for (size_t a = 0; a < experts; a++)
-      for (size_t b = 0; b < experts; b++)
-        hec_text_printf(text, "%s%" PRIu64 "%s",
-                        b > 0   ? ","
-                        : a > 0 ? ",["
-                                : "[",
-                        *count++, b + 1 == experts ? "]" : "");
-    hec_text_add(text, "]");
-  }
-  hec_text_add(text, "]");
-}
-
 static hec_status copy_records(hec_record *record, hec_trace_writer *writer, hec_load *load) {
   if (fflush(record->spool) != 0)
     return hec_fail(HEC_FAILED, "the temporary file of the loads cannot be written: %s", strerror(errno));
@@ -143,7 +126,6 @@ static hec_status copy_records(hec_record *record, hec_trace_writer *writer, hec
 
 static hec_status write_trace(hec_record *record, const char *path, hec_trace_header header) {
   const hec_model *m = record->model;
-  hec_text transitions = {0};
   hec_arena arena = {0};
   hec_trace_writer *writer = NULL;
   header.n_layers = m->n_blocks;
@@ -153,9 +135,11 @@ static hec_status write_trace(hec_record *record, const char *path, hec_trace_he
   header.per_source = true;
   if (m->gate->drops)
     header.counted = HEC_COUNTED_AFTER_DROP;
-  if (n_transitions(record) > 0) {
-    print_transitions(record, &transitions);
-    header.transitions = transitions.data;
+  if (n_transitions(record) > 0 && record->n_records > 0) {
+    header.transitions = record->transitions;
+    header.transitions_over = true;
+    header.transitions_first = record->first_iter;
+    header.transitions_last = record->last_iter;
   }
   hec_load load = hec_load_new(&arena, m->n_blocks, header.n_sources, m->n_experts);
   hec_status status = hec_trace_create(path, &header, &writer);
@@ -163,7 +147,6 @@ static hec_status write_trace(hec_record *record, const char *path, hec_trace_he
     status = hec_trace_finish(writer);
   else
     hec_trace_abandon(writer);
-  hec_text_free(&transitions);
   hec_arena_free(&arena);
   return status;
 }

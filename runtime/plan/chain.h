@@ -2,7 +2,7 @@
  * MoETuner, and the assignment problem that it is swept with. */
 #ifndef HEC_PLAN_CHAIN_H
 #define HEC_PLAN_CHAIN_H
-#include "runtime/base/arena.h"
+#include "runtime/plan/milp.h"
 
 /* Smallest sum over rows of cost[row][column[row]], every column once. */
 typedef struct {
@@ -28,9 +28,29 @@ typedef struct {
 } hec_chain;
 
 hec_chain hec_chain_new(hec_arena *arena, int32_t n_layers, int32_t n);
-/* A heuristic; an exact solver would stand beside it and write the same result. Never worse than the start. */
+/* A heuristic, never worse than the start; what comes below starts from it. */
 void hec_chain_make(hec_chain *chain);
 /* The sum over layers of the slowest pair of ranks, in seconds; *all: of all pairs. */
 double hec_chain_seconds(const hec_chain *chain, double *all);
+
+/* ---- chain_exact.c: the programme itself, for a solver ---- */
+
+typedef struct {
+  bool listed;      /* few enough bijections: the programme chooses among all pairs of them */
+  int32_t n_orders; /* n!, where listed */
+  int32_t *order;   /* [n_orders * n] */
+  hec_milp milp;    /* no columns: too large to solve */
+  uint64_t *flow;   /* scratch [n * n] */
+  int32_t *best;    /* scratch [n_layers * n] */
+} hec_chain_exact;
+
+typedef struct {
+  double bound_s;               /* no bijections take less */
+  bool proven, improved, tried; /* as of hec_partition_verdict */
+} hec_chain_verdict;
+
+hec_chain_exact hec_chain_exact_new(hec_arena *arena, int32_t n_layers, int32_t n, const hec_solver *solver);
+/* After hec_chain_make, as hec_partition_improve. */
+hec_chain_verdict hec_chain_improve(hec_chain_exact *exact, hec_chain *chain, const hec_solver *solver);
 
 #endif

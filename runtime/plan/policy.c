@@ -1,6 +1,8 @@
 /* The table of policies, and what is the same for all of them: start, stop, counting of units, the clock of periods. */
 #include "runtime/plan/policy.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ROW(name) &hec_policy_##name,
@@ -52,6 +54,15 @@ void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load)
   run->planned = false;
   if (run->policy->refine)
     run->policy->refine(run, layer, load);
+}
+
+void hec_policy_note(hec_policy_run *run, const char *format, ...) {
+  size_t length = strlen(run->note);
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(run->note + length, sizeof run->note - length, format, arguments);
+  va_end(arguments);
+  HEC_ASSERT(n >= 0 && (size_t)n < sizeof run->note - length);
 }
 
 bool hec_policy_due(const hec_policy_run *run, int64_t *last) {

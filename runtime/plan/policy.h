@@ -15,6 +15,8 @@ typedef enum {
 
 typedef struct hec_policy hec_policy;
 
+enum { HEC_NOTE_BYTES = 400 };
+
 /* A policy at work on one problem. */
 typedef struct {
   const hec_policy *policy;
@@ -30,6 +32,8 @@ typedef struct {
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
   uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
   int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
+  /* What users of its numbers must know, a sentence or two: what it went without, how good it is; "": nothing. */
+  char note[HEC_NOTE_BYTES];
 } hec_policy_run;
 
 struct hec_policy {
@@ -79,6 +83,8 @@ void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
 /* The decision before the gates: resets units and planned, calls decide. */
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
+/* Appends to the note; what does not fit is a mistake of the policy's. */
+void hec_policy_note(hec_policy_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`
  * (problem.period if set, else the policy's) iterations since *last (-1: never); then sets *last. */
 bool hec_policy_due(const hec_policy_run *run, int64_t *last);

@@ -31,6 +31,7 @@
   X(ultraep)                                                                                                           \
   X(taot)                                                                                                              \
   X(hiermoe)                                                                                                           \
+  X(exflow)                                                                                                            \
   X(moetuner)                                                                                                          \
   X(symi)                                                                                                              \
   X(laer)

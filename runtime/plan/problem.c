@@ -50,6 +50,16 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
   return HEC_OK;
 }
 
+void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
+  problem->t = from->t;
+  problem->m = from->m;
+  problem->period = from->period;
+  problem->slots = from->slots;
+  problem->solver = from->solver;
+  bool same = problem->n_layers > 1 && problem->n_layers <= from->n_layers && problem->n_experts == from->n_experts;
+  problem->transitions = same ? from->transitions : NULL;
+}
+
 double hec_problem_bytes_without_copies(const hec_problem *problem) {
   const hec_memory_cost *b = &problem->bytes;
   int64_t rows = (int64_t)problem->n_layers * problem->n_experts;

@@ -5,6 +5,7 @@
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
 #include "models/moe.h"
+#include "runtime/plan/milp.h"
 
 enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
@@ -24,6 +25,7 @@ typedef struct {
   double dense_window_s;       /* the same where s2 leaves the layer's attention dense */
   const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
                                   NULL: not known */
+  const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */
@@ -38,6 +40,10 @@ static inline double hec_problem_window_s(const hec_problem *p, int32_t layer) {
 /* Derives everything from model, cluster, ranks and tokens; n_layers, n_experts, top_k from the model. */
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
                             hec_problem *problem) HEC_MUST_USE;
+
+/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, and the
+ * transitions between the layers it has. */
+void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
 
 static inline int32_t hec_problem_node(const hec_problem *p, int32_t rank) {
   return rank / p->cluster->devices_per_node;

@@ -339,6 +339,23 @@ static void say_measured(hec_job *job, hec_arena *arena) {
                 job->cluster.name);
 }
 
+/* Those between the layers in use, and over which iterations they were counted: whoever places by them may know what it is
+ * judged on. They count choices of experts, so ranks and tokens do not change them. */
+static void take_transitions(hec_job *job, hec_arena *arena) {
+  const hec_trace_header *header = &job->header;
+  if (!header->transitions || job->problem.n_layers < 2)
+    return;
+  job->problem.transitions = header->transitions; /* [n_layers - 1] first of them */
+  if (!header->transitions_over)
+    hec_job_say(job, arena,
+                "transitions: counted over the whole run: who places by them knows the iterations it is judged on");
+  else
+    hec_job_say(job, arena,
+                "transitions: counted over iterations %" PRId64 " to %" PRId64
+                ": who places by them knows those it is judged on",
+                header->transitions_first, header->transitions_last);
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
@@ -363,6 +380,8 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  job->problem.solver = options->solver;
+  take_transitions(job, arena);
   HEC_TRY(check_clock(job));
   say_measured(job, arena);
   if (job->problem.dp > 1)

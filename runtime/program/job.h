@@ -19,8 +19,9 @@ typedef struct {
   double nonmoe_scale;         /* 0: the model's */
   const char *attention;       /* models/attention.h; NULL: the model's */
   int32_t layers;              /* the first MoE layers of the trace; 0: all */
-  const char *like; /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
-  bool executed;    /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
+  const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
+  const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
+  bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
 } hec_job_options;
 
 #define HEC_JOB_OPTIONS                                                                                                \

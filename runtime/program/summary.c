@@ -191,6 +191,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_bool(json, "fits", hec_summary_fits(summary, row));
   if (row->dropped_share >= 0)
     hec_json_double(json, "dropped_share", row->dropped_share);
+  if (row->note[0])
+    hec_json_string(json, "note", row->note);
   if (row->t_most >= 0) {
     hec_json_array(json, "t");
     hec_json_int(json, NULL, row->t_least);

@@ -54,8 +54,9 @@ typedef struct {
   double before_s;      /* executed: sum over iterations, ranks and layers of the forward time before an MoE layer */
   int64_t n_before;     /* terms of it */
   int64_t n_migrations;
-  double *rank_peak;        /* [n_ranks] scratch */
-  hec_summary_check *check; /* NULL: none */
+  double *rank_peak;         /* [n_ranks] scratch */
+  hec_summary_check *check;  /* NULL: none */
+  char note[HEC_NOTE_BYTES]; /* of its policy; "": none */
 } hec_summary_row;
 
 /* How and where it was executed. */

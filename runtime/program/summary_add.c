@@ -68,6 +68,7 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
   const hec_policy_run *run = hec_lowering_run(low);
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
+  memcpy(row->note, run->note, sizeof row->note);
   if (run->policy->drops)
     row->dropped_share = run->n_offered > 0 ? (double)run->n_dropped / (double)run->n_offered : 0;
 }

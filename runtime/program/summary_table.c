@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+enum { COLUMNS = 110 };
 #define CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
@@ -190,6 +191,26 @@ static void add_dropped(const hec_summary *summary, hec_text *out) {
                       summary->rows[i].name, 100 * summary->rows[i].dropped_share);
 }
 
+/* What policies say of themselves, in lines of at most 110 columns, further ones indented. */
+static void add_notes(const hec_summary *summary, hec_text *out) {
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const char *at = summary->rows[i].note;
+    if (!*at)
+      continue;
+    hec_text_printf(out, "\n%s:", summary->rows[i].name);
+    size_t column = strlen(summary->rows[i].name) + 1;
+    while (*at) {
+      size_t word = strcspn(at, " ");
+      bool wraps = column + 1 + word > COLUMNS;
+      hec_text_add(out, wraps ? "\n  " : " ");
+      hec_text_add_bytes(out, at, word);
+      column = (wraps ? 2 : column + 1) + word;
+      at += word + (at[word] == ' ');
+    }
+    hec_text_add(out, "\n");
+  }
+}
+
 /* The fastest row that is a system and fits; -1 when there is none. */
 static int32_t winner_of(hec_summary *summary) {
   int32_t best = -1;
@@ -275,5 +296,6 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   hec_summary_add_hidden(summary, out);
   hec_summary_add_attentions(summary, out);
   add_dropped(summary, out);
+  add_notes(summary, out);
   (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }

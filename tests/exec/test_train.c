@@ -215,32 +215,18 @@ END_TEST
 
 enum { RANKS = 4, LAYERS = 3, EXPERTS = 6, TOP_K = 2, TOKENS = 16, STEPS = 5, MICRO_BATCHES = 2 };
 
-/* The numbers of "transitions" in the header line, in order. */
-static void read_transitions(const char *path, uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS]) {
-  static char line[1 << 16];
-  FILE *in = fopen(path, "r");
-  ck_assert_ptr_nonnull(in);
-  ck_assert_ptr_nonnull(fgets(line, sizeof line, in));
-  (void)fclose(in);
-  char *at = strstr(line, "\"transitions\":");
-  ck_assert_ptr_nonnull(at);
-  at += strlen("\"transitions\":");
-  for (int32_t i = 0; i < (LAYERS - 1) * EXPERTS * EXPERTS; i++) {
-    at += strcspn(at, "0123456789");
-    count[i] = strtoull(at, &at, 10);
-  }
-  ck_assert_ptr_null(strpbrk(at, "0123456789"));
-}
-
-static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS]) {
+static void sum_loads(const char *path, uint64_t total[LAYERS][EXPERTS],
+                      uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS]) {
   hec_trace_reader *reader;
   const hec_trace_record *record;
   int32_t n = 0;
   ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
   const hec_trace_header *h = hec_trace_header_of(reader);
-  ck_assert(h->per_source && h->has_transitions && h->ranks == RANKS && h->n_sources == RANKS);
+  ck_assert(h->per_source && h->transitions && h->ranks == RANKS && h->n_sources == RANKS);
   ck_assert(h->n_layers == LAYERS && h->n_experts == EXPERTS && h->top_k == TOP_K && !h->synthetic);
+  ck_assert(h->transitions_over && h->transitions_first == 0 && h->transitions_last == STEPS - 1);
   ck_assert_str_eq(h->name, "test");
+  memcpy(count, h->transitions, sizeof(uint64_t[(LAYERS - 1) * EXPERTS * EXPERTS]));
   for (;; n++) {
     ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());
     if (!record)
@@ -275,8 +261,7 @@ START_TEST(record) {
                          .record = path};
   ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
   uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS], total[LAYERS][EXPERTS] = {{0}};
-  sum_loads(path, total);
-  read_transitions(path, count);
+  sum_loads(path, total, count);
   for (int32_t l = 0; l + 1 < LAYERS; l++)
     for (int32_t a = 0; a < EXPERTS; a++) {
       uint64_t row = 0, column = 0;

@@ -1,8 +1,11 @@
 /* MoETuner: it places once and well, and with transitions keeps tokens where they are. */
+#include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/partition.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+
+#include <string.h>
 
 static hec_arena arena;
 static void teardown(void) {
@@ -18,11 +21,14 @@ START_TEST(places_once) {
   uint64_t before = hec_plan_digest(&run.plan);
   for (int64_t iter = 0; iter < 30; iter++) {
     hec_policy_decide(&run, iter, 0);
+    ck_assert((strstr(run.note, "the profile of 10 records was not complete") != NULL) == (iter < 10));
     ck_assert(run.planned == (iter == 10) && (hec_plan_digest(&run.plan) == before) == (iter < 10));
     ck_assert_uint_eq(run.plan.version, iter >= 10);
     hec_history_push(&run.history, &load);
   }
   hec_plan_check(&run.plan);
+  ck_assert_ptr_nonnull(strstr(run.note, "no transitions between layers: the second problem is skipped"));
+  ck_assert_ptr_nonnull(strstr(run.note, "heuristics alone: no solver here"));
   uint64_t sum[4] = {0};
   for (int32_t e = 0; e < 8; e++)
     sum[hec_plan_home(&run.plan, 0, e)] += totals[e];
@@ -79,7 +85,77 @@ START_TEST(follows_transitions) {
   for (int32_t l = 0; l + 1 < LAYERS; l++)
     for (int32_t e = 0; e < EXPERTS; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, l, e), hec_plan_home(&run.plan, l + 1, (3 * e + l) % EXPERTS));
+  ck_assert_ptr_nonnull(strstr(run.note, "; ranks: proven best, slowest pairs 0 ms, bound 0 ms"));
   hec_policy_stop(&run);
+}
+END_TEST
+
+/* With a solver loads are no less equal, chains no slower, and the row says how good both are. */
+START_TEST(solver_is_no_worse) {
+  const hec_solver *solver = hec_solver_cbc();
+  uint64_t seed = 65;
+  int better = 0;
+  if (!solver)
+    hec_test_skip("moetuner.solver_is_no_worse", "hecate was built without CBC");
+  for (int round = 0; solver && round < 5; round++) {
+    hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 8, 16, 2, false);
+    uint64_t deviation[2] = {0}, *transitions = HEC_NEW(&arena, uint64_t, 7 * 256);
+    for (int i = 0; i < 7 * 256; i++)
+      transitions[i] = hec_test_below(&seed, 1000);
+    p->transitions = transitions;
+    p->period = 1;
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    for (int with = 0; with < 2; with++) {
+      p->solver = with ? solver : NULL;
+      hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+      hec_history_push(&run.history, &load);
+      hec_policy_decide(&run, 0, 0);
+      hec_plan_check(&run.plan);
+      for (int32_t l = 0; l < 8; l++) {
+        uint64_t sum[4] = {0}, own[16], total = 0;
+        hec_history_sum(&run.history, l, 1, own);
+        for (int32_t e = 0; e < 16; e++) {
+          sum[hec_plan_home(&run.plan, l, e)] += own[e];
+          total += own[e];
+        }
+        for (int32_t r = 0; r < 4; r++)
+          deviation[with] += 4 * sum[r] > total ? 4 * sum[r] - total : total - 4 * sum[r];
+      }
+      ck_assert(!with || strstr(run.note, "groups: proven best in 8 of 8 layers, bettered by CBC in "));
+      ck_assert(!with || strstr(run.note, "; ranks: proven best"));
+      ck_assert(with || strstr(run.note, "(heuristics alone: no solver here)"));
+      hec_policy_stop(&run);
+    }
+    ck_assert_uint_le(deviation[1], deviation[0]);
+    better += deviation[1] < deviation[0];
+    hec_arena_free(&arena);
+  }
+  ck_assert(!solver || better > 0);
+}
+END_TEST
+
+/* A problem made again, for another cluster or fewer layers, plans alike: what was chosen goes with it. */
+START_TEST(choices_go_along) {
+  static const uint64_t transitions[3 * 64] = {1};
+  static const hec_solver solver = {"none", NULL};
+  static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G";
+  hec_problem *p = hec_test_problem(&arena, box, 4, 4, 8, 2, true),
+              *two = hec_test_problem(&arena, box, 4, 2, 8, 2, true);
+  hec_problem *one = hec_test_problem(&arena, box, 4, 1, 8, 2, true),
+              *more = hec_test_problem(&arena, box, 4, 5, 8, 2, true);
+  hec_problem *other = hec_test_problem(&arena, box, 4, 4, 16, 2, true);
+  p->transitions = transitions;
+  p->solver = &solver;
+  p->t = 3;
+  p->m = 4;
+  p->period = 5;
+  p->slots = 6;
+  hec_problem *all[] = {two, one, more, other};
+  for (int i = 0; i < 4; i++) {
+    hec_problem_choose_as(all[i], p);
+    ck_assert(all[i]->t == 3 && all[i]->m == 4 && all[i]->period == 5 && all[i]->slots == 6);
+    ck_assert(all[i]->solver == &solver && all[i]->transitions == (i == 0 ? transitions : NULL));
+  }
 }
 END_TEST
 
@@ -87,9 +163,12 @@ static Suite *suite(void) {
   Suite *s = suite_create("policy_moetuner");
   TCase *c = tcase_create("moetuner");
   tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_set_timeout(c, 60);
   tcase_add_test(c, places_once);
   tcase_add_test(c, equals_the_partition);
   tcase_add_test(c, follows_transitions);
+  tcase_add_test(c, solver_is_no_worse);
+  tcase_add_test(c, choices_go_along);
   suite_add_tcase(s, c);
   return s;
 }

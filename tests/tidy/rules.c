@@ -97,7 +97,7 @@ static const struct {
     {"nv*", "runtime/exec/cuda/*"},
     {"tuple", "tests/cuda/cuda_emulation.h"}, /* C++'s */
     {"nlopt.h", "runtime/plan/policies/*.c runtime/program/schedules/*.c"},
-    {"*Cbc_C_Interface.h", "runtime/plan/policies/*.c runtime/program/schedules/*.c"},
+    {"*Cbc_C_Interface.h", "runtime/plan/cbc/cbc.c"},
     {"check.h", "tests/*"},
     {"hecate/hecate.h", "tools/example/*"}, /* as others include it: installed */
 };

@@ -107,6 +107,10 @@ gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's
 "$sim" plan "$sample" --policy fsdp --layer 0 --iter 3 --phase forward --json | grep -q "\"gather\": $gathered," ||
   fail "plan and summary differ in what fsdp gathers"
 "$sim" "$sample" | awk 'length > 110 { exit 1 }' || fail "a line of the table is wider than 110 columns"
+# What a policy went without is said.
+"$sim" "$sample" --policy exflow,moetuner --json >notes.json
+grep -q '"note": "groups: .*: the second problem is skipped' notes.json || fail "moetuner does not say what it skipped"
+grep -q '"note": "experts stand as in ep: the trace has no transitions' notes.json || fail "exflow does not say what it lacks"
 
 # The traces in traces/README.md, which users start from.
 awk '/^```/ { inside = !inside && /^```$/; n += inside; next } inside { print > "readme" n ".jsonl" }' \

@@ -60,7 +60,7 @@ START_TEST(both_layouts) {
   const hec_trace_header *header = hec_trace_header_of(reader);
   ck_assert(header->per_source && header->n_layers == 2 && header->n_experts == 3 && header->n_sources == 2);
   ck_assert(header->top_k == 2 && header->phase == HEC_PHASE_TRAIN && header->counted == HEC_COUNTED_UNKNOWN);
-  ck_assert(!header->synthetic && !header->shape && header->ranks == 0 && !header->has_transitions);
+  ck_assert(!header->synthetic && !header->shape && header->ranks == 0 && !header->transitions);
   ck_assert_str_eq(header->name, "");
   ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
   for (uint32_t i = 0; i < 12; i++)
@@ -87,7 +87,8 @@ END_TEST
 START_TEST(header_and_record_fields) {
   const char text[] =
       "{\"name\":\"n\\u00e9\\ud83d\\ude00\\n\",\"extra\":{\"a\":[1,{\"b\":[null,true,-1.5e+3,\"\\\"]}\"]}]},"
-      "\"transitions\":[[[1]]],\"synthetic\":{ \"seed\" : 7 },\"shape\":\"gpt-moe-s\",\"ranks\":16,"
+      "\"transitions\":[[[1,0,0],{\"2\":5},{}]],\"transitions_over\":[3,9],\"synthetic\":{ \"seed\" : 7 "
+      "},\"shape\":\"gpt-moe-s\",\"ranks\":16,"
       "\"devices_per_node\":8,\"counted\":\"after_drop\",\"phase\":\"prefill+decode\",\"license\":null," HEAD_KEYS(
           2, "layer x source_rank x expert") "}\n"
                                              "{\"layers\":[[[1,2,3],[4,5,6]],[[7,8,9],[10,11,12]]],\"unknown\":[],"
@@ -101,7 +102,10 @@ START_TEST(header_and_record_fields) {
   ck_assert_str_eq(header->synthetic, "{ \"seed\" : 7 }");
   ck_assert_str_eq(header->shape, "\"gpt-moe-s\"");
   ck_assert(header->ranks == 16 && header->devices_per_node == 8 && header->counted == HEC_COUNTED_AFTER_DROP);
-  ck_assert(header->phase == HEC_PHASE_FORWARD && header->has_transitions);
+  ck_assert(header->phase == HEC_PHASE_FORWARD && header->transitions && header->transitions_over);
+  ck_assert(header->transitions_first == 3 && header->transitions_last == 9);
+  static const uint64_t transitions[9] = {1, 0, 0, 0, 0, 5, 0, 0, 0};
+  ck_assert(memcmp(header->transitions, transitions, sizeof transitions) == 0);
   ck_assert_str_eq(header->phase_text, "prefill+decode");
   ck_assert_str_eq(header->license, "");
   ck_assert_msg(hec_trace_next(reader, &record) == HEC_OK, "%s", hec_last_error());

@@ -2,6 +2,7 @@
 #include "tools/common/job_args.h"
 
 #include "models/preset_data.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
@@ -31,7 +32,8 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .period = (int32_t)args->period,
                                .slots = (int32_t)args->slots,
                                .nonmoe_scale = args->nonmoe_scale,
-                               .attention = args->attention};
+                               .attention = args->attention,
+                               .solver = hec_solver_cbc()};
   if (!args->t)
     return HEC_OK;
   char *end;

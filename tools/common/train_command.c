@@ -6,6 +6,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/gate.h"
 #include "runtime/exec/train.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "runtime/program/job.h"
 #include "tools/common/args.h"
 #include "tools/common/machine.h"
@@ -301,6 +302,7 @@ static hec_status make(command *c) {
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
   HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
+  c->problem.solver = hec_solver_cbc();
   c->train = (hec_train){.problem = &c->problem,
                          .model = &c->model,
                          .corpus = &c->corpus,

@@ -4,37 +4,47 @@
  *   1  per layer, experts into as many groups as ranks, loads as equal as can be            (partition.c)
  *   2  groups to ranks, such that between layers the slowest pair of ranks carries least    (chain.c)
  *
- * The paper solves both as integer programmes (Gurobi, gap 2.5 %); here are the heuristics that the references name. An
- * exact solver would be another file that fills the same arrays, and a row of its own. Equally many experts on every
- * rank in each layer are ours (partition.c); they satisfy the second problem's constraint on totals.
+ * The paper solves both as integer programmes (Gurobi, gap 2.5 %). So does this where it is handed a solver
+ * (problem.solver; partition_exact.c and chain_exact.c have the programmes): to the end where they are small (up to 16
+ * experts on 4 ranks and 8 layers always), else within a limit of nodes. The heuristics that the references name come
+ * first and stay where the solver's answer is no better, so that placements do not depend on which of several best ones
+ * a solver finds, where a heuristic found one. How good each problem's answer is, the row says: its value beside a bound
+ * below which no placement is. Equally many experts on every rank in each layer are ours (partition.c); they satisfy the
+ * second problem's constraint on totals.
  *
  * 2 needs to know how many tokens of expert a in layer l use expert b in layer l + 1: problem.transitions, where there
- * are any; without them it is skipped, and group i goes to rank i. What it saves cannot show here: a token goes back to
- * its source after every layer, in the paper it stays where it was computed.
+ * are any; without them it is skipped, group i goes to rank i, and the row says so. What it minimises is the time of
+ * tokens that go from expert to expert, so it means something in a forward phase alone, and only where a token stays
+ * where it was computed; here it goes back to its source after every layer, so nothing it saves shows in the times.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
  * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
- * of ranks have the same homes. O(E^2 passes) per layer, and O(ep^3) per layer and sweep. */
+ * of ranks have the same homes. The paper plans offline: planning is charged for the heuristics' steps, O(E^2 passes)
+ * per layer and O(ep^3) per layer and sweep, and not for the solver's search. */
 #include "runtime/plan/chain.h"
 #include "runtime/plan/partition.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct {
   int64_t last;
   uint64_t *load; /* [n_experts] */
   hec_partition partition;
+  hec_partition_exact partition_exact;
   int32_t *group;  /* [n_layers * n_experts] */
   int32_t *rank;   /* [n_layers * ep] rank of the group */
   hec_chain chain; /* with transitions; shares `rank` */
+  hec_chain_exact chain_exact;
 } moetuner;
 
 static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *arena) {
   hec_rates rates = hec_rates_of(problem);
   int32_t n = problem->ep;
   state->chain = hec_chain_new(arena, problem->n_layers, n);
+  state->chain_exact = hec_chain_exact_new(arena, problem->n_layers, n, problem->solver);
   state->rank = state->chain.rank;
   for (int32_t a = 0; a < n; a++)
     for (int32_t b = 0; b < n; b++) {
@@ -50,6 +60,7 @@ static void init(hec_policy_run *run) {
       .last = -1,
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
       .partition = hec_partition_new(run->arena, problem->n_experts, problem->ep),
+      .partition_exact = hec_partition_exact_new(run->arena, problem->n_experts, problem->ep, problem->solver),
       .group = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->n_experts),
   };
   run->state = state;
@@ -58,6 +69,8 @@ static void init(hec_policy_run *run) {
   else
     state->rank = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->ep);
   hec_plan_set_contiguous(&run->plan, problem);
+  hec_policy_note(run, "experts stood as in ep: the profile of %" PRId32 " records was not complete",
+                  run->policy->window);
 }
 
 /* Tokens between groups, from those between experts. */
@@ -84,6 +97,59 @@ static void write_layer(const moetuner *state, hec_plan *plan, const hec_problem
   }
 }
 
+/* What was found, over all layers. */
+typedef struct {
+  uint64_t load, deviation, bound;
+  int32_t n_proven, n_improved;
+} grouping;
+
+/* Experts to groups, layer by layer; group i on rank i. */
+static grouping group_experts(hec_policy_run *run) {
+  moetuner *state = run->state;
+  const hec_problem *problem = run->problem;
+  grouping all = {0};
+  for (int32_t layer = 0; layer < problem->n_layers; layer++) {
+    hec_history_sum(&run->history, layer, run->policy->window, state->load);
+    hec_partition_make(&state->partition, state->load);
+    hec_partition_verdict verdict =
+        hec_partition_improve(&state->partition_exact, &state->partition, state->load, problem->solver);
+    memcpy(state->group + (ptrdiff_t)layer * problem->n_experts, state->partition.part,
+           (size_t)problem->n_experts * sizeof *state->group);
+    for (int32_t r = 0; r < problem->ep; r++) {
+      state->rank[layer * problem->ep + r] = r;
+      all.load += state->partition.sum[r];
+    }
+    run->units += state->partition.units;
+    all.deviation += hec_partition_deviation(&state->partition);
+    all.bound += verdict.bound;
+    all.n_proven += verdict.proven;
+    all.n_improved += verdict.improved;
+  }
+  return all;
+}
+
+/* Groups to ranks. */
+static void place_groups(hec_policy_run *run) {
+  moetuner *state = run->state;
+  const hec_problem *problem = run->problem;
+  if (!problem->transitions) {
+    hec_policy_note(run, "; the trace has no transitions between layers: the second problem is skipped, group i on "
+                         "rank i");
+    return;
+  }
+  double all, seconds;
+  add_flows(state, problem);
+  hec_chain_make(&state->chain);
+  run->units += state->chain.units;
+  hec_chain_verdict verdict = hec_chain_improve(&state->chain_exact, &state->chain, problem->solver);
+  seconds = hec_chain_seconds(&state->chain, &all);
+  hec_policy_note(run,
+                  "; ranks: %s%s, slowest pairs %.4g ms, bound %.4g ms (forward, if tokens stayed where they are: "
+                  "here they go back)",
+                  verdict.proven ? "proven best" : "not proven", verdict.improved ? ", bettered too" : "",
+                  1e3 * seconds, 1e3 * verdict.bound_s);
+}
+
 static void decide(hec_policy_run *run) {
   moetuner *state = run->state;
   const hec_problem *problem = run->problem;
@@ -91,20 +157,17 @@ static void decide(hec_policy_run *run) {
   if (!profiled || !hec_policy_due(run, &state->last))
     return;
   uint64_t before = hec_plan_digest(&run->plan);
-  for (int32_t layer = 0; layer < problem->n_layers; layer++) {
-    hec_history_sum(&run->history, layer, run->policy->window, state->load);
-    hec_partition_make(&state->partition, state->load);
-    memcpy(state->group + (ptrdiff_t)layer * problem->n_experts, state->partition.part,
-           (size_t)problem->n_experts * sizeof *state->group);
-    for (int32_t r = 0; r < problem->ep; r++)
-      state->rank[layer * problem->ep + r] = r;
-    run->units += state->partition.units;
-  }
-  if (problem->transitions) {
-    add_flows(state, problem);
-    hec_chain_make(&state->chain);
-    run->units += state->chain.units;
-  }
+  grouping groups = group_experts(run);
+  double scaled = (double)problem->ep * (double)(groups.load > 0 ? groups.load : 1);
+  run->note[0] = 0;
+  hec_policy_note(run, "groups: proven best in %" PRId32 " of %" PRId32 " layers", groups.n_proven, problem->n_layers);
+  if (problem->solver)
+    hec_policy_note(run, ", bettered by %s in %" PRId32, problem->solver->name, groups.n_improved);
+  else
+    hec_policy_note(run, " (heuristics alone: no solver here)");
+  hec_policy_note(run, ", deviation %.3f %% of the load, bound %.3f %%", 100 * (double)groups.deviation / scaled,
+                  100 * (double)groups.bound / scaled);
+  place_groups(run);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
     write_layer(state, &run->plan, problem, layer);
   run->plan.version += hec_plan_digest(&run->plan) != before;
@@ -113,7 +176,7 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_moetuner = {
     .name = "moetuner",
-    .summary = "one placement of whole experts from a profile, loads as equal as can be",
+    .summary = "one placement of whole experts from a profile, loads as equal as can be; forward phase",
     .source = "MoETuner, arXiv 2502.06643",
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",

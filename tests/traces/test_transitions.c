@@ -1,0 +1,231 @@
+/* The header's transitions: both forms of a row, in any place of the header; what is refused; written and read back; what
+ * the generator draws. */
+#include "tests/support/check_main.h"
+#include "traces/synth.h"
+#include "traces/trace.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define SIZES "\"format\":\"hecate-trace\",\"version\":1,\"layers\":3,\"experts\":2,\"top_k\":1"
+#define RECORD "{\"iter\":0,\"layers\":[[1,2],[2,1],[3,0]]}"
+
+static hec_trace_reader *open_text(const char *text) {
+  hec_trace_reader *reader = NULL;
+  ck_assert_msg(hec_trace_open_memory(text, strlen(text), "t", &reader) == HEC_OK, "%s: %s", text, hec_last_error());
+  return reader;
+}
+
+START_TEST(forms_agree) {
+  static const char *const forms[] = {
+      "{" SIZES ",\"transitions\":[[[1,0],[2,30]],[[0,0],[0,4]]]}\n" RECORD,
+      "{\"transitions\":[[[1,0],[2,30]],[[0,0],[0,4]]]," SIZES "}\n" RECORD,
+      "{\"transitions\":[[{\"0\":1},{\"1\":30,\"0\":2}],[{},{\"1\":4}]]," SIZES "}\n" RECORD,
+      "{" SIZES ",\"transitions\":\n [ [{\"0\":1,\"1\":0},\n[2,30]] , [{ }, { \"1\" : 4 }]]\n}\n" RECORD,
+      "{" SIZES ",\"transitions\":[[[1,0],[2,30]],[{},{\"1\":4}]],\"iterations\":[" RECORD "]}"};
+  static const uint64_t counts[8] = {1, 0, 2, 30, 0, 0, 0, 4};
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    hec_trace_reader *reader = open_text(forms[i]);
+    const hec_trace_header *header = hec_trace_header_of(reader);
+    const hec_trace_record *record = NULL;
+    ck_assert(header->transitions && !header->transitions_over);
+    ck_assert(memcmp(header->transitions, counts, sizeof counts) == 0);
+    for (int round = 0; round < 2; round++) {
+      ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+      ck_assert_int_eq(hec_trace_rewind(reader), HEC_OK);
+    }
+    hec_trace_close(reader);
+  }
+  static const char *const without[] = {"{" SIZES "}\n" RECORD, "{" SIZES ",\"transitions\":null}\n" RECORD,
+                                        "{\"transitions\":null," SIZES ",\"transitions_over\":[1,2]}\n" RECORD,
+                                        "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,"
+                                        "\"top_k\":1,\"transitions\":[]}\n{\"iter\":0,\"layers\":[[1,2]]}"};
+  for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+    hec_trace_reader *reader = open_text(without[i]);
+    ck_assert_ptr_null(hec_trace_header_of(reader)->transitions);
+    ck_assert(!hec_trace_header_of(reader)->transitions_over);
+    hec_trace_close(reader);
+  }
+}
+END_TEST
+
+static void refused(const char *text, const char *message) {
+  hec_trace_reader *reader = NULL;
+  ck_assert_msg(hec_trace_open_memory(text, strlen(text), "t", &reader) == HEC_BAD_INPUT, "%s", text);
+  ck_assert_ptr_null(reader);
+  ck_assert_str_eq(hec_last_error(), message);
+}
+
+START_TEST(errors) {
+#define AFTER(value) "{" SIZES ",\n\"transitions\":" value "}\n" RECORD
+#define BEFORE(value) "{\n\"transitions\":" value "," SIZES "}\n" RECORD
+  refused(AFTER("7"), "t:2: transitions: expected an array of layers but the last, found 7");
+  refused(AFTER("[1,2]"), "t:2: transitions[0]: expected an array of experts, found 1");
+  refused(AFTER("[[1,2],[3,4]]"),
+          "t:2: transitions[0][0]: expected an array of counts, or an object of those above 0, found 1");
+  refused(AFTER("[]"), "t:2: transitions: expected 2 layers (all but the last), found 0");
+  refused(AFTER("[[[1,0],[2,30]]]"), "t:2: transitions: expected 2 layers (all but the last), found 1");
+  refused(AFTER("[[[1,0],[2,3]],[[0,0],[0,4]],[],[]]"),
+          "t:2: transitions: expected 2 layers (all but the last), found 4");
+  refused(AFTER("[[[1,0]],[[0,0],[0,4]]]"), "t:2: transitions[0]: expected 2 experts, found 1");
+  refused(AFTER("[[[1,0],[2,3],[4,5]],[[0,0],[0,4]]]"), "t:2: transitions[0]: expected 2 experts, found 3");
+  refused(AFTER("[[[1,0],[2]],[[0,0],[0,4]]]"), "t:2: transitions[0][1]: expected 2 counts, found 1");
+  refused(AFTER("[[[1,0],[2,3]],[[0,0,9],[0,4]]]"), "t:2: transitions[1][0]: expected 2 counts, found 3");
+  refused(AFTER("[[[1,0],[2,-3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][1][1]: expected a whole number from 0 to 9007199254740988, found -3");
+  refused(AFTER("[[[1,0],[2,1.5]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][1][1]: expected a whole number from 0 to 9007199254740988, found 1.5");
+  refused(AFTER("[[[9007199254740991,0],[0,1]],[[0,0],[0,4]]]"), "t:2: transitions[0][1][1]: expected 0, found 1");
+  refused(AFTER("[[{\"2\":1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"2\"");
+  refused(AFTER("[[{\"01\":1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"01\"");
+  refused(AFTER("[[{\"x\":1},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"x\"");
+  refused(AFTER("[[{\"1\":\"1\"},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions[0][0]: expected a whole number from 0 to 9007199254740991, found \"1\"");
+  refused(AFTER("[[{\"1\":1,\"1\":2},[2,3]],[[0,0],[0,4]]]"),
+          "t:2: transitions: expected every expert once in a row, found two counts from expert 0 to expert 1 behind "
+          "layer 0");
+  refused(AFTER("[[[1,0],[2,3]],[[0,0],[0,4]]],\"transitions\":[]"),
+          "t:2: transitions: expected this key once, found a second one");
+  refused(BEFORE("[[[1,0],[2,3]]]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 1 x 2");
+  refused(BEFORE("[[[1]],[[2]]]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 2 x 1");
+  refused(BEFORE("[[{\"7\":1},{}],[{},{}]]"),
+          "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 2 x 8");
+  refused(BEFORE("[]"), "t:2: transitions: expected 2 x 2 (layers but the last x experts), found 0 x 0");
+  refused(AFTER("null,\"transitions_over\":[2,1]"),
+          "t:2: transitions_over: expected a whole number from 2 to 9007199254740991, found 1");
+  refused(AFTER("null,\"transitions_over\":3"), "t:2: transitions_over: expected '[', found 3");
+  refused("{\"format\":\"hecate-trace\",\"version\":1,\"layers\":2,\"experts\":8192,\"top_k\":1,\"transitions\":[[[",
+          "t:1: transitions[0][0][0]: expected a whole number from 0 to 9007199254740991, found end of file");
+#undef AFTER
+#undef BEFORE
+}
+END_TEST
+
+/* Claims of sizes cost nothing before the lists are there; then there is a limit. */
+START_TEST(has_a_limit) {
+  static char text[1 << 17];
+  int n = snprintf(text, sizeof text, "%s",
+                   "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":2,\"experts\":8192,\"top_k\":1,"
+                   "\"transitions\":[[");
+  for (int e = 0; e < 8192; e++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s{}", e > 0 ? "," : "");
+  (void)snprintf(text + n, sizeof text - (size_t)n, "]]}\n");
+  refused(text, "t:1: transitions: expected at most 33554432 counts (layers but the last x experts x experts), found "
+                "1 x 8192 x 8192");
+}
+END_TEST
+
+/* Any length of number, rows full, thin and empty: the same back, and thin rows are short. */
+START_TEST(round_trip) {
+  enum { LAYERS = 4, EXPERTS = 40, CELLS = (LAYERS - 1) * EXPERTS * EXPERTS };
+  static uint64_t transitions[CELLS];
+  static uint32_t counts[LAYERS * EXPERTS];
+  char path[] = "/tmp/hecate-transitions-XXXXXX";
+  uint64_t seed = 6;
+  int file = mkstemp(path);
+  ck_assert_int_ge(file, 0);
+  (void)close(file);
+  hec_load load = {LAYERS, 1, EXPERTS, counts};
+  for (int round = 0; round < 20; round++) {
+    for (int i = 0; i < CELLS; i++) {
+      uint64_t value = hec_test_random(&seed) >> (20 + hec_test_below(&seed, 40));
+      transitions[i] = hec_test_below(&seed, 8) < (uint64_t)(i / EXPERTS % 9) ? value : 0;
+    }
+    hec_trace_header header = {.n_layers = LAYERS,
+                               .n_experts = EXPERTS,
+                               .top_k = 1,
+                               .n_sources = 1,
+                               .transitions = transitions,
+                               .transitions_over = round % 2,
+                               .transitions_first = round,
+                               .transitions_last = 2 * round};
+    hec_trace_writer *writer = NULL;
+    hec_trace_reader *reader = NULL;
+    ck_assert_int_eq(hec_trace_create(path, &header, &writer), HEC_OK);
+    ck_assert_int_eq(hec_trace_write(writer, 0, NULL, &load), HEC_OK);
+    ck_assert_int_eq(hec_trace_finish(writer), HEC_OK);
+    ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
+    const hec_trace_header *h = hec_trace_header_of(reader);
+    ck_assert(memcmp(h->transitions, transitions, sizeof transitions) == 0);
+    ck_assert(h->transitions_over == (round % 2 == 1));
+    ck_assert(!h->transitions_over || (h->transitions_first == round && h->transitions_last == 2 * round));
+    hec_trace_close(reader);
+  }
+  ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+static uint64_t row_sum(const hec_load *load, int32_t layer, int32_t expert) {
+  uint64_t sum = 0;
+  for (int32_t s = 0; s < load->n_sources; s++)
+    sum += hec_load_row(load, layer, s)[expert];
+  return sum;
+}
+
+/* Every assignment of the first record has top_k of the next layer behind it. With affinity 1 all go where a coupling of
+ * at most 2 E - 1 pairs sends them; with 0 they follow the next layer's loads alone. Same options, same numbers. */
+START_TEST(synthetic_affinity) {
+  enum { LAYERS = 4, EXPERTS = 32, TOP_K = 2 };
+  double kept[3] = {0};
+  for (int a = 0; a < 3; a++) {
+    hec_synth_options o = hec_synth_defaults();
+    char path[] = "/tmp/hecate-affinity-XXXXXX";
+    int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    (void)close(file);
+    o.workload = "zipf";
+    o.n_layers = LAYERS;
+    o.n_experts = EXPERTS;
+    o.top_k = TOP_K;
+    o.n_sources = 4;
+    o.n_iterations = 2;
+    o.affinity = 0.5 * a;
+    ck_assert_msg(hec_synth_write(&o, path) == HEC_OK, "%s", hec_last_error());
+    hec_trace_reader *reader = NULL;
+    const hec_trace_record *record = NULL;
+    ck_assert_int_eq(hec_trace_open(path, &reader), HEC_OK);
+    const hec_trace_header *h = hec_trace_header_of(reader);
+    ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
+    ck_assert(h->transitions && h->transitions_over && h->transitions_first == 1 && h->transitions_last == 1);
+    ck_assert(strstr(h->synthetic, "\"affinity\"") && strstr(h->notes, " --affinity "));
+    uint64_t total = 0, most = 0;
+    for (int32_t l = 0; l + 1 < LAYERS; l++) {
+      int32_t n_pairs = 0;
+      for (int32_t e = 0; e < EXPERTS; e++) {
+        uint64_t sum = 0, best = 0;
+        for (int32_t b = 0; b < EXPERTS; b++) {
+          uint64_t n = h->transitions[(l * EXPERTS + e) * EXPERTS + b];
+          sum += n;
+          best = n > best ? n : best;
+          n_pairs += n > 0;
+        }
+        ck_assert_uint_eq(sum, TOP_K * row_sum(&record->load, l, e));
+        total += sum;
+        most += best;
+      }
+      ck_assert(a < 2 || n_pairs <= 2 * EXPERTS - 1);
+    }
+    kept[a] = (double)most / (double)total;
+    hec_trace_close(reader);
+    ck_assert_int_eq(unlink(path), 0);
+  }
+  ck_assert_msg(kept[0] < kept[1] - 0.1 && kept[1] < kept[2] - 0.1, "%g %g %g", kept[0], kept[1], kept[2]);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("transitions");
+  TCase *c = tcase_create("transitions");
+  tcase_add_test(c, forms_agree);
+  tcase_add_test(c, errors);
+  tcase_add_test(c, has_a_limit);
+  tcase_add_test(c, round_trip);
+  tcase_add_test(c, synthetic_affinity);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
