@@ -125,8 +125,20 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   return HEC_OK;
 }
 
+static bool its_turn(int32_t turn, int32_t policy, int32_t schedule, int32_t n_schedules) {
+  int32_t k = (policy + turn) % n_schedules;
+  return turn == 0 || schedule == k || schedule == (k + n_schedules / 2) % n_schedules;
+}
+
 static hec_status body(hec_rank *rank, void *context) {
   const launched *l = context;
+  const char *schedules[32]; /* that can be asked for */
+  int32_t n_schedules = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    if (!hec_schedules[s]->bound) {
+      HEC_ASSERT(n_schedules < (int32_t)(sizeof schedules / sizeof *schedules));
+      schedules[n_schedules++] = hec_schedules[s]->name;
+    }
   for (int32_t p = 0; hec_policies[p]; p++) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
@@ -135,9 +147,9 @@ static hec_status body(hec_rank *rank, void *context) {
       HEC_TRY(run_one(l, rank, policy, "auto"));
       continue;
     }
-    for (int32_t s = 0; hec_schedules[s]; s++)
-      if (!hec_schedules[s]->bound)
-        HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
+    for (int32_t s = 0; s < n_schedules; s++)
+      if (its_turn(l->launch.turn, p, s, n_schedules))
+        HEC_TRY(run_one(l, rank, policy, schedules[s]));
   }
   return HEC_OK;
 }

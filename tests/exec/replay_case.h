@@ -29,7 +29,8 @@ typedef struct {
   const hec_transport *transport; /* NULL: the backend's, or shm */
   bool threads;
   bool every_schedule; /* else each policy's own */
-  const char *policy;  /* NULL: all */
+  int32_t turn; /* not 0: two of them for each policy, others in another turn; all pairs in as many as there are */
+  const char *policy; /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;

@@ -24,14 +24,15 @@ static void expect(hec_replay_case *c, hec_replay_launch launch) {
 
 START_TEST(random_mode) {
   uint64_t seed = 31 + (uint64_t)_i;
-  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){0}), (hec_replay_launch){.every_schedule = true});
+  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){0}),
+         (hec_replay_launch){.every_schedule = true, .turn = 1 + _i});
 }
 END_TEST
 
 START_TEST(exact_mode) {
   uint64_t seed = 5031 + (uint64_t)_i;
   expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.exact = true}),
-         (hec_replay_launch){.every_schedule = true});
+         (hec_replay_launch){.every_schedule = true, .turn = 1 + _i});
 }
 END_TEST
 
@@ -55,7 +56,7 @@ END_TEST
 START_TEST(forward_only) {
   uint64_t seed = 277 + (uint64_t)_i;
   expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.forward = true}),
-         (hec_replay_launch){.every_schedule = true, .threads = _i % 2});
+         (hec_replay_launch){.every_schedule = true, .turn = 1 + _i, .threads = _i % 2});
 }
 END_TEST
 

@@ -26,14 +26,14 @@ static void expect(hec_replay_case *c, hec_replay_launch launch, uint64_t device
 START_TEST(random_mode) {
   uint64_t seed = 6031 + (uint64_t)_i;
   hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){0});
-  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+  expect(c, (hec_replay_launch){.every_schedule = true, .turn = 1 + _i}, seed);
 }
 END_TEST
 
 START_TEST(exact_mode) {
   uint64_t seed = 7031 + (uint64_t)_i;
   hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.exact = true});
-  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+  expect(c, (hec_replay_launch){.every_schedule = true, .turn = 1 + _i}, seed);
 }
 END_TEST
 
