@@ -3,17 +3,15 @@
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tools/common/bench_commands.h"
+#include "tools/common/bench_loads.h"
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
-#include "traces/synth.h"
 #include "traces/trace_bench.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct {
   int64_t ranks, layers, experts, tokens, iterations;
@@ -21,53 +19,12 @@ typedef struct {
   bool json, no_trace;
 } settings;
 
-static double now_s(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Log-normal popularity (sigma 1) that drifts as LAER's recorded training run does (reference traces.md 1). */
-static hec_status fill(hec_load *loads, int32_t n, int32_t tokens, int32_t top_k) {
-  hec_synth_options options = hec_synth_defaults();
-  static const int32_t lag[4] = {1, 5, 9, 20};
-  static const double correlation[4] = {0.96, 0.89, 0.76, 0.33};
-  options.workload = "lognormal";
-  options.n_layers = loads[0].n_layers;
-  options.n_experts = loads[0].n_experts;
-  options.n_sources = loads[0].n_sources;
-  options.top_k = top_k;
-  options.tokens = tokens;
-  options.n_iterations = n;
-  options.sigma = 1;
-  options.n_knots = 4;
-  memcpy(options.lag, lag, sizeof lag);
-  memcpy(options.correlation, correlation, sizeof correlation);
-  HEC_TRY(hec_synth_check(&options));
-  hec_synth *synth;
-  HEC_TRY(hec_synth_new(&options, &synth));
-  for (int32_t i = 0; i < n; i++)
-    hec_synth_next(synth, &loads[i]);
-  hec_synth_free(synth);
-  return HEC_OK;
-}
-
 typedef struct {
   double lower_s, simulate_s, report_s, total_s; /* medians per iteration */
   double decide_s, replan_s;                     /* medians, all layers: every iteration; one on which it is due */
   double refine_s, refine_p99_s;                 /* one layer: median, 99th percentile */
   double transfers;                              /* mean per iteration */
 } timing;
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int32_t n) {
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return values[n / 2];
-}
 
 /* Lowering with planning and calibration, simulation, and what the report needs; median of n iterations after a
  * warm-up. */
@@ -83,16 +40,16 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
   for (int32_t k = 0; k < 4; k++)
     t[k] = HEC_NEW(&arena, double, n);
   for (int32_t i = -8; i < n; i++) {
-    double a = now_s();
+    double a = hec_bench_now_s();
     hec_lower_iteration(low, i + 8, &loads[(i + 8) % n_loads], 1, 1);
-    double b = now_s();
+    double b = hec_bench_now_s();
     hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
-    double c = now_s();
+    double c = hec_bench_now_s();
     hec_breakdown breakdown = hec_timeline_breakdown(&timeline, hec_lowering_program(low));
     double traffic[HEC_N_TRAFFIC], moved[HEC_N_TRAFFIC];
     hec_program_traffic(hec_lowering_program(low), traffic, moved);
     hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
-    double d = now_s();
+    double d = hec_bench_now_s();
     HEC_ASSERT(breakdown.total_s > 0);
     if (i < 0)
       continue;
@@ -102,10 +59,10 @@ static timing time_policy(const hec_problem *problem, const hec_policy *policy, 
     t[2][i] = d - c;
     t[3][i] = d - a;
   }
-  timing result = {.lower_s = median(t[0], n),
-                   .simulate_s = median(t[1], n),
-                   .report_s = median(t[2], n),
-                   .total_s = median(t[3], n),
+  timing result = {.lower_s = hec_bench_quantile(t[0], n, 0.5),
+                   .simulate_s = hec_bench_quantile(t[1], n, 0.5),
+                   .report_s = hec_bench_quantile(t[2], n, 0.5),
+                   .total_s = hec_bench_quantile(t[3], n, 0.5),
                    .transfers = sent / n};
   hec_lowering_free(low);
   hec_sim_free(sim);
@@ -121,15 +78,15 @@ static void time_planning(const hec_problem *problem, const hec_policy *policy, 
   hec_policy_run run = hec_policy_start(policy, problem, &arena);
   for (int32_t i = -8; i < n; i++) {
     const hec_load *load = &loads[(i + 8) % n_loads];
-    double a = now_s();
+    double a = hec_bench_now_s();
     hec_policy_decide(&run, (int64_t)(i + 8) * step, 0);
-    double b = now_s();
+    double b = hec_bench_now_s();
     if (i >= 0)
       decide[i] = b - a;
     for (int32_t l = 0; l < problem->n_layers; l++) {
-      a = now_s();
+      a = hec_bench_now_s();
       hec_policy_refine(&run, l, load);
-      b = now_s();
+      b = hec_bench_now_s();
       if (i >= 0)
         refine[i * problem->n_layers + l] = b - a;
     }
@@ -145,11 +102,11 @@ static void time_plans(const hec_problem *problem, const hec_policy *policy, con
   int32_t n_refine = n * problem->n_layers, period = policy->period > 0 ? policy->period : 1;
   double *decide = HEC_NEW(&arena, double, n), *refine = HEC_NEW(&arena, double, n_refine);
   time_planning(problem, policy, loads, n_loads, n, period, decide, refine);
-  out->replan_s = median(decide, n);
+  out->replan_s = hec_bench_quantile(decide, n, 0.5);
   time_planning(problem, policy, loads, n_loads, n, 1, decide, refine);
-  out->decide_s = median(decide, n);
-  out->refine_s = median(refine, n_refine); /* sorted now */
-  out->refine_p99_s = refine[(int64_t)n_refine * 99 / 100];
+  out->decide_s = hec_bench_quantile(decide, n, 0.5);
+  out->refine_s = hec_bench_quantile(refine, n_refine, 0.5);
+  out->refine_p99_s = hec_bench_quantile(refine, n_refine, 0.99);
   hec_arena_free(&arena);
 }
 
@@ -179,6 +136,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "hecate-bench [options]\n"
           "       hecate-bench collectives [options]   sparse collectives against their limits (--help says more)\n"
           "       hecate-bench executor [options]      CPU time per operation of the executor\n"
+          "       hecate-bench planners [options]      planners on the critical path against their limits\n"
           "       hecate-bench gpu [options]           a GPU: memory, products, launches",
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
@@ -233,7 +191,7 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   hec_load loads[LOADS];
   for (int32_t i = 0; i < LOADS; i++)
     loads[i] = hec_load_new(arena, problem.n_layers, problem.n_ranks, problem.n_experts);
-  HEC_TRY(fill(loads, LOADS, problem.tokens, problem.top_k));
+  HEC_TRY(hec_bench_loads(loads, LOADS, 1, problem.tokens, problem.top_k));
   hec_json_out json = hec_json_begin(out, 1);
   if (s->json) {
     hec_json_object(&json, NULL);
@@ -285,6 +243,8 @@ int main(int argc, char **argv) {
     return hec_collectives_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "executor") == 0)
     return hec_executor_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "planners") == 0)
+    return hec_planners_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "gpu") == 0)
     return hec_gpu_command(argc - 1, argv + 1);
   settings s;

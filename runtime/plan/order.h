@@ -3,8 +3,10 @@
 #define HEC_PLAN_ORDER_H
 #include <stdint.h>
 
-/* order[n] = 0..n-1 by descending key, ties to the lower index. Heap sort: O(n log n), no memory. Integer loads are
+/* order[n] = 0..n-1 by descending key, ties to the lower index. O(n log n), 4 KiB of stack at most. Integer loads are
  * exact as keys below 2^53. */
 void hec_order_descending(const double *key, int32_t n, int32_t *order);
+/* The same for the ascending indices that stand in `order` already. */
+void hec_order_listed(const double *key, int32_t n, int32_t *order);
 
 #endif

@@ -15,6 +15,11 @@
 
 #include <string.h>
 
+__extension__ typedef unsigned __int128 uint128;
+
+/* Fewer assignments than this: a product of two of their counts has 62 bits. */
+static const uint64_t exact_most = (uint64_t)1 << 31;
+
 int32_t hec_spill_slots(const hec_problem *problem, int32_t published) {
   int32_t homes = (problem->n_experts + problem->ep - 1) / problem->ep;
   if (problem->slots == HEC_AUTO)
@@ -65,7 +70,7 @@ void hec_spill_init(hec_policy_run *run, hec_spill_options options) {
       .host = HEC_NEW(arena, int32_t, ep),
       .by_rank = HEC_NEW(arena, int32_t, ep),
       .host_left = HEC_NEW(arena, uint64_t, ep),
-      .rest = HEC_NEW(arena, uint64_t, ep),
+      .rest = HEC_NEW(arena, int64_t, ep),
       .count = HEC_NEW(arena, uint32_t, ep),
       .part = HEC_NEW(arena, uint32_t, (size_t)ep * (size_t)ep),
   };
@@ -201,29 +206,36 @@ static void split_ranges(hec_spill *spill, const int32_t *order) {
 }
 
 /* floor(product / by) and its remainder: a division in double is off by one at most, which the remainder shows. */
-static uint64_t divide(uint64_t product, uint64_t by, double inverse, uint64_t *rest) {
-  uint64_t share = (uint64_t)((double)product * inverse);
-  int64_t over = (int64_t)(product - share * by);
+static int64_t divide(int64_t product, int64_t by, double inverse, int64_t *rest) {
+  int64_t share = (int64_t)((double)product * inverse), over = product - share * by;
   if (over < 0) {
     share--;
-    over += (int64_t)by;
-  } else if (over >= (int64_t)by) {
+    over += by;
+  } else if (over >= by) {
     share++;
-    over -= (int64_t)by;
+    over -= by;
   }
-  *rest = (uint64_t)over;
+  *rest = over;
   return share;
 }
 
 /* One source, n of `all` assignments that the hosts have left. */
 static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
-  uint64_t n = spill->count[s], missing = n, *left = spill->host_left, *rest = spill->rest;
+  uint64_t n = spill->count[s], missing = n, *left = spill->host_left;
+  int64_t *rest = spill->rest;
   int32_t n_hosts = spill->n_hosts;
   const int32_t *by_rank = spill->by_rank;
   uint32_t *part = spill->part + s * n_hosts;
   double inverse = 1.0 / (double)all;
   for (int32_t h = 0; h < n_hosts; h++) {
-    uint64_t share = divide(n * left[h], all, inverse, &rest[h]);
+    uint64_t share;
+    if (all < exact_most) {
+      share = (uint64_t)divide((int64_t)(n * left[h]), (int64_t)all, inverse, &rest[h]);
+    } else {
+      uint128 product = (uint128)n * left[h];
+      share = (uint64_t)(product / all);
+      rest[h] = (int64_t)(uint64_t)(product - (uint128)share * all);
+    }
     part[h] += (uint32_t)share;
     left[h] -= share;
     missing -= share;
@@ -238,7 +250,29 @@ static void split_source(hec_spill *spill, int32_t s, uint64_t all) {
   }
 }
 
+/* The same for the home and one guest, whose remainders are 0 both or `all` together: the nearest whole number, and
+ * between two of them the lower rank has the larger. */
+static void split_two(hec_spill *spill, int64_t all) {
+  int64_t left = (int64_t)spill->host_left[1], guest_lower = spill->by_rank[0] == 1;
+  uint32_t *part = spill->part;
+  for (int32_t s = 0; s < spill->problem->ep; s++, part += 2) {
+    int64_t n = spill->count[s], rest;
+    if (n == 0)
+      continue;
+    int64_t share = divide(n * left, all, 1.0 / (double)all, &rest);
+    share += 2 * rest + guest_lower > all;
+    part[0] += (uint32_t)(n - share);
+    part[1] += (uint32_t)share;
+    left -= share;
+    all -= n;
+  }
+}
+
 static void split_in_proportion(hec_spill *spill, uint64_t all) {
+  if (spill->n_hosts == 2 && all < exact_most) {
+    split_two(spill, (int64_t)all);
+    return;
+  }
   for (int32_t s = 0; s < spill->problem->ep; s++) {
     uint64_t n = spill->count[s];
     if (n > 0)
@@ -276,8 +310,12 @@ static void split_largest(hec_spill *spill) {
   for (int32_t h = 1; h < spill->n_hosts; h++)
     while (spill->host_left[h] > 0) {
       int32_t s = 0;
-      for (int32_t r = 1; r < ep; r++)
-        s = spill->count[r] > spill->count[s] ? r : s;
+      uint32_t most = spill->count[0]; /* beside s, so that the loop does not wait for a load of count[s] */
+      for (int32_t r = 1; r < ep; r++) {
+        bool more = spill->count[r] > most;
+        most = more ? spill->count[r] : most;
+        s = more ? r : s;
+      }
       give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
     }
   for (int32_t s = 0; s < ep; s++)

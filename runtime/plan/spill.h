@@ -64,7 +64,7 @@ typedef struct {
   int32_t n_hosts;            /* hosts of one expert in one group */
   int32_t *host, *by_rank;    /* [ep] rank of all; hosts by ascending rank */
   uint64_t *host_left;        /* [ep] */
-  uint64_t *rest;             /* [ep] remainders */
+  int64_t *rest;              /* [ep] remainders */
   uint32_t *count;            /* [ep] assignments by source of the group */
   uint32_t *part;             /* [ep * n_hosts] of source s on host h */
 } hec_spill;

@@ -130,30 +130,30 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   return HEC_OK;
 }
 
-static const char *schedule_in_turn(int32_t turn) {
-  int32_t n = 0;
+static hec_status run_pipelined(const launched *l, hec_rank *rank, const hec_policy *policy) {
   for (int32_t s = 0; hec_schedules[s]; s++)
-    n += !hec_schedules[s]->bound;
-  turn %= n;
-  for (int32_t s = 0; hec_schedules[s]; s++)
-    if (!hec_schedules[s]->bound && turn-- == 0)
-      return hec_schedules[s]->name;
-  return NULL;
+    if (hec_schedules[s]->pipelined)
+      HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
+  return HEC_OK;
 }
 
 static hec_status body(hec_rank *rank, void *context) {
   const launched *l = context;
+  const char *schedules[32]; /* that are systems */
+  int32_t n_schedules = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    if (!hec_schedules[s]->bound) {
+      HEC_ASSERT(n_schedules < (int32_t)(sizeof schedules / sizeof *schedules));
+      schedules[n_schedules++] = hec_schedules[s]->name;
+    }
   for (int32_t p = 0; hec_policies[p]; p++) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (!l->launch.pipelined) {
-      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedule_in_turn(l->launch.turn + p) : "auto"));
-      continue;
-    }
-    for (int32_t s = 0; hec_schedules[s]; s++)
-      if (hec_schedules[s]->pipelined)
-        HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
+    if (l->launch.pipelined)
+      HEC_TRY(run_pipelined(l, rank, policy));
+    else
+      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn + p) % n_schedules] : "auto"));
   }
   return HEC_OK;
 }

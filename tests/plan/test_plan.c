@@ -35,7 +35,7 @@ START_TEST(problem_bytes) {
   hec_memory_cost c = p->bytes;
   double rest = c.dense_param + c.dense_grad + c.dense_optimizer + c.activation_rest + 3 * c.activation_layer;
   double tokens = 256 * 2 * (3 * c.expert_row + 3 * 64 * 2 + 2 * 64 * 2); /* + outputs at tokens, two buffers */
-  ck_assert_double_eq_tol(b, rest + tokens + 4 * expert, 1); /* ceil(15 / 4) = 4 experts */
+  ck_assert_double_eq_tol(b, rest + tokens + 4 * expert, 1);              /* ceil(15 / 4) = 4 experts */
 }
 END_TEST
 
@@ -53,17 +53,27 @@ START_TEST(problem_errors) {
 }
 END_TEST
 
+/* Short lists and long ones are sorted in two ways. */
 START_TEST(descending_order) {
+  enum { MOST = 2500 };
   uint64_t seed = 9;
-  for (int32_t n = 0; n < 60; n++) {
-    double key[60] = {0};
-    int32_t order[60];
+  double *key = HEC_NEW(&arena, double, MOST);
+  int32_t *order = HEC_NEW(&arena, int32_t, MOST);
+  for (int32_t n = 0; n < MOST; n += n < 60 ? 1 : 97) {
     for (int32_t i = 0; i < n; i++)
-      key[i] = (double)hec_test_below(&seed, 10);
+      key[i] = (double)hec_test_below(&seed, n < 60 ? 10 : 500);
     hec_order_descending(key, n, order);
     for (int32_t i = 1; i < n; i++) {
       int32_t a = order[i - 1], b = order[i];
       ck_assert(key[a] > key[b] || (key[a] == key[b] && a < b));
+    }
+    int32_t listed = 0; /* every third, by the same keys */
+    for (int32_t i = 0; i < n; i += 3)
+      order[listed++] = i;
+    hec_order_listed(key, listed, order);
+    for (int32_t i = 0; i < listed; i++) {
+      int32_t b = order[i], a = i > 0 ? order[i - 1] : b;
+      ck_assert(b % 3 == 0 && (i == 0 || key[a] > key[b] || (key[a] == key[b] && a < b)));
     }
   }
 }

@@ -143,6 +143,25 @@ START_TEST(sources_of_hosts) {
 }
 END_TEST
 
+/* Counts whose products have more than 62 bits, and fewer. */
+START_TEST(large_counts) {
+  static const char *const proportional[] = {"echo", "ultraep"};
+  for (int32_t i = 0; i < 2; i++)
+    for (uint64_t base = (uint64_t)1 << 27; base < (uint64_t)1 << 32; base *= 2) {
+      uint64_t seed = base;
+      hec_spill_case c = hec_spill_case_new(&arena, proportional[i], box, 4, 8);
+      bool fits = base < (uint64_t)1 << 30; /* for all sources together; else only the first sends many */
+      for (int32_t s = 0; s < 4; s++)
+        hec_load_row(&c.load, 0, s)[3] = (uint32_t)((fits || s == 0 ? base : base / 4) + hec_test_below(&seed, 1000));
+      hec_spill_case_plan(&c);
+      ck_assert_int_gt(c.spill->n_moves, 0);
+      check_expert(&c, 0, 3);
+      hec_spill_case_stop(&c);
+      hec_arena_free(&arena);
+    }
+}
+END_TEST
+
 /* Nothing to do: one rank, no tokens, or balance; nothing is copied. */
 START_TEST(idle) {
   for (int32_t i = 0; i < N_POLICIES; i++) {
@@ -243,6 +262,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, sources_of_hosts, 0, N_POLICIES);
+  tcase_add_test(c, large_counts);
   tcase_add_test(c, idle);
   tcase_add_test(c, layers_and_micro_batches);
   tcase_add_test(c, slots_of_the_problem);

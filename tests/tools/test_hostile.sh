@@ -87,6 +87,10 @@ refused 2 '--backend: expected' "$bench" collectives --backend none
 refused 2 '--least is above --most' "$bench" collectives --least 2 --most 1
 refused 2 '--ranks: expected' "$bench" collectives --ranks 1
 works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --most 1
+refused 2 '--policy: expected a planner with an instance here, found "eplb"' "$bench" planners --policy eplb
+refused 2 '--iterations: expected' "$bench" planners --iterations 0
+works '"within"' "$bench" planners --json --iterations 2
+works 'sigma' "$bench" planners --iterations 2 --policy micromoe
 works '"cpu_greatest_s"' "$bench" executor --json --repeats 2 --operations 1000
 
 # ---- files that are no traces ----

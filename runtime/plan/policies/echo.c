@@ -15,7 +15,8 @@
 #include "runtime/plan/order.h"
 #include "runtime/plan/spill.h"
 
-/* left: spill; key: the same for sorting, by expert of the domain. Returns experts that spill, in s->order. */
+/* left: spill; key: the same for sorting, by expert of the domain. Returns how many experts spill: s->order begins with
+ * them. */
 static int32_t list_spills(hec_spill *s, int64_t avg) {
   int32_t n = s->n_ranks, first = s->home_at[0], n_experts = s->home_at[n] - first, n_spills = 0;
   for (int32_t i = 0; i < n_experts; i++)
@@ -28,11 +29,13 @@ static int32_t list_spills(hec_spill *s, int64_t avg) {
     int64_t before = s->a[home] > 0 ? s->a[home] : 0;
     s->a[home] += (int64_t)s->total[e];
     s->left[e] = s->a[home] > before ? s->a[home] - before : 0;
-    n_spills += s->left[e] > 0;
   }
-  for (int32_t i = 0; i < n_experts; i++)
+  for (int32_t i = 0; i < n_experts; i++) {
     s->key[i] = (double)s->left[first + i];
-  hec_order_descending(s->key, n_experts, s->order);
+    s->order[n_spills] = i;
+    n_spills += s->left[first + i] > 0;
+  }
+  hec_order_listed(s->key, n_spills, s->order);
   s->units += 2 * (uint64_t)n_experts;
   return n_spills;
 }

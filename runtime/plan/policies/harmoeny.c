@@ -19,18 +19,22 @@
 /* a: load now. */
 static bool move_once(hec_spill *s, int64_t avg, int64_t least) {
   int32_t o = 0, u = 0;
+  int64_t most = s->a[0], fewest = s->a[0]; /* beside o and u, so that the loop does not wait for loads of a[o], a[u] */
   for (int32_t r = 1; r < s->n_ranks; r++) {
-    o = s->a[r] > s->a[o] ? r : o;
-    u = s->a[r] < s->a[u] ? r : u;
+    bool more = s->a[r] > most, fewer = s->a[r] < fewest;
+    most = more ? s->a[r] : most;
+    o = more ? r : o;
+    fewest = fewer ? s->a[r] : fewest;
+    u = fewer ? r : u;
   }
-  if (s->a[o] <= avg || o == u || s->a[u] + least > avg)
+  if (most <= avg || o == u || fewest + least > avg)
     return false;
   int32_t e = s->home_at[o];
   for (int32_t i = e + 1; i < s->home_at[o + 1]; i++)
     e = s->left[i] > s->left[e] ? i : e;
   if (s->left[e] < least)
     return false;
-  int64_t over = s->a[o] - avg, room = avg - s->a[u], take = s->left[e] < over ? s->left[e] : over;
+  int64_t over = most - avg, room = avg - fewest, take = s->left[e] < over ? s->left[e] : over;
   take = take < room ? take : room;
   hec_spill_add(s, e, u, (uint64_t)take);
   s->left[e] -= take;

@@ -16,10 +16,12 @@
  *
  * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1); two gradient buffers: experts' of layer l
  * wait for spRS of layer l+2, whose buffer they take. Operations of the next layer have ids on both sides of the experts,
- * such that the holds, which count in the order of ids, overlap as the buffers do.
+ * such that the holds, which count in the order of ids, overlap as the buffers do. Policies that fill memory with copies
+ * for one layer at a time (hecate-rm) may not fit here; the verdict says so.
  *
  * Inferred: the last layer keeps its guests from forward to backward, which needs them first (published are two gathers
- * of every layer). Replicas of layers without guests are reduced as in `hecate`. */
+ * of every layer). A layer's dense gradients follow those of its guests, so that the return is not late for the experts
+ * behind which it hides; without guests they, and replicas, are reduced as in `hecate`. */
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -71,8 +73,10 @@ static void backward(hec_lowering *low, int32_t l) {
         hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
   int32_t buffer = l + 2 < n ? low->layer[l + 2].scatter : -1;
   int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
-  if (l + 1 < n && hec_layer_has_guests(low, l + 1))
+  if (l + 1 < n && hec_layer_has_guests(low, l + 1)) {
     return_gradients(low, l + 1, HEC_DEPS(unpermute, combine));
+    reduce_dense(low, l + 1);
+  }
   int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   if (!hec_layer_has_guests(low, l))
@@ -81,11 +85,10 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
   int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
-  if (l > 0 || !hec_layer_has_guests(low, 0))
+  if (!hec_layer_has_guests(low, l))
     reduce_dense(low, l);
 }
 
-/* An all-reduce comes last on the gradient lane: what the optimizer waits for on every rank. */
 static void end(hec_lowering *low) {
   if (!hec_layer_has_guests(low, 0))
     return;
