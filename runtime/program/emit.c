@@ -277,10 +277,24 @@ int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool 
   return id;
 }
 
-int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
+static int32_t dense_reduce(hec_lowering *low, hec_chunk piece, int32_t n_pieces, double bytes, const int32_t *deps,
+                            int32_t n_deps) {
   if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || bytes <= 0)
     return -1;
-  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, layer, true);
+  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, piece.layer, true);
+  op.chunk = piece.index;
+  op.degree = n_pieces;
   op.bytes = bytes;
   return low->grad_tail = hec_program_add(&low->program, op, deps, n_deps);
+}
+
+int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
+  return dense_reduce(low, hec_whole(layer), 1, bytes, deps, n_deps);
+}
+
+int32_t hec_emit_dense_piece(hec_lowering *low, hec_chunk piece, int32_t n_pieces, const int32_t *deps,
+                             int32_t n_deps) {
+  double params = hec_moe_block_params(low->problem->moe), unit = low->problem->moe->grad_bytes;
+  int64_t bytes = hec_part_bytes((int64_t)(params * unit), unit, piece.index, n_pieces);
+  return dense_reduce(low, piece, n_pieces, (double)bytes, deps, n_deps);
 }

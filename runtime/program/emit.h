@@ -128,6 +128,9 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
+/* Piece `index` of `n_pieces` of a block's dense gradients, likewise. */
+int32_t hec_emit_dense_piece(hec_lowering *low, hec_chunk piece, int32_t n_pieces, const int32_t *deps, int32_t n_deps);
+
 /* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
  * chunk, so a pipeline holds what one piece would, from the first chunk that needs it to the last. local_bytes[at + r] *
  * bytes; at -1: `bytes` on every rank. */

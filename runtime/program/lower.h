@@ -34,7 +34,8 @@ typedef struct {
   void *(*start)(const hec_problem *problem, hec_arena *arena);
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(deepspeed) X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(ideal)
+#define HEC_SCHEDULE_LIST(X)                                                                                           \
+  X(serial) X(deepspeed) X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

@@ -47,10 +47,14 @@ static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
                    .nonmoe_scale = 1};
   if (wish.exact)
     moe->n_ffn_matrices = 2;
+  if (wish.d_model > 0) {
+    moe->d_model = moe->d_head = wish.d_model;
+    moe->n_heads = moe->n_kv_heads = 1;
+  }
   if (moe->seq_len % 3 == 0) {
     moe->attention = HEC_ATTENTION_S2;
-    moe->s2 =
-        (hec_s2){.shards = heads, .local = 2, .block = 1 + (moe->seq_len == 6), .dense = moe->seq_len == 9 ? 2 : 0};
+    moe->s2 = (hec_s2){
+        .shards = moe->n_heads, .local = 2, .block = 1 + (moe->seq_len == 6), .dense = moe->seq_len == 9 ? 2 : 0};
   }
 }
 

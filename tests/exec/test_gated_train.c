@@ -195,7 +195,7 @@ START_TEST(record_of_what_was_kept) {
   const hec_trace_record *record;
   ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_trace_header_of(reader)->counted, _i == 0 ? HEC_COUNTED_AFTER_DROP : HEC_COUNTED_UNKNOWN);
-  ck_assert(hec_trace_header_of(reader)->has_transitions);
+  ck_assert(hec_trace_header_of(reader)->transitions != NULL);
   for (int32_t i = 0; i < wish.steps * wish.micro_batches; i++) {
     ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
     ck_assert_ptr_nonnull(record);
