@@ -2,7 +2,8 @@
  *
  * FLOPs per token, forward (a multiply and an add are two):
  *     projections    2 * attention parameters                              (8 d^2 when heads * d_head = d, no GQA)
- *     scores         4 * context * heads * d_head, QK^T and AV             (4 s d with full attention)
+ *     scores         4 * context * heads * d_head, QK^T and AV             (4 s d with full attention, 2 s d causal;
+ *                    context: keys that a query sees, counted in attention.c for every kind)
  *     expert         2 * n_ffn_matrices * d * f
  *     gate           2 * d * E
  * Bytes through HBM besides the GEMMs' own, in elements per token:
@@ -72,9 +73,10 @@ hec_work_shape hec_work_shared(const hec_moe *moe) {
   return shape;
 }
 
-hec_work_shape hec_work_attention(const hec_moe *moe) {
+static hec_work_shape attention_shape(const hec_moe *moe, bool dense) {
   double d = (double)moe->d_model, heads = (double)moe->n_heads, d_head = (double)moe->d_head;
-  double params = hec_moe_attention_params(moe), context = hec_moe_context(moe), element = (double)moe->dtype_bytes;
+  double params = hec_moe_attention_params(moe), context = hec_moe_context(moe, dense),
+         element = (double)moe->dtype_bytes;
   double elements = 10 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * d_head;
   if (!moe->fused_attention)
     elements += 6 * heads * context;
@@ -85,8 +87,15 @@ hec_work_shape hec_work_attention(const hec_moe *moe) {
                           .n_gemms = 4}; /* q k v together, QK^T, AV, output */
 }
 
+hec_work_shape hec_work_attention(const hec_moe *moe) {
+  return attention_shape(moe, false);
+}
+hec_work_shape hec_work_dense_attention(const hec_moe *moe) {
+  return attention_shape(moe, true);
+}
+
 hec_work_shape hec_work_gate(const hec_moe *moe) {
-  double params = (double)moe->d_model * (double)moe->n_experts;
+  double params = hec_moe_gate_params(moe);
   return (hec_work_shape){.kind = HEC_CURVE_GATE,
                           .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,
@@ -94,14 +103,21 @@ hec_work_shape hec_work_gate(const hec_moe *moe) {
                           .n_gemms = 1};
 }
 
+/* The work of two operations together. */
+static hec_work_shape both(hec_work_shape a, hec_work_shape b) {
+  return (hec_work_shape){.kind = HEC_CURVE_NONE,
+                          .flops_per_row = a.flops_per_row + b.flops_per_row,
+                          .weight_bytes = a.weight_bytes + b.weight_bytes,
+                          .bytes_per_row = a.bytes_per_row + b.bytes_per_row,
+                          .n_gemms = a.n_gemms + b.n_gemms};
+}
+
 hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
-  hec_work_shape attention = hec_work_attention(moe), ffn = ffn_shape(moe, (double)moe->d_ffn_dense);
-  hec_work_shape block = {.kind = HEC_CURVE_NONE,
-                          .flops_per_row = attention.flops_per_row + ffn.flops_per_row,
-                          .weight_bytes = attention.weight_bytes + ffn.weight_bytes,
-                          .bytes_per_row = attention.bytes_per_row + ffn.bytes_per_row,
-                          .n_gemms = attention.n_gemms + ffn.n_gemms};
-  return times(block, moe->n_layers - moe->n_moe_layers);
+  hec_work_shape ffn = ffn_shape(moe, (double)moe->d_ffn_dense);
+  int32_t n = moe->n_layers - moe->n_moe_layers;
+  int32_t n_dense = hec_moe_n_dense_attention(moe, false) - hec_moe_n_dense_attention(moe, true);
+  hec_work_shape blocks = times(both(hec_work_attention(moe), ffn), n - n_dense);
+  return n_dense == 0 ? blocks : both(blocks, times(both(hec_work_dense_attention(moe), ffn), n_dense));
 }
 
 hec_work_shape hec_work_embedding(const hec_moe *moe) {
@@ -146,9 +162,10 @@ double hec_local_s(const hec_device *device, hec_curve_kind kind, bool backward,
   return bytes > 0 ? device->launch_s + bytes / device->hbm_bandwidth : 0;
 }
 
-double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens) {
+double hec_nonmoe_forward_s(const hec_moe *moe, hec_work_shape attention, const hec_cluster *cluster, int32_t n_ranks,
+                            int32_t tokens) {
   HEC_ASSERT(n_ranks >= 1 && n_ranks <= cluster->n_devices);
-  hec_work_shape attention = hec_work_attention(moe), gate = hec_work_gate(moe);
+  hec_work_shape gate = hec_work_gate(moe);
   double slowest = 0;
   for (int32_t r = 0; r < n_ranks; r++) {
     const hec_device *device = &cluster->devices[r];

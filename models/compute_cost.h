@@ -53,8 +53,10 @@ static inline double hec_work_rate_s(const hec_work_rate *rate, double rows) {
 /* Forward shapes, per token of the rank. A backward operation has twice the flops, bytes and GEMMs. */
 hec_work_shape hec_work_expert(const hec_moe *moe); /* one routed expert, per assignment */
 hec_work_shape hec_work_shared(const hec_moe *moe); /* the shared experts together */
-hec_work_shape
-hec_work_attention(const hec_moe *moe); /* attention of a block with norms, residuals, softmax; * nonmoe_scale */
+/* Attention of a block with norms, residuals, softmax; * nonmoe_scale. Of the model's kind, and of the layers that s2
+ * leaves dense (hec_moe_dense_attention), which for other kinds is the same. */
+hec_work_shape hec_work_attention(const hec_moe *moe);
+hec_work_shape hec_work_dense_attention(const hec_moe *moe);
 hec_work_shape hec_work_gate(const hec_moe *moe);
 hec_work_shape
 hec_work_dense_blocks(const hec_moe *moe); /* all blocks without MoE together (0 rows cost if there are none) */
@@ -68,8 +70,10 @@ hec_work_shape hec_work_backward_of(const hec_moe *moe, hec_work_shape forward);
  * nothing. launch + bytes / hbm, or the measured curve's time / speed. */
 double hec_local_s(const hec_device *device, hec_curve_kind kind, bool backward, double bytes);
 
-/* Forward time of the non-MoE part of one MoE block on the slowest device: attention and gate. The window of FSSDP. */
-double hec_nonmoe_forward_s(const hec_moe *moe, const hec_cluster *cluster, int32_t n_ranks, int32_t tokens);
+/* Forward time of the non-MoE part of one MoE block on the slowest device: attention (as given: one of the two above) and
+ * gate. The window of FSSDP. */
+double hec_nonmoe_forward_s(const hec_moe *moe, hec_work_shape attention, const hec_cluster *cluster, int32_t n_ranks,
+                            int32_t tokens);
 
 /* Simulated time ends here (26 days): a longer duration counts as this much, so that sums of two fit in 64 bits. */
 #define HEC_TIME_END_PS (INT64_C(1) << 61)

@@ -7,7 +7,8 @@
  * large transformer models" (MLSys 2023); D = dtype bytes:
  *     attention part   D (4 d + (2 heads + 2 kv) d_head) + 2 d + 4 E: inputs and outputs of two norms, q, k, v, the
  *                      output projection's input; two dropout masks of a byte; gate probabilities in fp32
- *     scores           unless fused: heads * context * (2 D + 1): softmax output, dropout output and mask
+ *     scores           unless fused: heads * context * (2 D + 1): softmax output, dropout output and mask. Where s2
+ *                      leaves some layers dense, an MoE layer is charged the mean over them: the sum is right
  *     FFN of width f   D * n_ffn_matrices * f: before and after the activation (gated: gate, up, product); its input d
  *                      is an expert's own copy (expert_row), but the norm's output for shared and dense FFNs
  *     head             D * 2 d + 4 V: final norm's input and output, logits in fp32
@@ -19,13 +20,17 @@
 
 #include <stddef.h>
 
-/* Kept per token by attention, norms and residuals of a block. */
-static double attention_kept(const hec_moe *moe) {
+/* Kept per token by attention, norms and residuals of a block, mean over n blocks of which n_dense have dense attention
+ * in a model with s2. */
+static double attention_kept(const hec_moe *moe, int32_t n, int32_t n_dense) {
   double d = (double)moe->d_model, heads = (double)moe->n_heads, element = (double)moe->dtype_bytes;
   double kept = element * (4 * d + (2 * heads + 2 * (double)moe->n_kv_heads) * (double)moe->d_head) + 2 * d;
-  if (!moe->fused_attention)
-    kept += heads * hec_moe_context(moe) * (2 * element + 1);
-  return kept;
+  if (moe->fused_attention || n == 0)
+    return kept;
+  double context = hec_moe_context(moe, false);
+  if (n_dense > 0)
+    context += (hec_moe_context(moe, true) - context) * (double)n_dense / (double)n;
+  return kept + heads * context * (2 * element + 1);
 }
 
 static double ffn_kept(const hec_moe *moe, double f) {
@@ -35,12 +40,13 @@ static double ffn_kept(const hec_moe *moe, double f) {
 static void add_activations(const hec_moe *moe, double tokens, bool train, hec_memory_cost *cost) {
   double input = (double)moe->dtype_bytes * (double)moe->d_model;
   double shared = (double)moe->n_shared_experts * ffn_kept(moe, (double)moe->d_ffn_shared);
-  double block = attention_kept(moe) + 4 * (double)moe->n_experts + shared;
-  double dense = attention_kept(moe) + ffn_kept(moe, (double)moe->d_ffn_dense);
+  int32_t n_rest = moe->n_layers - moe->n_moe_layers, n_dense = hec_moe_n_dense_attention(moe, true);
+  double block = attention_kept(moe, moe->n_moe_layers, n_dense) + 4 * (double)moe->n_experts + shared;
+  double dense = attention_kept(moe, n_rest, hec_moe_n_dense_attention(moe, false) - n_dense) +
+                 ffn_kept(moe, (double)moe->d_ffn_dense);
   double head = moe->vocabulary > 0 ? 2 * input + 4 * (double)moe->vocabulary : 0;
-  double n_dense = (double)(moe->n_layers - moe->n_moe_layers);
   cost->activation_layer = tokens * (moe->recompute ? input : block);
-  cost->activation_rest = train ? tokens * (n_dense * (moe->recompute ? input : dense) + head) : 0;
+  cost->activation_rest = train ? tokens * ((double)n_rest * (moe->recompute ? input : dense) + head) : 0;
   cost->expert_row = input + (moe->recompute ? 0 : ffn_kept(moe, (double)moe->d_ffn));
   cost->returned_row = train ? input : 0;
 }

@@ -59,6 +59,7 @@ static const char *const known_fields[] = {"name",
                                            "kv_heads",
                                            "d_head",
                                            "attention_params",
+                                           "gate_params",
                                            "vocabulary",
                                            "seq_len",
                                            "tokens_per_rank",
@@ -72,8 +73,6 @@ static const char *const known_fields[] = {"name",
                                            "recompute",
                                            "nonmoe_scale",
                                            NULL};
-
-static const char *const attention_names[] = {"full", "causal", "s2"}; /* in the order of hec_attention */
 
 /* Integer fields that are absent keep what they have. */
 static hec_status read_ints(const hec_json *json, const hec_json_value *root, bool required, hec_moe *moe) {
@@ -92,18 +91,14 @@ static hec_status read_ints(const hec_json *json, const hec_json_value *root, bo
   return HEC_OK;
 }
 
-static hec_status read_attention(const hec_json *json, const hec_json_value *root, hec_attention *attention) {
+static hec_status read_attention(const hec_json *json, const hec_json_value *root, hec_moe *moe) {
   const hec_json_value *value = hec_json_get(root, "attention");
-  *attention = HEC_ATTENTION_CAUSAL;
+  moe->attention = HEC_ATTENTION_CAUSAL;
   if (!value)
     return HEC_OK;
-  for (int i = 0; i < 3 && hec_json_is_string(value); i++) {
-    if (strcmp(hec_json_text(value), attention_names[i]) == 0) {
-      *attention = (hec_attention)i;
-      return HEC_OK;
-    }
-  }
-  return hec_json_error(json, value, "\"full\", \"causal\" or \"s2\"");
+  const char *expected =
+      hec_attention_read(hec_json_is_string(value) ? hec_json_text(value) : "", &moe->attention, &moe->s2);
+  return expected ? hec_json_error(json, value, expected) : HEC_OK;
 }
 
 static hec_status read_fields(const hec_json *json, const hec_json_value *root, hec_moe *moe) {
@@ -121,9 +116,10 @@ static hec_status read_fields(const hec_json *json, const hec_json_value *root, 
   moe->dtype_bytes = 2;
   HEC_TRY(read_ints(json, root, false, moe));
   HEC_TRY(hec_json_double_or(json, root, "attention_params", 0, 1e15, 0, &moe->attention_params));
+  HEC_TRY(hec_json_double_or(json, root, "gate_params", 0, 1e15, 0, &moe->gate_params));
   HEC_TRY(hec_json_double_or(json, root, "grad_bytes", 0, 64, 2, &moe->grad_bytes));
   HEC_TRY(hec_json_double_or(json, root, "optimizer_bytes", 0, 64, 12, &moe->optimizer_bytes));
-  HEC_TRY(read_attention(json, root, &moe->attention));
+  HEC_TRY(read_attention(json, root, moe));
   HEC_TRY(hec_json_bool_or(json, root, "fused_attention", true, &moe->fused_attention));
   HEC_TRY(hec_json_double_or(json, root, "capacity_factor", 0, 1e6, 0, &moe->capacity_factor));
   HEC_TRY(hec_json_bool_or(json, root, "recompute", false, &moe->recompute));
@@ -196,11 +192,14 @@ hec_status hec_moe_check(const hec_moe *moe, const char *origin) {
                     (int)moe->n_heads, (int)moe->n_kv_heads);
   if (moe->n_shared_experts > 0 && moe->d_ffn_shared < 1)
     return hec_fail(HEC_BAD_INPUT, "%s: d_ffn_shared: expected at least 1 with shared experts, found 0", origin);
-  const double values[] = {moe->grad_bytes, moe->optimizer_bytes, moe->capacity_factor, moe->nonmoe_scale,
-                           moe->attention_params};
-  static const char *const keys[] = {"grad_bytes", "optimizer_bytes", "capacity_factor", "nonmoe_scale",
-                                     "attention_params"};
-  for (int i = 0; i < 5; i++)
+  const char *wrong = moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "%s: attention: %s", origin, wrong);
+  const double values[] = {moe->grad_bytes,   moe->optimizer_bytes,  moe->capacity_factor,
+                           moe->nonmoe_scale, moe->attention_params, moe->gate_params};
+  static const char *const keys[] = {"grad_bytes",   "optimizer_bytes",  "capacity_factor",
+                                     "nonmoe_scale", "attention_params", "gate_params"};
+  for (int i = 0; i < 6; i++)
     if (!(values[i] >= 0 && values[i] <= 1e15))
       return hec_fail(HEC_BAD_INPUT, "%s: %s: expected a number from 0 to 1e15, found %g", origin, keys[i], values[i]);
   return HEC_OK;
@@ -214,16 +213,21 @@ void hec_moe_describe(const hec_moe *moe, hec_text *text) {
   double total = (double)moe->n_moe_layers * (hec_moe_block_params(moe) + moe->n_experts * hec_moe_expert_params(moe)) +
                  (double)(moe->n_layers - moe->n_moe_layers) * hec_moe_dense_block_params(moe) +
                  hec_moe_embedding_params(moe);
-  hec_text_printf(text, ", d_model %d, d_ffn %d x %d matrices, %s attention, sequence %d, %.3g %s parameters",
-                  (int)moe->d_model, (int)moe->d_ffn, (int)moe->n_ffn_matrices, attention_names[moe->attention],
-                  (int)moe->seq_len, total < 1e9 ? total / 1e6 : total / 1e9, total < 1e9 ? "M" : "B");
+  hec_text_printf(text, ", d_model %d, d_ffn %d x %d matrices, ", (int)moe->d_model, (int)moe->d_ffn,
+                  (int)moe->n_ffn_matrices);
+  hec_attention_write(moe->attention, moe->s2, moe->n_heads, text);
+  hec_text_printf(text, " attention, sequence %d, %.3g %s parameters", (int)moe->seq_len,
+                  total < 1e9 ? total / 1e6 : total / 1e9, total < 1e9 ? "M" : "B");
 }
 
-double hec_moe_context(const hec_moe *moe) {
-  double seq = (double)moe->seq_len;
-  if (moe->attention == HEC_ATTENTION_FULL)
-    return seq;
-  return moe->attention == HEC_ATTENTION_CAUSAL ? seq / 2 : seq / (double)moe->n_heads;
+int32_t hec_moe_n_dense_attention(const hec_moe *moe, bool moe_layers_only) {
+  int32_t n = moe_layers_only ? moe->n_moe_layers : moe->n_layers, every = moe->s2.dense;
+  return moe->attention == HEC_ATTENTION_S2 && every > 0 ? (n + every - 1) / every : 0;
+}
+
+double hec_moe_context(const hec_moe *moe, bool dense) {
+  hec_attention kind = dense && moe->attention == HEC_ATTENTION_S2 ? HEC_ATTENTION_CAUSAL : moe->attention;
+  return hec_attention_context(kind, moe->s2, moe->n_heads, moe->seq_len);
 }
 
 double hec_moe_expert_params(const hec_moe *moe) {
@@ -240,8 +244,12 @@ static double norm_params(const hec_moe *moe) {
   return 2 * (double)moe->d_model;
 }
 
+double hec_moe_gate_params(const hec_moe *moe) {
+  return moe->gate_params > 0 ? moe->gate_params : (double)moe->d_model * (double)moe->n_experts;
+}
+
 double hec_moe_block_params(const hec_moe *moe) {
-  double gate = (double)moe->d_model * (double)moe->n_experts;
+  double gate = hec_moe_gate_params(moe);
   double shared =
       (double)moe->n_shared_experts * (double)moe->n_ffn_matrices * (double)moe->d_model * (double)moe->d_ffn_shared;
   return hec_moe_attention_params(moe) + norm_params(moe) + gate + shared;

@@ -3,24 +3,20 @@
  * As JSON (presets/moe-NAME.json and files of the user), keys are the fields below without "n_":
  *     required  name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len
  *     optional  moe_layers (layers), d_ffn_dense (d_ffn), shared_experts (0), d_ffn_shared (d_ffn), kv_heads (heads),
- *               d_head (d_model / heads), attention_params (0), vocabulary (0), tokens_per_rank (seq_len),
- *               micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12), attention ("full", "causal",
- *               "s2"; default "causal"), fused_attention (true), capacity_factor (0), recompute (false),
- *               nonmoe_scale (1), notes, sources */
+ *               d_head (d_model / heads), attention_params (0), gate_params (0), vocabulary (0),
+ *               tokens_per_rank (seq_len), micro_batches (1), dtype_bytes (2), grad_bytes (2), optimizer_bytes (12),
+ *               attention ("full", "causal", "s2" or "s2:shards=8,local=1024,block=64,dense=2", attention.h; default
+ *               "causal"), fused_attention (true), capacity_factor (0), recompute (false), nonmoe_scale (1), notes,
+ *               sources */
 #ifndef HEC_MODELS_MOE_H
 #define HEC_MODELS_MOE_H
+#include "models/attention.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum {
-  HEC_ATTENTION_FULL,   /* every token attends to the whole sequence */
-  HEC_ATTENTION_CAUSAL, /* half of it */
-  HEC_ATTENTION_S2, /* sparsely sharded: each head its own context shard, seq_len / n_heads keys per token and head */
-} hec_attention;
 
 typedef struct {
   char name[64];
@@ -34,11 +30,13 @@ typedef struct {
   int32_t d_ffn_shared;
   int32_t n_heads, n_kv_heads, d_head;
   double attention_params; /* of one block; 0: q, k, v, o projections of these heads (given for low-rank forms: MLA) */
+  double gate_params;      /* of one gate; 0: one matrix d_model x experts (given for low-rank forms: X-MoE) */
   int32_t vocabulary;      /* 0: embedding and head not counted */
   int32_t seq_len, tokens_per_rank, micro_batches;
   int32_t dtype_bytes;                /* bytes of a parameter or an activation on the wire and in compute */
   double grad_bytes, optimizer_bytes; /* per parameter */
   hec_attention attention;
+  hec_s2 s2;              /* where attention is s2 */
   bool fused_attention;   /* scores stay on chip (FlashAttention); false: they are written, read and kept */
   double capacity_factor; /* 0: dropless */
   bool recompute;         /* activations recomputed in backward */
@@ -59,12 +57,21 @@ hec_status hec_moe_check(const hec_moe *moe, const char *origin) HEC_MUST_USE;
 /* One line for people: "gpt-moe-s: 12 layers (12 MoE), 64 experts top-2, ..." */
 void hec_moe_describe(const hec_moe *moe, hec_text *text);
 
-/* Keys that one token sees in one head: the whole sequence, half of it (causal) or its own shard (s2). */
-double hec_moe_context(const hec_moe *moe);
+/* Whether the attention of an MoE layer is dense although the model's is s2: causal. */
+static inline bool hec_moe_dense_attention(const hec_moe *moe, int32_t layer) {
+  return moe->attention == HEC_ATTENTION_S2 && moe->s2.dense > 0 &&
+         (moe->n_moe_layers - 1 - layer) % moe->s2.dense == 0;
+}
+/* How many blocks have such attention: of all, and of those with MoE, which are the last. */
+int32_t hec_moe_n_dense_attention(const hec_moe *moe, bool moe_layers_only);
+
+/* Keys that one token sees in one head, mean (attention.h), in a block whose attention is dense or of the model's kind. */
+double hec_moe_context(const hec_moe *moe, bool dense);
 
 /* Parameters (not bytes). */
 double hec_moe_attention_params(const hec_moe *moe); /* the projections of one block */
 double hec_moe_expert_params(const hec_moe *moe);    /* one routed expert */
+double hec_moe_gate_params(const hec_moe *moe);      /* the gate of one block */
 double
 hec_moe_block_params(const hec_moe *moe); /* dense part of one MoE block: attention, gate, norms, shared experts */
 double hec_moe_dense_block_params(const hec_moe *moe); /* a block without MoE: attention, norms, dense FFN */

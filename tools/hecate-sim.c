@@ -49,6 +49,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
                   "max_min --json\n\n" HEC_JOB_ARGS_FORMS,
       .args = args};
@@ -94,26 +95,65 @@ static hec_status print(const settings *s, hec_summary *summary) {
   return status;
 }
 
+typedef struct {
+  const settings *s;
+  hec_trace_reader *reader;
+  const hec_compare_options *options;
+  hec_arena *arena;
+} runner;
+
+/* One comparison, under one kind of attention (NULL: the model's). */
+static hec_status compare(const runner *r, const char *attention, hec_job *job, hec_summary *summary) {
+  hec_job_options wanted;
+  HEC_TRY(hec_job_args_options(&r->s->job, &wanted));
+  wanted.attention = attention;
+  HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
+  hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
+  if (r->options->progress)
+    fprintf(stderr, "\r\033[K");
+  return status;
+}
+
+/* The kinds of attention after the first: only what the table of kinds says of them. The trace is at its begin again. */
+static hec_status compare_others(const runner *r, const char *const *kind, int32_t n, hec_summary_attention *found) {
+  for (int32_t k = 1; k < n; k++) {
+    hec_job *job = HEC_NEW(r->arena, hec_job, 1);
+    hec_summary summary = {0};
+    hec_status status = compare(r, kind[k], job, &summary);
+    if (status == HEC_OK)
+      found[k] = hec_summary_attention_of(&summary, r->arena);
+    hec_summary_free(&summary);
+    HEC_TRY(status);
+    HEC_TRY(hec_trace_rewind(r->reader));
+  }
+  return HEC_OK;
+}
+
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
+  const char *kind[HEC_ATTENTIONS_MAX];
+  hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
+  int32_t n_kinds;
   hec_compare_options options = {.policies = policies, .schedule = s->job.schedule, .check = s->check};
   HEC_TRY(hec_job_args_law(s->job.law, &options.law));
   HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
   HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
+  HEC_TRY(hec_job_args_attentions(s->job.attention, arena, kind, &n_kinds));
   if (s->out)
     HEC_TRY(hec_output_check(s->out));
-  hec_job_options wanted;
+  options.progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
   hec_job job;
-  HEC_TRY(hec_job_args_options(&s->job, &wanted));
-  HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
-  bool terminal = isatty(STDERR_FILENO) == 1;
-  options.progress = terminal ? show_progress : NULL;
-  hec_summary summary;
-  hec_status status = hec_compare(&job, reader, &options, arena, &summary);
-  if (terminal)
-    fprintf(stderr, "\r\033[K");
+  hec_summary summary = {0};
+  const runner r = {s, reader, &options, arena};
+  HEC_TRY(compare_others(&r, kind, n_kinds, attentions));
+  hec_status status = compare(&r, kind[0], &job, &summary);
   summary.tool = "hecate-sim " HEC_VERSION;
   summary.trace = s->trace;
+  if (status == HEC_OK && n_kinds > 1) {
+    attentions[0] = hec_summary_attention_of(&summary, arena);
+    summary.attentions = attentions;
+    summary.n_attentions = n_kinds;
+  }
   if (status == HEC_OK && s->out)
     status = write_out(s, &job, reader, &options, &summary, arena);
   if (status == HEC_OK)

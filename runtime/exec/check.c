@@ -140,17 +140,26 @@ static bool diverged(hec_check *check, double loss) {
   return result->diverged_step > 0;
 }
 
-/* The tokens of the assignments of all ranks; NULL but on rank 0. */
-static hec_status gather_choices(hec_check *check, const hec_work_state *work, int32_t **all) {
+/* The tokens of the assignments of all ranks, room for T k in each list, and what they were chosen by; NULL but on
+ * rank 0. */
+static hec_status gather_choices(hec_check *check, const hec_work_state *work, hec_reference_text *batch) {
   int32_t n = work->tokens * work->model->top_k, lists = check->n_micro_batches * work->model->n_blocks;
-  int32_t *own = HEC_NEW(&check->arena, int32_t, (size_t)n * (size_t)lists);
+  int64_t affinities = (int64_t)lists * work->tokens * work->model->n_experts;
+  int32_t *own = HEC_NEW(&check->arena, int32_t, (size_t)n * (size_t)lists), *choices = NULL;
+  float *all;
   for (int32_t i = 0; i < lists; i++) {
-    HEC_ASSERT(work->assignments[i]->n == n);
-    memcpy(own + (size_t)i * (size_t)n, work->assignments[i]->token, (size_t)n * sizeof *own);
+    HEC_ASSERT(work->assignments[i]->n <= n);
+    memcpy(own + (size_t)i * (size_t)n, work->assignments[i]->token, (size_t)work->assignments[i]->n * sizeof *own);
   }
   size_t size = (size_t)n * (size_t)lists;
-  *all = check->reference ? HEC_NEW(&check->arena, int32_t, size * (size_t)check->problem->n_ranks) : NULL;
-  return hec_rank_gather(check->rank, own, size * sizeof *own, *all);
+  if (check->reference)
+    choices = HEC_NEW(&check->arena, int32_t, size * (size_t)check->problem->n_ranks);
+  batch->choices = choices;
+  HEC_TRY(hec_rank_gather(check->rank, own, size * sizeof *own, choices));
+  HEC_ASSERT(work->affinities);
+  HEC_TRY(gather(check, work->affinities, affinities, &all));
+  batch->affinities = all;
+  return HEC_OK;
 }
 
 static void compare_number(hec_check *check, double found, double expected, const char *what) {
@@ -161,8 +170,9 @@ static void compare_number(hec_check *check, double found, double expected, cons
 static hec_status train_reference(hec_check *check, const hec_work_state *work, const hec_load *loads,
                                   const hec_check_text *text) {
   hec_arena_rewind(&check->arena, (hec_arena_mark){0});
-  int32_t n_ranks = check->problem->n_ranks, *choices;
-  HEC_TRY(gather_choices(check, work, &choices));
+  int32_t n_ranks = check->problem->n_ranks;
+  hec_reference_text batch = {.balance = text->balance, .bias_rate = text->bias_rate};
+  HEC_TRY(gather_choices(check, work, &batch));
   if (!check->reference || diverged(check, text->loss))
     return HEC_OK;
   size_t all = (size_t)check->n_micro_batches * (size_t)n_ranks * (size_t)work->tokens, at = 0;
@@ -171,10 +181,12 @@ static hec_status train_reference(hec_check *check, const hec_work_state *work, 
     for (int32_t r = 0; r < n_ranks; r++, at += (size_t)work->tokens)
       hec_corpus_batch(text->corpus, work->model, (hec_corpus_place){check->steps, mb, r, n_ranks, work->tokens},
                        ids + at, next + at);
-  hec_reference_text batch = {.ids = ids, .next = next, .choices = choices, .balance = text->balance};
+  batch.ids = ids;
+  batch.next = next;
   hec_reference_loss loss = hec_reference_train(check->reference, check->steps, loads, check->n_micro_batches, &batch);
   check->result.flips += loss.flips;
-  compare_number(check, 1 + loss.worst_choice, 1, "probabilities of the chosen experts");
+  compare_number(check, 1 + loss.affined, 1, "affinities of the gates");
+  compare_number(check, (double)loss.wrong, 0, "choices of the gates by their affinities");
   compare_number(check, text->loss, loss.loss, "loss");
   compare_number(check, text->balance_loss, loss.balance, "balance loss");
   return HEC_OK;

@@ -39,11 +39,13 @@ enum { HEC_CHECK_EXPLODED = 4 };
 typedef hec_check_result hec_replay_check;
 
 /* What training adds: the batch of all ranks is a function of the text, so rank 0 makes it again. The experts that the
- * gates chose are taken over by the reference, which verifies that each is among its own best k up to the tolerance (two
- * nearly equal probabilities may change places by rounding: `flips` counts those that did). */
+ * gates chose are taken over by the reference, which verifies that its own gate makes just these choices of the
+ * affinities of the run, and that these are its own up to the tolerance (two nearly equal ones may change places by
+ * rounding: `flips` counts the assignments that did). */
 typedef struct {
   const hec_corpus *corpus;
   float balance;             /* coefficient as in hec_work_state */
+  float bias_rate;           /* of the bias in hec_work_state */
   double loss, balance_loss; /* of the run: mean over all tokens; of all ranks (on rank 0) */
 } hec_check_text;
 

@@ -2,6 +2,7 @@
  *
  * Kept per token and block: x0 d, q and attended h*dh each, k and v kv*dh each, x1 d, h2 d, probabilities E, two norm
  * scales: 3 d + 2 (h + kv) dh + E + 2 floats. The law of models/memory_cost.c allows 4 d + 2 (h + kv) dh + d/2 + E. */
+#include "runtime/exec/gate.h"
 #include "runtime/exec/model_parts.h"
 
 #include "models/memory_cost.h"
@@ -27,8 +28,8 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
   if (moe->attention_params > 0)
     return hec_fail(HEC_BAD_INPUT, "%s: attention given as a parameter count cannot be executed; give heads and d_head",
                     moe->name);
-  if (moe->attention == HEC_ATTENTION_S2)
-    return hec_fail(HEC_BAD_INPUT, "%s: attention \"s2\" cannot be executed, only \"full\" and \"causal\"", moe->name);
+  if (moe->gate_params > 0)
+    return hec_fail(HEC_BAD_INPUT, "%s: a gate given as a parameter count cannot be executed", moe->name);
   if (moe->capacity_factor > 0)
     return hec_fail(HEC_BAD_INPUT, "%s: a capacity factor cannot be executed: tokens are never dropped", moe->name);
   if (moe->n_heads % moe->n_kv_heads != 0)
@@ -41,12 +42,13 @@ hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_mod
     return hec_fail(HEC_BAD_INPUT, "%s: exact mode: expected one MoE layer, found %d", moe->name,
                     (int)moe->n_moe_layers);
   HEC_TRY(check_widths(moe));
-  hec_model made = {.moe = *moe, .exact = exact, .seed = seed, .adam = adam};
+  hec_model made = {.moe = *moe, .exact = exact, .seed = seed, .adam = adam, .gate = &hec_gate_softmax};
   made.moe.n_layers = moe->n_moe_layers;
   made.moe.dtype_bytes = 4;
   made.moe.grad_bytes = 4;
   made.moe.optimizer_bytes = 8;
   made.moe.vocabulary = 0;
+  made.moe.s2 = hec_s2_of(moe->s2, moe->n_heads);
   made.n_blocks = moe->n_moe_layers;
   made.n_experts = moe->n_experts;
   made.top_k = moe->top_k;
@@ -74,7 +76,7 @@ hec_block_layout hec_model_block(const hec_model *model) {
   at.o = at.v + (int64_t)w.d * w.kv;
   at.norm2 = at.o + (int64_t)w.q * w.d;
   at.gate = at.norm2 + w.d;
-  at.shared = at.gate + (int64_t)w.d * w.experts;
+  at.shared = at.gate + hec_gate_size(model);
   at.size = at.shared + model->moe.n_shared_experts * hec_ffn_size(model, model->moe.d_ffn_shared);
   HEC_ASSERT((double)at.size == hec_moe_block_params(&model->moe));
   return at;
@@ -102,10 +104,10 @@ static float *take(float **memory, int64_t n) {
   return at;
 }
 
-hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *memory) {
+hec_block_kept hec_block_kept_at(const hec_model *model, int32_t layer, int32_t tokens, float *memory) {
   hec_model_widths w = hec_model_widths_of(model);
   int64_t t = tokens;
-  hec_block_kept kept = {.x0 = take(&memory, t * w.d)};
+  hec_block_kept kept = {.layer = layer, .x0 = take(&memory, t * w.d)};
   kept.q = take(&memory, t * w.q);
   kept.k = take(&memory, t * w.kv);
   kept.v = take(&memory, t * w.kv);
@@ -120,7 +122,9 @@ hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *
 
 int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens) {
   hec_model_widths w = hec_model_widths_of(model);
-  int64_t sizes[] = {hec_attention_scratch_size(model, tokens), (int64_t)tokens * w.experts + (int64_t)tokens * w.d,
+  int64_t gate = hec_gate_scratch_size(model, tokens), stream = (int64_t)tokens * w.d;
+  int64_t sizes[] = {hec_attention_scratch_size(model, tokens),
+                     (int64_t)tokens * w.experts + (gate > stream ? gate : stream),
                      (int64_t)tokens * model->moe.n_ffn_matrices * model->moe.d_ffn_shared};
   int64_t most = 0;
   for (int i = 0; i < 3; i++)

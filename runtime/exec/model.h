@@ -5,8 +5,9 @@
  *
  * A block, for the tokens x [T, d] of one rank and micro-batch (pre-norm, no biases, no positional encoding):
  *     h1 = rmsnorm(x; g1)   q,k,v = h1 Wq, h1 Wk, h1 Wv   a = attention(q, k, v)   x += a Wo
- *     h2 = rmsnorm(x; g2)   p = softmax(h2 Wg)   y = sum over assignments j of w_j * expert_j(h2)  (+ shared experts)   x += y
- * w_j = p of the assignment's expert (not renormalised over the chosen ones). Sequences of seq_len tokens stand one after
+ *     h2 = rmsnorm(x; g2)   p = gate(h2)   y = sum over assignments j of w_j * expert_j(h2)  (+ shared experts)   x += y
+ * The gate (gate.h) is softmax(h2 Wg) unless training asks for another: w_j = p of the assignment's expert (not
+ * renormalised over the chosen ones). Sequences of seq_len tokens stand one after
  * the other (the last may be shorter); heads share keys and values where n_kv_heads < n_heads.
  *
  * Exact mode (`exact`): every intermediate is an integer times a power of two below 24 significant bits, so float
@@ -21,6 +22,15 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/processor.h"
 
+typedef struct hec_gate hec_gate;
+/* What a gate may be told, see the rows; 0: its own default. */
+typedef struct {
+  double capacity;    /* factor on the assignments that an expert takes of a group when all get the same; */
+  int32_t group;      /* tokens that a capacity is of, neighbours of one rank and micro-batch; 0: all of these */
+  int32_t rank;       /* width of a low-rank gate */
+  double temperature; /* fixed */
+} hec_gate_options;
+
 typedef struct {
   hec_moe moe; /* dtype 4 bytes, n_layers == n_moe_layers; vocabulary 0 in replay */
   int32_t n_experts, top_k, n_blocks;
@@ -28,15 +38,17 @@ typedef struct {
   hec_activation activation;
   uint64_t seed;
   hec_adam adam;
+  const hec_gate *gate; /* softmax; another: hec_gate_set */
+  hec_gate_options gate_options;
 } hec_model;
 
 /* Fills in what follows from the shape: the MoE blocks alone, 4 bytes for everything, no vocabulary (train sets its own).
- * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, s2, capacity
+ * HEC_BAD_INPUT for shapes that cannot be executed, saying why: attention given as a bare parameter count, capacity
  * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
 /* Dense parameters of a block, offsets in floats: g1[d] Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g2[d]
- * Wg[d, E] shared experts. size == hec_moe_block_params. */
+ * the gate's (Wg[d, E]) shared experts. size == hec_moe_block_params. */
 typedef struct {
   int64_t norm1, q, k, v, o, norm2, gate, shared, size;
 } hec_block_layout;
@@ -57,6 +69,7 @@ void hec_model_output_gradient(const hec_model *model, int64_t step, int32_t mic
  * weight[j]. expert_at [E + 1]. */
 struct hec_assignments {
   int32_t n, n_tokens, capacity;
+  int32_t n_dropped; /* assignments that the gate made and a capacity took back */
   int32_t *expert_at, *token;
   float *weight, *weight_grad;
   float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
@@ -66,15 +79,16 @@ hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, in
 /* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
  * it must. n > capacity: HEC_ASSERT. */
 void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out);
-/* The top-k experts of each token (ties to the lower expert). */
-void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out);
-/* Weights from the probabilities [T, E] (exact: the fixed powers of two, probabilities are not looked at). */
+/* The top-k experts of each token by probability, plus bias [E] where there is one (ties to the lower expert). */
+void hec_assign_top_k(const hec_model *model, const float *probabilities, const float *bias, int32_t tokens,
+                      hec_assignments *out);
+/* Weights from what the gate gave [T, E] (exact: the fixed powers of two, it is not looked at). */
 void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities,
                         hec_assignments *assignments);
 
 /* Auxiliary balance loss of a layer and micro-batch (GShard, Switch: Fedus et al., JMLR 2022, eq. 4): coefficient * E *
- * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability.
- * counts [n_ranks][E] of all ranks. Fills in balance; returns the share of this rank's tokens: ranks add up. */
+ * sum_e f_e p_e over the tokens of all ranks, f_e = share of the assignments (no gradient), p_e = mean probability, or
+ * share of the token's affinities where these do not sum to 1. counts [n_ranks][E] of all ranks. Fills in balance; returns the share of this rank's tokens: ranks add up. */
 typedef struct {
   const uint32_t *counts;
   int32_t n_ranks;
@@ -83,13 +97,19 @@ typedef struct {
 double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
                           hec_assignments *assignments);
 
+/* Loss-free balancing (Wang et al., arXiv:2408.15664, algorithm 1): after a step, for every expert of every block,
+ * bias += rate * sign(mean load - load of the expert), loads of all ranks and micro-batches [n]. bias [n_blocks][E] is
+ * added to what experts are chosen by and to nothing else: no gradient flows, every rank has the same. */
+void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, int32_t n, float *bias);
+
 /* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input,
- * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]. */
+ * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]: what the gate gave. */
 typedef struct {
+  int32_t layer; /* of the block: some layers beside s2 attention are dense */
   float *x0, *scale1, *q, *k, *v, *attended, *x1, *scale2, *h2, *probabilities;
 } hec_block_kept;
 int64_t hec_block_kept_size(const hec_model *model, int32_t tokens); /* floats */
-hec_block_kept hec_block_kept_at(const hec_model *model, int32_t tokens, float *memory);
+hec_block_kept hec_block_kept_at(const hec_model *model, int32_t layer, int32_t tokens, float *memory);
 
 /* Scratch that any one call below needs, in floats. */
 int64_t hec_model_scratch_size(const hec_model *model, int32_t tokens);
@@ -102,7 +122,7 @@ void hec_block_attention_backward(hec_processor *on, const hec_model *model, con
 /* Norm and gate: fills kept.x1, scale2, h2, probabilities from the stream. Backward: dh2 [T, d] (what dispatch brought
  * back, shared experts included) plus the gate's own through weight_grad, into dx +=. */
 void hec_block_gate(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, const float *x,
-                    const hec_block_kept *kept);
+                    const hec_block_kept *kept, float *scratch);
 void hec_block_gate_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
                              int32_t tokens, float *dh2, float *dx, const hec_assignments *assignments,
                              const hec_block_kept *kept, float *scratch);

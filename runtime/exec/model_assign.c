@@ -1,6 +1,8 @@
 /* Which token goes to which expert. On the host, with the probabilities where it can read them. Top-k O(T k E). */
+#include "runtime/exec/gate.h"
 #include "runtime/exec/model_parts.h"
 
+#include <math.h>
 #include <string.h>
 
 hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity, float *weights) {
@@ -22,16 +24,18 @@ void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t t
   HEC_ASSERT(n == 0 || tokens > 0);
   out->expert_at[model->n_experts] = out->n = (int32_t)n;
   out->n_tokens = tokens;
+  out->n_dropped = 0;
   for (int32_t j = 0; j < out->n; j++)
     out->token[j] = j % tokens;
 }
 
-/* The best expert that comes after (value, expert) in the order of falling probability, ties to the lower expert. Not a
- * number counts as below zero, so that a gate gone wild still chooses k experts. */
-static int32_t next_best(const float *p, int32_t n_experts, float value, int32_t expert, float *found) {
+/* The best expert that comes after (value, expert) in the order of falling probability (plus bias), ties to the lower
+ * expert. Not a number counts as below zero, so that a gate gone wild still chooses k experts. */
+static int32_t next_best(const float *p, const float *bias, int32_t n_experts, float value, int32_t expert,
+                         float *found) {
   int32_t best = -1;
   for (int32_t e = 0; e < n_experts; e++) {
-    float v = p[e] >= 0 ? p[e] : -1;
+    float v = (p[e] >= 0 ? p[e] : -1) + (bias ? bias[e] : 0);
     if ((v < value || (v == value && e > expert)) && (best < 0 || v > *found)) {
       best = e;
       *found = v;
@@ -42,18 +46,20 @@ static int32_t next_best(const float *p, int32_t n_experts, float value, int32_t
 }
 
 /* Counts, offsets, then the places: the choice is made twice rather than kept, so the list is sorted without scratch. */
-void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_t tokens, hec_assignments *out) {
+void hec_assign_top_k(const hec_model *model, const float *probabilities, const float *bias, int32_t tokens,
+                      hec_assignments *out) {
   int32_t n_experts = model->n_experts;
   int64_t n = (int64_t)tokens * model->top_k;
   HEC_ASSERT(n <= out->capacity);
   out->n = (int32_t)n;
   out->n_tokens = tokens;
+  out->n_dropped = 0;
   memset(out->expert_at, 0, (size_t)(n_experts + 1) * sizeof *out->expert_at);
   for (int32_t t = 0; t < tokens; t++) {
     const float *p = probabilities + (int64_t)t * n_experts;
-    float value = 2;
+    float value = INFINITY;
     for (int32_t k = 0, expert = -1; k < model->top_k; k++) {
-      expert = next_best(p, n_experts, value, expert, &value);
+      expert = next_best(p, bias, n_experts, value, expert, &value);
       out->expert_at[expert + 1]++;
     }
   }
@@ -61,9 +67,9 @@ void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_
     out->expert_at[e + 1] += out->expert_at[e];
   for (int32_t t = 0; t < tokens; t++) {
     const float *p = probabilities + (int64_t)t * n_experts;
-    float value = 2;
+    float value = INFINITY;
     for (int32_t k = 0, expert = -1; k < model->top_k; k++) {
-      expert = next_best(p, n_experts, value, expert, &value);
+      expert = next_best(p, bias, n_experts, value, expert, &value);
       out->token[out->expert_at[expert]++] = t;
     }
   }
@@ -73,25 +79,8 @@ void hec_assign_top_k(const hec_model *model, const float *probabilities, int32_
 }
 
 void hec_assign_weights(hec_processor *on, const hec_model *model, const float *probabilities, hec_assignments *a) {
-  on->math->weigh(on, a, probabilities, model->n_experts, model->exact);
-}
-
-/* With g_e = coefficient E f_e / (n_ranks T), the loss is sum_e g_e sum_t p[t, e] over all tokens. */
-double hec_assign_balance(const hec_model *model, const hec_balance *balance, const float *probabilities,
-                          hec_assignments *a) {
-  int32_t n_experts = model->n_experts;
-  double all = 0, loss = 0;
-  for (int64_t i = 0; i < (int64_t)balance->n_ranks * n_experts; i++)
-    all += balance->counts[i];
-  double factor = all > 0 ? (double)balance->coefficient * n_experts / (all * balance->n_ranks * a->n_tokens) : 0;
-  for (int32_t e = 0; e < n_experts; e++) {
-    double count = 0, sum = 0;
-    for (int32_t r = 0; r < balance->n_ranks; r++)
-      count += balance->counts[(int64_t)r * n_experts + e];
-    for (int32_t t = 0; t < a->n_tokens; t++)
-      sum += (double)probabilities[(int64_t)t * n_experts + e];
-    a->balance[e] = (float)(factor * count);
-    loss += factor * count * sum;
-  }
-  return loss;
+  if (model->exact || !model->gate->weigh)
+    on->math->weigh(on, a, probabilities, model->n_experts, model->exact);
+  else
+    model->gate->weigh(model, probabilities, a);
 }

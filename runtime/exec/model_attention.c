@@ -4,11 +4,14 @@
  *     S = q k^T / sqrt(dh)    P = softmax of S's rows over the visible keys    a = P v    x += a Wo
  *     dP = da v^T    dS = P (dP - rowsum(P dP)) / sqrt(dh)    dq = dS k    dk += dS^T q    dv += P^T da
  *
- * Visible: all keys of the sequence (full) or those up to the query (causal). Exact mode: P = S without scale and
- * softmax, dS = dP, both zero at keys that are not visible.
+ * Visible: all keys of the sequence (full), those up to the query (causal), or of those the local window and the head's
+ * shard (s2, models/attention.h). Exact mode: P = S without scale and softmax, dS = dP, both zero at keys that are not
+ * visible.
  * Scores exist for QUERIES queries and as many heads as the device wants at a time, in scratch, and are computed again in
- * backward; causal blocks of queries stop at their last visible key. O(T L dh heads) time, O(QUERIES L heads) scratch
- * beside the rows. */
+ * backward; causal blocks of queries stop at their last visible key. With s2 a block of queries lies in one block of the
+ * mask, so all of them see the same blocks of their head's shard out of the window: the columns of the scores are those
+ * blocks, one product each, then the window up to the last query. Nothing else is computed; heads go one by one, because
+ * they have different columns. O(T context dh heads) time, O(QUERIES L heads) scratch beside the rows. */
 #include "runtime/exec/model_parts.h"
 
 #include <math.h>
@@ -40,26 +43,58 @@ typedef struct {
   float *dattended, *dq, *dk, *dv; /* [T, ..] */
 } attention;
 
-/* A block of queries of some heads in one sequence. */
+/* A block of queries of some heads in one sequence, and the keys that are columns of its scores, in ascending order. */
 typedef struct {
   int64_t query, key;        /* first token of the block, of the sequence */
   int32_t n_queries, n_keys; /* keys up to the last visible one */
   int32_t visible, stride;   /* keys that the first query sees; how many more each following one */
   int32_t head, n_heads;
+  int32_t n_far, far, far_step,
+      far_size; /* s2: blocks of far_size keys from key `far` of the sequence on, far_step apart */
+  int32_t near; /* the key from which all are there */
 } score_block;
 
+/* Columns whose keys stand together. */
+typedef struct {
+  int32_t key, column, n; /* key: of the sequence */
+} key_piece;
+static key_piece piece_at(const score_block *b, int32_t index) {
+  int32_t column = index * b->far_size;
+  if (index < b->n_far)
+    return (key_piece){b->far + index * b->far_step, column, b->far_size};
+  return (key_piece){b->near, column, b->n_keys - column};
+}
+
 typedef void block_function(const attention *a, const score_block *block);
+
+/* What s2 leaves of the keys of a block of causal attention whose first query is the sequence's `at`. */
+static void leave_out(hec_s2 s2, int32_t at, score_block *b) {
+  int32_t block = at / s2.block, out = block - s2.local / s2.block, shard = hec_s2_shard(s2, b->head);
+  if (out < 0)
+    return;
+  b->n_far = out >= shard ? (out - shard) / s2.shards + 1 : 0;
+  b->far = shard * s2.block;
+  b->far_step = s2.shards * s2.block;
+  b->far_size = s2.block;
+  b->near = (out + 1) * s2.block;
+  int32_t gone = b->near - b->n_far * s2.block;
+  b->n_keys -= gone;
+  b->visible -= gone;
+}
 
 /* Calls `function` for every block, in a fixed order: sequences, heads, queries. */
 static void walk(const attention *a, int32_t tokens, block_function *function) {
   const hec_moe *moe = &a->model->moe;
-  bool causal = moe->attention == HEC_ATTENTION_CAUSAL;
-  int32_t batch = a->on->math->batch;
+  bool sharded = moe->attention == HEC_ATTENTION_S2 && !hec_moe_dense_attention(moe, a->kept->layer);
+  bool causal = moe->attention != HEC_ATTENTION_FULL;
+  int32_t batch = sharded ? 1 : a->on->math->batch;
   for (int64_t first = 0; first < tokens; first += moe->seq_len) {
     int32_t length = longest(a->model, (int32_t)(tokens - first));
     for (int32_t head = 0; head < moe->n_heads; head += batch)
-      for (int32_t at = 0; at < length; at += QUERIES) {
-        int32_t n = length - at < QUERIES ? length - at : QUERIES;
+      for (int32_t at = 0, n; at < length; at += n) {
+        n = length - at < QUERIES ? length - at : QUERIES;
+        if (sharded && moe->s2.block - at % moe->s2.block < n)
+          n = moe->s2.block - at % moe->s2.block;
         score_block block = {.query = first + at,
                              .key = first,
                              .n_queries = n,
@@ -68,6 +103,8 @@ static void walk(const attention *a, int32_t tokens, block_function *function) {
                              .stride = causal ? 1 : 0,
                              .head = head,
                              .n_heads = moe->n_heads - head < batch ? moe->n_heads - head : batch};
+        if (sharded)
+          leave_out(moe->s2, at, &block);
         function(a, &block);
       }
   }
@@ -83,68 +120,92 @@ static float score_scale(const attention *a) {
 static int64_t query_at(const attention *a, const score_block *b, int32_t index) {
   return b->query * a->w.q + (int64_t)(b->head + index) * a->w.head;
 }
-static int64_t key_at(const attention *a, const score_block *b, int32_t index) {
-  return b->key * a->w.kv + (int64_t)((b->head + index) / a->w.per_group) * a->w.head;
+static int64_t key_at(const attention *a, const score_block *b, key_piece piece, int32_t index) {
+  return (b->key + piece.key) * a->w.kv + (int64_t)((b->head + index) / a->w.per_group) * a->w.head;
 }
-static int64_t score_at(const score_block *b, int32_t index) {
-  return (int64_t)index * b->n_queries * b->n_keys;
+static int64_t score_at(const score_block *b, key_piece piece, int32_t index) {
+  return (int64_t)index * b->n_queries * b->n_keys + piece.column;
 }
 
 /* scores [n_queries, n_keys] = alpha from [n_queries, head] to [n_keys, head]^T. */
 static void multiply_rows(const attention *a, const score_block *b, const float *from, const float *to, float *scores,
                           float alpha) {
-  hec_gemm list[HEC_BATCH_MOST];
-  for (int32_t i = 0; i < b->n_heads; i++)
-    list[i] = (hec_gemm){.m = b->n_queries,
-                         .n = b->n_keys,
-                         .k = a->w.head,
-                         .transpose_b = true,
-                         .a = from + query_at(a, b, i),
-                         .b = to + key_at(a, b, i),
-                         .c = scores + score_at(b, i),
-                         .alpha = alpha,
-                         .lda = a->w.q,
-                         .ldb = a->w.kv};
-  a->on->math->gemm(a->on, list, b->n_heads);
+  for (int32_t part = 0; part <= b->n_far; part++) {
+    key_piece piece = piece_at(b, part);
+    hec_gemm list[HEC_BATCH_MOST];
+    for (int32_t i = 0; i < b->n_heads; i++)
+      list[i] = (hec_gemm){.m = b->n_queries,
+                           .n = piece.n,
+                           .k = a->w.head,
+                           .transpose_b = true,
+                           .a = from + query_at(a, b, i),
+                           .b = to + key_at(a, b, piece, i),
+                           .c = scores + score_at(b, piece, i),
+                           .alpha = alpha,
+                           .lda = a->w.q,
+                           .ldb = a->w.kv,
+                           .ldc = b->n_keys};
+    a->on->math->gemm(a->on, list, b->n_heads);
+  }
 }
 
 /* to [n_queries, head] = alpha scores from [n_keys, head]. */
 static void sum_keys(const attention *a, const score_block *b, const float *scores, const float *from, float *to,
                      float alpha) {
+  for (int32_t part = 0; part <= b->n_far; part++) {
+    key_piece piece = piece_at(b, part);
+    hec_gemm list[HEC_BATCH_MOST];
+    for (int32_t i = 0; i < b->n_heads; i++)
+      list[i] = (hec_gemm){.m = b->n_queries,
+                           .n = a->w.head,
+                           .k = piece.n,
+                           .a = scores + score_at(b, piece, i),
+                           .b = from + key_at(a, b, piece, i),
+                           .c = to + query_at(a, b, i),
+                           .alpha = alpha,
+                           .beta = part > 0 ? 1.0F : 0.0F,
+                           .lda = b->n_keys,
+                           .ldb = a->w.kv,
+                           .ldc = a->w.q};
+    a->on->math->gemm(a->on, list, b->n_heads);
+  }
+}
+
+/* The same of heads that do not share keys with each other: those at `turn` in their groups. */
+static void add_to_keys_in_turn(const attention *a, const score_block *b, key_piece piece, int32_t turn,
+                                const hec_gemm *of) {
   hec_gemm list[HEC_BATCH_MOST];
-  for (int32_t i = 0; i < b->n_heads; i++)
-    list[i] = (hec_gemm){.m = b->n_queries,
-                         .n = a->w.head,
-                         .k = b->n_keys,
-                         .a = scores + score_at(b, i),
-                         .b = from + key_at(a, b, i),
-                         .c = to + query_at(a, b, i),
-                         .alpha = alpha,
-                         .ldb = a->w.kv,
-                         .ldc = a->w.q};
-  a->on->math->gemm(a->on, list, b->n_heads);
+  int32_t n = 0;
+  for (int32_t i = 0; i < b->n_heads; i++) {
+    if ((b->head + i) % a->w.per_group != turn)
+      continue;
+    list[n] = *of;
+    list[n].a += score_at(b, piece, i);
+    list[n].b += query_at(a, b, i);
+    list[n++].c += key_at(a, b, piece, i);
+  }
+  a->on->math->gemm(a->on, list, n);
 }
 
 /* to [n_keys, head] += alpha scores^T from [n_queries, head]: dk and dv. Heads that share keys go one after the other. */
 static void add_to_keys(const attention *a, const score_block *b, const float *scores, const float *from, float *to,
                         float alpha) {
-  for (int32_t turn = 0; turn < a->w.per_group; turn++) {
-    hec_gemm list[HEC_BATCH_MOST];
-    int32_t n = 0;
-    for (int32_t i = 0; i < b->n_heads; i++)
-      if ((b->head + i) % a->w.per_group == turn)
-        list[n++] = (hec_gemm){.m = b->n_keys,
-                               .n = a->w.head,
-                               .k = b->n_queries,
-                               .transpose_a = true,
-                               .a = scores + score_at(b, i),
-                               .b = from + query_at(a, b, i),
-                               .c = to + key_at(a, b, i),
-                               .alpha = alpha,
-                               .beta = 1,
-                               .ldb = a->w.q,
-                               .ldc = a->w.kv};
-    a->on->math->gemm(a->on, list, n);
+  for (int32_t part = 0; part <= b->n_far; part++) {
+    key_piece piece = piece_at(b, part);
+    hec_gemm of = {.m = piece.n,
+                   .n = a->w.head,
+                   .k = b->n_queries,
+                   .transpose_a = true,
+                   .a = scores,
+                   .b = from,
+                   .c = to,
+                   .alpha = alpha,
+                   .beta = 1,
+                   .lda = b->n_keys,
+                   .ldb = a->w.q,
+                   .ldc = a->w.kv};
+    for (int32_t turn = 0; turn < a->w.per_group; turn++)
+      add_to_keys_in_turn(a, b, piece, turn, &of);
   }
 }
 

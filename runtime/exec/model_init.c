@@ -14,12 +14,13 @@
  *     Wv, Wo     one per row in one row of four
  *     W1, Wg, Wu one per column;  the last matrix one per row in min(d, f) rows
  *     the gate's Wg one per row (it has no gradient); g1, g2 are ones (not used) */
+#include "runtime/exec/gate.h"
 #include "runtime/exec/language.h"
 #include "runtime/exec/model_parts.h"
 
 #include <string.h>
 
-enum { WHAT_BLOCK = 1, WHAT_EXPERT, WHAT_INPUT, WHAT_OUTPUT_GRADIENT, WHAT_ENDS, WHAT_WINDOW };
+enum { WHAT_BLOCK = 1, WHAT_EXPERT, WHAT_INPUT, WHAT_OUTPUT_GRADIENT, WHAT_ENDS, WHAT_WINDOW, WHAT_CHOICE };
 
 static const uint64_t golden = 0x9E3779B97F4A7C15U;
 
@@ -85,6 +86,8 @@ static void random_block(const hec_model *model, uint64_t key, float *params) {
   fill_normal(key + 3, 0, inverse_root(2.0 * model->n_blocks * w.q), params + at.o, at.norm2 - at.o);
   fill_normal(key + 4, 1, 0.125F, params + at.norm2, w.d);
   fill_normal(key + 5, 0, in, params + at.gate, at.shared - at.gate);
+  if (model->gate->init)
+    model->gate->init(model, params + at.gate);
 }
 
 /* ---- Exact mode ---- */
@@ -202,4 +205,10 @@ void hec_language_init(const hec_model *model, float *params) {
 int64_t hec_language_window(const hec_model *model, int64_t step, int64_t sequence, int64_t n) {
   uint64_t key = key_of(model->seed, WHAT_WINDOW, step, sequence, 0);
   return (int64_t)(key % (uint64_t)n);
+}
+
+/* ---- What gate.h declares ---- */
+
+float hec_gate_random(const hec_model *model, int64_t step, int32_t layer, int64_t token) {
+  return (float)(value_at(key_of(model->seed, WHAT_CHOICE, step, layer, 0), token) >> 40) * (1.0F / (1 << 24));
 }

@@ -1,9 +1,10 @@
-/* transitions[l][a][b]: number of (token, a among its experts in layer l, b among those in layer l + 1): k * k pairs a
- * token, so a row (l, a) sums to k times the assignments to a in layer l, and a column (l, b) to k times those to b in
- * layer l + 1. O(T k^2) per layer and micro-batch. */
+/* transitions[l][a][b]: number of (token, a among its experts in layer l, b among those in layer l + 1). Where a token has
+ * k experts in every layer these are k * k pairs, so a row (l, a) sums to k times the assignments to a in layer l, and a
+ * column (l, b) to k times those to b in layer l + 1. O(T (E + pairs)) per layer and micro-batch. */
 #include "runtime/exec/record.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +18,7 @@ struct hec_record {
   FILE *spool; /* on rank 0: (iter, counts) one after the other */
   int64_t n_records;
   uint64_t *transitions; /* [n_layers - 1][E][E] of this rank */
-  int32_t *expert[2];    /* [T * k] experts of each token in two layers that follow each other */
+  int32_t *expert[2];    /* [T * width] experts of each token in two layers that follow each other */
   size_t expert_capacity[2];
 };
 
@@ -47,34 +48,40 @@ void hec_record_free(hec_record *record) {
   free(record);
 }
 
-/* The k experts of each token, ascending. */
+/* Room for a token's experts in a list. */
+static size_t list_width(const hec_record *record) {
+  return (size_t)(record->model->gate->varies ? record->model->n_experts : record->model->top_k);
+}
+
+/* The experts of each token, ascending, -1 behind the last. */
 static void list_experts(hec_record *record, int which, const hec_assignments *a) {
-  int32_t k = record->model->top_k;
-  HEC_RESERVE(record->expert[which], record->expert_capacity[which], a->n + 1);
+  size_t width = list_width(record), n = width * (size_t)a->n_tokens;
+  HEC_RESERVE(record->expert[which], record->expert_capacity[which], n + 1);
   int32_t *list = record->expert[which];
-  memset(list, -1, (size_t)a->n * sizeof *list);
+  memset(list, -1, n * sizeof *list);
   for (int32_t e = 0; e < record->model->n_experts; e++)
     for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
-      int32_t *of = list + (size_t)a->token[j] * (size_t)k, i = 0;
-      while (i < k && of[i] >= 0)
+      int32_t *of = list + (size_t)a->token[j] * width;
+      size_t i = 0;
+      while (i < width && of[i] >= 0)
         i++;
-      HEC_ASSERT(i < k);
+      HEC_ASSERT(i < width);
       of[i] = e;
     }
 }
 
 void hec_record_choices(hec_record *record, hec_assignments *const *assignments) {
-  size_t k = (size_t)record->model->top_k, experts = (size_t)record->model->n_experts;
+  size_t width = list_width(record), experts = (size_t)record->model->n_experts;
   for (int32_t l = 0; l < record->model->n_blocks; l++) {
     list_experts(record, l % 2, assignments[l]);
     if (l == 0)
       continue;
     uint64_t *count = record->transitions + (size_t)(l - 1) * experts * experts;
     const int32_t *from = record->expert[(l - 1) % 2], *to = record->expert[l % 2];
-    for (int32_t t = 0; t < assignments[l]->n_tokens; t++)
-      for (size_t i = 0; i < k; i++)
-        for (size_t j = 0; j < k; j++)
-          count[(size_t)from[(size_t)t * k + i] * experts + (size_t)to[(size_t)t * k + j]]++;
+    for (int32_t t = 0; t < assignments[l]->n_tokens; t++, from += width, to += width)
+      for (size_t i = 0; i < width && from[i] >= 0; i++)
+        for (size_t j = 0; j < width && to[j] >= 0; j++)
+          count[(size_t)from[i] * experts + (size_t)to[j]]++;
   }
 }
 
@@ -144,6 +151,8 @@ static hec_status write_trace(hec_record *record, const char *path, hec_trace_he
   header.top_k = m->top_k;
   header.n_sources = header.ranks = record->rank->n_ranks;
   header.per_source = true;
+  if (m->gate->drops)
+    header.counted = HEC_COUNTED_AFTER_DROP;
   if (n_transitions(record) > 0) {
     print_transitions(record, &transitions);
     header.transitions = transitions.data;

@@ -11,7 +11,7 @@ typedef struct hec_record hec_record;
 
 /* Called by every rank. n_experts * n_experts * (n_layers - 1) counters of 8 bytes. */
 hec_status hec_record_open(const hec_model *model, hec_rank *rank, hec_record **record) HEC_MUST_USE;
-/* This rank's choices of one micro-batch, `assignments` [n_layers] of top-k lists. */
+/* This rank's choices of one micro-batch, `assignments` [n_layers]. */
 void hec_record_choices(hec_record *record, hec_assignments *const *assignments);
 /* The counts of all ranks; does something on rank 0. */
 hec_status hec_record_load(hec_record *record, int64_t iter, const hec_load *load) HEC_MUST_USE;

@@ -24,6 +24,7 @@
  * other library stay below, every injected fault is above. */
 #include "runtime/exec/reference.h"
 
+#include "runtime/exec/gate.h"
 #include "runtime/exec/reference_bits.h"
 
 #include <math.h>
@@ -61,6 +62,7 @@ struct hec_reference {
   /* A language model's. */
   int64_t ends_size;
   float *ends[N_STATES], *ends_kept, *balance; /* [V d, d V]; between head and its backward; [E] */
+  float *bias;                                 /* [n_blocks][E] of the gates' choices */
   const hec_reference_text *text;              /* of the step; NULL: forced routing, linear loss */
   const hec_load *loads;
   int32_t micro_batch, rank; /* of the pass */
@@ -108,6 +110,7 @@ hec_reference *hec_reference_new(const hec_model *model, int32_t n_ranks, int32_
     hec_language_init(model, r->ends[PARAMS]);
   r->ends_kept = zeros(hec_language_kept(model, tokens));
   r->balance = zeros(model->n_experts);
+  r->bias = zeros((int64_t)model->n_blocks * model->n_experts);
   for (int32_t layer = 0; layer < model->n_blocks; layer++) {
     hec_model_init_block(model, layer, block_at(r, PARAMS, layer));
     for (int32_t e = 0; e < model->n_experts; e++)
@@ -127,6 +130,7 @@ void hec_reference_free(hec_reference *r) {
   }
   free(r->ends_kept);
   free(r->balance);
+  free(r->bias);
   free(r->outputs);
   free(r->input_grads);
   free(r->work.memory);
@@ -195,7 +199,7 @@ static float *scratch_at(const hec_reference *r) {
 }
 static hec_block_kept kept_at(const hec_reference *r, int32_t layer) {
   float *memory = scratch_at(r) + hec_model_scratch_size(&r->model, r->tokens);
-  return hec_block_kept_at(&r->model, r->tokens, memory + layer * hec_block_kept_size(&r->model, r->tokens));
+  return hec_block_kept_at(&r->model, layer, r->tokens, memory + layer * hec_block_kept_size(&r->model, r->tokens));
 }
 /* Rows of a block: inner, outputs; rows that all blocks share: in, din (or dout). */
 static float *inner_at(const hec_reference *r, int32_t layer) {
@@ -229,45 +233,60 @@ static const uint8_t *symbols_at(const hec_reference *r, const uint8_t *symbols)
   return symbols + ((int64_t)r->micro_batch * r->n_ranks + r->rank) * r->tokens;
 }
 
-/* Each token's k-th best probability, by the same choice that the gates make. */
-static void kth_best(hec_reference *r, const float *p, float *kth) {
-  const hec_model *m = &r->model;
-  hec_arena arena = {0};
-  hec_assignments own = hec_assignments_new(&arena, m, r->tokens * m->top_k, NULL);
-  hec_assign_top_k(m, p, r->tokens, &own);
-  hec_assign_weights(&hec_processor_cpu, m, p, &own);
-  for (int32_t t = 0; t < r->tokens; t++)
-    kth[t] = 1;
-  for (int32_t e = 0; e < m->n_experts; e++)
-    for (int32_t j = own.expert_at[e]; j < own.expert_at[e + 1]; j++)
-      kth[own.token[j]] = own.weight[j] < kth[own.token[j]] ? own.weight[j] : kth[own.token[j]];
-  hec_arena_free(&arena);
+/* Assignments of `a` that are not in `own`; tokens ascend within an expert. */
+static int64_t count_others(const hec_assignments *a, const hec_assignments *own, int32_t n_experts) {
+  int64_t n = 0;
+  for (int32_t e = 0; e < n_experts; e++) {
+    int32_t i = own->expert_at[e], end = own->expert_at[e + 1];
+    for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
+      while (i < end && own->token[i] < a->token[j])
+        i++;
+      n += i == end || own->token[i] != a->token[j];
+    }
+  }
+  return n;
 }
 
-/* Takes the choices over, and looks at them: tokens ascend within an expert, and each token is there k times. */
-static void assign_given(hec_reference *r, int32_t layer, const uint32_t *counts, const float *p, hec_assignments *a) {
+/* The choices are those that the gate makes of the affinities that are said to be behind them, and these are what they
+ * should be: so nothing depends on which of two nearly equal ones is larger here. */
+static void verify(hec_reference *r, int64_t list, const hec_gate_call *call, const float *p,
+                   const hec_assignments *a) {
+  const hec_model *m = &r->model;
+  int64_t n = (int64_t)r->tokens * m->n_experts;
+  const float *given = r->text->affinities ? r->text->affinities + list * n : p;
+  hec_assignments own = hec_assignments_new(call->arena, m, r->tokens * m->top_k, NULL);
+  m->gate->choose(m, call, given, r->tokens, &own);
+  bool same = own.n == a->n &&
+              memcmp(own.expert_at, a->expert_at, ((size_t)m->n_experts + 1) * sizeof *own.expert_at) == 0 &&
+              memcmp(own.token, a->token, (size_t)own.n * sizeof *own.token) == 0;
+  r->loss.wrong += !same;
+  if (given != p)
+    m->gate->choose(m, call, p, r->tokens, &own);
+  r->loss.flips += count_others(a, &own, m->n_experts);
+  double error = hec_relative_error(given, p, n);
+  if (!(error <= r->loss.affined)) /* not a number too */
+    r->loss.affined = isnan(error) ? (double)INFINITY : error;
+}
+
+/* Takes the choices over. */
+static void assign_given(hec_reference *r, int64_t step, int32_t layer, const uint32_t *counts, const float *p,
+                         hec_assignments *a) {
   const hec_model *m = &r->model;
   int64_t n = (int64_t)r->tokens * m->top_k, place = (int64_t)r->rank * r->n_micro_batches + r->micro_batch;
-  const int32_t *choices = r->text->choices + (place * m->n_blocks + layer) * n;
-  float *kth = scratch_at(r), *seen = kth + r->tokens;
+  int64_t list = place * m->n_blocks + layer;
   hec_assign_forced(m, counts, r->tokens, a);
-  HEC_ASSERT(a->n == n);
-  memcpy(a->token, choices, (size_t)n * sizeof *choices);
-  kth_best(r, p, kth);
-  memset(seen, 0, (size_t)r->tokens * sizeof *seen);
-  for (int32_t e = 0; e < m->n_experts; e++)
-    for (int32_t j = a->expert_at[e]; j < a->expert_at[e + 1]; j++) {
-      int32_t t = a->token[j];
-      HEC_ASSERT(t >= 0 && t < r->tokens);
-      bool twice = j > a->expert_at[e] && a->token[j - 1] >= t;
-      double below = (double)(kth[t] - p[(int64_t)t * m->n_experts + e]) / (double)kth[t];
-      r->loss.flips += below > 0;
-      seen[t] += 1;
-      if (twice || seen[t] > (float)m->top_k)
-        r->loss.worst_choice = INFINITY;
-      if (!(below <= r->loss.worst_choice)) /* not a number too */
-        r->loss.worst_choice = below;
-    }
+  HEC_ASSERT(a->n <= n);
+  memcpy(a->token, r->text->choices + list * n, (size_t)a->n * sizeof *a->token);
+  for (int32_t j = 0; j < a->n; j++)
+    HEC_ASSERT(a->token[j] >= 0 && a->token[j] < r->tokens);
+  hec_arena arena = {0};
+  const hec_gate_call call = {.step = step,
+                              .first = ((int64_t)r->micro_batch * r->n_ranks + r->rank) * r->tokens,
+                              .layer = layer,
+                              .bias = r->text->bias_rate > 0 ? r->bias + (int64_t)layer * m->n_experts : NULL,
+                              .arena = &arena};
+  verify(r, list, &call, p, a);
+  hec_arena_free(&arena);
 }
 
 static void add_balance(hec_reference *r, int32_t layer, const float *p, hec_assignments *a) {
@@ -315,7 +334,7 @@ static void measure_gradients(hec_reference *r) {
 
 /* ---- Forward and backward of one block ---- */
 
-static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, float *x) {
+static void forward(hec_reference *r, int64_t step, int32_t layer, const uint32_t *counts, float *x) {
   const hec_model *m = &r->model;
   const float *params = block_at(r, PARAMS, layer);
   hec_block_kept kept = kept_at(r, layer);
@@ -324,9 +343,9 @@ static void forward(hec_reference *r, int32_t layer, const uint32_t *counts, flo
   float *in = r->work.rows, *inner = inner_at(r, layer), *out = outputs_at(r, layer);
   const hec_arithmetic *cpu = hec_processor_cpu.math;
   hec_block_attention(&hec_processor_cpu, m, params, r->tokens, x, &kept, scratch_at(r));
-  hec_block_gate(&hec_processor_cpu, m, params, r->tokens, x, &kept);
+  hec_block_gate(&hec_processor_cpu, m, params, r->tokens, x, &kept, scratch_at(r));
   if (r->text)
-    assign_given(r, layer, counts, kept.probabilities, a);
+    assign_given(r, step, layer, counts, kept.probabilities, a);
   else
     hec_assign_forced(m, counts, r->tokens, a);
   hec_assign_weights(&hec_processor_cpu, m, kept.probabilities, a);
@@ -397,7 +416,7 @@ static void pass(hec_reference *r, int64_t step) {
   int64_t n = (int64_t)r->tokens * m->moe.d_model;
   input(r, step, x);
   for (int32_t layer = 0; layer < m->n_blocks; layer++)
-    forward(r, layer, hec_load_row(&r->loads[r->micro_batch], layer, r->rank), x);
+    forward(r, step, layer, hec_load_row(&r->loads[r->micro_batch], layer, r->rank), x);
   save(r->outputs + place_of(r, r->micro_batch, r->rank), x, n);
   if (!r->train)
     return;
@@ -454,6 +473,8 @@ hec_reference_loss hec_reference_train(hec_reference *r, int64_t step, const hec
   r->loss = (hec_reference_loss){0};
   hec_reference_step(r, step, loads, n_micro_batches);
   measure_gradients(r);
+  if (text->bias_rate > 0)
+    hec_bias_update(&r->model, text->bias_rate, loads, n_micro_batches, r->bias);
   r->text = NULL;
   return r->loss;
 }

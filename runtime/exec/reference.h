@@ -20,15 +20,18 @@ void hec_reference_step(hec_reference *reference, int64_t step, const hec_load *
  * micro-batches. */
 typedef struct {
   const uint8_t *ids, *next; /* [n_micro_batches][n_ranks][T] */
-  const int32_t *choices;    /* [n_ranks][n_micro_batches][n_blocks][T * k] tokens of the assignments, by expert */
-  float balance;             /* coefficient of the balance loss; 0: none */
+  /* Of every rank, micro-batch and block: tokens of the assignments by expert, as many as the loads say, [.][T * k]; what
+   * they were chosen by, [.][T, E], NULL: what the gates of the reference give. */
+  const int32_t *choices;
+  const float *affinities;
+  float balance;   /* coefficient of the balance loss; 0: none */
+  float bias_rate; /* of hec_bias_update, made here from the loads; 0: none */
 } hec_reference_text;
 typedef struct {
   double loss, balance;
-  int64_t flips; /* choices that are not among the token's k most probable experts here */
-  /* Of them, the largest share by which the probability is below the k-th best; infinite where a token does not have k
-   * different experts. */
-  double worst_choice;
+  int64_t flips;  /* assignments that the gates would not have made here */
+  int64_t wrong;  /* lists of choices that the gate does not make of these affinities */
+  double affined; /* largest relative error of a list of affinities; 0 without */
 } hec_reference_loss;
 hec_reference_loss hec_reference_train(hec_reference *reference, int64_t step, const hec_load *loads,
                                        int32_t n_micro_batches, const hec_reference_text *text);

@@ -120,12 +120,22 @@ typedef struct {
   tensor x0, q, k, v, attended, x1;
 } stream;
 
-/* mask(rows keys^T) of one head in one sequence: scores, and their gradients. */
+/* mask(rows keys^T) of one head in one sequence: scores, and their gradients. Keys that are seen in a row go together. */
 static tensor pairs(counter *c, place p, matrix rows, matrix keys) {
   tensor t = tensor_new(c, (int64_t)p.m * p.m);
-  for (int64_t i = 0; i < p.m; i++)
-    multiply(&t, (place){i * p.m, p.m, 1, c->model->moe.attention == HEC_ATTENTION_CAUSAL ? (int32_t)i + 1 : p.m, p.k},
-             (matrix){rows.of, rows.at + i * rows.row, rows.row, 1}, transposed(keys));
+  const hec_moe *moe = &c->model->moe;
+  hec_attention kind = hec_moe_dense_attention(moe, 0) ? HEC_ATTENTION_CAUSAL : moe->attention; /* one layer */
+  int32_t head = (int32_t)(rows.at % c->w.q) / c->w.head;
+  for (int32_t i = 0; i < p.m; i++)
+    for (int32_t j = 0, n; j < p.m; j += n) {
+      bool seen = hec_attention_sees(kind, moe->s2, head, i, j);
+      for (n = 1; j + n < p.m && hec_attention_sees(kind, moe->s2, head, i, j + n) == seen; n++)
+        continue;
+      matrix to = {keys.of, keys.at + j * keys.row, keys.row, keys.column};
+      if (seen)
+        multiply(&t, (place){(int64_t)i * p.m + j, p.m, 1, n, p.k},
+                 (matrix){rows.of, rows.at + i * rows.row, rows.row, 1}, transposed(to));
+    }
   tensor_done(c, &t);
   return t;
 }

@@ -3,9 +3,15 @@
 #include "runtime/exec/train.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* What a rank has of a step's measure: losses; assignments that were dropped; tokens of all layers without an expert. */
+typedef struct {
+  double loss, balance_loss, dropped, unrouted;
+} share;
 
 /* The runner's context. */
 typedef struct {
@@ -17,7 +23,9 @@ typedef struct {
   float *kept;         /* the head's */
   float factor;        /* of a token's loss in the mean */
   double loss;         /* of this rank's tokens, as their share of the mean */
-  double *shares;      /* on rank 0: [n_ranks][2] loss and balance loss */
+  share *shares;       /* on rank 0: [n_ranks] */
+  float *bias;         /* [n_blocks][E] */
+  bool *routed;        /* [T] */
 } state;
 
 static hec_runner_options options_of(const hec_train *train) {
@@ -38,6 +46,13 @@ hec_status hec_train_check(const hec_train *train, const hec_policy *policy) {
   if (policy->rewrite || schedule->bound)
     return hec_fail(HEC_BAD_INPUT, "policy %s cannot train: it %s", policy->name,
                     schedule->bound ? "is a bound, no system" : "forces loads, and in training the gate chooses them");
+  const hec_gate *gate = train->model->gate;
+  if (train->bias_rate > 0 && !gate->biased)
+    return hec_fail(HEC_BAD_INPUT, "--balance bias: gate %s does not choose by adding a bias to affinities",
+                    gate->name);
+  if (train->aux > 0 && gate->balanced)
+    return hec_fail(HEC_BAD_INPUT, "--balance aux: gate %s is balanced by construction", gate->name);
+  HEC_TRY(hec_gate_check(train->model, train->problem->tokens));
   return hec_corpus_check(train->corpus, train->model, train->problem->tokens);
 }
 
@@ -99,14 +114,59 @@ static void prepare(state *s, int64_t step) {
     hec_work_zero_grads(&r->work, r->exec);
 }
 
-/* Shares of the loss meet on rank 0 and are added in the order of ranks. */
-static hec_status add_up(state *s, hec_train_measure *measure) {
-  double own[2] = {s->loss, s->runner->work.balance_loss};
-  HEC_TRY(hec_rank_gather(s->runner->rank, own, sizeof own, s->shares));
-  for (int32_t i = 0; s->shares && i < s->runner->rank->n_ranks; i++) {
-    measure->loss += s->shares[2 * i];
-    measure->balance_loss += s->shares[2 * i + 1];
+/* Tokens of all layers and micro-batches without an expert; what capacities took back. */
+static void count_losses(state *s, share *own) {
+  hec_assignments *const *all = s->runner->work.assignments;
+  int32_t tokens = s->train->problem->tokens, lists = s->train->n_micro_batches * s->train->model->n_blocks;
+  for (int32_t i = 0; i < lists && s->train->model->gate->varies; i++) {
+    memset(s->routed, 0, (size_t)tokens * sizeof *s->routed);
+    for (int32_t j = 0; j < all[i]->n; j++)
+      s->routed[all[i]->token[j]] = true;
+    for (int32_t t = 0; t < tokens; t++)
+      own->unrouted += !s->routed[t];
+    own->dropped += all[i]->n_dropped;
   }
+}
+
+/* Busiest expert over the mean, of a layer's load; 1 when there are no tokens, as for ranks. */
+static double expert_overload(const hec_load *load, int32_t layer) {
+  double all = 0, most = 0;
+  for (int32_t e = 0; e < load->n_experts; e++) {
+    double n = 0;
+    for (int32_t r = 0; r < load->n_sources; r++)
+      n += hec_load_row(load, layer, r)[e];
+    all += n;
+    most = n > most ? n : most;
+  }
+  return all > 0 ? most * load->n_experts / all : 1;
+}
+
+static void measure_overload(const hec_runner *r, hec_train_measure *measure) {
+  int32_t n, lists = 0;
+  const double *of = hec_lowering_overload(r->low, &n);
+  for (int32_t i = 0; i < n; i++)
+    measure->overload += of[i] / n;
+  for (int32_t mb = 0; mb < r->options.n_micro_batches; mb++)
+    for (int32_t l = 0; l < r->loads[mb].n_layers; l++, lists++)
+      measure->expert_overload += expert_overload(&r->loads[mb], l);
+  measure->expert_overload /= lists;
+}
+
+/* Shares meet on rank 0 and are added in the order of ranks. */
+static hec_status add_up(state *s, hec_train_measure *measure) {
+  share own = {.loss = s->loss, .balance_loss = s->runner->work.balance_loss};
+  const hec_train *train = s->train;
+  double tokens =
+      (double)train->n_micro_batches * train->model->n_blocks * train->problem->n_ranks * train->problem->tokens;
+  count_losses(s, &own);
+  HEC_TRY(hec_rank_gather(s->runner->rank, &own, sizeof own, s->shares));
+  for (int32_t i = 0; s->shares && i < s->runner->rank->n_ranks; i++) {
+    measure->loss += s->shares[i].loss;
+    measure->balance_loss += s->shares[i].balance_loss;
+    measure->dropped += s->shares[i].dropped / (tokens * train->model->top_k);
+    measure->unrouted += s->shares[i].unrouted / tokens;
+  }
+  measure_overload(s->runner, measure);
   return HEC_OK;
 }
 
@@ -127,8 +187,13 @@ static hec_status step(state *s, int64_t index) {
     measure.iteration_s = (double)hec_timeline_end_ps(&r->timeline) * 1e-12;
     train->measured(train->context, &measure);
   }
-  hec_check_text text = {
-      .corpus = train->corpus, .balance = train->aux, .loss = measure.loss, .balance_loss = measure.balance_loss};
+  if (train->bias_rate > 0)
+    hec_bias_update(train->model, train->bias_rate, r->loads, train->n_micro_batches, s->bias);
+  hec_check_text text = {.corpus = train->corpus,
+                         .balance = train->aux,
+                         .bias_rate = train->bias_rate,
+                         .loss = measure.loss,
+                         .balance_loss = measure.balance_loss};
   if (!s->check)
     return HEC_OK;
   HEC_TRY(hec_check_step(s->check, &r->work, index, r->loads, &text));
@@ -148,7 +213,12 @@ static hec_status open_state(state *s, const hec_policy *policy) {
   s->next = HEC_NEW(&r->arena, uint8_t, all);
   s->kept = HEC_NEW(&r->arena, float, hec_language_kept(train->model, train->problem->tokens));
   s->factor = 1 / ((float)all * (float)r->rank->n_ranks);
-  s->shares = r->rank->rank == 0 ? HEC_NEW(&r->arena, double, 2 * r->rank->n_ranks) : NULL;
+  s->shares = r->rank->rank == 0 ? HEC_NEW(&r->arena, share, r->rank->n_ranks) : NULL;
+  s->routed = HEC_NEW(&r->arena, bool, train->problem->tokens);
+  s->bias = HEC_NEW(&r->arena, float, train->model->n_blocks * train->model->n_experts);
+  r->work.bias = train->bias_rate > 0 ? s->bias : NULL;
+  if (train->check)
+    r->work.affinities = HEC_NEW(&r->arena, float, (int64_t)all * train->model->n_blocks * train->model->n_experts);
   if (train->check)
     s->check = hec_check_new(train->problem, train->model, train->n_micro_batches, r->rank);
   return train->record ? hec_record_open(train->model, r->rank, &s->record) : HEC_OK;

@@ -1,5 +1,5 @@
 /* Training: a small GPT-MoE language model on the characters of a text, under any policy, by the same executor and
- * programs as replay. The gate is real: top-k of its softmax. Every rank plans a layer once its gate has spoken and the
+ * programs as replay. The gate is real (gate.h: top-k of a softmax unless another is asked for). Every rank plans a layer once its gate has spoken and the
  * counts of all ranks have come.
  *
  * Loss of a step: the mean cross entropy over all tokens of all ranks and micro-batches, plus the balance losses of the
@@ -12,9 +12,12 @@
 #include "runtime/exec/runner.h"
 
 typedef struct {
-  int64_t step;                 /* from 1 */
-  double loss, balance_loss;    /* before the step's update */
-  double iteration_s;           /* of the timeline: the slowest rank */
+  int64_t step;              /* from 1 */
+  double loss, balance_loss; /* before the step's update */
+  double iteration_s;        /* of the timeline: the slowest rank */
+  /* Means over layers and micro-batches of busiest over mean, of ranks (by what they compute under the policy) and of
+   * experts; share of the T k assignments of a layer that a capacity took back, and of tokens without any expert. */
+  double overload, expert_overload, dropped, unrouted;
   const hec_timeline *timeline; /* valid during the call */
   const hec_program *program;
 } hec_train_measure;
@@ -28,6 +31,7 @@ typedef struct {
   const hec_collective *collective; /* NULL: by cost */
   bool virtual_time, check;
   float aux;       /* coefficient of the balance loss */
+  float bias_rate; /* of the bias of the gates' choices (hec_bias_update); 0: none */
   double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
   /* Where the loads go; NULL: nowhere. Written at the end, when everything went well. */
   const char *record;

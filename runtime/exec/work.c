@@ -9,6 +9,7 @@
 #include "runtime/exec/work.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 #include "runtime/exec/language.h"
 
 #include <string.h>
@@ -170,7 +171,7 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
   b->x = hec_work_stream(work, work->x, op->op.micro_batch);
   b->dx = hec_work_stream(work, work->dx, op->op.micro_batch);
   if (in_block(op->op.role)) {
-    b->kept = hec_block_kept_at(work->model, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
+    b->kept = hec_block_kept_at(work->model, layer, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
     b->dense = hec_exec_dense(exec, layer);
   }
   if (op->op.role == HEC_ROLE_GATE && !op->op.backward)
@@ -193,6 +194,24 @@ static void balance(hec_work_state *work, hec_exec *exec, const hec_op *op, boun
   work->balance_loss += hec_assign_balance(work->model, &of_all, b->kept.probabilities, b->assignments);
 }
 
+/* The gate's own choice, by what it gave. */
+static void choose(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
+  const hec_model *model = work->model;
+  int64_t list = (int64_t)op->micro_batch * model->n_blocks + op->layer, n = (int64_t)work->tokens * model->n_experts;
+  int64_t place = (int64_t)op->micro_batch * hec_exec_problem(exec)->n_ranks + work->rank;
+  const hec_gate_call call = {.step = work->step,
+                              .first = place * work->tokens,
+                              .layer = op->layer,
+                              .bias = work->bias ? work->bias + (int64_t)op->layer * model->n_experts : NULL,
+                              .arena = hec_exec_step_arena(exec)};
+  if (work->affinities)
+    hec_exec_processor(exec)->math->to_host(hec_exec_processor(exec), work->affinities + list * n,
+                                            b->kept.probabilities, n);
+  hec_arena_mark mark = hec_arena_save(call.arena);
+  model->gate->choose(model, &call, b->kept.probabilities, work->tokens, b->assignments);
+  hec_arena_rewind(call.arena, mark);
+}
+
 static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
   hec_processor *on = hec_exec_processor(exec);
   if (op->backward) {
@@ -202,14 +221,14 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
                             b->assignments, &b->kept, work->scratch);
     return;
   }
-  hec_block_gate(on, work->model, b->dense.params, work->tokens, b->x, &b->kept);
+  hec_block_gate(on, work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
   uint32_t *counts =
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
     hec_assign_forced(work->model, hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank), work->tokens,
                       b->assignments);
   else
-    hec_assign_top_k(work->model, b->kept.probabilities, work->tokens, b->assignments);
+    choose(work, exec, op, b);
   hec_assign_weights(on, work->model, b->kept.probabilities, b->assignments);
   for (int32_t e = 0; e < work->model->n_experts; e++)
     counts[e] = (uint32_t)(b->assignments->expert_at[e + 1] - b->assignments->expert_at[e]);

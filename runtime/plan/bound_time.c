@@ -61,13 +61,13 @@ struct hec_bound {
   const hec_problem *problem;
   int32_t n_pieces;
   /* Of the cluster. */
-  double *weight;                             /* [n_ranks] o_r */
-  double least_weight;                        /* min o_r */
-  double row_s[2], least_row_s[2];            /* min o_r c_r; min c_r */
-  double before_s[2], head_s[2];              /* weighted means of a micro-batch: embedding and dense blocks; head */
-  double attention_s[2], shared_s[2];         /* of a layer: attention and gate; shared experts */
-  double least_shared_s;                      /* forward, of the fastest rank */
-  double slowest_s;                           /* all of these on the slowest rank */
+  double *weight;                        /* [n_ranks] o_r */
+  double least_weight;                   /* min o_r */
+  double row_s[2], least_row_s[2];       /* min o_r c_r; min c_r */
+  double before_s[2], head_s[2];         /* weighted means of a micro-batch: embedding and dense blocks; head */
+  double attention_s[2][2], shared_s[2]; /* of a layer: attention (second: dense beside s2) and gate; shared experts */
+  double least_shared_s;                 /* forward, of the fastest rank */
+  double slowest_s;                      /* all of these on the slowest rank */
   double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
@@ -153,8 +153,11 @@ static void set_uniform(hec_bound *b) {
   const hec_problem *p = b->problem;
   const hec_moe *moe = p->moe;
   for (int32_t r = 0; r < p->n_ranks; r++) {
-    double layer_s = add_uniform(b, r, hec_work_attention(moe), b->attention_s), once_s = 0;
-    layer_s += add_uniform(b, r, hec_work_gate(moe), b->attention_s);
+    double layer_s = add_uniform(b, r, hec_work_attention(moe), b->attention_s[0]), once_s = 0;
+    double dense_s = add_uniform(b, r, hec_work_dense_attention(moe), b->attention_s[1]) - layer_s;
+    layer_s += add_uniform(b, r, hec_work_gate(moe), b->attention_s[0]);
+    (void)add_uniform(b, r, hec_work_gate(moe), b->attention_s[1]);
+    once_s += hec_moe_n_dense_attention(moe, true) * dense_s;
     if (moe->n_shared_experts > 0) {
       hec_work_shape shared = hec_work_shared(moe);
       double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
@@ -488,10 +491,10 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
   b->chain_s += b->before_s[0] + b->head_s[0] + b->head_s[1];
   for (int32_t l = 0; l < p->n_layers; l++) {
     look_at(b, load, l);
-    b->chain_s += b->attention_s[0] + rise_of(b, &b->rise[l], 0);
+    b->chain_s += b->attention_s[hec_moe_dense_attention(p->moe, l)][0] + rise_of(b, &b->rise[l], 0);
   }
   for (int32_t l = p->n_layers - 1; p->train && l >= 0; l--) {
-    b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[1];
+    b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[hec_moe_dense_attention(p->moe, l)][1];
     if (last)
       b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
                      b->block_reduce_s[reduce_form(b)];

@@ -137,7 +137,7 @@ static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_s
 }
 
 static double exposed(const hec_calibrate *c, double return_s, double gather_s) {
-  double over = return_s + (c->rematerialise ? gather_s : 0) - 2 * c->problem->window_s;
+  double over = return_s + (c->rematerialise ? gather_s : 0) - 2 * c->window_s;
   return over > 0 ? over : 0;
 }
 
@@ -351,6 +351,7 @@ int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, con
   *units += (uint64_t)n_experts * (uint64_t)(c->problem->n_ranks + c->model.n_cells);
   hec_spread_clear(c->gather, &c->added);
   c->has_base = false;
+  c->window_s = hec_problem_window_s(c->problem, layer);
   search s = {.now = {.time_s = hec_layer_model_total(&c->model, hec_layer_model_time(&c->model))}};
   for (; added < n_experts; added++) {
     find_best(c, &s, m, units);

@@ -23,6 +23,7 @@ typedef struct {
   hec_layer_model model;
   hec_spread *gather, *scatter; /* parameters out, gradients back; scatter NULL: nothing returns */
   bool rematerialise;
+  double window_s;                             /* of the layer */
   int32_t *home;                               /* [n_experts] of the layer */
   int32_t *n_holders;                          /* [n_experts] home included */
   uint8_t *holds;                              /* [n_experts * n_ranks] */

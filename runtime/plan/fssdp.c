@@ -66,7 +66,7 @@ uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order) {
   return moves;
 }
 
-int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
+int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers) {
   int32_t most = problem->n_experts;
   if (problem->m != HEC_AUTO)
     return problem->m < most ? problem->m : most;
@@ -75,37 +75,40 @@ int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise
     if (problem->cluster->devices[r].memory_bytes < device)
       device = problem->cluster->devices[r].memory_bytes;
   double left = device - hec_problem_bytes_without_copies(problem);
-  double layers =
-      rematerialise || !problem->train ? 1 : (double)problem->n_layers; /* without backward nothing is kept */
-  double copy = problem->bytes.expert_param * layers + (problem->train ? problem->bytes.expert_grad : 0);
+  double copy = problem->bytes.expert_param * param_layers;
+  copy += problem->train ? problem->bytes.expert_grad * grad_layers : 0;
   if (left <= 0)
     return 0;
   return left >= (double)most * copy ? most : (int32_t)(left / copy);
 }
 
-static int32_t paper_degree(const hec_problem *problem) {
-  double bytes = problem->window_s * hec_cluster_node_bandwidth(problem->cluster, true), most = problem->n_experts;
+int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise) {
+  bool one = rematerialise || !problem->train; /* without backward nothing is kept */
+  return hec_fssdp_room(problem, one ? 1 : problem->n_layers, 1);
+}
+
+static int32_t paper_degree(const hec_problem *problem, double window_s) {
+  double bytes = window_s * hec_cluster_node_bandwidth(problem->cluster, true), most = problem->n_experts;
   if (bytes >= most * problem->bytes.expert_param)
     return problem->n_experts;
   return bytes > 0 ? (int32_t)(bytes / problem->bytes.expert_param) : 0;
 }
 
-int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const int32_t *order, const int32_t *home,
-                                 int32_t start, uint64_t *steps) {
+int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const hec_overlap_case *of, uint64_t *steps) {
   const hec_problem *problem = gather->problem;
-  int32_t most = problem->n_experts, t = start < most ? start : most;
-  double window_s = problem->window_s;
+  int32_t most = problem->n_experts, t = of->start < most ? of->start : most;
+  double window_s = hec_problem_window_s(problem, of->layer);
   if (problem->t == HEC_T_PAPER)
-    return paper_degree(problem);
+    return paper_degree(problem, window_s);
   if (problem->t != HEC_AUTO)
     return problem->t < most ? problem->t : most;
   *steps += (uint64_t)t + 1;
   int32_t first = t, from = t; /* from: where a search that only goes up would begin */
-  while (t > 0 && !hec_spread_fits(gather, order, home, t, window_s, sum)) {
+  while (t > 0 && !hec_spread_fits(gather, of->order, of->home, t, window_s, sum)) {
     from = 0;
     t--;
   }
-  while (from == first && t < most && hec_spread_fits(gather, order, home, t + 1, window_s, sum))
+  while (from == first && t < most && hec_spread_fits(gather, of->order, of->home, t + 1, window_s, sum))
     t++;
   *steps += 2 * (uint64_t)(t - from + (t < most));
   return t;

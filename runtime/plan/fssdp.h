@@ -37,14 +37,19 @@ uint64_t hec_fssdp_order(const uint64_t *load, int32_t n, int32_t *order);
  * gradient bytes)), K = MoE layers, 1 if copies are re-materialised or there is no backward; smallest device; between 0
  * and n_experts. problem->m overrides. */
 int32_t hec_fssdp_memory_capacity(const hec_problem *problem, bool rematerialise);
+/* The same for schedules that have parameters and gradients of so many layers' guests in memory at once. */
+int32_t hec_fssdp_room(const hec_problem *problem, int32_t param_layers, int32_t grad_layers);
 
 /* Overlap degree: the largest k <= n_experts such that gathering the experts order[0..k) from their homes to all ranks
- * takes at most problem->window_s. The price never falls as k grows, so the search walks from `start` (the last
+ * takes at most the layer's window. The price never falls as k grows, so the search walks from `start` (the last
  * answer), down or up. problem->t overrides, or asks for the paper's floor(window * nominal node bandwidth / expert
  * bytes). `sum` is scratch. Added to *steps: the patterns that the plain search adds or prices, which goes up expert by
  * expert, from nothing if `start` is too large. */
-int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const int32_t *order, const int32_t *home,
-                                 int32_t start, uint64_t *steps);
+typedef struct {
+  const int32_t *order, *home; /* [n_experts] */
+  int32_t layer, start;
+} hec_overlap_case;
+int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const hec_overlap_case *of, uint64_t *steps);
 
 /* Algorithm 1: replaces the copies of the layer by guests of the t hottest experts, at most m on a rank.
  * t <= m: everywhere. Else n_ranks * m slots are shared out by load, and each copy goes to a node that does not hold

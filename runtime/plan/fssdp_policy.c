@@ -102,8 +102,8 @@ static void find_overlap(hec_policy_run *run, fssdp_state *state) {
     run->units += (uint64_t)run->t[l];
     if (state->t_known[l] && overlap_is_known(state, row, run->t[l], n_experts))
       continue;
-    run->t[l] = hec_fssdp_overlap_degree(&state->gather, &state->sum, state->order + row, run->plan.home + row,
-                                         run->t[l], &steps);
+    hec_overlap_case of = {state->order + row, run->plan.home + row, l, run->t[l]};
+    run->t[l] = hec_fssdp_overlap_degree(&state->gather, &state->sum, &of, &steps);
     for (int32_t i = 0; i < n_experts; i++)
       state->last_place[row + (size_t)state->order[row + (size_t)i]] = i;
     state->t_known[l] = true;

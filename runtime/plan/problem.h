@@ -21,6 +21,7 @@ typedef struct {
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
+  double dense_window_s;       /* the same where s2 leaves the layer's attention dense */
   const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
                                   NULL: not known */
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
@@ -28,6 +29,11 @@ typedef struct {
   int32_t period; /* iterations between decisions of periodic policies */
   int32_t slots;  /* physical slots per rank and layer of policies that reserve some (EPLB, FlexMoE, ECHO) */
 } hec_problem;
+
+/* The window of one layer. */
+static inline double hec_problem_window_s(const hec_problem *p, int32_t layer) {
+  return hec_moe_dense_attention(p->moe, layer) ? p->dense_window_s : p->window_s;
+}
 
 /* Derives everything from model, cluster, ranks and tokens; n_layers, n_experts, top_k from the model. */
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,

@@ -38,8 +38,9 @@ static void open_rows(hec_lowering *low, int32_t layer, hec_tensor tensor, int32
 }
 
 int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
-  int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, HEC_SHAPE_ATTENTION, layer, backward, low->problem->tokens,
-                                deps, n_deps);
+  bool dense = hec_moe_dense_attention(low->problem->moe, layer);
+  int32_t shape = dense ? HEC_SHAPE_DENSE_ATTENTION : HEC_SHAPE_ATTENTION;
+  int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, shape, layer, backward, low->problem->tokens, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, id);
     return id;

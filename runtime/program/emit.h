@@ -86,7 +86,8 @@ enum {
   HEC_SHAPE_SHARED = 8,
   HEC_SHAPE_EXPERT = 10,
   HEC_SHAPE_EXACT = 12,
-  HEC_SHAPE_HEAD = 14
+  HEC_SHAPE_HEAD = 14,
+  HEC_SHAPE_DENSE_ATTENTION = 16
 };
 
 #define HEC_DEPS(...)                                                                                                  \
@@ -170,7 +171,8 @@ static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {
 }
 
 /* Homes and residents that changed from low->before to the plan: moved before the iteration's first operation, or per
- * layer beside it (the policy's row says). Returns the operation to wait for, -1. */
-int32_t hec_emit_migration(hec_lowering *low);
+ * layer beside it (the policy's row says). A schedule without overlap has it before, and after the planning (`plan`,
+ * -1) and what precedes. Returns the operation to wait for, -1. */
+int32_t hec_emit_migration(hec_lowering *low, int32_t plan);
 
 #endif

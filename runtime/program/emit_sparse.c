@@ -365,8 +365,9 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
   return add_exchange(low, op, &low->migration, 1, &reduced, 1);
 }
 
-int32_t hec_emit_migration(hec_lowering *low) {
+int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   const hec_problem *problem = low->problem;
+  bool alone = low->schedule->alone, by_layer = low->run.policy->migrates_beside && !alone;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, HEC_ROLE_MIGRATE, -1, false);
   op.one_off = true;
   int32_t id = -1;
@@ -376,7 +377,7 @@ int32_t hec_emit_migration(hec_lowering *low) {
     hec_plan_migration(&low->before, &low->run.plan, problem, l, low->pair_bytes, &low->migration);
     if (low->detail)
       hec_plan_moves(&low->before, &low->run.plan, problem, l, &low->moves);
-    if (!low->run.policy->migrates_beside || low->migration.n == 0)
+    if (!by_layer || low->migration.n == 0)
       continue;
     op.layer = l;
     hec_move_list_sort(&low->moves);
@@ -392,7 +393,8 @@ int32_t hec_emit_migration(hec_lowering *low) {
     take_pairs(low, &low->migration);
     hec_move_list_sort(&low->moves);
     op.layer = -1;
-    id = add_exchange(low, op, &low->migration, 1, NULL, 0);
+    int32_t wait[2] = {low->tail, plan};
+    id = add_exchange(low, op, &low->migration, 1, wait, alone ? 2 : 0);
     low->migrated = low->one_off = true;
   }
   hec_plan_assign(&low->before, &low->run.plan);

@@ -110,6 +110,17 @@ static hec_status shape_by_default(hec_job *job, bool executed, hec_arena *arena
   return HEC_OK;
 }
 
+static hec_status choose_attention(const hec_job_options *options, hec_moe *moe) {
+  const char *text = options->attention;
+  const char *wrong = text ? hec_attention_read(text, &moe->attention, &moe->s2) : NULL;
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, text);
+  wrong = text && moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
+  return wrong
+             ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong, moe->name, moe->n_heads)
+             : HEC_OK;
+}
+
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   if (options->model)
     HEC_TRY(hec_moe_load(options->model, &job->moe));
@@ -129,6 +140,7 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   moe->top_k = header->top_k;
   if (options->nonmoe_scale > 0)
     moe->nonmoe_scale = options->nonmoe_scale;
+  HEC_TRY(choose_attention(options, moe));
   if (options->executed)
     shape_executed(job, arena);
   return HEC_OK;
@@ -281,7 +293,7 @@ static double longest_s(const hec_job *job, const hec_device *device) {
     latency_s += (double)link->latency_ps * 1e-12;
   }
   hec_work_shape shapes[] = {p->expert,
-                             hec_work_attention(p->moe),
+                             hec_work_dense_attention(p->moe), /* never less than the model's kind */
                              hec_work_gate(p->moe),
                              hec_work_shared(p->moe),
                              hec_work_dense_blocks(p->moe),

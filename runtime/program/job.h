@@ -17,6 +17,7 @@ typedef struct {
   int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
   int32_t t, m, period, slots; /* HEC_AUTO */
   double nonmoe_scale;         /* 0: the model's */
+  const char *attention;       /* models/attention.h; NULL: the model's */
   int32_t layers;              /* the first MoE layers of the trace; 0: all */
   const char *like; /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
   bool executed;    /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */

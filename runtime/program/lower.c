@@ -155,6 +155,7 @@ static void add_shapes(hec_lowering *low) {
   exact.exact = true;
   add_shape(low, exact);
   add_shape(low, hec_work_head(moe));
+  add_shape(low, hec_work_dense_attention(moe));
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
@@ -206,9 +207,9 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
   }
   hec_policy_decide(&low->run, low->run.iter, micro_batch);
   bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
-  (void)hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
+  int32_t plan = hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
   if (low->run.plan.version != low->before.version) {
-    int32_t moved = hec_emit_migration(low);
+    int32_t moved = hec_emit_migration(low, plan);
     low->moved = moved >= 0 ? moved : low->moved;
   }
   emit_before_layers(low, false);
@@ -236,6 +237,8 @@ void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
     for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
       low->schedule->backward(low, l);
     emit_before_layers(low, true);
+    if (low->schedule->end)
+      low->schedule->end(low);
   }
   hec_history_push(&low->run.history, load);
 }
@@ -324,8 +327,6 @@ void hec_lower_end(hec_lowering *low) {
     return;
   const hec_problem *problem = low->problem;
   int32_t layers = problem->n_layers;
-  if (low->schedule->end)
-    low->schedule->end(low);
   double rest = problem->bytes.dense_grad - layers * hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
   (void)hec_emit_dense_reduce(low, -1, rest, HEC_DEPS(low->tail));
   emit_optimizer(low, kept);

@@ -87,6 +87,10 @@ extern const hec_book hec_role_book[HEC_N_ROLES];
 typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NONE = HEC_N_TRAFFIC } hec_traffic;
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
 extern const hec_traffic hec_role_traffic[HEC_N_ROLES];
+/* Moves parameters to copies of a micro-batch, or their gradients back. */
+static inline bool hec_role_is_sparse(hec_role role) {
+  return hec_role_traffic[role] == HEC_TRAFFIC_GATHER || hec_role_traffic[role] == HEC_TRAFFIC_SCATTER;
+}
 
 typedef struct {
   hec_op_kind kind;

@@ -1,5 +1,5 @@
 /* Summaries: medians and quantiles over iterations, means weighted by the stride between records, ratios of medians. */
-#include "runtime/program/summary.h"
+#include "runtime/program/summary_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,6 +47,10 @@ void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_b
   for (int32_t i = 0; i < HEC_N_BOOKS; i++)
     row->book_s[i] += weigh(all->book_s[i], ordinary->book_s[i], stride);
   row->wait_s += weigh(all->wait_s, ordinary->wait_s, stride);
+  row->sparse_s += weigh(all->sparse_s, ordinary->sparse_s, stride);
+  for (int32_t i = 0; i < HEC_N_ROLES; i++)
+    if (hec_role_is_sparse((hec_role)i))
+      row->exposed_sparse_s += weigh(all->role_s[i], ordinary->role_s[i], stride);
   row->n++;
 }
 
@@ -174,6 +178,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_close(json);
   if (hec_summary_on_devices(summary->execution) && row->late.n > 0)
     hec_json_double(json, "host_late_share", hec_series_quantile(&row->late, 0.5));
+  if (row->sparse_s > 0)
+    hec_json_double(json, "hidden_share", hec_summary_hidden(row->sparse_s, row->exposed_sparse_s));
   hec_json_double(json, "compute_s", per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
   hec_json_double(json, "planning_s", per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
   hec_json_double(json, "wait_s", per_iteration(row, row->wait_s));
@@ -247,6 +253,7 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   if (summary->execution)
     json_execution(job, summary->execution, &json);
   hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
+  hec_summary_json_attention(summary, &json);
   hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
   hec_json_array(&json, "defaults_taken");
@@ -260,7 +267,7 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_close(&json);
 }
 
-/* How the row came about; of a simulation the word alone, and its bound. */
+/* How the row came about; of a simulation the word alone, and its bound (nobody bounds a measured time). */
 static void csv_execution(const hec_summary_execution *e, hec_summary_row *row, hec_text *out) {
   double spread = hec_summary_spread(row);
   if (!e) {
@@ -276,7 +283,7 @@ static void csv_execution(const hec_summary_execution *e, hec_summary_row *row, 
   hec_text_printf(out, ",measured,%s,%s,", e->backend, e->virtual_time ? "true" : "false");
   if (isfinite(spread))
     hec_text_add_double(out, spread);
-  hec_text_printf(out, ",%s\n", !row->check ? "" : row->check->passed ? "passed" : "failed");
+  hec_text_printf(out, ",%s,,\n", !row->check ? "" : row->check->passed ? "passed" : "failed");
 }
 
 void hec_summary_csv(hec_summary *summary, hec_text *out) {
@@ -287,8 +294,7 @@ void hec_summary_csv(hec_summary *summary, hec_text *out) {
       "exposed_migration_s,wait_s");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
-  hec_text_printf(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check%s\n",
-                  summary->execution ? "" : ",bound_s,vs_bound");
+  hec_text_add(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check,bound_s,vs_bound\n");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double values[] = {hec_summary_median(row),

@@ -44,6 +44,7 @@ typedef struct {
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s; /* sums over iterations */
+  double sparse_s, exposed_sparse_s;  /* likewise: gathers and scatters on their way; of it exposed */
   double traffic[HEC_N_TRAFFIC];
   double peak_bytes; /* fullest rank, worst iteration */
   double peak_class[HEC_N_MEMORY];
@@ -80,6 +81,22 @@ static inline bool hec_summary_execution_crowded(const hec_summary_execution *ex
   return !execution->virtual_time && execution->n_cores < execution->n_ranks_here;
 }
 
+/* The same comparison under one kind of attention, beside others: what stays of the window that hides parameter traffic. */
+enum { HEC_ATTENTIONS_MAX = 4 };
+typedef struct {
+  const char *name;
+  double iteration_s;                /* median */
+  double sparse_s, exposed_sparse_s; /* means per iteration */
+  int32_t t_least, t_most;           /* -1: none */
+} hec_summary_attention_row;
+typedef struct {
+  char kind[96];
+  double context;                  /* keys per query */
+  double window_s, dense_window_s; /* dense: of layers beside s2 that stay dense; 0: there are none */
+  double reach_bytes;              /* into a node while the window lasts */
+  hec_summary_attention_row *rows; /* [n_rows] */
+} hec_summary_attention;
+
 typedef struct {
   const hec_job *job;
   const char *tool, *trace, *law;         /* trace: its path as given */
@@ -87,7 +104,9 @@ typedef struct {
   const hec_summary_execution *execution; /* NULL: simulated; else law is the one that predicts it, NULL: none does */
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
-  int64_t n_iterations; /* reported */
+  int64_t n_iterations;                    /* reported */
+  const hec_summary_attention *attentions; /* [n_attentions] kinds to be compared; the summary's own is the first */
+  int32_t n_attentions;                    /* 0: none */
 } hec_summary;
 
 hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule *schedule, int32_t n_ranks,
@@ -111,10 +130,15 @@ void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_b
 void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_TRAFFIC],
                              const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
+/* What the summary says of its job's kind of attention. */
+hec_summary_attention hec_summary_attention_of(hec_summary *summary, hec_arena *arena);
+
 double hec_summary_median(hec_summary_row *row);
 double hec_summary_vs_bound(hec_summary_row *row); /* median over the median of the bounds; NAN without one */
 double hec_summary_spread(hec_summary_row *row);   /* interquartile range over median; NAN of one iteration */
 double hec_summary_mean(const hec_summary_row *row);
+/* Share of the time of gathers and scatters in which something else was computed or sent; NAN of a row without. */
+double hec_summary_hidden(double sparse_s, double exposed_sparse_s);
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
 int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */

@@ -9,6 +9,11 @@ void hec_summary_add_work(const hec_summary *summary, hec_text *out);
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out);
 void hec_summary_add_ratio(hec_text *out, int width, double ratio);
 
+/* What hides parameter traffic, and how much of it was hidden: table and JSON. */
+void hec_summary_add_hidden(const hec_summary *summary, hec_text *out);
+void hec_summary_add_attentions(const hec_summary *summary, hec_text *out);
+void hec_summary_json_attention(const hec_summary *summary, hec_json_out *json);
+
 /* Of an execution: everything above the second table, and the verdict. */
 void hec_summary_execution_header(hec_summary *summary, hec_text *out);
 void hec_summary_execution_times(hec_summary *summary, int width, int decimals, hec_text *out);

@@ -14,9 +14,11 @@ void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
   const hec_problem *problem = &job->problem;
   hec_text_printf(out,
                   "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
-                  ", d_ffn %" PRId32 "\n",
+                  ", d_ffn %" PRId32 "%s",
                   job->moe.name, problem->n_layers, problem->n_experts, problem->top_k, job->moe.d_model,
-                  job->moe.d_ffn);
+                  job->moe.d_ffn, job->moe.attention == HEC_ATTENTION_S2 ? "\n         attention " : ", attention ");
+  hec_attention_write(job->moe.attention, job->moe.s2, job->moe.n_heads, out);
+  hec_text_add(out, "\n");
 }
 
 void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
@@ -147,8 +149,15 @@ static void add_window(const hec_summary *summary, const hec_summary_row *row, h
     hec_text_printf(out, "; measured: %.3f ms)\n  ", 1e3 * row->before_s / (double)row->n_before);
   else
     hec_text_add(out, "), ");
-  hec_text_printf(out, "bw %.4g GB/s (a %s), expert %.4g MB", 1e-9 * hec_rates_of(problem).node,
-                  problem->n_nodes == 1 ? "device" : "node", 1e-6 * problem->bytes.expert_param);
+  double bw = hec_rates_of(problem).node, expert = problem->bytes.expert_param;
+  hec_text_printf(out, "bw %.4g GB/s (a %s), expert %.4g MB", 1e-9 * bw, problem->n_nodes == 1 ? "device" : "node",
+                  1e-6 * expert);
+  hec_text_printf(out, "\n  T bw: up to %.4g MB of a layer into a %s, %.1f experts", 1e-6 * problem->window_s * bw,
+                  problem->n_nodes == 1 ? "device" : "node", problem->window_s * bw / expert);
+  if (problem->n_nodes > 1)
+    hec_text_printf(out, "; %.4g MB a rank", 1e-6 * problem->window_s * hec_rates_of(problem).rank);
+  if (hec_moe_n_dense_attention(problem->moe, true) > 0)
+    hec_text_printf(out, "; dense layers beside s2: T %.3f ms", 1e3 * problem->dense_window_s);
 }
 
 /* What FSSDP chose, rows that chose alike on one line. Rows that copy nothing by design are left out. */
@@ -263,6 +272,8 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   hec_summary_execution_late(summary, out);
   add_books(summary, width, decimals, out);
   add_degrees(summary, out);
+  hec_summary_add_hidden(summary, out);
+  hec_summary_add_attentions(summary, out);
   add_dropped(summary, out);
   (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }

@@ -169,7 +169,12 @@ hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_pro
     breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
   }
   breakdown.wait_s *= scale;
-  for (size_t i = 0; i < program->n_ops; i++)
-    breakdown.busy_s[program->ops[i].lane] += busy_ps(timeline, i) * scale;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    double busy_s = busy_ps(timeline, i) * scale;
+    breakdown.busy_s[op->lane] += busy_s;
+    if (hec_role_is_sparse(op->role))
+      breakdown.sparse_s += busy_s;
+  }
   return breakdown;
 }

@@ -29,6 +29,8 @@ typedef struct {
   double role_s[HEC_N_ROLES]; /* the same moments by what the operation is for; the roles of a book add up to it */
   double wait_s;
   double busy_s[HEC_N_LANES]; /* busy per lane, overlapped or not */
+  double
+      sparse_s; /* copies' parameters and gradients on their way, overlapped or not: traffic classes gather and scatter */
 } hec_breakdown;
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program);
 

@@ -87,11 +87,11 @@ static void forward_rank(run *r, int32_t mb, int32_t layer, int32_t rank) {
   int32_t n = 0, tokens = r->s->tokens;
   for (int32_t e = 0; e < m->n_experts; e++)
     n += (int32_t)counts[e];
-  p->kept = hec_block_kept_at(m, tokens, new_floats(r, hec_block_kept_size(m, tokens)));
+  p->kept = hec_block_kept_at(m, layer, tokens, new_floats(r, hec_block_kept_size(m, tokens)));
   p->a = hec_assignments_new(&r->arena, m, n, NULL);
   float *x = r->x[mb * r->s->n_ranks + rank];
   hec_block_attention(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
-  hec_block_gate(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept);
+  hec_block_gate(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
   hec_assign_forced(m, counts, tokens, &p->a);
   hec_assign_weights(&hec_processor_cpu, m, p->kept.probabilities, &p->a);
   if (is_fault(r, HEC_DROPPED, mb, layer, rank))

@@ -1,5 +1,6 @@
 /* See model_oracle.h: definitions written out, O(tokens * parameters) and worse. */
 #include "tests/exec/model_oracle.h"
+#include "tests/exec/gate_oracle.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>
@@ -43,31 +44,48 @@ static void soften(double *p, int32_t n) {
     p[i] = exp(p[i]) / sum;
 }
 
-/* What token t gets from one head: sum over visible u of P(t, u) v_u. */
-static void attend(const hec_oracle *o, const double *q, const double *k, const double *v, int32_t t, int32_t head,
-                   double *out) {
-  const hec_moe *moe = &o->model->moe;
-  int32_t dh = moe->d_head, group = head / (moe->n_heads / moe->n_kv_heads), first = t / moe->seq_len * moe->seq_len;
-  int32_t end = moe->attention == HEC_ATTENTION_CAUSAL ? t + 1 : first + moe->seq_len;
-  end = end > o->tokens ? o->tokens : end;
-  double *p = zeros(end - first);
-  for (int32_t u = first; u < end; u++) {
-    for (int32_t i = 0; i < dh; i++)
-      p[u - first] +=
-          q[((int64_t)t * moe->n_heads + head) * dh + i] * k[((int64_t)u * moe->n_kv_heads + group) * dh + i];
-    p[u - first] /= o->model->exact ? 1 : sqrt((double)dh);
-  }
-  if (!o->model->exact)
-    soften(p, end - first);
-  for (int32_t i = 0; i < dh; i++) {
-    out[i] = 0;
-    for (int32_t u = first; u < end; u++)
-      out[i] += p[u - first] * v[((int64_t)u * moe->n_kv_heads + group) * dh + i];
-  }
-  free(p);
+/* Whether place t of a sequence sees place u <= t under s2, as the kernels of arXiv:2407.17678 write it. */
+static bool s2_sees(const hec_moe *moe, int32_t head, int32_t t, int32_t u) {
+  int32_t from = t / moe->s2.block, to = u / moe->s2.block;
+  return (from - to) * moe->s2.block < moe->s2.local || (to + head + 1) % moe->s2.shards == 0;
 }
 
-static void attention(const hec_oracle *o, const double *params, double *x) {
+typedef struct {
+  const double *q, *k, *v;
+  int32_t layer;
+} projected;
+
+/* What token t gets from one head: sum over visible u of P(t, u) v_u. */
+static void attend(const hec_oracle *o, const projected *of, int32_t t, int32_t head, double *out) {
+  const hec_moe *moe = &o->model->moe;
+  int32_t dh = moe->d_head, group = head / (moe->n_heads / moe->n_kv_heads), first = t / moe->seq_len * moe->seq_len;
+  int32_t end = moe->attention != HEC_ATTENTION_FULL ? t + 1 : first + moe->seq_len, n = 0;
+  bool sharded = moe->attention == HEC_ATTENTION_S2 &&
+                 (moe->s2.dense == 0 || (moe->n_layers - 1 - of->layer) % moe->s2.dense != 0);
+  end = end > o->tokens ? o->tokens : end;
+  double *p = zeros(end - first);
+  int32_t *seen = calloc((size_t)(end - first), sizeof *seen);
+  ck_assert_ptr_nonnull(seen);
+  for (int32_t u = first; u < end; u++) {
+    if (sharded && !s2_sees(moe, head, t - first, u - first))
+      continue;
+    for (int32_t i = 0; i < dh; i++)
+      p[n] +=
+          of->q[((int64_t)t * moe->n_heads + head) * dh + i] * of->k[((int64_t)u * moe->n_kv_heads + group) * dh + i];
+    p[n] /= o->model->exact ? 1 : sqrt((double)dh);
+    seen[n++] = u;
+  }
+  if (!o->model->exact)
+    soften(p, n);
+  for (int32_t i = 0; i < dh; i++) {
+    out[i] = 0;
+    for (int32_t j = 0; j < n; j++)
+      out[i] += p[j] * of->v[((int64_t)seen[j] * moe->n_kv_heads + group) * dh + i];
+  }
+  free(p), free(seen);
+}
+
+static void attention(const hec_oracle *o, int32_t layer, const double *params, double *x) {
   const hec_moe *moe = &o->model->moe;
   hec_block_layout at = hec_model_block(o->model);
   int32_t d = moe->d_model, wide = moe->n_heads * moe->d_head, narrow = moe->n_kv_heads * moe->d_head;
@@ -84,7 +102,7 @@ static void attention(const hec_oracle *o, const double *params, double *x) {
   }
   for (int32_t t = 0; t < o->tokens; t++) {
     for (int32_t head = 0; head < moe->n_heads; head++)
-      attend(o, q, k, v, t, head, a + (int64_t)head * moe->d_head);
+      attend(o, &(projected){q, k, v, layer}, t, head, a + (int64_t)head * moe->d_head);
     for (int32_t j = 0; j < d; j++)
       x[(int64_t)t * d + j] += column(a, params + at.o, wide, d, j);
   }
@@ -106,37 +124,49 @@ static void feed(const hec_model *m, const double *params, int32_t f, const doub
   free(inner);
 }
 
+/* Experts of each token among the assignments [T, E]. */
+static bool *chosen_of(const hec_oracle *o, const uint32_t *counts, int32_t layer) {
+  const hec_model *m = o->model;
+  bool *chosen = calloc((size_t)o->tokens * (size_t)m->n_experts + 1, sizeof *chosen);
+  ck_assert_ptr_nonnull(chosen);
+  int64_t j = 0, n = (int64_t)o->tokens * m->top_k;
+  for (int32_t e = 0; e < m->n_experts; e++)
+    for (uint32_t i = 0; i < counts[e]; i++, j++)
+      chosen[(o->choices ? o->choices[layer * n + j] : j % o->tokens) * m->n_experts + e] = true;
+  return chosen;
+}
+
 static void experts(const hec_oracle *o, int32_t layer, const double *params, const double *own, double *x) {
   const uint32_t *counts = hec_load_row(o->load, layer, o->rank);
   const hec_model *m = o->model;
   hec_block_layout at = hec_model_block(m);
-  int32_t d = m->moe.d_model, f = m->moe.d_ffn_shared;
-  double *h = zeros((int64_t)o->tokens * d), *p = zeros((int64_t)o->tokens * m->n_experts);
+  int32_t d = m->moe.d_model, f = m->moe.d_ffn_shared, n_experts = m->n_experts;
+  double *h = zeros((int64_t)o->tokens * d), *p = zeros((int64_t)o->tokens * n_experts);
   for (int32_t t = 0; t < o->tokens; t++) {
-    double *row = h + (int64_t)t * d;
+    double *row = h + (int64_t)t * d, *affinity = p + (int64_t)t * n_experts;
     normalise(m, x + (int64_t)t * d, params + at.norm2, row);
-    for (int32_t e = 0; e < m->n_experts; e++)
-      p[(int64_t)t * m->n_experts + e] = column(row, params + at.gate, d, m->n_experts, e);
-    soften(p + (int64_t)t * m->n_experts, m->n_experts);
-    for (int32_t e = 0; o->probability_sums && e < m->n_experts; e++)
-      o->probability_sums[layer * m->n_experts + e] += p[(int64_t)t * m->n_experts + e];
+    hec_oracle_affinities(m, params + at.gate, row, affinity);
+    for (int32_t e = 0; o->probability_sums && e < n_experts; e++)
+      o->probability_sums[layer * n_experts + e] += hec_oracle_probability(m, affinity, e);
     for (int32_t s = 0; s < m->moe.n_shared_experts; s++)
       feed(m, params + at.shared + (int64_t)s * m->moe.n_ffn_matrices * d * f, f, row, 1, x + (int64_t)t * d);
   }
+  bool *chosen = chosen_of(o, counts, layer);
   int64_t j = 0;
-  for (int32_t e = 0; e < m->n_experts; e++)
+  for (int32_t e = 0; e < n_experts; e++)
     for (uint32_t i = 0; i < counts[e]; i++, j++) {
       int64_t n = (int64_t)o->tokens * m->top_k, t = o->choices ? o->choices[layer * n + j] : j % o->tokens;
-      double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3)) : p[t * m->n_experts + e];
+      double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3))
+                               : hec_oracle_weight(m, p + t * n_experts, chosen + t * n_experts, e);
       feed(m, own + e * hec_model_expert_size(m), m->moe.d_ffn, h + t * d, weight, x + t * d);
     }
-  free(h), free(p);
+  free(h), free(p), free(chosen);
 }
 
 void hec_oracle_forward(const hec_oracle *o, double *x) {
   int64_t block = hec_model_block(o->model).size, expert = o->model->n_experts * hec_model_expert_size(o->model);
   for (int32_t layer = 0; layer < o->model->n_blocks; layer++) {
-    attention(o, o->blocks + layer * block, x);
+    attention(o, layer, o->blocks + layer * block, x);
     experts(o, layer, o->blocks + layer * block, o->experts + layer * expert, x);
   }
 }
@@ -150,6 +180,14 @@ double hec_oracle_loss(const hec_oracle *o, const double *x, const float *dx) {
     loss += out[i] * (double)dx[i];
   free(out);
   return loss;
+}
+
+void hec_oracle_random_s2(uint64_t *random, int32_t block_most, hec_moe *moe) {
+  moe->attention = HEC_ATTENTION_S2;
+  moe->s2.shards = 1 + (int32_t)hec_test_below(random, (uint64_t)moe->n_heads);
+  moe->s2.block = 1 + (int32_t)hec_test_below(random, (uint64_t)block_most);
+  moe->s2.local = moe->s2.block * (1 + (int32_t)hec_test_below(random, 2));
+  moe->s2.dense = (int32_t)hec_test_below(random, 4);
 }
 
 hec_model hec_oracle_random_model(uint64_t *random, bool exact) {
@@ -168,6 +206,8 @@ hec_model hec_oracle_random_model(uint64_t *random, bool exact) {
   moe.d_head = 1 + (int32_t)hec_test_below(random, 5);
   moe.seq_len = 1 + (int32_t)hec_test_below(random, 9);
   moe.attention = hec_test_below(random, 2) ? HEC_ATTENTION_FULL : HEC_ATTENTION_CAUSAL;
+  if (hec_test_below(random, 3) == 0)
+    hec_oracle_random_s2(random, 3, &moe);
   moe.fused_attention = hec_test_below(random, 2);
   hec_model model;
   ck_assert_msg(hec_model_make(&moe, exact, hec_test_random(random), &model) == HEC_OK, "%s", hec_last_error());

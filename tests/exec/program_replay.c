@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     uint64_t state = (uint64_t)(seed + i);
     hec_replay_wish wish = {.ranks = ranks, .exact = i % 2 == 1};
     hec_replay_case *c = hec_replay_random(&arena, &state, wish);
-    status = hec_replay_all(c, (hec_replay_launch){.backend = mpi, .every_schedule = i < 2});
+    status = hec_replay_all(c, (hec_replay_launch){.backend = mpi, .turn = (int32_t)i});
   }
   if (status != HEC_OK)
     fprintf(stderr, "%s\n", hec_last_error());

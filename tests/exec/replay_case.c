@@ -47,9 +47,15 @@ static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
                    .nonmoe_scale = 1};
   if (wish.exact)
     moe->n_ffn_matrices = 2;
+  if (moe->seq_len % 3 == 0) {
+    moe->attention = HEC_ATTENTION_S2;
+    moe->s2 =
+        (hec_s2){.shards = heads, .local = 2, .block = 1 + (moe->seq_len == 6), .dense = moe->seq_len == 9 ? 2 : 0};
+  }
   if (wish.d_model > 0) {
     moe->d_model = moe->d_head = wish.d_model;
     moe->n_heads = moe->n_kv_heads = 1;
+    moe->attention = HEC_ATTENTION_FULL;
   }
 }
 
@@ -129,18 +135,29 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   return HEC_OK;
 }
 
+static const char *schedule_in_turn(int32_t turn) {
+  int32_t n = 0;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    n += !hec_schedules[s]->bound;
+  turn %= n;
+  for (int32_t s = 0; hec_schedules[s]; s++)
+    if (!hec_schedules[s]->bound && turn-- == 0)
+      return hec_schedules[s]->name;
+  return NULL;
+}
+
 static hec_status body(hec_rank *rank, void *context) {
   const launched *l = context;
   for (int32_t p = 0; hec_policies[p]; p++) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (!l->launch.every_schedule && !l->launch.pipelined) {
-      HEC_TRY(run_one(l, rank, policy, "auto"));
+    if (!l->launch.pipelined) {
+      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedule_in_turn(l->launch.turn + p) : "auto"));
       continue;
     }
     for (int32_t s = 0; hec_schedules[s]; s++)
-      if (!hec_schedules[s]->bound && hec_schedules[s]->pipelined == l->launch.pipelined)
+      if (hec_schedules[s]->pipelined)
         HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
   }
   return HEC_OK;

@@ -1,5 +1,5 @@
-/* Small problems for replays: a random model, cluster, loads and options, and a run of every policy under every schedule
- * it allows, checked against the dense reference. */
+/* Small problems for replays: a random model, cluster, loads and options, and a run of every policy under its own schedule
+ * or another, checked against the dense reference. */
 #ifndef HEC_TESTS_REPLAY_CASE_H
 #define HEC_TESTS_REPLAY_CASE_H
 #include "runtime/exec/backend.h"
@@ -29,9 +29,11 @@ typedef struct {
   const hec_backend *backend;     /* NULL: cpu */
   const hec_transport *transport; /* NULL: the backend's, or shm */
   bool threads;
-  bool every_schedule; /* else each policy's own; all but the pipelined ones */
-  bool pipelined;      /* every schedule that is */
-  const char *policy;  /* NULL: all */
+  /* 0: each policy's own schedule; else policy p under schedule number turn + p of those that are systems: turn by turn
+   * all pairs. */
+  int32_t turn;
+  bool pipelined;     /* every schedule that is, instead */
+  const char *policy; /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;

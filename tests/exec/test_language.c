@@ -3,6 +3,7 @@
  * are constants of the derivative, so they are given. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/reference.h"
+#include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
 #include "tests/support/check_main.h"
 
@@ -48,11 +49,12 @@ static double *doubles(hec_arena *arena, const float *from, int64_t n) {
   return to;
 }
 
-static void make(language_case *c, uint64_t seed) {
+static void make(language_case *c, uint64_t seed, const char *gate) {
   uint64_t random = seed;
   hec_moe moe = hec_oracle_random_model(&random, false).moe;
   *c = (language_case){.tokens = 7};
   ck_assert_int_eq(hec_language_make(&moe, SYMBOLS, 1e-3F, seed, &c->model), HEC_OK);
+  c->model = hec_oracle_gated(&c->model, gate);
   int32_t n = c->tokens * c->model.top_k, lists = RANKS * MICRO_BATCHES * c->model.n_blocks;
   int32_t *choices = HEC_NEW(&c->arena, int32_t, n * lists);
   uint8_t *ids = HEC_NEW(&c->arena, uint8_t, 2 * RANKS * MICRO_BATCHES * c->tokens);
@@ -154,9 +156,13 @@ static void differ(language_case *c, uint64_t *random, double *values, const flo
   }
 }
 
+static const char *const gates[] = {"softmax",      "sigmoid", "gshard", "xmoe", "xmoe:rank=3,temperature=0.2",
+                                    "expert-choice"};
+enum { N_GATES = sizeof gates / sizeof *gates, N_SEEDS = 4 };
+
 START_TEST(gradients) {
   language_case c;
-  make(&c, 77 + (uint64_t)_i);
+  make(&c, 77 + (uint64_t)_i, gates[_i % N_GATES]);
   uint64_t random = (uint64_t)_i;
   hec_reference_loss expected = loss_of(&c);
   hec_reference_loss found = hec_reference_train(c.reference, 1, c.loads, MICRO_BATCHES, &c.text);
@@ -181,23 +187,53 @@ START_TEST(gradients) {
 }
 END_TEST
 
-/* A choice that is not among the best k is noticed, with how far it is off; so is a token with one expert twice. */
+/* Choices that the gate does not make are noticed; so is a token with one expert twice. */
 START_TEST(choices_are_verified) {
   language_case c;
   uint64_t seed = 500;
-  for (make(&c, seed); c.model.top_k == c.model.n_experts; make(&c, ++seed)) { /* there must be something to choose */
+  for (make(&c, seed, "softmax"); c.model.top_k == c.model.n_experts;
+       make(&c, ++seed, "softmax")) { /* there must be something to choose */
     hec_reference_free(c.reference);
     hec_arena_free(&c.arena);
   }
   hec_reference_loss found = hec_reference_train(c.reference, 1, c.loads, MICRO_BATCHES, &c.text);
   ck_assert_int_gt(found.flips, 0);
-  ck_assert_double_gt(found.worst_choice, 0.01);
+  ck_assert_int_eq(found.wrong, RANKS * MICRO_BATCHES * c.model.n_blocks);
   hec_reference_free(c.reference);
   c.reference = hec_reference_new(&c.model, RANKS, c.tokens, true);
   int32_t *choices = HEC_NEW(&c.arena, int32_t, c.tokens * c.model.top_k * RANKS * MICRO_BATCHES * c.model.n_blocks);
   c.text.choices = choices; /* every assignment is of token 0 */
   found = hec_reference_train(c.reference, 1, c.loads, MICRO_BATCHES, &c.text);
-  ck_assert(isinf(found.worst_choice));
+  ck_assert_int_gt(found.wrong, 0);
+  hec_reference_free(c.reference);
+  hec_arena_free(&c.arena);
+}
+END_TEST
+
+/* Choices that follow from affinities which are not the gate's: the affinities are noticed. */
+START_TEST(affinities_are_verified) {
+  language_case c;
+  make(&c, 501, "softmax");
+  const hec_model *m = &c.model;
+  uint64_t random = 9;
+  int32_t n = c.tokens * m->top_k, cells = c.tokens * m->n_experts, lists = RANKS * MICRO_BATCHES * m->n_blocks;
+  int32_t *choices = HEC_NEW(&c.arena, int32_t, n * lists);
+  float *affinities = HEC_NEW(&c.arena, float, cells *lists);
+  for (int32_t i = 0; i < cells * lists; i++)
+    affinities[i] = (float)hec_test_uniform(&random);
+  for (int32_t i = 0; i < lists; i++) {
+    int32_t rank = i / (MICRO_BATCHES * m->n_blocks), mb = i / m->n_blocks % MICRO_BATCHES;
+    hec_assignments a = hec_assignments_new(&c.arena, m, n, NULL);
+    hec_assign_top_k(m, affinities + (ptrdiff_t)i * cells, NULL, c.tokens, &a);
+    memcpy(choices + (ptrdiff_t)i * n, a.token, (size_t)n * sizeof *choices);
+    for (int32_t e = 0; e < m->n_experts; e++)
+      hec_load_row(&c.loads[mb], i % m->n_blocks, rank)[e] = (uint32_t)(a.expert_at[e + 1] - a.expert_at[e]);
+  }
+  c.text.choices = choices;
+  c.text.affinities = affinities;
+  hec_reference_loss found = hec_reference_train(c.reference, 1, c.loads, MICRO_BATCHES, &c.text);
+  ck_assert_int_eq(found.wrong, 0);
+  ck_assert_double_gt(found.affined, 0.1);
   hec_reference_free(c.reference);
   hec_arena_free(&c.arena);
 }
@@ -208,8 +244,9 @@ static Suite *suite(void) {
   TCase *c = tcase_create("language");
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, hec_math_open, NULL);
-  tcase_add_loop_test(c, gradients, 0, 8);
+  tcase_add_loop_test(c, gradients, 0, N_GATES * N_SEEDS);
   tcase_add_test(c, choices_are_verified);
+  tcase_add_test(c, affinities_are_verified);
   suite_add_tcase(s, c);
   return s;
 }

@@ -33,7 +33,7 @@ START_TEST(kept_values_fit_the_law) {
       int64_t size = hec_block_kept_size(&model, tokens);
       ck_assert_double_le(4 * (double)size, hec_memory_cost_of(&model.moe, tokens, true).activation_layer);
       float *memory = floats(size);
-      hec_block_kept kept = hec_block_kept_at(&model, tokens, memory);
+      hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
       float *const parts[] = {kept.x0,       kept.scale1, kept.q,      kept.k,  kept.v,
                               kept.attended, kept.x1,     kept.scale2, kept.h2, kept.probabilities};
       for (int p = 0; p < 10; p++)
@@ -62,15 +62,16 @@ START_TEST(shapes_that_cannot_be_executed) {
   hec_model model = {.n_experts = -7};
   ck_assert_int_eq(hec_moe_load("tiny", &good), HEC_OK);
   ck_assert_int_eq(hec_model_make(&good, false, 1, &model), HEC_OK);
-  static const char *const words[] = {"parameter count", "s2",         "capacity",           "kv_heads",
+  static const char *const words[] = {"parameter count", "shards",     "capacity",           "kv_heads",
                                       "d_model",         "exact mode", "cannot be executed", "top_k"};
   for (int i = 0; i < 8; i++) {
     moe = good;
     if (i == 0)
       moe.attention_params = 10;
-    else if (i == 1)
+    else if (i == 1) {
       moe.attention = HEC_ATTENTION_S2;
-    else if (i == 2)
+      moe.s2.shards = moe.n_heads + 1;
+    } else if (i == 2)
       moe.capacity_factor = 1;
     else if (i == 3)
       moe.n_kv_heads = 3;
@@ -193,7 +194,7 @@ START_TEST(no_tokens_no_assignments) {
   ck_assert_int_eq(a.n, 0);
   hec_assign_forced(&model, none, 5, &a);
   ck_assert_int_eq(a.expert_at[model.n_experts], 0);
-  hec_assign_top_k(&model, NULL, 0, &a);
+  hec_assign_top_k(&model, NULL, NULL, 0, &a);
   ck_assert_int_eq(a.n, 0);
   hec_arena_free(&arena);
 }
@@ -209,7 +210,7 @@ START_TEST(top_k_and_ties) {
     for (int32_t j = 0; j < tokens * n; j++) /* few values: many ties; sometimes none at all */
       p[j] = i % 5 == 0 && hec_test_below(&random, 3) == 0 ? NAN : (float)hec_test_below(&random, 3) / 4;
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
-    hec_assign_top_k(&model, p, tokens, &a);
+    hec_assign_top_k(&model, p, NULL, tokens, &a);
     hec_assign_weights(&hec_processor_cpu, &model, p, &a);
     ck_assert_int_eq(a.n, tokens * model.top_k);
     int32_t j = 0;
@@ -312,6 +313,78 @@ START_TEST(blocks_against_the_oracle) {
 }
 END_TEST
 
+/* ---- What attention computes ---- */
+
+static int64_t n_products; /* of numbers, in products whose result or operand are scores */
+static void counting_gemm(hec_processor *on, const hec_gemm *list, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    n_products += list[i].lda != 0 ? (int64_t)list[i].m * list[i].n * list[i].k : 0; /* projections are packed */
+  hec_processor_cpu.math->gemm(on, list, n);
+}
+
+/* Forward of one block on garbage; returns the stream, counts the products. */
+static float *attended(hec_moe moe, int32_t tokens) {
+  hec_arithmetic counting = *hec_processor_cpu.math;
+  counting.gemm = counting_gemm;
+  hec_processor on = {.math = &counting};
+  hec_model model;
+  ck_assert_msg(hec_model_make(&moe, false, 3, &model) == HEC_OK, "%s", hec_last_error());
+  float *params = floats(hec_model_block(&model).size), *x = floats((int64_t)tokens * moe.d_model),
+        *memory = floats(hec_block_kept_size(&model, tokens)),
+        *scratch = floats(hec_model_scratch_size(&model, tokens));
+  hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
+  hec_model_init_block(&model, 0, params);
+  hec_model_input(&model, 1, 0, 0, tokens, x);
+  n_products = 0;
+  hec_block_attention(&on, &model, params, tokens, x, &kept, scratch);
+  free(params), free(memory), free(scratch);
+  return x;
+}
+
+/* The executor computes what the law charges: the pairs that are seen, and beyond them at most the triangle above the
+ * diagonal of its blocks of 128 queries. One shard, or a window over everything, is causal attention. */
+START_TEST(attention_computes_what_is_charged) {
+  static const char *const kinds[] = {"full", "causal", "s2:shards=4,local=16,block=16",
+                                      "s2:shards=3,local=400,block=200", "s2:shards=2,local=1,block=1"};
+  static const int32_t blocks[] = {0, 128, 16, 128, 1}; /* of queries */
+  enum { L = 500, TOKENS = 2 * L };
+  hec_moe moe;
+  ck_assert_int_eq(hec_moe_load("tiny", &moe), HEC_OK);
+  moe.seq_len = L;
+  int64_t exact = 0;
+  ck_assert_ptr_null(hec_attention_read(kinds[_i], &moe.attention, &moe.s2));
+  for (int32_t h = 0; h < moe.n_heads; h++)
+    exact += TOKENS / L * hec_attention_pairs(moe.attention, hec_s2_of(moe.s2, moe.n_heads), h, L);
+  free(attended(moe, TOKENS));
+  ck_assert_int_eq(n_products % (2 * moe.d_head), 0); /* scores and values */
+  int64_t pairs = n_products / (2 * moe.d_head);
+  ck_assert_int_ge(pairs, exact);
+  ck_assert_int_le(pairs, exact + (int64_t)moe.n_heads * TOKENS * blocks[_i] / 2);
+}
+END_TEST
+
+START_TEST(s2_that_sees_everything_is_causal) {
+  static const char *const kinds[] = {"s2:shards=1,local=16,block=16", "s2:shards=1,local=150,block=150",
+                                      "s2:shards=4,local=512,block=256", "s2:shards=4,local=8,block=8,dense=1"};
+  enum { TOKENS = 450 };
+  hec_moe moe;
+  ck_assert_int_eq(hec_moe_load("tiny", &moe), HEC_OK);
+  moe.seq_len = 300;
+  float *causal = attended(moe, TOKENS);
+  ck_assert_ptr_null(hec_attention_read(kinds[_i], &moe.attention, &moe.s2));
+  float *same = attended(moe, TOKENS);
+  moe.s2 = (hec_s2){.shards = 4, .local = 8, .block = 8};
+  float *other = attended(moe, TOKENS);
+  double worst = 0, apart = 0;
+  for (int i = 0; i < TOKENS * moe.d_model; i++) {
+    worst = fmax(worst, fabs((double)(same[i] - causal[i])));
+    apart = fmax(apart, fabs((double)(other[i] - causal[i])));
+  }
+  ck_assert_msg(worst < 1e-5 && apart > 1e-3, "%g, %g", worst, apart);
+  free(causal), free(same), free(other);
+}
+END_TEST
+
 /* The pieces with memory of exactly the promised sizes (a sanitizer sees a step beyond), on garbage; the same bits as
  * the reference, which has its own memory. Once head by head, once on a processor that takes all heads together. */
 START_TEST(promised_sizes_are_enough) {
@@ -329,7 +402,7 @@ START_TEST(promised_sizes_are_enough) {
     float *params = floats(size), *grads = floats(size), *x = floats(n), *dx = floats(n), *dh2 = floats(n);
     float *memory = floats(hec_block_kept_size(&model, tokens)),
           *scratch = floats(hec_model_scratch_size(&model, tokens));
-    hec_block_kept kept = hec_block_kept_at(&model, tokens, memory);
+    hec_block_kept kept = hec_block_kept_at(&model, 0, tokens, memory);
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
     uint32_t none[8] = {0};
     hec_model_init_block(&model, 0, params);
@@ -338,7 +411,7 @@ START_TEST(promised_sizes_are_enough) {
     memset(grads, 0, (size_t)size * sizeof *grads);
     memset(dh2, 0, (size_t)n * sizeof *dh2);
     hec_block_attention(on, &model, params, tokens, x, &kept, scratch);
-    hec_block_gate(on, &model, params, tokens, x, &kept);
+    hec_block_gate(on, &model, params, tokens, x, &kept, scratch);
     hec_block_shared(on, &model, params, tokens, kept.h2, x, scratch);
     hec_assign_forced(&model, none, tokens, &a);
     hec_block_shared_backward(on, &model, params, grads, tokens, kept.h2, dx, dh2, scratch);
@@ -504,6 +577,8 @@ static Suite *make_suite(void) {
   tcase_add_test(tests, top_k_and_ties);
   tcase_add_loop_test(tests, blocks_against_the_oracle, 0, 8);
   tcase_add_loop_test(tests, promised_sizes_are_enough, 0, 2);
+  tcase_add_loop_test(tests, attention_computes_what_is_charged, 0, 5);
+  tcase_add_loop_test(tests, s2_that_sees_everything_is_causal, 0, 4);
   tcase_add_test(tests, an_expert_without_rows);
   tcase_add_test(tests, experts_together);
   tcase_add_test(tests, expert_gradients_add_up);

@@ -208,6 +208,8 @@ static hec_moe exact_shape(uint64_t *random) {
   moe.tokens_per_rank = 256;
   moe.micro_batches = 1;
   moe.attention = hec_test_below(random, 2) ? HEC_ATTENTION_FULL : HEC_ATTENTION_CAUSAL;
+  if (hec_test_below(random, 3) == 0)
+    hec_oracle_random_s2(random, 20, &moe);
   return moe;
 }
 

@@ -26,14 +26,14 @@ static void expect(hec_replay_case *c, hec_replay_launch launch, uint64_t device
 START_TEST(random_mode) {
   uint64_t seed = 6031 + (uint64_t)_i;
   hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){0});
-  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+  expect(c, (hec_replay_launch){.turn = 1 + _i}, seed);
 }
 END_TEST
 
 START_TEST(exact_mode) {
   uint64_t seed = 7031 + (uint64_t)_i;
   hec_replay_case *c = hec_replay_random(&arena, &seed, (hec_replay_wish){.exact = true});
-  expect(c, (hec_replay_launch){.every_schedule = true}, seed);
+  expect(c, (hec_replay_launch){.turn = 1 + _i}, seed);
 }
 END_TEST
 
@@ -66,7 +66,7 @@ END_TEST
 START_TEST(staged) {
   uint64_t seed = 7527 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = 2 + _i, .steps = 2, .micro_batches = 2};
-  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.staged = true, .every_schedule = _i % 2 > 0},
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.staged = true, .turn = _i},
          seed);
 }
 END_TEST
@@ -192,8 +192,8 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 120);
   tcase_add_loop_test(c, staged, 0, 6);
-  tcase_add_loop_test(c, random_mode, 0, 40);
-  tcase_add_loop_test(c, exact_mode, 0, 20);
+  tcase_add_loop_test(c, random_mode, 0, 24);
+  tcase_add_loop_test(c, exact_mode, 0, 16);
   tcase_add_loop_test(c, forward_only, 0, 8);
   tcase_add_loop_test(c, each_number_of_ranks, 0, 4);
   tcase_add_loop_test(c, each_collective, 0, 6);

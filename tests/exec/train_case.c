@@ -3,6 +3,7 @@
 #include "tests/exec/train_case.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 #include "tests/support/check_main.h"
 
 #include <stdio.h>
@@ -16,6 +17,8 @@ typedef struct {
   hec_train_outcome *outcome; /* shared with the ranks */
   bool other_text;
   int64_t double_step;
+  hec_model other_model;
+  float other_bias;
 } job;
 
 hec_moe hec_train_moe(hec_train_wish wish) {
@@ -45,6 +48,10 @@ hec_moe hec_train_moe(hec_train_wish wish) {
 
 static void measured(void *context, const hec_train_measure *m) {
   hec_train_outcome *outcome = context;
+  outcome->overload[outcome->n_steps] = m->overload;
+  outcome->expert_overload[outcome->n_steps] = m->expert_overload;
+  outcome->dropped[outcome->n_steps] = m->dropped;
+  outcome->unrouted[outcome->n_steps] = m->unrouted;
   outcome->loss[outcome->n_steps] = m->loss;
   outcome->balance_loss[outcome->n_steps++] = m->balance_loss;
 }
@@ -54,9 +61,28 @@ static hec_status body(hec_rank *rank, void *context) {
   hec_train train = j->train;
   if (j->other_text && rank->rank == rank->n_ranks - 1)
     train.corpus = &j->other;
-  if (rank->rank == rank->n_ranks - 1)
+  if (rank->rank == rank->n_ranks - 1) {
     train.double_step = j->double_step;
+    train.model = &j->other_model;
+    train.bias_rate = j->other_bias > 0 ? j->other_bias : train.bias_rate;
+  }
   return hec_train_run(&train, j->policy, rank, rank->rank == 0 ? &j->outcome->check : NULL);
+}
+
+static hec_status give_gate(hec_model *model, const char *text) {
+  const hec_gate *gate;
+  hec_gate_options options;
+  ck_assert_msg(hec_gate_parse(text ? text : "softmax", &gate, &options) == HEC_OK, "%s", hec_last_error());
+  return hec_gate_set(model, gate, &options);
+}
+
+/* Nine of ten characters are one of three; the others, and what follows what, by turns. */
+static void make_skewed(hec_corpus *corpus) {
+  static char text[20000];
+  uint64_t random = 3;
+  for (size_t i = 0; i < sizeof text; i++)
+    text[i] = hec_test_below(&random, 10) > 0 ? "abc"[i % 3] : (char)('d' + hec_test_below(&random, 20));
+  ck_assert_int_eq(hec_corpus_make(text, sizeof text, "skewed", corpus), HEC_OK);
 }
 
 static hec_status launch(hec_train_wish wish, job *j, const hec_cluster *cluster) {
@@ -78,9 +104,13 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   hec_model model;
   hec_problem problem;
   hec_trace_header header = {.name = "test", .source = "tests"};
-  ck_assert_int_eq(hec_corpus_load(HEC_SOURCE_DIR "/LICENSE", &corpus), HEC_OK);
+  if (wish.skewed)
+    make_skewed(&corpus);
+  else
+    ck_assert_int_eq(hec_corpus_load(HEC_SOURCE_DIR "/LICENSE", &corpus), HEC_OK);
   ck_assert_int_eq(hec_cluster_load("2x4 nvlink=10G@2us nic=2G@5us flops=1T mem=1G", &arena, &cluster), HEC_OK);
   ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, wish.rate > 0 ? wish.rate : 3e-3F, 7, &model), HEC_OK);
+  ck_assert_msg(give_gate(&model, wish.gate) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_problem_make(&model.moe, &cluster, true, wish.ranks, wish.tokens, &problem), HEC_OK);
   hec_train_outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
@@ -93,6 +123,7 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
                      .virtual_time = wish.virtual_time,
                      .check = wish.check,
                      .aux = wish.aux,
+                     .bias_rate = wish.bias_rate,
                      .capacity = wish.capacity,
                      .record = wish.record,
                      .header = &header,
@@ -102,7 +133,11 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
            .other = corpus,
            .outcome = shared,
            .other_text = wish.other_text,
-           .double_step = wish.double_step};
+           .double_step = wish.double_step,
+           .other_model = model,
+           .other_bias = wish.other_bias};
+  if (wish.other_gate)
+    ck_assert_int_eq(give_gate(&j.other_model, wish.other_gate), HEC_OK);
   j.other.ids = hec_malloc((size_t)corpus.n, 1);
   for (int64_t i = 0; i < corpus.n; i++)
     j.other.ids[i] = corpus.byte_of[corpus.ids[i]] == 'e' ? 0 : corpus.ids[i];

@@ -15,11 +15,18 @@ typedef struct {
   bool other_text;     /* the last rank reads a text in which the letter e is another */
   int64_t double_step; /* as in hec_train, on the last rank */
   float rate;          /* 0: 0.003 */
+  const char *gate;    /* NULL: softmax */
+  float bias_rate;
+  bool skewed;            /* a text in which few characters are most of it */
+  const char *other_gate; /* of the last rank; NULL: the same */
+  float other_bias;       /* likewise; 0: the same */
 } hec_train_wish;
 
 typedef struct {
   int32_t n_steps;
   double loss[HEC_TRAIN_STEPS_MAX], balance_loss[HEC_TRAIN_STEPS_MAX];
+  double overload[HEC_TRAIN_STEPS_MAX], expert_overload[HEC_TRAIN_STEPS_MAX];
+  double dropped[HEC_TRAIN_STEPS_MAX], unrouted[HEC_TRAIN_STEPS_MAX];
   hec_check_result check;
 } hec_train_outcome;
 

@@ -90,12 +90,17 @@ START_TEST(flops) {
   moe.attention = HEC_ATTENTION_CAUSAL;
   ck_near(hec_work_attention(&moe).flops_per_row, 8 * d * d + 2 * s * d);
   moe.attention = HEC_ATTENTION_S2;
-  ck_near(hec_work_attention(&moe).flops_per_row, 8 * d * d + 4 * (s / 8) * d);
+  moe.s2 = (hec_s2){.shards = 8, .local = 10, .block = 10, .dense = 5};
+  /* Ten blocks of ten. In its own block a query sees 5 keys (its own counts half); of the 45 pairs of blocks apart every
+   * one is in the shard of one of the eight heads. */
+  double keys = 5 + 45.0 / 8;
+  ck_near(hec_work_dense_attention(&moe).flops_per_row, 8 * d * d + 2 * s * d);
+  ck_near(hec_work_attention(&moe).flops_per_row, 8 * d * d + 4 * keys * d);
   moe.n_kv_heads = 2; /* k and v shrink to a quarter */
-  ck_near(hec_work_attention(&moe).flops_per_row, 5 * d * d + 4 * (s / 8) * d);
+  ck_near(hec_work_attention(&moe).flops_per_row, 5 * d * d + 4 * keys * d);
   double unscaled = hec_work_attention(&moe).bytes_per_row;
   moe.nonmoe_scale = 3;
-  ck_near(hec_work_attention(&moe).flops_per_row, 3 * (5 * d * d + 4 * (s / 8) * d));
+  ck_near(hec_work_attention(&moe).flops_per_row, 3 * (5 * d * d + 4 * keys * d));
   ck_near(hec_work_attention(&moe).bytes_per_row, 3 * unscaled);
   moe.nonmoe_scale = 1;
   ck_near(hec_work_expert(&moe).flops_per_row, 2 * 2 * d * 96);
@@ -111,6 +116,9 @@ START_TEST(flops) {
   ck_near(hec_work_gate(&moe).flops_per_row, 2 * d * 16);
   double attention = hec_work_attention(&moe).flops_per_row;
   ck_near(hec_work_dense_blocks(&moe).flops_per_row, 2 * (attention + 2 * 3 * d * 160));
+  moe.s2.dense = 2; /* of five layers the first, third and fifth */
+  ck_near(hec_work_dense_blocks(&moe).flops_per_row,
+          attention + hec_work_dense_attention(&moe).flops_per_row + 2 * 2 * 3 * d * 160);
   ck_assert_int_eq(hec_work_dense_blocks(&moe).n_gemms, 2 * (4 + 3));
   moe.n_moe_layers = 5;
   hec_work_shape none = hec_work_dense_blocks(&moe), no_head = hec_work_head(&moe);
@@ -154,8 +162,8 @@ START_TEST(slowest_device_sets_the_window) {
   double fast = hec_work_s(&cluster.devices[0], &attention, 50) + hec_work_s(&cluster.devices[0], &gate, 50);
   double slow = hec_work_s(&cluster.devices[2], &attention, 50) + hec_work_s(&cluster.devices[2], &gate, 50);
   ck_assert(slow > 2 * fast);
-  ck_near(hec_nonmoe_forward_s(&moe, &cluster, 2, 50), fast);
-  ck_near(hec_nonmoe_forward_s(&moe, &cluster, 3, 50), slow);
+  ck_near(hec_nonmoe_forward_s(&moe, attention, &cluster, 2, 50), fast);
+  ck_near(hec_nonmoe_forward_s(&moe, attention, &cluster, 3, 50), slow);
   hec_arena_free(&arena);
 }
 END_TEST
@@ -178,6 +186,13 @@ START_TEST(memory) {
   ck_near(cost.expert_row, 512);
   moe.fused_attention = false; /* scores: 8 heads * 100 keys * 5 bytes */
   ck_near(hec_memory_cost_of(&moe, 10, true).activation_layer, 10 * (1024 + 128 + 64 + 4000));
+  moe.attention = HEC_ATTENTION_S2; /* five layers, the last three MoE; dense: the last, the third, the first */
+  moe.s2 = (hec_s2){.shards = 8, .local = 10, .block = 10, .dense = 2};
+  double kept_s2 = 8 * (5 + 45.0 / 8) * 5, kept_causal = 8 * 50.0 * 5;
+  ck_near(hec_memory_cost_of(&moe, 10, true).activation_layer,
+          10 * (1024 + 128 + 64 + (kept_s2 + 2 * kept_causal) / 3));
+  ck_near(hec_memory_cost_of(&moe, 10, true).activation_rest, 10 * (2 * (1024 + 128 + 640) + kept_s2 + kept_causal));
+  moe.attention = HEC_ATTENTION_FULL;
   moe.vocabulary = 1000;
   double head = 10 * (4 * 64 + 4000);
   ck_near(hec_memory_cost_of(&moe, 10, true).activation_rest, 10 * 2 * (1024 + 128 + 640 + 4000) + head);

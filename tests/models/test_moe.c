@@ -26,11 +26,14 @@ START_TEST(defaults) {
   ck_assert_int_eq(moe.dtype_bytes, 2);
   ck_assert(moe.grad_bytes == 2 && moe.optimizer_bytes == 12 && moe.nonmoe_scale == 1 && moe.capacity_factor == 0);
   ck_assert(moe.attention == HEC_ATTENTION_CAUSAL && moe.fused_attention && !moe.recompute);
-  ck_assert(hec_moe_context(&moe) == 5);
+  ck_assert(hec_moe_context(&moe, false) == 5);
   moe.attention = HEC_ATTENTION_FULL;
-  ck_assert(hec_moe_context(&moe) == 10);
+  ck_assert(hec_moe_context(&moe, false) == 10);
   moe.attention = HEC_ATTENTION_S2;
-  ck_assert(hec_moe_context(&moe) == 2.5);
+  moe.s2 = (hec_s2){.shards = 2, .local = 1, .block = 1};
+  /* keys before the query's own, 45 pairs in all: half of them, 25 or 20 by the head's parity */
+  ck_assert(hec_moe_context(&moe, false) == (22.5 + 10) / 10 - 0.5);
+  ck_assert(hec_moe_context(&moe, true) == 5);
 }
 END_TEST
 
@@ -48,6 +51,10 @@ START_TEST(parameters) {
   ck_assert(hec_moe_embedding_params(&moe) == 64000);
   moe.attention_params = 77;
   ck_assert(hec_moe_block_params(&moe) == 77 + 64 + 32 * 8 + 2 * 3 * 32 * 20);
+  ck_assert(hec_moe_parse("{" BASE ", \"gate_params\": 33}", "x.json", &moe) == HEC_OK);
+  ck_assert(hec_moe_gate_params(&moe) == 33);
+  moe.attention_params = 77;
+  ck_assert(hec_moe_block_params(&moe) == 77 + 64 + 33);
 }
 END_TEST
 
@@ -64,9 +71,11 @@ static const struct {
     {"{" BASE ",\n\"nonmoe_scale\": -1}", "x.json:3: nonmoe_scale: expected a number from 0"},
     {"{" BASE ",\n\"grad_bytes\": 1e308}", "x.json:3: grad_bytes:"},
     {"{" BASE ",\n\"tokens_per_rank\": 1e9}", "x.json:3: tokens_per_rank:"},
-    {"{" BASE ",\n\"attention\": \"half\"}",
-     "x.json:3: attention: expected \"full\", \"causal\" or \"s2\", found \"half\""},
+    {"{" BASE ",\n\"attention\": \"half\"}", "x.json:3: attention: expected \"full\", \"causal\" or \"s2\" "
+                                             "(s2:shards=N,local=N,block=N,dense=N), found \"half\""},
     {"{" BASE ",\n\"attention\": 1}", "x.json:3: attention:"},
+    {"{" BASE ",\n\"attention\": \"s2:shards=0\"}", "x.json:3: attention: expected shards= from 1 to 65536"},
+    {"{" BASE ",\n\"attention\": \"s2:shards=5\"}", "x.json: attention: shards: expected at most the heads"},
     {"{" BASE ",\n\"recompute\": 1}", "x.json:3: recompute: expected true or false"},
     {"{" BASE ",\n\"shared_experts\": 1, \"d_ffn_shared\": 0}", "d_ffn_shared: expected at least 1"},
     {"{\"name\": \"x\", \"layers\": 4, \"d_model\": 2, \"d_ffn\": 4, \"ffn_matrices\": 4, \"experts\": 8, \"top_k\": 9,"

@@ -350,16 +350,38 @@ START_TEST(test_overlap_degree) {
       naive++;
     partial += naive > 0 && naive < E;
     for (int32_t start = 0; start <= E; start += 1 + E / 3)
-      ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, start, &steps), naive);
+      ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &(hec_overlap_case){order, home, 0, start}, &steps),
+                       naive);
     c->problem.t = 7;
-    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, 0, &steps), E < 7 ? E : 7);
+    hec_overlap_case of = {order, home, 0, 0};
+    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &of, &steps), E < 7 ? E : 7);
     c->problem.t = HEC_T_PAPER;
     double fit = c->problem.window_s * hec_cluster_node_bandwidth(&c->cluster, true) / bytes;
-    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, order, home, 0, &steps), fit >= E ? E : (int32_t)fit);
+    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &of, &steps), fit >= E ? E : (int32_t)fit);
     hec_link_cost_free(&cost);
     hec_case_free(c);
   }
   ck_assert_int_gt(partial, 40);
+}
+END_TEST
+
+/* Layers that s2 leaves dense have the longer window, the others theirs. */
+START_TEST(test_overlap_degree_of_a_dense_layer) {
+  enum { E = 8 };
+  hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1G", 4, 3, E, 1e6);
+  hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
+  hec_spread gather = hec_spread_new(&c->arena, &c->problem, &links, 1e6, false);
+  hec_spread_sum sum = hec_spread_sum_new(&c->arena, &gather);
+  const int32_t order[E] = {0, 1, 2, 3, 4, 5, 6, 7}, home[E] = {0, 0, 1, 1, 2, 2, 3, 3};
+  uint64_t steps = 0;
+  c->moe.attention = HEC_ATTENTION_S2;
+  c->moe.s2.dense = 2;
+  c->problem.window_s = 0;
+  c->problem.dense_window_s = 1;
+  for (int32_t l = 0; l < 3; l++)
+    ck_assert_int_eq(hec_fssdp_overlap_degree(&gather, &sum, &(hec_overlap_case){order, home, l, 0}, &steps),
+                     l == 1 ? 0 : E);
+  hec_case_free(c);
 }
 END_TEST
 
@@ -398,6 +420,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, test_materialise_random);
   tcase_add_test(cases, test_shard_random);
   tcase_add_test(cases, test_overlap_degree);
+  tcase_add_test(cases, test_overlap_degree_of_a_dense_layer);
   tcase_add_test(cases, test_memory_capacity);
   suite_add_tcase(suite, cases);
   return suite;

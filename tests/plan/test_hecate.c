@@ -69,8 +69,8 @@ static void check_overlap(const hec_policy_run *run, hec_spread *gather, hec_spr
     for (int32_t e = 0; e < n_experts; e++)
       order[e] = e;
     (void)hec_fssdp_order(load, n_experts, order);
-    ck_assert_int_eq(run->t[l],
-                     hec_fssdp_overlap_degree(gather, sum, order, run->plan.home + l * n_experts, 0, &steps));
+    hec_overlap_case of = {order, run->plan.home + l * n_experts, l, 0};
+    ck_assert_int_eq(run->t[l], hec_fssdp_overlap_degree(gather, sum, &of, &steps));
   }
 }
 

@@ -352,6 +352,37 @@ START_TEST(order_holds) {
 }
 END_TEST
 
+/* Under a schedule without overlap, of any two operations of a rank one ends before the other starts; and there is one
+ * under which that is not so. */
+static void visit_alone(const hec_test_step *step, void *context) {
+  const hec_program *program = step->program;
+  hec_arena_mark mark = hec_arena_save(&arena);
+  int32_t *n_beside = context;
+  for (int32_t r = 0; r < program->n_ranks; r += 1 + program->n_ranks / 4) {
+    const uint8_t *before = order_of(program, r);
+    for (size_t i = 0; i < program->n_ops; i++)
+      for (size_t j = 0; j < i; j++) {
+        if (before[i * program->n_ops + j] || !hec_program_takes_part(program, &program->ops[i], r) ||
+            !hec_program_takes_part(program, &program->ops[j], r))
+          continue;
+        ck_assert_msg(!step->schedule->alone, "operation %zu (%s) may run beside %zu (%s): %s", i,
+                      hec_role_name[program->ops[i].role], j, hec_role_name[program->ops[j].role],
+                      hec_test_step_name(step));
+        ++*n_beside;
+      }
+    hec_arena_rewind(&arena, mark);
+  }
+}
+
+START_TEST(nothing_beside) {
+  uint64_t seed = 601 + (uint64_t)_i;
+  int32_t n_beside = 0;
+  hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){0});
+  hec_test_each(c, false, visit_alone, &n_beside);
+  ck_assert(n_beside > 0 || !c->problem.train || c->problem.n_ranks == 1);
+}
+END_TEST
+
 typedef struct {
   uint64_t digests[4096];
   int32_t n, turn, at;
@@ -389,6 +420,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, tokens_once, 0, HEC_TEST_CASES(CASES));
   tcase_add_loop_test(c, traffic_again, 0, HEC_TEST_CASES(CASES));
   tcase_add_loop_test(c, order_holds, 0, HEC_TEST_CASES(CASES));
+  tcase_add_loop_test(c, nothing_beside, 0, HEC_TEST_CASES(CASES));
   tcase_add_loop_test(c, same_program_again, 0, HEC_TEST_CASES(10));
   suite_add_tcase(s, c);
   return s;

@@ -140,6 +140,8 @@ START_TEST(reached) {
                     .dtype_bytes = 2,
                     .grad_bytes = 2,
                     .optimizer_bytes = 12,
+                    .attention = _i % 4 == 1 ? HEC_ATTENTION_S2 : HEC_ATTENTION_FULL,
+                    .s2 = {.shards = 4, .local = 8, .block = 8, .dense = 2}, /* one layer of the two */
                     .fused_attention = true,
                     .recompute = _i % 3 == 0,
                     .nonmoe_scale = 1};

@@ -8,7 +8,11 @@
  *
  * T <= A:             nothing is exposed, both take the same time
  * A < T <= 2 A:       exposed per layer T - A forward; with re-materialisation 2 T - 2 A more for each layer but one
- *                     (a layer in the middle: 3 (T - A), three times the default) */
+ *                     (a layer in the middle: 3 (T - A), three times the default)
+ * The shorter the attention, the smaller A: with the same T more is exposed, layer by layer.
+ *
+ * Schedule `laer`: T beside the experts X of the layer before (backward: beside 2 X), with re-materialisation or without;
+ * exposed are the first layer's gather, T - A - C, and the return that ends the backward, T. With T <= X nothing else. */
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -47,14 +51,17 @@ static hec_moe model(void) {
 }
 
 typedef struct {
-  int64_t total, gather, scatter, regathers, counts, window; /* ps; regathers: how many */
+  int64_t total, gather, scatter, regathers, counts, window, experts; /* ps; regathers: how many */
+  int64_t windows;                                                    /* sum over the layers */
+  hec_breakdown parts;
 } measured;
 
-static measured run(const char *policy, double ratio) {
+static measured run_with(const char *attention, const char *policy, const hec_schedule *schedule, double ratio) {
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
   hec_problem *problem = HEC_NEW(&arena, hec_problem, 1);
   *moe = model();
+  ck_assert_ptr_null(hec_attention_read(attention, &moe->attention, &moe->s2));
   double flops = 1e12, bytes = 4.0 * 64 * 6400; /* of an expert's parameters */
   double window_s = 1000 * (8.0 * 64 * 64 + 4.0 * 64 * 64 + 2.0 * 64 * 2) / flops;
   char line[200];
@@ -73,7 +80,7 @@ static measured run(const char *policy, double ratio) {
   }
   const hec_policy *row = hec_policy_find(policy);
   ck_assert_ptr_nonnull(row);
-  hec_lowering *low = hec_lowering_new(problem, row, &hec_schedule_hecate, NULL, &arena);
+  hec_lowering *low = hec_lowering_new(problem, row, schedule, NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   const hec_program *program = hec_lowering_program(low);
   hec_sim *sim = hec_sim_new(problem, &hec_law_alpha_beta, &arena);
@@ -87,19 +94,29 @@ static measured run(const char *policy, double ratio) {
     m.gather = op->role == HEC_ROLE_GATHER ? length : m.gather;
     m.scatter = op->role == HEC_ROLE_SCATTER ? length : m.scatter;
     m.regathers += op->role == HEC_ROLE_REGATHER;
+    m.experts = op->role == HEC_ROLE_EXPERTS && !op->backward ? length : m.experts;
     m.counts = op->role == HEC_ROLE_COUNTS ? length : m.counts;
     if ((op->role == HEC_ROLE_ATTENTION || op->role == HEC_ROLE_GATE) && !op->backward && op->layer == 0)
       m.window += length;
+    if ((op->role == HEC_ROLE_ATTENTION || op->role == HEC_ROLE_GATE) && !op->backward)
+      m.windows += length;
   }
+  m.parts = hec_timeline_breakdown(&t, program);
   hec_timeline_free(&t);
   hec_sim_free(sim);
   hec_lowering_free(low);
   return m;
 }
 
+static measured run(const char *policy, const hec_schedule *schedule, double ratio) {
+  return run_with("full", policy, schedule, ratio);
+}
+
 static const double within[] = {0.1, 0.5, 0.9, 0.999};
 START_TEST(hidden_costs_nothing) {
-  measured plain = run("hecate", within[_i]), again = run("hecate-rm", within[_i]), none = run("ep", within[_i]);
+  const hec_schedule *schedule = &hec_schedule_hecate;
+  measured plain = run("hecate", schedule, within[_i]), again = run("hecate-rm", schedule, within[_i]);
+  measured none = run("ep", schedule, within[_i]);
   ck_assert_int_eq(plain.regathers, 0);
   ck_assert_int_eq(again.regathers, LAYERS - 1);
   ck_assert_int_gt(plain.gather, 0);
@@ -112,7 +129,9 @@ END_TEST
 
 static const double beyond[] = {1.1, 1.5, 1.9};
 START_TEST(exposed_three_times) {
-  measured plain = run("hecate", beyond[_i]), again = run("hecate-rm", beyond[_i]), none = run("ep", beyond[_i]);
+  const hec_schedule *schedule = &hec_schedule_hecate;
+  measured plain = run("hecate", schedule, beyond[_i]), again = run("hecate-rm", schedule, beyond[_i]);
+  measured none = run("ep", schedule, beyond[_i]);
   ck_assert_int_eq(plain.gather, plain.scatter);
   int64_t forward = plain.gather - plain.window - plain.counts, backward = 2 * (plain.gather - plain.window);
   ck_assert_int_gt(forward, 0);
@@ -124,12 +143,56 @@ START_TEST(exposed_three_times) {
 }
 END_TEST
 
+static const double under_experts[] = {0.5, 1.5, 10, 30};
+START_TEST(experts_hide_more) {
+  double ratio = under_experts[_i];
+  measured plain = run("hecate", &hec_schedule_laer, ratio), again = run("hecate-rm", &hec_schedule_laer, ratio);
+  measured none = run("ep", &hec_schedule_laer, ratio), beside = run("hecate", &hec_schedule_hecate, ratio);
+  ck_assert_int_eq(plain.regathers, 0);
+  ck_assert_int_eq(again.regathers, LAYERS - 1);
+  ck_assert_int_le(plain.gather, plain.experts);
+  ck_assert_int_eq(plain.total, again.total);
+  int64_t first = plain.gather - plain.window - plain.counts, rounding = 4 * LAYERS;
+  int64_t exposed = (first > 0 ? first : 0) + plain.scatter;
+  ck_assert_int_le(llabs(plain.total - none.total - exposed), rounding);
+  bool sooner = plain.total < beside.total, expected = (ratio > 1);
+  ck_assert_int_eq(sooner, expected);
+}
+END_TEST
+
+/* 1.2 times full attention's window; below twice the shortest, so that the backward hides its spRS throughout. */
+START_TEST(a_shorter_attention_hides_less) {
+  static const char *const kinds[] = {"full", "causal", "s2:shards=4,local=4,block=4,dense=2",
+                                      "s2:shards=4,local=4,block=4"};
+  measured before = {0};
+  for (int k = 0; k < 4; k++) {
+    measured plain = run_with(kinds[k], "hecate", &hec_schedule_hecate, 1.2);
+    measured none = run_with(kinds[k], "ep", &hec_schedule_hecate, 1.2);
+    int64_t exposed = plain.total - none.total, expected = LAYERS * (plain.gather - plain.counts) - plain.windows;
+    int64_t rounding = 4 * LAYERS;
+    ck_assert_int_gt(expected, rounding);
+    ck_assert_int_le(llabs(exposed - expected), rounding);
+    ck_assert_int_le(llabs((int64_t)(1e12 * plain.parts.role_s[HEC_ROLE_GATHER]) - expected), rounding);
+    ck_assert(plain.parts.role_s[HEC_ROLE_SCATTER] < 1e-12 * (double)rounding);
+    ck_assert_int_le(llabs((int64_t)(1e12 * plain.parts.sparse_s) - LAYERS * (plain.gather + plain.scatter)), rounding);
+    if (k > 0) {
+      ck_assert_int_le(llabs(plain.gather - before.gather), 1); /* the same traffic */
+      ck_assert_int_lt(plain.windows, before.windows);
+      ck_assert(plain.parts.role_s[HEC_ROLE_GATHER] > before.parts.role_s[HEC_ROLE_GATHER]);
+    }
+    before = plain;
+  }
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("overlap");
   TCase *c = tcase_create("overlap");
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, hidden_costs_nothing, 0, 4);
   tcase_add_loop_test(c, exposed_three_times, 0, 3);
+  tcase_add_loop_test(c, experts_hide_more, 0, 4);
+  tcase_add_test(c, a_shorter_attention_hides_less);
   suite_add_tcase(s, c);
   return s;
 }

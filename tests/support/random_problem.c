@@ -66,6 +66,10 @@ static hec_moe random_moe(uint64_t *seed) {
                  .recompute = chance(seed, 4),
                  .fused_attention = true,
                  .nonmoe_scale = 1};
+  if (moe.tokens_per_rank % 2 == 0) {
+    moe.attention = HEC_ATTENTION_S2;
+    moe.s2 = (hec_s2){.shards = 4, .local = 8, .block = 8, .dense = moe.tokens_per_rank % 3};
+  }
   return moe;
 }
 

@@ -23,12 +23,14 @@ refuses 2 "expected a trace"
 refuses 2 missing.jsonl missing.jsonl
 head -c -20 $small >cut.jsonl && refuses 2 cut.jsonl cut.jsonl
 head -c 3000 /dev/urandom >binary && refuses 2 binary replay binary
-for option in --cluster --model --policy --schedule --collective --phase --t --backend --transport; do
+for option in --attention --cluster --model --policy --schedule --collective --phase --t --backend --transport; do
   refuses 2 nonsense $small $option nonsense
   refuses 2 "$option" $small $option
 done
 for option in --layers --steps --ranks --timeout --tokens; do refuses 2 "$option" $small $option 0; done
 refuses 2 "--layers" $small --layers 3
+refuses 2 'found "causal,full"' $small --attention causal,full
+refuses 2 "at most the heads" $small --attention s2:shards=5 --model tiny
 refuses 2 "--ranks: expected at most the 256" $small --ranks 257
 refuses 2 "from 0 to 9007199254740991" $small --seed -1
 refuses 2 bounds $small --policy ideal
@@ -54,6 +56,9 @@ for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
 done
 
 # What is right.
+accepts "${quick[@]}" --steps 2 --check --attention s2:shards=2,local=2,block=2,dense=2
+grep -q 'attention s2:shards=2,local=2,block=2,dense=2$' out.txt || fail "the kind of attention is not named"
+grep -q '^hecate .* passed' out.txt || fail "s2 attention: $(grep ^hecate out.txt)"
 for option in --help --version --list "--backend list"; do
   # shellcheck disable=SC2086
   "$run" $option >out.txt 2>&1 || fail "$option"
@@ -126,8 +131,8 @@ cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
 expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
 "$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
 [ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"
-grep -q '^ep,.*,measured,cpu,false,[0-9.e-]*,passed$' one/summary.csv || fail "summary.csv: $(cat one/summary.csv)"
-grep -q '^ep,.*,simulated,,,,$' two/summary.csv || fail "summary.csv: $(cat two/summary.csv)"
+grep -q '^ep,.*,measured,cpu,false,[0-9.e-]*,passed,,$' one/summary.csv || fail "summary.csv: $(cat one/summary.csv)"
+grep -q '^ep,.*,simulated,,,,,[0-9.e-]*,[0-9.e-]*$' two/summary.csv || fail "summary.csv: $(cat two/summary.csv)"
 expect one/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' "$(value two/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' 2>/dev/null)"
 grep -q ncclDev one/timeline.json && fail "NCCL's kernels on CPUs"
 grep -q ncclDev two/timeline.json || fail "no NCCL kernel in a simulated timeline"

@@ -31,12 +31,20 @@ refuses 2 "tokens per rank" huge.jsonl --ranks 1
 
 # Options.
 refuses 2 "expected a trace"
-for option in --cluster --model --policy --schedule --law --collective --phase --t; do
+for option in --attention --cluster --model --policy --schedule --law --collective --phase --t; do
   refuses 2 nonsense $small $option nonsense
   refuses 2 "$option" $small $option
 done
 refuses 2 nonsense $small --policy ep,nonsense
 refuses 2 twice $small --policy ep,ep
+refuses 2 "once, found" $small --attention s2:shards=0
+refuses 2 "at most the heads" $small --attention s2:shards=9999
+refuses 2 "found \"full\" twice" $small --attention full,s2:local=64,block=64,full
+refuses 2 "at most 4 kinds" $small --attention full,causal,s2,s2:shards=2,s2:shards=4
+refuses 2 'found ""' $small --attention full,,causal
+refuses 2 'found ""' $small --attention causal,
+refuses 2 'found "local=2"' $small --attention local=2,causal
+refuses 2 multiple $small --attention causal,s2:local=65
 refuses 2 bogus $small --policy ideal --schedule bogus
 refuses 2 --nonsense $small --nonsense
 refuses 2 second $small second
@@ -73,6 +81,21 @@ accepts $small --micro-batches 3 --law max_min --check --schedule serial
 accepts $small --tokens 7 --policy ep,ideal --collective chain
 accepts $small --timeline-iter 2 --out drawn
 gzip -c $small >small.gz && accepts small.gz
+
+# Kinds of attention: the first is the report's; as when it is the only one; less attention, less window, less time.
+kinds="full,causal,s2:local=64,shards=4"
+accepts "$sample" --policy ep,hecate,laer --attention $kinds --json --check --out kinds && mv out.txt kinds.json
+accepts "$sample" --policy ep,hecate,laer --attention full --json && mv out.txt full.json
+diff full.json kinds.json | grep -q '^<' && fail "a list of kinds changes what is said of the first"
+values() { sed -n 's/.*"attentions"/&/; s/.*"'"$1"'": \([0-9.e+-]*\).*/\1/p' kinds.json; }
+accepts "$sample" --policy ep,hecate,laer --attention $kinds && mv out.txt kinds.txt
+awk 'length > 110 { exit 1 }' kinds.txt || fail "a line of the table of kinds is wider than 110 columns"
+grep -q '^1  full ' kinds.txt && grep -q '^3  s2:shards=4,local=64,block=64 ' kinds.txt || fail "no table of kinds"
+awk '$1 == "hecate" && NF == 10 { n++ } END { exit n != 1 }' kinds.txt || fail "no row of hecate in the table of kinds"
+values attention_context | sed 1d | sort -g -r -C || fail "contexts: $(values attention_context)"
+values window_s | sed 1d | sort -g -r -u -C || fail "windows: $(values window_s)"
+[ "$(values window_s | wc -l)" -eq 4 ] || fail "kinds: $(values window_s)"
+accepts "$sample" --policy ep --attention s2 --model gpt-moe-s && accepts "$sample" --policy ep --attention causal,full
 
 # Standard input counts like the file; an option that would do nothing is refused; gathers of slices leave out one's own.
 "$sim" "$sample" --policy ep,hecate --json >file.json && "$sim" - --policy ep,hecate --json <"$sample" >pipe.json

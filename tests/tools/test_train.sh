@@ -27,11 +27,28 @@ refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
 refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
+refuses 2 'must not be seen, found "full"' --text "$text" --attention full
+refuses 2 '(s2:shards=N,local=N,block=N,dense=N), found "half"' --text "$text" --attention half
+refuses 2 "--attention: attention: shards: expected at most the heads" --text "$text" --attention s2:shards=5
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
 refuses 2 "--virtual: expected backend cpu and transport shm" --text "$text" --virtual --transport emulated
 refuses 1 "--check: the run diverged in step " --text "$text" "${small[@]}" --steps 20 --virtual --check --lr 1 \
   --layers 4 --d-model 64 --d-ffn 64
+refuses 2 'expected one of softmax, gshard, sigmoid, xmoe, expert-choice, found "top"' --text "$text" --gate top
+refuses 2 '--gate gshard: expected capacity=VALUE, group=VALUE, found "rank=4"' --text "$text" --gate gshard:rank=4
+refuses 2 'capacity: expected a number from 0.001 to 1e+06, found "x"' --text "$text" --gate gshard:capacity=x
+refuses 2 "expected top-k 2 of at least 2 experts, found 3 of 16" --text "$text" --gate gshard --top-k 3
+refuses 2 "group: expected a divisor of the tokens of a rank (256), found 100" --text "$text" --gate expert-choice:group=100
+refuses 2 '--balance: expected none, aux=COEFFICIENT (0 to 1000) or bias=RATE (0 to 1), found "bias=2"' --text "$text" \
+  --balance bias=2
+refuses 2 "--balance bias: gate gshard does not" --text "$text" --gate gshard --balance bias=0.01
+refuses 2 "--balance aux: gate expert-choice is balanced" --text "$text" --gate expert-choice --aux 0.01
+refuses 2 "--aux: expected --balance or --aux, found both" --text "$text" --aux 0.1 --balance none
+"$run" train --gate list >gates || fail "--gate list"
+for gate in softmax gshard sigmoid xmoe expert-choice; do
+  grep -q "^  $gate " gates || fail "--gate list: no $gate in $(cat gates)"
+done
 [ "$("$run" train --list)" = "$("$run" --list)" ] || fail "train --list differs from --list"
 printf 'aaaa' >one.txt
 refuses 2 "expected a text of at least two different characters" --text one.txt
@@ -72,6 +89,13 @@ grep -q 'standard output: cannot be written: Bad file descriptor' err || fail "c
 grep -q ' --text=LICENSE .*--record=command.jsonl' command.jsonl || fail "notes: $(head -c 1500 command.jsonl)"
 [ -e gone.jsonl ] && fail "a trace was left by a run that failed"
 
+"$run" train --text "$text" "${small[@]}" --steps 12 --check --virtual --attention s2:shards=2,local=4,block=2 \
+  --record sharded.jsonl >out 2>err || fail "train with s2: $(cat err)"
+grep -qF '\"attention\":\"s2:shards=2,local=4,block=2\"' sharded.jsonl ||
+  grep -qF '"attention":"s2:shards=2,local=4,block=2"' sharded.jsonl || fail "no s2 in the trace: $(head -c 900 sharded.jsonl)"
+"$run" --virtual --steps 1 --policy ep sharded.jsonl >out 2>err || fail "a trace of s2: $(cat err)"
+grep -q "attention s2:shards=2,local=4,block=2$" out || fail "not the trace's attention: $(head -4 out)"
+
 "$run" train --text "$text" "${small[@]}" --steps 3 --check --json --virtual --record loads.jsonl.gz >out 2>err ||
   fail "train: $(cat err)"
 [ -s err ] && fail "train --json: something on stderr: $(cat err)"
@@ -84,6 +108,21 @@ grep -q 'charlm-e4-LICENSE-3' info || fail "info: no default name: $(cat info)"
 grep -q '2 MoE layers x 4 experts, top-2, 2 source ranks' info || fail "info: $(cat info)"
 grep -q 'loads  *recorded' info || fail "info: $(cat info)"
 "$build/hecate-sim" loads.jsonl.gz --json >sim.json || fail "the recorded trace cannot be simulated"
+
+# Gates: what they are called in the report, what they do to loads.
+"$run" train --text "$text" "${small[@]}" --steps 3 --check --json --virtual --gate gshard:capacity=0.5 --balance aux=0.25 >out ||
+  fail "train --gate gshard: $(cat out)"
+for part in '"gate": "gshard:capacity=0.5"' '"aux": 0.25' '"dropped_share": \[0\.[0-9]*, ' '"expert_overload_mean": [1-9]' \
+  '"no_expert_share": \[' '"passed": true'; do
+  grep -q "$part" out || fail "train --gate gshard --json: no $part in $(cat out)"
+done
+"$run" train --text "$text" "${small[@]}" --steps 2 --policy ep --gate expert-choice --record chosen.jsonl >out ||
+  fail "train --gate expert-choice: $(cat out)"
+grep -q 'expert choice is not causal' out || fail "train --gate expert-choice: no caution in $(cat out)"
+grep -q '^mean    overload of ranks 1.000, of experts 1.000; [0-9.]*% of tokens without an expert$' out || fail "loads: $(cat out)"
+grep -q 'Gate expert-choice, bias' chosen.jsonl || fail "notes: $(head -c 1500 chosen.jsonl)"
+"$run" train --text "$text" "${small[@]}" --steps 2 --gate sigmoid --balance bias=0.01 >out || fail "train --gate sigmoid"
+grep -q '^gate    sigmoid, choice biased by 0.01 a step' out || fail "train --gate sigmoid: $(cat out)"
 
 # The same losses under another policy and with threads, up to rounding: compared to five digits.
 losses() {

@@ -169,9 +169,9 @@ static void predict(void *context, int32_t index, const hec_replayed *iteration)
   j->predicted[j->n++] = 1e-12 * (double)hec_timeline_end_ps(&j->timeline);
 }
 
-/* Random configurations of all policies, a quarter of the tokens or more (below, experts with fewer rows than the first knot
- * of their curve cost what that costs), planned for what was found, at the machine's own times and at
- * those found. */
+/* Random configurations of all policies, a quarter of the tokens or more (below, and where a policy drops assignments,
+ * experts and permutes with fewer rows than the first knot of their curve cost what that costs), planned for what was
+ * found, at the machine's own times and at those found. */
 static hec_error judge_it(const trial *t) {
   const hec_policy *policies[64];
   int32_t n_policies = 0;
@@ -196,7 +196,7 @@ static hec_error judge_it(const trial *t) {
   for (int32_t i = 0; i < CASES; i++) {
     hec_problem priced;
     const hec_problem *p = cases[i].problem;
-    if (p->tokens < TOKENS / 4)
+    if (p->tokens < TOKENS / 4 || cases[i].policy->drops)
       continue;
     if (hec_problem_make(p->moe, &t->found, p->train, p->n_ranks, p->tokens, &priced) != HEC_OK)
       ck_abort_msg("%s", hec_last_error());

@@ -9,6 +9,8 @@ fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 
 for arguments in "" "nonsense" "published --nonsense" "published --cluster-a nonsense" \
                  "published --synthetic --trace x" "published --trace $folder" "published more" \
+                 "published --system nonsense" "published --system llep --trace x" \
+                 "published --system all --cluster-a p3dn-4x8" "published --system llep --out $folder/none/x" \
                  "hardware more" "hardware --cases $folder" "hardware --cases $folder/none" "hardware --out $folder" \
                  "outcomes --nonsense" "outcomes --cases $folder/none.json" "outcomes --cases $folder" \
                  "compare" "compare --nonsense" "compare $folder/none.jsonl" "compare $folder" "compare --random 0" \
@@ -48,6 +50,27 @@ grep -q '"trace": null' "$folder/a.json" || fail "a trace where there is none"
 grep -q '^# The published numbers' "$folder/report.md" || fail "report.md"
 HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >/dev/null 2>&1
 [ $? -eq 1 ] || fail "--out into a folder that is not there"
+
+# Other systems: every row of the list runs, an unknown one is answered with the list.
+"$tool" published --system nonsense 2>&1 | grep -q 'hecate, fastermoe, .*taot, all or list' || fail "--system nonsense"
+"$tool" published --system list >"$folder/list" || fail "--system list: exit $?"
+HECATE_SHARED=$folder/none "$tool" published --system all --quick --json --out "$folder/systems.md" >"$folder/a.json" \
+  2>"$folder/stderr" || fail "published --system all"
+[ -s "$folder/stderr" ] && fail "something on stderr: $(cat "$folder/stderr")"
+for system in $(sed '1d;$d;s/ .*//' "$folder/list"); do
+  grep -q "^## $system: " "$folder/systems.md" || fail "systems.md says nothing of $system"
+  grep -q "\"name\": \"$system\"" "$folder/a.json" || fail "the JSON says nothing of $system"
+done
+grep -q '^| all | [0-9]* | ' "$folder/systems.md" || fail "systems.md has no overview"
+tail -1 "$folder/systems.md" | grep -q '^All: of [0-9]* numbers' || fail "systems.md has no summary"
+grep -q 'below the folder of recorded data' "$folder/systems.md" || fail "nothing skipped without recorded data"
+root=$(dirname "$0")/../..
+sed -n '/^| system | numbers/,/^| all/p' "$root/validate/README.md" >"$folder/overview"
+while read -r line; do
+  grep -qxF -- "$line" "$root/validate/results/systems.md" || fail "not in results/systems.md: $line"
+done <"$folder/overview"
+HECATE_SHARED=$folder/none "$tool" published --system hecate --quick --json >"$folder/b.json" || fail "--system hecate"
+grep -q '"paper": "arXiv 2502.02581v1"' "$folder/b.json" || fail "--system hecate is not the FSSDP paper"
 
 # Measurements: none by default where there is no shared folder; made-up ones hold, those of a law twice as fast do not.
 cases=$(dirname "$0")/cases/hardware_law.json

@@ -135,7 +135,7 @@ START_TEST(recorded_loads_are_cut_as_documented) {
   (void)remove(trace_path);
   hec_arena arena = {0};
   hec_loads loads;
-  hec_loads_wish wish = {HEC_LOADS_RECORDED, 1, false, 32, 64, 4, 64};
+  hec_loads_wish wish = {HEC_LOADS_RECORDED, 1, false, 32, 64, 4, 64, 2};
   ck_assert_int_eq(hec_loads_make(store, &wish, 60, &arena, &loads), HEC_OK);
   ck_assert_int_eq(loads.n, 3);
   ck_assert_int_eq(loads.iter[2], 21);
@@ -149,7 +149,7 @@ START_TEST(recorded_loads_are_cut_as_documented) {
     for (int32_t e = 0; e < 64; e++) /* layer l, and layer l + 2 of 4 beside it: one hot expert each */
       ck_assert_int_eq(total[e] > 1000, e == l || e == 32 + (l + 2) % 4);
   }
-  hec_loads_wish half = {HEC_LOADS_RECORDED, 1, false, 16, 32, 2, 64};
+  hec_loads_wish half = {HEC_LOADS_RECORDED, 1, false, 16, 32, 2, 64, 2};
   ck_assert_int_eq(hec_loads_make(store, &half, 2, &arena, &loads), HEC_OK);
   ck_assert_int_eq(loads.n, 2);
   uint64_t second = 0, other = 0; /* every second layer: 0 and 2 */
@@ -169,7 +169,7 @@ START_TEST(synthetic_loads_do_not_depend_on_how_many_are_asked_for) {
   ck_assert(!hec_loads_recorded(store));
   hec_arena arena = {0};
   hec_loads few, many;
-  hec_loads_wish wish = {HEC_LOADS_SYNTHETIC, 1.25, true, 16, 32, 3, 100};
+  hec_loads_wish wish = {HEC_LOADS_SYNTHETIC, 1.25, true, 16, 32, 3, 100, 2};
   ck_assert_int_eq(hec_loads_make(store, &wish, 8, &arena, &many), HEC_OK);
   ck_assert_int_eq(hec_loads_make(store, &wish, 2, &arena, &few), HEC_OK);
   ck_assert_int_eq(many.n, 8);

@@ -30,7 +30,8 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .m = (int32_t)args->m,
                                .period = (int32_t)args->period,
                                .slots = (int32_t)args->slots,
-                               .nonmoe_scale = args->nonmoe_scale};
+                               .nonmoe_scale = args->nonmoe_scale,
+                               .attention = args->attention};
   if (!args->t)
     return HEC_OK;
   char *end;
@@ -91,6 +92,38 @@ static hec_status unknown_row(const char *option, hec_text *names, const char *n
   hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected one of %s, found \"%s\"", option, names->data, name);
   hec_text_free(names);
   return status;
+}
+
+/* Where the kind that begins at `text` ends: at a comma that no parameter follows. */
+static const char *end_of_kind(const char *text) {
+  const char *end = text + strcspn(text, ",");
+  while (*end == ',' && end[1 + strcspn(end + 1, ":=,")] == '=')
+    end += 1 + strcspn(end + 1, ",");
+  return end;
+}
+
+hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const char *kind[HEC_ATTENTIONS_MAX],
+                                   int32_t *n) {
+  *n = 1;
+  kind[0] = NULL;
+  if (!text)
+    return HEC_OK;
+  const char *at = text;
+  for (*n = 0;; at++) {
+    const char *end = end_of_kind(at);
+    if (*n == HEC_ATTENTIONS_MAX)
+      return hec_fail(HEC_BAD_INPUT, "--attention: expected at most %d kinds, found more in \"%s\"", HEC_ATTENTIONS_MAX,
+                      text);
+    char *one = HEC_NEW(arena, char, (size_t)(end - at) + 1);
+    memcpy(one, at, (size_t)(end - at));
+    kind[(*n)++] = one;
+    for (int32_t k = 0; k + 1 < *n; k++)
+      if (strcmp(kind[k], one) == 0)
+        return hec_fail(HEC_BAD_INPUT, "--attention: expected every kind once, found \"%s\" twice", one);
+    at = end;
+    if (*at == 0)
+      return HEC_OK;
+  }
 }
 
 hec_status hec_job_args_collective(const char *name, const hec_collective **collective) {

@@ -4,11 +4,12 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/job.h"
+#include "runtime/program/summary.h"
 #include "sim/simulate.h"
 #include "tools/common/args.h"
 
 typedef struct {
-  const char *cluster, *model, *phase, *policies, *schedule, *law, *collective, *t;
+  const char *cluster, *model, *attention, *phase, *policies, *schedule, *law, *collective, *t;
   int64_t ranks, tokens, micro_batches, warmup, m, period, slots;
   double nonmoe_scale;
 } hec_job_args;
@@ -39,7 +40,8 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \
   HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
   HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
-  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000)
+  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000), \
+  HEC_ARG_WORD("--attention", (a).attention, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's); hecate-sim compares several: K,K,...")
 /* clang-format on */
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
@@ -56,6 +58,11 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   "leaf;\n"                                                                                                            \
   "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h, as in " \
   "models/presets/."
+
+/* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.
+ * NULL text: n = 1, kind[0] = NULL. HEC_BAD_INPUT: more than HEC_ATTENTIONS_MAX, an empty one, one twice. */
+hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const char *kind[HEC_ATTENTIONS_MAX],
+                                   int32_t *n) HEC_MUST_USE;
 
 /* Opens a trace that will be read more than once: "-" is standard input, kept in *kept (free it after closing). */
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) HEC_MUST_USE;

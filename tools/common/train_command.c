@@ -4,6 +4,7 @@
 #include "tools/common/train_command.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 #include "runtime/exec/train.h"
 #include "runtime/program/job.h"
 #include "tools/common/args.h"
@@ -24,9 +25,12 @@
 enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
 
 typedef struct {
-  const char *text, *policy, *schedule, *record, *cluster, *name;
+  const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
   int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
   double rate, aux, memory;
+  const hec_gate *gate_row;
+  hec_gate_options gate_options;
+  hec_balancing balancing; /* what --balance or --aux said */
   hec_where_args where;
   char **words; /* of the command line, [n_words] */
   int n_words;
@@ -53,6 +57,8 @@ typedef struct {
 
 static const settings defaults = {.policy = "hecate",
                                   .schedule = "auto",
+                                  .gate = "softmax",
+                                  .attention = "causal",
                                   .where.backend = "cpu",
                                   .steps = 100,
                                   .layers = 4,
@@ -67,6 +73,23 @@ static const settings defaults = {.policy = "hecate",
                                   .seed = 1,
                                   .rate = 3e-3};
 
+static hec_status parse_gate(settings *s) {
+  HEC_TRY(hec_gate_parse(s->gate, &s->gate_row, &s->gate_options));
+  if (s->balance && s->aux > 0)
+    return hec_fail(HEC_BAD_INPUT, "--aux: expected --balance or --aux, found both");
+  s->balancing.aux = s->aux;
+  return s->balance ? hec_balancing_parse(s->balance, &s->balancing) : HEC_OK;
+}
+
+static void list_gates(void) {
+  printf("gates\n");
+  for (const hec_gate *const *g = hec_gates; *g; g++)
+    printf("  %-14s %s\n  %14s %s%s%s%s%s%s\n", (*g)->name, (*g)->summary, "", (*g)->source,
+           (*g)->takes ? "; takes" : "", (*g)->takes & HEC_GATE_CAPACITY ? " capacity=X" : "",
+           (*g)->takes & HEC_GATE_GROUP ? " group=N" : "", (*g)->takes & HEC_GATE_RANK ? " rank=N" : "",
+           (*g)->takes & HEC_GATE_TEMPERATURE ? " temperature=X" : "");
+}
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   const hec_arg args[] = {
@@ -80,6 +103,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--d-ffn", s->d_ffn, "N", "inner width of an expert (default 128)", 1, 65536),
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
+      HEC_ARG_WORD("--attention", s->attention, "K", "causal (default) or s2:shards=N,local=N,block=N,dense=N"),
       HEC_ARG_TITLE("Training"),
       HEC_ARG_WHOLE("--ranks", s->where.ranks, "R", "ranks (default 4; under mpirun: its processes)", 1, HEC_RANKS_MAX),
       HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
@@ -87,7 +111,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
       HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
-      HEC_ARG_REAL("--aux", s->aux, "X", "coefficient of the auxiliary balance loss (default 0)", 0, 1000),
+      HEC_ARG_WORD("--gate", s->gate, "G",
+                   "how experts are chosen: NAME or NAME:key=value,.. (default softmax), or list: which there are"),
+      HEC_ARG_WORD("--balance", s->balance, "B",
+                   "none (default), aux=COEFFICIENT of an auxiliary loss, bias=RATE of a bias of the choice, or both"),
+      HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Execution"),
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
@@ -121,18 +149,20 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "Trains a small GPT-MoE language model on the characters of a text, distributed under any policy, and "
                  "records the\nexpert loads of its gates.",
       .examples = "  hecate-run train --text README.md --ranks 4 --policy hecate --check --steps 5\n"
-                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz",
+                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz\n"
+                  "  hecate-run train --text book.txt --gate sigmoid --balance bias=0.001",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
   s->list = s->list || strcmp(s->where.backend, "list") == 0;
-  if (*done || s->list)
+  if (*done || s->list || strcmp(s->gate, "list") == 0)
     return HEC_OK;
   if (!s->text)
     return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
   if (s->heads > s->d_model || s->d_model % s->heads != 0)
     return hec_fail(HEC_BAD_INPUT, "--heads: expected a divisor of --d-model (%" PRId64 "), found %" PRId64, s->d_model,
                     s->heads);
+  HEC_TRY(parse_gate(s));
   s->words = argv;
   s->n_words = argc;
   if (s->name && !s->record)
@@ -167,6 +197,16 @@ static hec_moe shape_of(const settings *s) {
                    .nonmoe_scale = 1};
 }
 
+/* Not full: the next character would be seen. */
+static hec_status choose_attention(const settings *s, hec_moe *moe) {
+  const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
+  if (!wrong && moe->attention == HEC_ATTENTION_FULL)
+    wrong = "causal or s2, because the next character must not be seen";
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
+  return hec_moe_check(moe, "--attention");
+}
+
 /* What plans are made for: the memory that is stated is the memory that they may use. */
 static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
@@ -191,10 +231,14 @@ static void describe(command *c) {
   hec_text_printf(&c->notes,
                   "%" PRId64 " steps of %" PRId32 " ranks x %" PRId32 " tokens x %" PRId64
                   " micro-batches, Adam with rate %g, auxiliary balance loss %g, seed %" PRId64
-                  ", backend %s, %s. transitions[l][a][b]: number of (token, expert a in layer l, expert b in layer "
-                  "l + 1) over all steps, top_k * top_k pairs a token. Command: hecate-run",
-                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->aux, s->seed,
-                  c->where.backend->name, hec_math_library());
+                  ", backend %s, %s. Gate ",
+                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->balancing.aux,
+                  s->seed, c->where.backend->name, hec_math_library());
+  hec_gate_describe(&c->model, &c->notes);
+  hec_text_printf(&c->notes,
+                  ", bias of the choice by %g a step. transitions[l][a][b]: number of (token, expert a in layer l, "
+                  "expert b in layer l + 1) over all steps%s. Command: hecate-run",
+                  s->balancing.bias, c->model.gate->varies ? "" : ", top_k * top_k pairs a token");
   for (int i = 0; i < s->n_words; i++) { /* --option=VALUE: the value alone may be a path */
     const char *word = s->words[i], *equals = strchr(word, '=');
     const char *value = word[0] == '-' && equals ? equals + 1 : word;
@@ -204,13 +248,19 @@ static void describe(command *c) {
                   "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
                   ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
                   ",\"seq_len\":%" PRId32 ",\"vocabulary\":%" PRId32 ",\"tokens_per_rank\":%" PRId32
-                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8}",
+                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8",
                   m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
                   m->tokens_per_rank);
+  if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
+    hec_text_add(&c->shape, ",\"attention\":\"");
+    hec_attention_write(m->attention, m->s2, m->n_heads, &c->shape);
+    hec_text_add(&c->shape, "\"");
+  }
+  hec_text_add(&c->shape, "}");
   char name[96];
   const char *text = file_name(s->text);
-  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts, s->aux > 0 ? "aux-" : "",
-                 (int)strcspn(text, "."), text, s->steps);
+  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts,
+                 s->balancing.aux > 0 ? "aux-" : "", (int)strcspn(text, "."), text, s->steps);
   c->header = (hec_trace_header){.name = hec_arena_text(&c->arena, s->name ? s->name : name),
                                  .source = c->source.data,
                                  .notes = c->notes.data,
@@ -246,7 +296,9 @@ static hec_status make(command *c) {
   if (!c->policy)
     return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run train --list", s->policy);
   c->moe = shape_of(s);
+  HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
+  HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
   HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
   c->train = (hec_train){.problem = &c->problem,
@@ -257,7 +309,8 @@ static hec_status make(command *c) {
                          .schedule = s->schedule,
                          .virtual_time = s->where.virtual_time,
                          .check = s->check,
-                         .aux = (float)s->aux,
+                         .aux = (float)s->balancing.aux,
+                         .bias_rate = (float)s->balancing.bias,
                          .capacity = s->memory,
                          .record = s->record,
                          .header = &c->header,
@@ -339,6 +392,10 @@ int hec_train_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run train", status);
+  if (strcmp(s.gate, "list") == 0 && !s.list) {
+    list_gates();
+    return hec_tool_exit("hecate-run train", HEC_OK);
+  }
   if (s.list) /* replay's: they are the same */
     return hec_replay_command(2, (char *[]){"hecate-run", "--list", NULL});
   command c = {.s = &s};

@@ -3,6 +3,7 @@
 
 #include "models/json.h"
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 #include "runtime/exec/math.h"
 #include "tools/common/machine.h"
 
@@ -41,6 +42,8 @@ void hec_train_report_limits(hec_train_report *r) {
     add_limit(r, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (too_few_cores(r))
     add_limit(r, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
+  if (r->train->model->gate->caution)
+    add_limit(r, r->train->model->gate->caution);
 }
 
 void hec_train_report_warn(const hec_train_report *r) {
@@ -66,19 +69,27 @@ static void print_machine(const hec_train_report *r) {
 
 hec_status hec_train_report_head(const hec_train_report *r) {
   const hec_train *t = r->train;
-  hec_text model = {0};
+  hec_text model = {0}, gate = {0};
   hec_moe_describe(&t->model->moe, &model);
   printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
          " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\n",
          r->text, t->corpus->n, t->corpus->vocabulary, model.data, t->problem->n_ranks, t->problem->tokens,
          t->n_micro_batches, r->policy->name, r->schedule->name, r->backend->name, r->carrier);
+  hec_gate_describe(t->model, &gate);
   printf("train   %" PRId32 " steps, Adam with rate %g, balance loss with coefficient %g, seed %" PRId64 "\n",
          t->n_steps, (double)t->model->adam.rate, (double)t->aux, r->seed);
+  printf("gate    %s", gate.data);
+  if (t->bias_rate > 0)
+    printf(", choice biased by %g a step", (double)t->bias_rate);
+  printf(" (%s)\n", t->model->gate->source);
+  hec_text_free(&gate);
   print_machine(r);
   printf("planned for %s\n", r->cluster);
   for (int32_t i = 0; i < r->n_limits; i++)
     printf("%s%s\n", i == 0 ? "mind    " : "        ", r->limits[i]);
-  printf("\n    step       loss%s  %12s\n", t->aux > 0 ? "  balance loss" : "", unit(r));
+  printf("\noverload: busiest over mean, of ranks under the policy and of experts\n");
+  printf("    step       loss%s  ranks  experts%s%s  %12s\n", t->aux > 0 ? "  balance loss" : "",
+         t->model->gate->drops ? "  dropped" : "", t->model->gate->varies ? "  no expert" : "", unit(r));
   hec_text_free(&model);
   if (fflush(stdout) != 0)
     return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
@@ -91,6 +102,11 @@ int hec_train_report_step(const hec_train_report *r, const hec_train_measure *m)
   printf("%8" PRId64 "  %9.4f", m->step, m->loss);
   if (r->train->aux > 0)
     printf("  %12.4f", m->balance_loss);
+  printf("  %5.2f  %7.2f", m->overload, m->expert_overload);
+  if (r->train->model->gate->drops)
+    printf("  %6.2f%%", 100 * m->dropped);
+  if (r->train->model->gate->varies)
+    printf("  %8.2f%%", 100 * m->unrouted);
   printf("  %12.3f\n", m->iteration_s * 1e3);
   return fflush(stdout) != 0 ? errno : 0;
 }
@@ -113,6 +129,19 @@ static double median_s(const hec_train_report *r) {
   return median;
 }
 
+#define AT(member) offsetof(hec_train_measure, member)
+
+static double number_at(const hec_train_report *r, int64_t i, size_t offset) {
+  return *(const double *)(const void *)((const char *)&r->curve->step[i] + offset);
+}
+
+static double mean_of(const hec_train_report *r, size_t offset) {
+  double sum = 0;
+  for (int64_t i = 0; i < r->curve->n; i++)
+    sum += number_at(r, i, offset);
+  return sum / (double)r->curve->n;
+}
+
 static void print_check(const hec_train_report *r) {
   const hec_check_result *c = &r->curve->check;
   if (c->failed_step > 0)
@@ -133,6 +162,12 @@ static void print_check(const hec_train_report *r) {
 
 void hec_train_report_tail(const hec_train_report *r) {
   printf("\nmedian  %.3f %s\n", median_s(r) * 1e3, unit(r));
+  printf("mean    overload of ranks %.3f, of experts %.3f", mean_of(r, AT(overload)), mean_of(r, AT(expert_overload)));
+  if (r->train->model->gate->drops)
+    printf("; dropped %.2f%% of assignments", 100 * mean_of(r, AT(dropped)));
+  if (r->train->model->gate->varies)
+    printf("; %.2f%% of tokens without an expert", 100 * mean_of(r, AT(unrouted)));
+  printf("\n");
   if (r->train->check)
     print_check(r);
   if (r->train->record)
@@ -157,7 +192,7 @@ hec_status hec_train_report_verdict(const hec_train_report *r) {
 static void add_numbers(hec_json_out *json, const hec_train_report *r, const char *key, size_t offset) {
   hec_json_array(json, key);
   for (int64_t i = 0; i < r->curve->n; i++)
-    hec_json_double(json, NULL, *(const double *)(const void *)((const char *)&r->curve->step[i] + offset));
+    hec_json_double(json, NULL, number_at(r, i, offset));
   hec_json_close(json);
 }
 
@@ -172,7 +207,18 @@ static void add_model(hec_json_out *json, const hec_moe *m) {
   hec_json_int(json, "heads", m->n_heads);
   hec_json_int(json, "seq_len", m->seq_len);
   hec_json_int(json, "vocabulary", m->vocabulary);
+  hec_text attention = {0};
+  hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
+  hec_json_string(json, "attention", attention.data);
+  hec_text_free(&attention);
   hec_json_close(json);
+}
+
+static void add_gate(hec_json_out *json, const hec_model *model) {
+  hec_text text = {0};
+  hec_gate_describe(model, &text);
+  hec_json_string(json, "gate", text.data);
+  hec_text_free(&text);
 }
 
 static void add_execution(hec_json_out *json, const hec_train_report *r) {
@@ -192,6 +238,22 @@ static void add_execution(hec_json_out *json, const hec_train_report *r) {
     hec_json_string(json, NULL, r->limits[i]);
   hec_json_close(json);
   hec_text_free(&cpu);
+}
+
+/* What the gate does to the load; a mean over the steps before each list. */
+static void add_load(hec_json_out *json, const hec_train_report *r) {
+  hec_json_object(json, "load");
+  hec_json_double(json, "overload_mean", mean_of(r, AT(overload)));
+  hec_json_double(json, "expert_overload_mean", mean_of(r, AT(expert_overload)));
+  hec_json_double(json, "dropped_share_mean", mean_of(r, AT(dropped)));
+  hec_json_double(json, "no_expert_share_mean", mean_of(r, AT(unrouted)));
+  add_numbers(json, r, "overload", AT(overload));
+  add_numbers(json, r, "expert_overload", AT(expert_overload));
+  if (r->train->model->gate->varies) {
+    add_numbers(json, r, "dropped_share", AT(dropped));
+    add_numbers(json, r, "no_expert_share", AT(unrouted));
+  }
+  hec_json_close(json);
 }
 
 static void add_check(hec_json_out *json, const hec_train_report *r) {
@@ -235,11 +297,14 @@ void hec_train_report_json(const hec_train_report *r, hec_text *out) {
   hec_json_int(&json, "seed", r->seed);
   hec_json_double(&json, "learning_rate", (double)t->model->adam.rate);
   hec_json_double(&json, "aux", (double)t->aux);
+  hec_json_double(&json, "bias_rate", (double)t->bias_rate);
+  add_gate(&json, t->model);
   add_execution(&json, r);
-  add_numbers(&json, r, "loss", offsetof(hec_train_measure, loss));
+  add_numbers(&json, r, "loss", AT(loss));
   if (t->aux > 0)
-    add_numbers(&json, r, "balance_loss", offsetof(hec_train_measure, balance_loss));
-  add_numbers(&json, r, "iteration_s", offsetof(hec_train_measure, iteration_s));
+    add_numbers(&json, r, "balance_loss", AT(balance_loss));
+  add_load(&json, r);
+  add_numbers(&json, r, "iteration_s", AT(iteration_s));
   hec_json_double(&json, "iteration_median_s", median_s(r));
   if (t->check)
     add_check(&json, r);

@@ -13,7 +13,7 @@ typedef struct {
   hec_train_measure step[]; /* [steps] */
 } hec_train_curve;
 
-enum { HEC_TRAIN_LIMITS_MAX = 4 };
+enum { HEC_TRAIN_LIMITS_MAX = 5 };
 
 typedef struct {
   const hec_train *train;

@@ -16,7 +16,7 @@ const char *const hec_loads_name[HEC_N_LOADS] = {"synthetic", "recorded"};
 typedef struct {
   double sigma;
   bool still;
-  int32_t n_experts;
+  int32_t n_experts, top_k;
   uint32_t *totals; /* [n_most][SYNTHETIC_LAYERS][n_experts] */
 } series;
 
@@ -98,7 +98,7 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
   o.workload = "lognormal";
   o.n_layers = SYNTHETIC_LAYERS;
   o.n_experts = wish->n_experts;
-  o.top_k = TOP_K;
+  o.top_k = wish->top_k;
   o.n_sources = 1;
   o.tokens = (int64_t)TOTALS_PER_RANK * wish->n_ranks;
   o.n_iterations = store->n_most;
@@ -115,7 +115,7 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
   HEC_TRY(hec_synth_check(&o));
   HEC_TRY(hec_synth_new(&o, &synth));
   size_t record = (size_t)SYNTHETIC_LAYERS * (size_t)wish->n_experts;
-  *one = (series){wish->sigma, wish->still, wish->n_experts,
+  *one = (series){wish->sigma, wish->still, wish->n_experts, wish->top_k,
                   HEC_NEW(&store->arena, uint32_t, record * (size_t)store->n_most)};
   for (int32_t i = 0; i < store->n_most; i++) {
     hec_load load = {SYNTHETIC_LAYERS, 1, wish->n_experts, one->totals + (size_t)i * record};
@@ -128,7 +128,8 @@ static hec_status generate(hec_loads_store *store, const hec_loads_wish *wish, s
 static hec_status find_series(hec_loads_store *store, const hec_loads_wish *wish, const series **found) {
   for (int32_t i = 0; i < store->n_series; i++) {
     const series *one = &store->made[i];
-    if (one->n_experts == wish->n_experts && one->still == wish->still && one->sigma == wish->sigma) {
+    if (one->n_experts == wish->n_experts && one->top_k == wish->top_k && one->still == wish->still &&
+        one->sigma == wish->sigma) {
       *found = one;
       return HEC_OK;
     }
@@ -198,7 +199,7 @@ hec_status hec_loads_make(hec_loads_store *store, const hec_loads_wish *wish, in
       cut_synthetic(one, i, wish, &cut);
     loads->load[i] = hec_load_new(arena, wish->n_layers, wish->n_ranks, wish->n_experts);
     HEC_TRY(hec_load_spread(&cut, &loads->load[i]));
-    hec_load_scale(&loads->load[i], (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * TOP_K, order);
+    hec_load_scale(&loads->load[i], (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * (uint64_t)wish->top_k, order);
     loads->iter[i] = recorded ? store->iter[i] : i + 1;
   }
   for (int32_t i = 0; i < n; i++)

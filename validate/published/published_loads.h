@@ -1,6 +1,6 @@
 /* Expert loads for the published set-ups: recorded ones from a trace, synthetic ones from traces/synth.
  *
- * The models have 12 or 24 MoE layers and 32 experts on 16 ranks or 64 on 32. What each takes:
+ * The paper's models have 12 or 24 MoE layers and 32 experts on 16 ranks or 64 on 32, top-2. What each takes:
  *   synthetic  24 layers of log-normal popularity (sigma is the gate skew), drifting as LAER-MoE measured in training,
  *              seeded; totals, split evenly over the ranks; a model of 12 layers takes the first 12
  *   recorded   32 experts: the trace's layers as they are; a model of 12 layers takes every second one
@@ -20,7 +20,7 @@ typedef struct {
   hec_loads_kind kind;
   double sigma; /* synthetic */
   bool still;   /* synthetic: popularity does not drift */
-  int32_t n_ranks, n_experts, n_layers, tokens;
+  int32_t n_ranks, n_experts, n_layers, tokens, top_k;
 } hec_loads_wish;
 
 typedef struct {

@@ -10,11 +10,11 @@
  *   compute_s           3 forwards (4 with recomputation; forward only: 1) on the slowest device
  *
  * C is top-k, as in the published runs (2 of 8 experts, 4 of 16; reference 10.4), but at least what holds every expert
- * and one to spare, and no more than fit into memory beside the slices (inferred).
+ * and one to spare, and no more than fit into memory beside the slices twice (the schedule has two layers' slots in memory;
+ * inferred).
  *
  * Inferred, or other than published: two slots of one expert on one rank are gathered once (the published collective
- * sends the second too). The system prefetches under the previous layer's experts; here the gather runs under the
- * layer's own attention. Its solver works in a process of the host one micro-batch ahead; here the time of planning,
+ * sends the second too). Its solver works in a process of the host one micro-batch ahead; here the time of planning,
  * though beside the device, delays the first gather. Slices are summed and sent in the model's gradient type. */
 #include "runtime/plan/fssdp.h"
 #include "runtime/plan/policy.h"
@@ -31,7 +31,7 @@ typedef struct {
 static int32_t capacity_of(const hec_problem *problem) {
   int32_t least = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks, slots = problem->slots;
   if (slots == HEC_AUTO) {
-    int32_t room = hec_fssdp_memory_capacity(problem, true);
+    int32_t at_once = problem->n_layers < 2 ? problem->n_layers : 2, room = hec_fssdp_room(problem, at_once, at_once);
     slots = problem->top_k > least + 1 ? problem->top_k : least + 1;
     slots = slots < room ? slots : room;
   }
@@ -83,11 +83,10 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_laer = {
     .name = "laer",
-    .summary =
-        "FSEP: sharded experts, slots filled each micro-batch by a plan on past loads (prefetch under attention)",
+    .summary = "FSEP: sharded experts, slots filled each micro-batch by a plan on past loads",
     .source = "LAER-MoE, arXiv 2602.11686",
     .known = HEC_KNOWN_LAST,
-    .schedule = "hecate",
+    .schedule = "laer",
     .dispatch = &hec_dispatch_node_even,
     .window = 5,
     .by_source = true,

@@ -30,7 +30,6 @@ static hec_partial_cost cost_of(const hec_problem *problem) {
       .compute_s = rates.assignment_s,
       .transfer_s = problem->bytes.expert_param / all,
       .gradient_s = problem->bytes.expert_grad / all,
-      .window_s = problem->window_s,
       .train = problem->train,
   };
 }
@@ -58,6 +57,7 @@ static void decide(hec_policy_run *run) {
   for (int32_t layer = 0; layer < plan->n_layers; layer++) {
     const int32_t *home = plan->home + (size_t)layer * (size_t)plan->n_experts;
     hec_history_sum_sources(&run->history, layer, 1, state->sent);
+    state->cost.window_s = hec_problem_window_s(run->problem, layer);
     hec_partial_shadow_choose(shadow, &state->cost, state->sent, home, state->most);
     for (int32_t k = 0; k < shadow->n_chosen; k++)
       for (int32_t i = 0; i < shadow->n_receivers; i++)

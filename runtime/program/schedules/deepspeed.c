@@ -1,0 +1,57 @@
+/* Schedule `deepspeed`: DeepSpeed-MoE as FSMoE's artifact has it (policies.md 1.4, mode 3; 3.1): pipeline degree 1 and no
+ * overlap at all. On a rank one thing is done at a time, in this order:
+ *
+ *   [plan]  [migration]
+ *   forward   as `serial`
+ *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention'
+ *   end       of the last micro-batch: replicas, then dense gradients, from the last layer to the first; optimizer
+ *
+ * So it differs from `serial`, in which gradients that are complete are reduced beside the backward of earlier layers.
+ * DeepSpeed itself can overlap them with the backward (overlap_comm); the published comparisons do not. Capacity and
+ * padding of the system are a policy's, not a schedule's (ep-capacity). Inferred: replicas before dense gradients, and
+ * one all-reduce per block. */
+#include "runtime/program/emit.h"
+
+static void to_gate(hec_lowering *low, int32_t l) {
+  hec_schedule_serial.to_gate(low, l);
+}
+
+static void from_gate(hec_lowering *low, int32_t l) {
+  hec_schedule_serial.from_gate(low, l);
+}
+
+static void backward(hec_lowering *low, int32_t l) {
+  int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
+  int32_t gather = -1;
+  if (low->run.plan.rematerialise)
+    gather = hec_emit_gather(low, l, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, gather));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
+  hec_release_guests(low, l, experts);
+  int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
+  int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch, scatter));
+  int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
+  int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
+  low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
+}
+
+static void end(hec_lowering *low) {
+  double block = hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes;
+  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
+    (void)hec_emit_replicas(low, l, HEC_DEPS(low->tail));
+  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
+    (void)hec_emit_dense_reduce(low, l, block, HEC_DEPS(low->tail));
+}
+
+const hec_schedule hec_schedule_deepspeed = {
+    .name = "deepspeed",
+    .summary = "one operation after the other, gradients reduced after the whole backward: no overlap at all",
+    .source = "DeepSpeed-MoE, arXiv:2201.05596; as compared in FSMoE, arXiv:2501.10714",
+    .tokens_wait = true,
+    .alone = true,
+    .to_gate = to_gate,
+    .from_gate = from_gate,
+    .backward = backward,
+    .end = end,
+};

@@ -1,0 +1,106 @@
+/* Schedule `laer` (LAER-MoE, arXiv:2602.11686; reference hecate.md 10.2): parameters travel under expert compute, a layer
+ * ahead, and gradients a layer behind.
+ *
+ *   forward   TOKEN   dispatch_l            combine_l
+ *             COMPUTE          experts_l
+ *             PARAM            spAG of layer l+1
+ *   backward  TOKEN   combine'_l            dispatch'_l
+ *             COMPUTE          experts'_l
+ *             PARAM            spAG of layer l-1, with re-materialisation
+ *             GRAD             spRS of layer l+1, put off from that layer
+ *
+ * Both wait for the exchange of tokens that precedes the experts, as the system's recorded event does. The first layer's
+ * guests are gathered beside its own attention, the last spRS (layer 0's) follows the whole backward: the system flushes
+ * what it put off there. Guests that only this gate asks for (policies that see the load) are gathered after it: before
+ * the experts, beside the dispatch.
+ *
+ * Memory: guests of two layers at once, forward (l, l+1) and backward (l, l-1); two gradient buffers: experts' of layer l
+ * wait for spRS of layer l+2, whose buffer they take. Operations of the next layer have ids on both sides of the experts,
+ * such that the holds, which count in the order of ids, overlap as the buffers do.
+ *
+ * Inferred: the last layer keeps its guests from forward to backward, which needs them first (published are two gathers
+ * of every layer). Replicas of layers without guests are reduced as in `hecate`. */
+#include "runtime/program/emit.h"
+
+static void to_gate(hec_lowering *low, int32_t l) {
+  if (l == 0)
+    low->layer[l].gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
+  int32_t attention = hec_emit_attention(low, l, false, HEC_DEPS(low->tail, low->moved));
+  int32_t gate = hec_emit_gate(low, l, false, HEC_DEPS(attention));
+  low->tail = hec_emit_counts(low, l, HEC_DEPS(gate));
+}
+
+static void from_gate(hec_lowering *low, int32_t l) {
+  hec_layer_ops *ops = &low->layer[l];
+  bool last_layer = l == low->problem->n_layers - 1;
+  int32_t plan = hec_emit_plan(low, l, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
+  int32_t late =
+      hec_emit_gather(low, l, HEC_ROLE_CALIBRATE, HEC_GUESTS_ADDED, HEC_DEPS(ops->counts, plan, ops->gather));
+  int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, false, HEC_DEPS(permute));
+  if (!last_layer)
+    low->layer[l + 1].gather =
+        hec_emit_gather(low, l + 1, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(permute, dispatch));
+  int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute));
+  int32_t experts =
+      hec_emit_experts(low, hec_whole(l), false, HEC_DEPS(permute, dispatch, shared, ops->gather, late, ops->migrate));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
+  low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
+  if (!low->problem->train || (low->run.plan.rematerialise && !last_layer))
+    hec_release_guests(low, l, experts);
+}
+
+/* Gradients of the layer to where they are kept: of guests, then, complete with them, of replicas. */
+static void return_gradients(hec_lowering *low, int32_t l, const int32_t *deps, int32_t n_deps) {
+  int32_t scatter = hec_emit_scatter(low, l, deps, n_deps);
+  (void)hec_emit_replicas(low, l, HEC_DEPS(deps[0], scatter));
+}
+
+static void reduce_dense(hec_lowering *low, int32_t l) {
+  double bytes = hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes;
+  (void)hec_emit_dense_reduce(low, l, bytes, HEC_DEPS(low->tail));
+}
+
+static void backward(hec_lowering *low, int32_t l) {
+  hec_layer_ops *ops = &low->layer[l];
+  int32_t n = low->problem->n_layers;
+  int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
+  if (low->run.plan.rematerialise && l > 0)
+    low->layer[l - 1].regather =
+        hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
+  int32_t buffer = l + 2 < n ? low->layer[l + 2].scatter : -1;
+  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
+  if (l + 1 < n && hec_layer_has_guests(low, l + 1))
+    return_gradients(low, l + 1, HEC_DEPS(unpermute, combine));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
+  hec_release_guests(low, l, experts);
+  if (!hec_layer_has_guests(low, l))
+    return_gradients(low, l, HEC_DEPS(experts, dispatch));
+  int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch));
+  int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
+  int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
+  low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
+  if (l > 0 || !hec_layer_has_guests(low, 0))
+    reduce_dense(low, l);
+}
+
+/* An all-reduce comes last on the gradient lane: what the optimizer waits for on every rank. */
+static void end(hec_lowering *low) {
+  if (!hec_layer_has_guests(low, 0))
+    return;
+  return_gradients(low, 0, HEC_DEPS(low->tail));
+  reduce_dense(low, 0);
+}
+
+const hec_schedule hec_schedule_laer = {
+    .name = "laer",
+    .summary = "sparse collectives under expert compute: gathers a layer ahead, gradients of copies a layer behind",
+    .source = "LAER-MoE, arXiv:2602.11686",
+    .tokens_wait = true,
+    .plans_beside = true,
+    .to_gate = to_gate,
+    .from_gate = from_gate,
+    .backward = backward,
+    .end = end,
+};

@@ -1,0 +1,23 @@
+/* The rows of `hecate-validate published --system`: systems with public numbers, by age. */
+#ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
+#define HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
+
+#define HEC_SYSTEM_LIST(X)                                                                                             \
+  X(fastermoe)                                                                                                         \
+  X(janus)                                                                                                             \
+  X(smartmoe)                                                                                                          \
+  X(flexmoe)                                                                                                           \
+  X(prophet)                                                                                                           \
+  X(symi)                                                                                                              \
+  X(eplb)                                                                                                              \
+  X(lplb)                                                                                                              \
+  X(harmoeny)                                                                                                          \
+  X(hiermoe)                                                                                                           \
+  X(micromoe)                                                                                                          \
+  X(llep)                                                                                                              \
+  X(moonep)                                                                                                            \
+  X(laer)                                                                                                              \
+  X(ultraep)                                                                                                           \
+  X(taot)
+
+#endif
