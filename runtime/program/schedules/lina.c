@@ -22,10 +22,10 @@
 static const double micro_op_bytes = 30e6; /* arXiv:2210.17223 */
 
 typedef struct {
-  int32_t n_pieces; /* of a block */
-  double window_s, piece_s;
-  int32_t layer, piece; /* the next one of the queue; those of layers below are not ready */
-  int32_t sent;         /* the newest, which the next all-to-all waits for; -1 */
+  int32_t n_pieces;            /* of a block */
+  double window_s[2], piece_s; /* window: second, of a layer whose attention is dense beside s2 */
+  int32_t layer, piece;        /* the next one of the queue; those of layers below are not ready */
+  int32_t sent;                /* the newest, which the next all-to-all waits for; -1 */
 } own;
 
 static double backward_s(const hec_problem *p, const hec_device *device, hec_work_shape shape) {
@@ -38,12 +38,14 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
   double block = hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
   o->n_pieces = 1 + (int32_t)(block / micro_op_bytes);
   o->piece_s = hec_link_cost_allreduce(problem->cluster, problem->n_ranks, block / o->n_pieces);
-  for (int32_t r = 0; r < problem->n_ranks; r++) {
-    const hec_device *device = &problem->cluster->devices[r];
-    double s = backward_s(problem, device, hec_work_attention(problem->moe)) +
-               backward_s(problem, device, hec_work_gate(problem->moe));
-    o->window_s = s > o->window_s ? s : o->window_s;
-  }
+  hec_work_shape attention[2] = {hec_work_attention(problem->moe), hec_work_dense_attention(problem->moe)};
+  for (int32_t r = 0; r < problem->n_ranks; r++)
+    for (int dense = 0; dense < 2; dense++) {
+      const hec_device *device = &problem->cluster->devices[r];
+      double s =
+          backward_s(problem, device, attention[dense]) + backward_s(problem, device, hec_work_gate(problem->moe));
+      o->window_s[dense] = s > o->window_s[dense] ? s : o->window_s[dense];
+    }
   return o;
 }
 
@@ -73,7 +75,7 @@ static void send(hec_lowering *low, own *o) {
 
 static void backward(hec_lowering *low, int32_t l) {
   own *o = low->own;
-  double used_s = 0;
+  double used_s = 0, window_s = o->window_s[hec_moe_dense_attention(low->problem->moe, l)];
   if (l == low->problem->n_layers - 1) {
     o->layer = l;
     o->piece = 0;
@@ -81,7 +83,7 @@ static void backward(hec_lowering *low, int32_t l) {
   }
   hec_pipeline_backward_tokens(low, l, o->sent);
   o->sent = -1;
-  for (; o->layer > l && used_s < o->window_s; used_s += o->piece_s)
+  for (; o->layer > l && used_s < window_s; used_s += o->piece_s)
     send(low, o);
   hec_pipeline_backward_dense(low, l);
 }
