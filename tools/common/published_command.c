@@ -1,34 +1,39 @@
-/* hecate-validate published: options, progress, report. */
+/* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/published/published.h"
+#include "validate/published/system.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct {
   hec_published_options options;
-  const char *out;
+  const char *out, *system;
   int64_t seed;
   bool json, synthetic;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.options = {.cluster_a = "p3dn-4x8", .cluster_b = "p4d-4x8"}, .seed = 1};
+  *s = (settings){.seed = 1};
   const hec_arg args[] = {
-      {"--cluster-a", HEC_ARG_TEXT, &s->options.cluster_a, "C", "cluster A: preset, one-line form or file (p3dn-4x8)",
-       0, 0},
-      {"--cluster-b", HEC_ARG_TEXT, &s->options.cluster_b, "C", "cluster B (p4d-4x8)", 0, 0},
+      {"--system", HEC_ARG_TEXT, &s->system, "NAME",
+       "whose numbers: hecate (default), another row of `--system list`, or all of those", 0, 0},
+      {"--cluster-a", HEC_ARG_TEXT, &s->options.cluster_a, "C",
+       "of hecate, cluster A: preset, one-line form or file (p3dn-4x8)", 0, 0},
+      {"--cluster-b", HEC_ARG_TEXT, &s->options.cluster_b, "C", "of hecate, cluster B (p4d-4x8)", 0, 0},
       {"--trace", HEC_ARG_TEXT, &s->options.trace, "FILE",
-       "recorded loads of 32 experts, top-2 (default: traces/smartmoe_gpt_e32_r16.jsonl below $HECATE_SHARED or "
+       "of hecate, recorded loads of 32 experts, top-2 (default: traces/smartmoe_gpt_e32_r16.jsonl below "
+       "$HECATE_SHARED or "
        "../shared, if it is there)",
        0, 0},
       {"--synthetic", HEC_ARG_FLAG, &s->synthetic, NULL, "no recorded loads even if there are any", 0, 0},
       {"--seed", HEC_ARG_INT, &s->seed, "N", "of the synthetic loads (1)", 0, 1e15},
-      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "two models, few iterations: seconds, for tests", 0, 0},
+      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "few models and iterations: seconds, for tests", 0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
@@ -39,8 +44,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary =
           "Simulates the set-ups of the FSSDP paper (arXiv 2502.02581) and prints its numbers beside ours: with the\n"
           "inputs it leaves open at plain defaults, with the best single set of them, and how each row moves when one\n"
-          "of them changes. About two minutes on one core.",
-      .examples = "  hecate-validate published --out published.md\n  hecate-validate published --synthetic --json",
+          "of them changes. About two minutes on one core.\n"
+          "With --system: the set-ups of another system with public numbers, or of all of them.",
+      .examples = "  hecate-validate published --out published.md\n  hecate-validate published --synthetic --json\n"
+                  "  hecate-validate published --system all --out systems.md",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -54,6 +61,10 @@ static char *default_trace(void) {
     return path.data;
   hec_text_free(&path);
   return NULL;
+}
+
+static bool on_terminal(void) {
+  return isatty(STDERR_FILENO) == 1;
 }
 
 static void show_progress(const char *what, int32_t done, int32_t of, void *context) {
@@ -77,26 +88,85 @@ static hec_status print(const settings *s, const hec_published *published) {
   return status;
 }
 
+static hec_status run_hecate(settings *s) {
+  if (s->synthetic && s->options.trace)
+    return hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other");
+  char *found = s->synthetic || s->options.trace ? NULL : default_trace();
+  s->options.trace = found ? found : s->options.trace;
+  s->options.cluster_a = s->options.cluster_a ? s->options.cluster_a : "p3dn-4x8";
+  s->options.cluster_b = s->options.cluster_b ? s->options.cluster_b : "p4d-4x8";
+  s->options.seed = (uint64_t)s->seed;
+  s->options.progress = on_terminal() ? show_progress : NULL;
+  hec_published *published = NULL;
+  hec_status status = hec_published_run(&s->options, &published);
+  if (on_terminal())
+    fprintf(stderr, "\r\033[K");
+  if (status == HEC_OK)
+    status = print(s, published);
+  hec_published_free(published);
+  free(found);
+  return status;
+}
+
+/* ---- other systems ---- */
+
+static hec_status list_systems(void) {
+  hec_text text = {0};
+  hec_systems_list(&text);
+  hec_status status = hec_output_print(&text);
+  hec_text_free(&text);
+  return status;
+}
+
+static hec_status find_system(const char *name, const hec_system **system) {
+  *system = hec_system_find(name);
+  if (*system || strcmp(name, "all") == 0)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_systems[i]; i++)
+    hec_text_printf(&names, ", %s", hec_systems[i]->name);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--system: expected hecate%s, all or list, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status run_systems(settings *s) {
+  const hec_system *system;
+  HEC_TRY(find_system(s->system, &system));
+  if (s->options.trace || s->options.cluster_a || s->options.cluster_b)
+    return hec_fail(HEC_BAD_INPUT, "--trace, --cluster-a and --cluster-b belong to --system hecate");
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  hec_text shared = {0};
+  hec_output_shared(".", &shared);
+  hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
+  options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
+  options.progress = on_terminal() ? show_progress : NULL;
+  hec_system_report *report = NULL;
+  hec_status status = hec_systems_run(system, &options, &report);
+  if (on_terminal())
+    fprintf(stderr, "\r\033[K");
+  hec_output_report output = {0};
+  if (status == HEC_OK) {
+    hec_systems_markdown(report, &output.whole);
+    hec_systems_markdown(report, &output.shown);
+    if (s->json)
+      hec_systems_json(report, &output.json);
+    status = hec_output_report_print(&output, s->out);
+  }
+  hec_systems_free(report);
+  hec_text_free(&shared);
+  return status;
+}
+
 int hec_published_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-validate", status);
-  if (s.synthetic && s.options.trace)
-    return hec_tool_exit("hecate-validate", hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other"));
-  char *found = s.synthetic || s.options.trace ? NULL : default_trace();
-  s.options.trace = found ? found : s.options.trace;
-  s.options.seed = (uint64_t)s.seed;
-  bool terminal = isatty(STDERR_FILENO) == 1;
-  s.options.progress = terminal ? show_progress : NULL;
-  hec_published *published = NULL;
-  status = hec_published_run(&s.options, &published);
-  if (terminal)
-    fprintf(stderr, "\r\033[K");
-  if (status == HEC_OK)
-    status = print(&s, published);
-  hec_published_free(published);
-  free(found);
+  if (status == HEC_OK && !done)
+    status = !s.system || strcmp(s.system, "hecate") == 0 ? run_hecate(&s)
+             : strcmp(s.system, "list") == 0              ? list_systems()
+                                                          : run_systems(&s);
   return hec_tool_exit("hecate-validate", status);
 }

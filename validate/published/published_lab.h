@@ -2,8 +2,7 @@
  * simulated when it is first asked for, then kept. */
 #ifndef HEC_VALIDATE_PUBLISHED_LAB_H
 #define HEC_VALIDATE_PUBLISHED_LAB_H
-#include "runtime/plan/problem.h"
-#include "validate/published/published_loads.h"
+#include "validate/published/published_cell.h"
 
 /* Clusters and sizes of the paper's evaluation. */
 #define HEC_SETTING_LIST(X)                                                                                            \
@@ -14,8 +13,6 @@ extern const char *const hec_setting_name[HEC_N_SETTINGS];
 
 enum { HEC_GPT_S, HEC_GPT_L, HEC_BERT, HEC_BERT_DEEP, HEC_N_PUBLISHED_MODELS };
 extern const char *const hec_published_model[HEC_N_PUBLISHED_MODELS];
-
-enum { HEC_LAB_LAYERS_MAX = 64 };
 
 /* The models that rows over "all models" go through (--quick: fewer). */
 typedef struct {
@@ -40,24 +37,6 @@ typedef struct {
   int32_t tokens, period, slots, t; /* 0 and HEC_AUTO: as the inputs and the policy have it */
   bool sweep;                       /* run over more iterations (periods up to 100) */
 } hec_lab_key;
-
-/* Means over the reported iterations; seconds. */
-typedef struct {
-  double iteration_s; /* one-off costs included, weighted by the stride of the records */
-  double ordinary_s;  /* without one-off costs */
-  double token_s;  /* token exchanges, per rank, from the moment the rank could begin to its end: includes waiting for
-                      slower ranks, as a profiler of NCCL kernels sees it */
-  double sparse_s; /* exposed SparseAllGather and SparseReduceScatter; 0 for rearrangement systems */
-  double rearrange_s; /* exposed migration; of rearrangement systems also their copies' parameters and gradients */
-  double overload;    /* busiest rank over mean */
-  double layer_s[HEC_LAB_LAYERS_MAX]; /* [n_layers] MoE layer, forward and backward: from the gate's end to the last
-                                         row back */
-  int32_t n_layers, n_reported, n_migrations;
-  double param_bytes, state_bytes; /* fullest rank: parameters with copies; with gradients and optimizer state */
-  double peak_bytes;               /* everything */
-  bool fits;
-  int32_t t_least, t_most, m_least, m_most; /* Hecate; -1: none */
-} hec_lab_cell;
 
 typedef struct {
   const char *cluster[2];                              /* A, B */

@@ -149,14 +149,14 @@ static int32_t layer_ratios(hec_lab *lab, double *out) {
 
 hec_span hec_measure_layer_geo(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
-  double value[HEC_LAB_LAYERS_MAX];
+  double value[HEC_CELL_LAYERS_MAX];
   int32_t n = layer_ratios(lab, value);
   return number(hec_geo_mean(value, n));
 }
 
 hec_span hec_measure_layer_range(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
-  double value[HEC_LAB_LAYERS_MAX];
+  double value[HEC_CELL_LAYERS_MAX];
   int32_t n = layer_ratios(lab, value);
   return (hec_span){hec_least(value, n), hec_most(value, n)};
 }
