@@ -2,6 +2,6 @@
 #ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
 
-#define HEC_SYSTEM_LIST(X) X(llep)
+#define HEC_SYSTEM_LIST(X) X(fsmoe) X(llep)
 
 #endif
