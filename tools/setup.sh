@@ -78,6 +78,7 @@ hec_optional_missing() {
     openmpi-bin) command -v mpirun.openmpi ;;
     libmpich-dev) command -v mpicc.mpich ;;
     mpich) command -v mpirun.mpich ;;
+    libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
   done

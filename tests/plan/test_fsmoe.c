@@ -136,6 +136,15 @@ START_TEST(one_case_holds_and_the_best_degree_is_least) {
 }
 END_TEST
 
+/* Equals go to the smaller degree. */
+START_TEST(ties_go_down) {
+  const hec_fsmoe_layer nothing = {0}, started = {.a2a = {1, 0}};
+  ck_assert_int_eq(hec_fsmoe_best(&nothing, 0, 8).degree, 1);
+  ck_assert_int_eq(hec_fsmoe_best(&started, 0, 8).degree, 1);
+  ck_assert_int_eq(hec_fsmoe_pipeline(&nothing, &nothing, 8).degree, 1);
+}
+END_TEST
+
 /* At a fixed degree the time is max(c, 2ra + G). */
 START_TEST(gradients_within_the_slack_cost_nothing) {
   uint64_t seed = 300 + (uint64_t)_i;
@@ -397,9 +406,9 @@ static void set_up(search *s, double *base, double *dense) {
 
 START_TEST(leftovers_are_spent_at_best) {
   uint64_t seed = 40000 + (uint64_t)_i;
-  hec_fsmoe_part parts[4];
-  hec_fsmoe_slot slots[4];
-  double base[4], dense[4], more[4] = {0}, own[4];
+  hec_fsmoe_part parts[PARTS];
+  hec_fsmoe_slot slots[PARTS];
+  double base[PARTS], dense[PARTS], more[PARTS] = {0}, own[PARTS];
   search s = {.parts = parts, .n = 2 + (int32_t)hec_test_below(&seed, 3), .quanta = 12, .base = base, .dense = dense};
   s.law = random_parts(&seed, parts, s.n);
   set_up(&s, base, dense);
@@ -432,6 +441,7 @@ static Suite *make_suite(void) {
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, golden_values);
   tcase_add_loop_test(cases, one_case_holds_and_the_best_degree_is_least, 0, 60);
+  tcase_add_test(cases, ties_go_down);
   tcase_add_loop_test(cases, gradients_within_the_slack_cost_nothing, 0, 60);
   tcase_add_test(cases, times_are_those_of_three_streams);
   tcase_add_loop_test(cases, pipelines_are_the_folded_case, 0, 60);

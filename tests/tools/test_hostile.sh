@@ -88,6 +88,8 @@ refused 2 '--least is above --most' "$bench" collectives --least 2 --most 1
 refused 2 '--ranks: expected' "$bench" collectives --ranks 1
 works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --most 1
 works '"cpu_greatest_s"' "$bench" executor --json --repeats 2 --operations 1000
+refused 2 '--stride: expected' "$bench" fsmoe --stride 0
+works '"partition_s"' "$bench" fsmoe --json --stride 100
 
 # ---- files that are no traces ----
 refused 2 'cannot be opened' "$sim" "$folder/absent"

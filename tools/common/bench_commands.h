@@ -1,9 +1,10 @@
-/* hecate-bench collectives, executor, gpu: what is measured with real ranks, and on a device. */
+/* hecate-bench collectives, executor, gpu: what is measured with real ranks, and on a device; fsmoe: a planner. */
 #ifndef HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 #define HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 
 int hec_collectives_command(int argc, char **argv); /* argv[0] is the command; returns the exit code */
 int hec_executor_command(int argc, char **argv);
 int hec_gpu_command(int argc, char **argv);
+int hec_fsmoe_command(int argc, char **argv);
 
 #endif
