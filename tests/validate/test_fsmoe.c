@@ -236,10 +236,12 @@ START_TEST(slsqp_is_never_better_than_enumeration) {
         double reduce = k == 2 ? study.reduce.start + study.reduce.per_unit * study.gradient : 0;
         hec_fsmoe_choice best = hec_fsmoe_best(layer, reduce, 8);
         hec_fsmoe_solved solved = hec_fsmoe_slsqp(layer, reduce, 8);
-        double least = INFINITY; /* over real degrees: no solver goes below, but for the grid's width */
-        for (double r = 1; r <= 8 && i % 23 == 0; r += 1.0 / 64)
-          least = fmin(least, hec_fsmoe_case_time(layer, r, reduce, hec_fsmoe_case_of(layer, r, reduce)));
-        ck_assert(!solved.found || i % 23 != 0 || solved.real_time >= least * (1 - 1e-3));
+        double off = INFINITY; /* its time is that of a case at its degree */
+        for (int bound = 1; bound <= 4; bound++)
+          off = fmin(off, fabs(hec_fsmoe_case_time(layer, solved.real_degree, reduce, (hec_fsmoe_case)bound) /
+                                   solved.real_time -
+                               1));
+        ck_assert(solved.found && solved.real_degree >= 1 && solved.real_degree <= 8 && off < 1e-9);
         hec_fsmoe_compare(k == 2 ? &with : &without, &best, &solved);
       }
     }
