@@ -109,16 +109,24 @@ double hec_fsmoe_case_time(const hec_fsmoe_layer *layer, double degree, double r
   return case_time(&c, reduce, bound);
 }
 
-hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max) {
-  HEC_ASSERT(degree_max >= 1);
+typedef struct {
+  int32_t min, max;
+} degrees;
+
+static hec_fsmoe_choice best_of(const hec_fsmoe_layer *layer, double reduce, degrees between) {
+  HEC_ASSERT(between.min >= 1 && between.max >= between.min);
   hec_fsmoe_choice best = {0};
-  for (int32_t r = 1; r <= degree_max; r *= 2) {
+  for (int32_t r = between.min; r <= between.max; r *= 2) {
     hec_fsmoe_case bound = hec_fsmoe_case_of(layer, r, reduce);
     double time = hec_fsmoe_case_time(layer, r, reduce, bound);
-    if (r == 1 || time < best.time)
+    if (r == between.min || time < best.time)
       best = (hec_fsmoe_choice){time, r, bound};
   }
   return best;
+}
+
+hec_fsmoe_choice hec_fsmoe_best(const hec_fsmoe_layer *layer, double reduce, int32_t degree_max) {
+  return best_of(layer, reduce, (degrees){1, degree_max});
 }
 
 hec_fsmoe_choice hec_fsmoe_pipeline(const hec_fsmoe_layer *forward, const hec_fsmoe_layer *backward,
@@ -157,11 +165,11 @@ static double units_within(hec_fsmoe_reduce law, double pool, double slack) {
 }
 
 /* Step 1: slots as they cost nothing; pool_at[v]: ready before layer v and put nowhere up to and with it. */
-static void fill_slack(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce law, int32_t degree_max,
+static void fill_slack(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce law, degrees between,
                        hec_fsmoe_slot *slots, double *pool_at) {
   double pool = 0;
   for (int32_t v = 0; v < n; v++) {
-    hec_fsmoe_choice moe = hec_fsmoe_best(&parts[v].moe, 0, degree_max);
+    hec_fsmoe_choice moe = best_of(&parts[v].moe, 0, between);
     double beside_moe = units_within(law, pool, hec_fsmoe_slack(&parts[v].moe, moe.degree));
     double beside_dense = units_within(law, pool - beside_moe, parts[v].dense);
     slots[v] = (hec_fsmoe_slot){beside_moe, beside_dense, moe};
@@ -174,13 +182,14 @@ static void fill_slack(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce 
 typedef struct {
   const hec_fsmoe_part *parts;
   const hec_fsmoe_slot *slots; /* after step 1 */
-  int32_t n, degree_max;
+  int32_t n;
+  degrees between;
   hec_fsmoe_reduce law;
 } division;
 
 /* F_v with `more` units beside what step 1 put there. */
 static hec_fsmoe_choice with_more(const division *d, int32_t v, double more) {
-  return hec_fsmoe_best(&d->parts[v].moe, reduce_time(d->law, d->slots[v].beside_moe + more), d->degree_max);
+  return best_of(&d->parts[v].moe, reduce_time(d->law, d->slots[v].beside_moe + more), d->between);
 }
 
 static double time_of(const division *d, const double *more, double tail) {
@@ -255,15 +264,16 @@ static double leftovers(const division *d, const double *left, int32_t quanta, d
 hec_fsmoe_partition hec_fsmoe_divide(const hec_fsmoe_part *parts, int32_t n, hec_fsmoe_reduce law,
                                      hec_fsmoe_options options, hec_arena *arena, hec_fsmoe_slot *slots) {
   HEC_ASSERT(n > 0 && law.start >= 0 && law.per_unit > 0);
-  int32_t degree_max = options.degree_max > 0 ? options.degree_max : HEC_FSMOE_DEGREE_MAX;
+  degrees between = {options.degree_min > 0 ? options.degree_min : 1,
+                     options.degree_max > 0 ? options.degree_max : HEC_FSMOE_DEGREE_MAX};
   int32_t quanta = options.quanta > 0 ? options.quanta : HEC_FSMOE_QUANTA;
   hec_arena_mark mark = hec_arena_save(arena);
   double *left = HEC_NEW(arena, double, n), *more = HEC_NEW(arena, double, n);
-  fill_slack(parts, n, law, degree_max, slots, left);
+  fill_slack(parts, n, law, between, slots, left);
   double last = parts[n - 1].gradient; /* ready when nothing is left to hide it */
   for (int32_t v = n - 1; v-- > 0;)
     left[v] = left[v] < left[v + 1] ? left[v] : left[v + 1];
-  division d = {parts, slots, n, degree_max, law};
+  division d = {parts, slots, n, between, law};
   hec_fsmoe_partition result = {.tail = left[n - 1] + last};
   result.time = leftovers(&d, left, quanta, last, arena, more);
   for (int32_t v = 0; v < n; v++) {
