@@ -332,8 +332,13 @@ const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
   int32_t layer = op->op.layer;
   if (exec->rows[layer] == NULL || exec->rows_of[layer] != op->op.micro_batch) {
     hec_rows *rows = HEC_NEW(&exec->step, hec_rows, 1);
-    *rows = hec_rows_make(&exec->step, exec->program->cells + op->op.cell_at, op->op.n_cells, exec->n_experts,
-                          exec->n_ranks, exec->r);
+    HEC_ASSERT(op->op.role == HEC_ROLE_PERMUTE); /* has all chunks */
+    hec_rows_cells of = {.cells = exec->program->cells + op->op.cell_at,
+                         .n_cells = op->op.n_cells,
+                         .degree = op->op.degree,
+                         .n_experts = exec->n_experts,
+                         .n_ranks = exec->n_ranks};
+    *rows = hec_rows_make(&exec->step, &of, exec->r);
     exec->rows[layer] = rows;
     exec->rows_of[layer] = op->op.micro_batch;
   }

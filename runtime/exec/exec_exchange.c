@@ -1,6 +1,6 @@
 /* Operations that move bytes between ranks: which bytes, and how far they are.
  *
- *   dispatch, combine   token rows: assigned rows of one side, computed rows of the other (rows.h)
+ *   dispatch, combine   token rows, of one chunk: assigned rows of one side, computed rows of the other (rows.h)
  *   gather, scatter ..  parcels of experts: parameters, gradients, optimizer state, found by (layer, expert, part)
  *   all-reduce          slice p of the buffer belongs to rank p: every rank sends slice p to p, p adds in ascending order
  *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each
@@ -34,9 +34,9 @@ static hec_segment row_segment(float *rows, int32_t d, int32_t first, int32_t n)
   return (hec_segment){rows + (size_t)first * (size_t)d, (int64_t)n * d * (int64_t)sizeof(float)};
 }
 
-/* One for each run of the peer; returns the end. */
-static hec_segment *run_segments(float *rows, int32_t d, const hec_rows_runs *runs, int32_t peer, hec_segment *out) {
-  for (int32_t i = runs->at[peer]; i < runs->at[peer + 1]; i++)
+/* One for each run of the slot; returns the end. */
+static hec_segment *run_segments(float *rows, int32_t d, const hec_rows_runs *runs, int32_t slot, hec_segment *out) {
+  for (int32_t i = runs->at[slot]; i < runs->at[slot + 1]; i++)
     *out++ = row_segment(rows, d, runs->run[i].first, runs->run[i].rows);
   return out;
 }
@@ -58,13 +58,14 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   int32_t n_assigned = 0, n_computed = 0;
   for (int32_t p = 0; p < exec->n_ranks; p++) {
     hec_segment *first = segment;
+    int32_t slot = op->op.chunk * exec->n_ranks + p, *leaving = rows->leaving_at + slot;
     if (exec->rank->link) /* links want the same cuts at both ends; transports cut as they like */
-      segment = run_segments(assigned, d, &rows->leave, p, segment);
+      segment = run_segments(assigned, d, &rows->leave, slot, segment);
     else
-      *segment++ = row_segment(assigned, d, rows->leaving_at[p], rows->leaving_at[p + 1] - rows->leaving_at[p]);
+      *segment++ = row_segment(assigned, d, leaving[0], leaving[1] - leaving[0]);
     hec_message_add(of_assigned, &n_assigned, p, first, (int32_t)(segment - first));
     first = segment;
-    segment = run_segments(computed, d, &rows->arrive, p, segment);
+    segment = run_segments(computed, d, &rows->arrive, slot, segment);
     hec_message_add(of_computed, &n_computed, p, first, (int32_t)(segment - first));
   }
   x->post.n_sends = to_experts ? n_assigned : n_computed;

@@ -40,7 +40,10 @@ static hec_status open_hold(hec_exec *exec, int32_t index, int32_t *n_after) {
   return HEC_OK;
 }
 
+/* Where this rank has no part in the operation that is the last to use a buffer (the last chunk of a dispatch, say), the
+ * last of its own on that lane may have used it. */
 static void close_holds(hec_exec *exec, int32_t id) {
+  int32_t last = exec->newest[exec->program->ops[id].lane];
   size_t kept = 0;
   for (size_t i = 0; i < exec->n_open; i++) {
     hec_open_buffer_of b = exec->open[i];
@@ -49,7 +52,7 @@ static void close_holds(hec_exec *exec, int32_t id) {
       continue;
     }
     if (b.bytes > 0)
-      hec_buffers_give(&exec->buffers, b.at, b.bytes, id);
+      hec_buffers_give(&exec->buffers, b.at, b.bytes, last);
   }
   exec->n_open = kept;
 }
@@ -155,6 +158,7 @@ hec_status hec_exec_post(hec_exec *exec, const hec_program *program) {
       hec_exec_op *new = new_op(exec, id, n_after);
       n_after = op->lane == HEC_LANE_COMPUTE ? 0 : n_after;
       exec->ops[id] = new;
+      exec->newest[op->lane] = id;
       HEC_TRY(bind(exec, new));
       if (exec->streams)
         HEC_TRY(hec_stream_enqueue(exec, new));

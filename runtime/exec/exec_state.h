@@ -65,14 +65,15 @@ struct hec_exec {
   int32_t n_staged;
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
-  int32_t first_undone;     /* streams: all operations before it are done */
-  int64_t progress_ns;      /* when something last moved */
-  uint32_t turns;           /* of all ranks, as of then */
-  const hec_cluster *links; /* that held transports and virtual time imitate; plans may be made for others */
-  hec_link_cost cost;       /* of them */
-  double interrupted;       /* of the last timeline, on rank 0 */
-  hec_exec_moving moving;   /* likewise */
-  double kept_bytes;        /* state of the plan in force, as the program will count it */
+  int32_t newest[HEC_N_LANES]; /* operation of this rank on each lane that was posted last, -1: none */
+  int32_t first_undone;        /* streams: all operations before it are done */
+  int64_t progress_ns;         /* when something last moved */
+  uint32_t turns;              /* of all ranks, as of then */
+  const hec_cluster *links;    /* that held transports and virtual time imitate; plans may be made for others */
+  hec_link_cost cost;          /* of them */
+  double interrupted;          /* of the last timeline, on rank 0 */
+  hec_exec_moving moving;      /* likewise */
+  double kept_bytes;           /* state of the plan in force, as the program will count it */
 };
 
 static inline size_t hec_row_of(const hec_exec *exec, int32_t layer, int32_t expert) {

@@ -19,8 +19,10 @@ void hec_exec_begin(hec_exec *exec, int64_t iteration, int64_t start_ns) {
   exec->n_ops = exec->n_holds = exec->n_open = exec->n_done = 0;
   exec->n_staged = 0;
   exec->first_undone = 0;
-  for (int32_t l = 0; l < HEC_N_LANES; l++)
+  for (int32_t l = 0; l < HEC_N_LANES; l++) {
     exec->lane[l].n = exec->lane[l].head = 0;
+    exec->newest[l] = -1;
+  }
   for (int32_t l = 0; l < exec->n_layers; l++)
     exec->rows[l] = NULL;
   hec_buffers_clear(&exec->buffers);

@@ -1,11 +1,11 @@
 /* Where token rows stand. From the cells of a layer (who computes which assignments of whom), for one rank:
  *
- *   assigned rows   one per assignment of the rank's own tokens: those that leave, by (destination, expert), then those
- *                   that stay, by expert; within one expert in the order of the assignment list
- *   computed rows   one per assignment that the rank computes: by (expert, source), the layout of its experts' inputs
+ *   assigned rows   one per assignment of the rank's own tokens: those that leave, by (chunk, destination, expert), then
+ *                   those that stay, by (chunk, expert); within one cell in the order of the assignment list
+ *   computed rows   one per assignment that the rank computes: by (chunk, expert, source), the layout of its experts' inputs
  *
- * A transfer from s to d is one run of s's assigned rows and, on d, one run of computed rows per expert: both sides agree
- * on the order (expert, position) without a word. */
+ * A transfer of a chunk from s to d is one run of s's assigned rows and, on d, one run of computed rows per expert: both
+ * sides agree on the order (expert, position) without a word. A layer that is not cut is one chunk. */
 #ifndef HEC_EXEC_ROWS_H
 #define HEC_EXEC_ROWS_H
 #include "runtime/base/arena.h"
@@ -16,22 +16,30 @@ typedef struct {
   int32_t peer, expert, first, rows;
 } hec_rows_run;
 
-/* Ascending by (peer, expert); those of a peer are run[at[peer]] .. run[at[peer + 1]] - 1. */
+/* Ascending by (chunk, peer, expert), none of them empty; those of slot = chunk * n_ranks + peer are run[at[slot]] ..
+ * run[at[slot + 1]] - 1. */
 typedef struct {
   hec_rows_run *run; /* [n] */
-  int32_t *at, n;    /* [n_ranks + 1] */
+  int32_t *at, n;    /* [n_slots + 1] */
 } hec_rows_runs;
 
 typedef struct {
-  int32_t n_ranks, n_assigned, n_computed;
-  int32_t *place;              /* [n_assigned] assigned row of assignment j of the list sorted by expert */
-  int32_t *stays;              /* [n_assigned] computed row of assignment j, -1: it leaves */
-  int32_t *leaving_at;         /* [n_ranks + 1] assigned rows leaving_at[d] .. leaving_at[d + 1] - 1 go to rank d */
+  int32_t n_ranks, n_slots, n_assigned, n_computed;
+  int32_t *place; /* [n_assigned] assigned row of assignment j of the list sorted by expert */
+  int32_t *stays; /* [n_assigned] computed row of assignment j, -1: it leaves */
+  int32_t
+      *leaving_at; /* [n_slots + 1] assigned rows leaving_at[slot] .. leaving_at[slot + 1] - 1 go to the slot's rank */
+  int32_t *computed_at;        /* [degree + 1] computed rows of each chunk */
   hec_rows_runs leave, arrive; /* of assigned rows, of computed rows: the same cuts at both ends */
 } hec_rows;
 
-/* cells: [n_cells] as in a program (by source, expert, rank). On `arena`. O(cells + assignments). */
-hec_rows hec_rows_make(hec_arena *arena, const hec_cell *cells, int32_t n_cells, int32_t n_experts, int32_t n_ranks,
-                       int32_t rank);
+/* As in a program: the cells by (source, expert, rank), `degree` times, each time with the rows of a chunk. */
+typedef struct {
+  const hec_cell *cells; /* [n_cells] */
+  int32_t n_cells, degree, n_experts, n_ranks;
+} hec_rows_cells;
+
+/* On `arena`. O(cells + degree * (ranks + experts) + assignments). */
+hec_rows hec_rows_make(hec_arena *arena, const hec_rows_cells *of, int32_t rank);
 
 #endif

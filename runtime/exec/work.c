@@ -1,5 +1,6 @@
 /* Roles to mathematics. An experts operation has one step per expert with rows here (on a device one for all of them: it
- * wants their products together), every other one step.
+ * wants their products together), every other one step. Where a layer is cut into chunks, each of its experts operations
+ * has its chunk's rows; the gradient of an expert sums over the chunks in their order.
  *
  *   forward    attention  gate -> counts | permute -> rows leave and stay | experts | unpermute -> x
  *   backward   unpermute' -> rows of gradients | experts' | permute' -> dh2 | shared' gate' attention' -> dx | optimizer
@@ -98,7 +99,7 @@ static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bou
   bool permute = op->op.role == HEC_ROLE_PERMUTE, backward = op->op.backward;
   if (permute) {
     float *leaving = NULL; /* nothing leaves any rank: there is no such buffer in backward */
-    if (rows->leaving_at[rows->n_ranks] > 0)
+    if (rows->leaving_at[rows->n_slots] > 0)
       leaving = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_SEND);
     float *staying = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_INPUT);
     b->row = row_list(exec, rows, d, leaving, staying);
@@ -113,6 +114,7 @@ static void bind_rows(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bou
     bind_staying(exec, rows, d, hec_exec_tensor(exec, op, HEC_TENSOR_OUTPUT), b);
 }
 
+/* Of a layer that is cut, before its first chunk: in the others it adds to zero. */
 static void bind_guests_without_rows(hec_exec *exec, hec_exec_op *op, bound *b, const hec_work *list, int32_t n) {
   int32_t n_guests = hec_exec_guests(exec, op), k = 0;
   b->zero = HEC_NEW(hec_exec_step_arena(exec), float *, n_guests);
@@ -130,10 +132,10 @@ static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, 
   const hec_model *model = work->model;
   bool backward = op->op.backward;
   const hec_work *list = hec_exec_work(exec, op, &b->n_experts);
-  int32_t d = model->moe.d_model, inner = model->moe.n_ffn_matrices * model->moe.d_ffn, first = 0, all = 0;
-  for (int32_t i = 0; i < b->n_experts; i++)
-    all += list[i].rows;
-  float *in = hec_exec_tensor(exec, op, HEC_TENSOR_INPUT), *kept = row_at(in, d, all);
+  const hec_rows *rows = hec_exec_rows(exec, op);
+  int32_t d = model->moe.d_model, inner = model->moe.n_ffn_matrices * model->moe.d_ffn;
+  int32_t first = rows->computed_at[op->op.chunk];
+  float *in = hec_exec_tensor(exec, op, HEC_TENSOR_INPUT), *kept = row_at(in, d, rows->n_computed);
   float *out = hec_exec_tensor(exec, op, backward ? HEC_TENSOR_GRAD_OUTPUT : HEC_TENSOR_OUTPUT);
   float *din = backward ? hec_exec_tensor(exec, op, HEC_TENSOR_GRAD_INPUT) : NULL;
   b->experts = HEC_NEW(hec_exec_step_arena(exec), hec_expert_rows, b->n_experts);
@@ -147,8 +149,9 @@ static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, 
                            .din = backward ? row_at(din, d, first) : NULL};
     if (backward)
       w->grads = hec_exec_grads(exec, op, list[i].item, &w->first);
+    w->first = w->first && op->op.chunk == 0;
   }
-  if (backward)
+  if (backward && op->op.chunk == 0)
     bind_guests_without_rows(exec, op, b, list, b->n_experts);
   b->together = hec_exec_processor(exec)->streams != NULL;
   op->n_steps = (b->together ? b->n_experts > 0 : b->n_experts) + (b->n_zero > 0);

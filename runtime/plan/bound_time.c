@@ -33,7 +33,9 @@
  * (returned on another), and others as in COPIES:  time >= max(U, (U + V')/2) / sum. All of this may hide, so it is
  * compared with the rest, not added.
  *
- * A schedule that does not make experts wait for tokens gets the largest of computing, exchanging and all-reducing. */
+ * A schedule that does not make experts wait for tokens gets the largest of computing, exchanging and all-reducing. It may
+ * cut a layer's exchange into chunks, whose busiest sources differ: of the ranks of a node that end one after the other
+ * only (Q/B)/2 is left, since each chunk, ended half way on average, adds half of its own. */
 #include "runtime/plan/bound.h"
 
 #include <stdlib.h>
@@ -321,7 +323,7 @@ static double exchange_s(const hec_bound *b, leaving bytes, double busiest) {
   const hec_problem *p = b->problem;
   double s = b->rank_rate > 0 ? bytes.rank / b->rank_rate : 0;
   if (b->nics > 0 && busiest > 0) {
-    double one_by_one = (bytes.node / (p->n_nodes * busiest) + 1) / 2;
+    double one_by_one = b->options.tokens_wait ? (bytes.node / (p->n_nodes * busiest) + 1) / 2 : 0.5;
     s = larger(s, bytes.node / b->nics);
     s = larger(s, bytes.node / b->node_nics * one_by_one);
   }

@@ -63,32 +63,37 @@ int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward,
 }
 
 /* The routing's rows become work entries; backward uses the same. */
-static void add_work(hec_lowering *low, hec_layer_ops *ops) {
+static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
   hec_program *program = &low->program;
   const hec_routing *routing = &low->routing;
   int32_t n_ranks = low->problem->n_ranks, n = routing->expert_at[n_ranks];
   HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)n);
   HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)n_ranks + 1);
-  ops->work_at = (int32_t)program->n_work_index;
+  chunk->work_at = (int32_t)program->n_work_index;
   for (int32_t r = 0; r <= n_ranks; r++)
     program->work_index[program->n_work_index++] = (int32_t)program->n_work + routing->expert_at[r];
   for (int32_t i = 0; i < n; i++)
     program->work[program->n_work++] = (hec_work){routing->expert[i], (int32_t)routing->tokens[i]};
 }
 
-static void set_cells(hec_op *op, const hec_layer_ops *ops) {
-  op->cell_at = ops->cell_at;
-  op->n_cells = ops->n_cells;
+/* The cells of chunk `index`, -1: of all chunks. */
+static void set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index) {
+  op->chunk = ops->degree > 1 ? index : 0;
+  op->degree = ops->degree;
+  op->n_cells = index < 0 ? ops->n_cells : ops->n_cells / ops->degree;
+  op->cell_at = ops->cell_at + (index < 0 ? 0 : index * op->n_cells);
 }
 
-int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
+int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps) {
+  int32_t layer = chunk.layer;
   hec_layer_ops *ops = &low->layer[layer];
-  if (!backward)
-    add_work(low, ops);
+  bool first = chunk.index == 0, last = chunk.index == ops->degree - 1;
+  if (!backward && ops->degree == 1)
+    add_work(low, &ops->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
   op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
-  op.work_at = ops->work_at;
-  set_cells(&op, ops);
+  op.work_at = ops->chunk[chunk.index].work_at;
+  set_cells(&op, ops, chunk.index);
   int32_t wait[10], n_wait = 0;
   HEC_ASSERT(n_deps < 10);
   for (int32_t i = 0; i < n_deps; i++)
@@ -96,21 +101,19 @@ int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const 
   if (backward) /* the previous micro-batch's guests have added to the gradients that this one adds to */
     wait[n_wait++] = low->scattered[layer];
   int32_t id = hec_program_add(&low->program, op, wait, n_wait);
-  if (backward) {
+  if (first)
+    open_rows(low, layer, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_OUTPUT, id, ops->computed_at);
+  if (first && backward)
     ops->experts_backward = id;
-    open_rows(low, layer, HEC_TENSOR_GRAD_INPUT, id, ops->computed_at);
+  if (last && backward)
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_OUTPUT, id);
-    hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
-    return id;
-  }
-  open_rows(low, layer, HEC_TENSOR_OUTPUT, id, ops->computed_at);
-  if (!low->problem->train)
+  if (last && (backward || !low->problem->train))
     hec_close_buffer(low, layer, HEC_TENSOR_INPUT, id);
   return id;
 }
 
 /* Rows in proportion to speed take equally long everywhere; whole numbers, rounded down: still a bound. */
-static void add_mean_work(hec_lowering *low, hec_layer_ops *ops) {
+static void add_mean_work(hec_lowering *low, hec_layer_chunk *chunk) {
   const hec_problem *problem = low->problem;
   hec_program *program = &low->program;
   double speed = 0;
@@ -122,7 +125,7 @@ static void add_mean_work(hec_lowering *low, hec_layer_ops *ops) {
   }
   HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)problem->n_ranks);
   HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)problem->n_ranks + 1);
-  ops->work_at = (int32_t)program->n_work_index;
+  chunk->work_at = (int32_t)program->n_work_index;
   for (int32_t r = 0; r < problem->n_ranks; r++) {
     const hec_device *device = &problem->cluster->devices[r];
     double share = device->speed * device->flops * device->flops_efficiency / speed;
@@ -135,10 +138,10 @@ static void add_mean_work(hec_lowering *low, hec_layer_ops *ops) {
 int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) /* by the time of the backward, low->routing is another layer's */
-    add_mean_work(low, ops);
+    add_mean_work(low, &ops->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
   op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
-  op.work_at = ops->work_at;
+  op.work_at = ops->chunk[0].work_at;
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
@@ -158,7 +161,7 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
-/* Transfers of the dispatch, and the per-rank bytes that permutes and buffers need. */
+/* The per-rank bytes that permutes and buffers need, of all chunks; transfers of the dispatch where it is not cut. */
 static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   hec_program *program = &low->program;
   int32_t n_ranks = low->problem->n_ranks;
@@ -166,52 +169,39 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   ops->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
   ops->computed_at = ops->assigned_at + n_ranks;
   double *assigned = program->local_bytes + ops->assigned_at, *computed = program->local_bytes + ops->computed_at;
+  bool cut = ops->degree > 1;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
-  ops->transfer_at = (int32_t)program->n_transfers;
+  ops->chunk[0].transfer_at = (int32_t)program->n_transfers;
   hec_transfer *out = program->transfers + program->n_transfers;
   for (int32_t s = 0; s < n_ranks; s++) {
     const uint32_t *pair = low->routing.pair + (size_t)s * (size_t)n_ranks;
     int64_t sum = 0;
     for (int32_t d = 0; d < n_ranks; d++) {
       sum += pair[d];
-      if (pair[d] > 0 && d != s)
+      if (!cut && pair[d] > 0 && d != s)
         *out++ = (hec_transfer){.bytes = pair[d] * token, .source = s, .destination = d, .item = -1, .after = -1};
     }
     assigned[s] = (double)(sum * token);
     computed[s] = (double)((int64_t)low->routing.rank_tokens[s] * token);
   }
-  ops->n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
-  program->n_transfers += (size_t)ops->n_transfers;
-}
-
-/* Which assignments go where, source by source, ranks ascending, experts ascending. */
-static void add_cells(hec_lowering *low, hec_layer_ops *ops, int32_t layer) {
-  hec_program *program = &low->program;
-  const hec_problem *problem = low->problem;
-  ops->cell_at = (int32_t)program->n_cells;
-  for (int32_t s = 0; s < problem->n_ranks; s++)
-    for (int32_t e = 0; e < problem->n_experts; e++) {
-      int32_t n = hec_routing_split(&low->routing, low->run.policy->dispatch, problem, &low->run.plan, low->load, layer,
-                                    s, e, low->split_rank, low->split_tokens);
-      HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)n);
-      for (int32_t i = 0; i < n; i++)
-        program->cells[program->n_cells++] = (hec_cell){s, low->split_rank[i], e, (int32_t)low->split_tokens[i]};
-    }
-  ops->n_cells = (int32_t)program->n_cells - ops->cell_at;
+  ops->chunk[0].n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
+  program->n_transfers += (size_t)ops->chunk[0].n_transfers;
 }
 
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) {
     add_dispatch(low, ops);
-    if (low->detail)
-      add_cells(low, ops, layer);
+    if (low->detail || ops->degree > 1)
+      hec_add_cells(low, layer);
+    if (ops->degree > 1)
+      hec_cut_layer(low, layer);
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
-  set_cells(&op, ops);
+  set_cells(&op, ops, -1);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
@@ -234,7 +224,7 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
-  set_cells(&op, ops);
+  set_cells(&op, ops, -1);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
@@ -253,31 +243,36 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   return id;
 }
 
-/* Which buffers an exchange of tokens is the last to need, and which it is the first to fill. Towards the experts the
- * receiving buffer is the experts' own. */
+/* Which buffers an exchange of tokens is the last to need so far, and which it is the first to fill. Towards the experts
+ * the receiving buffer is the experts' own. */
 static void token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool backward, int32_t id) {
+  const hec_layer_ops *ops = &low->layer[layer];
+  hec_tensor sent = backward ? HEC_TENSOR_GRAD_SEND : HEC_TENSOR_SEND;
+  hec_tensor returned = backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_RETURNED;
   if (to_experts)
-    hec_close_buffer(low, layer, backward ? HEC_TENSOR_GRAD_SEND : HEC_TENSOR_SEND, id);
-  else
-    open_rows(low, layer, backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_RETURNED, id, low->layer[layer].assigned_at);
+    low->program.holds[ops->hold[sent]].last = id;
+  else if (ops->hold[returned] < 0)
+    open_rows(low, layer, returned, id, ops->assigned_at);
 }
 
-int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
-                        const int32_t *deps, int32_t n_deps) {
-  hec_layer_ops *ops = &low->layer[layer];
-  if (ops->n_transfers == 0)
+int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                        int32_t n_deps) {
+  hec_layer_ops *ops = &low->layer[chunk.layer];
+  hec_layer_chunk *of = &ops->chunk[chunk.index];
+  bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
+  if (of->n_transfers == 0)
     return -1;
-  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, layer, backward);
+  hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, chunk.layer, backward);
   op.reverse = !to_experts;
-  op.transfer_at = ops->transfer_at;
-  op.n_transfers = ops->n_transfers;
-  op.part_at = ops->part_at;
-  op.bytes = ops->dispatch_bytes;
-  set_cells(&op, ops);
+  op.transfer_at = of->transfer_at;
+  op.n_transfers = of->n_transfers;
+  op.part_at = of->part_at;
+  op.bytes = of->dispatch_bytes;
+  set_cells(&op, ops, chunk.index);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  ops->part_at = low->program.ops[id].part_at;
-  ops->dispatch_bytes = low->program.ops[id].bytes;
-  token_buffers(low, layer, to_experts, backward, id);
+  of->part_at = low->program.ops[id].part_at;
+  of->dispatch_bytes = low->program.ops[id].bytes;
+  token_buffers(low, chunk.layer, to_experts, backward, id);
   return id;
 }
 

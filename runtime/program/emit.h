@@ -6,19 +6,36 @@
 #include "runtime/plan/spread_cost.h"
 #include "runtime/program/lower.h"
 
+enum { HEC_DEGREE_MAX = 16 };
+
+/* One chunk of a layer's token work: index 0 .. degree-1 of the layer. */
+typedef struct {
+  int32_t layer, index;
+} hec_chunk;
+/* All of it, where it is not cut. */
+static inline hec_chunk hec_whole(int32_t layer) {
+  return (hec_chunk){layer, 0};
+}
+
+/* What lowering remembers of a chunk. */
+typedef struct {
+  int32_t work_at;                           /* experts' work rows */
+  int32_t transfer_at, n_transfers, part_at; /* dispatch */
+  double dispatch_bytes;
+} hec_layer_chunk;
+
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
 typedef struct {
   int32_t counts;
   int32_t gather, regather; /* waits of the layer's spAG before the gate, and in backward */
   int32_t experts_backward, scatter;
-  int32_t work_at;                           /* experts' work rows */
-  int32_t transfer_at, n_transfers, part_at; /* dispatch */
-  double dispatch_bytes;
+  int32_t degree; /* chunks of its token work; the schedule sets it before the permute (1) */
+  hec_layer_chunk chunk[HEC_DEGREE_MAX];
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
   int32_t guest_hold[3];            /* open holds of guest parameters */
   int32_t hold[HEC_N_TENSORS];      /* the newest hold of each tensor; -1 */
-  int32_t cell_at, n_cells;
+  int32_t cell_at, n_cells;         /* of all chunks */
 } hec_layer_ops;
 
 struct hec_lowering {
@@ -51,6 +68,8 @@ struct hec_lowering {
   const hec_load *load;     /* of the micro-batch, while a layer is lowered */
   int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
   uint32_t *split_tokens;   /* likewise */
+  uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
+  void *own;                /* of the schedule */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */
   hec_collective_plan each; /* scratch: the chosen collective, item by item */
@@ -78,7 +97,7 @@ int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, cons
 int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps,
                                 int32_t n_deps); /* -1 if none */
-int32_t hec_emit_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps);
 /* Experts as one exact GEMM of the mean assignments (the `ideal` row). */
 int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 
@@ -87,13 +106,14 @@ int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, c
 int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps);
 
-/* Rows of tokens sorted by destination (or back): local copies on the compute lane. */
+/* Rows of tokens sorted by destination (or back): local copies on the compute lane, of all chunks at once. The forward
+ * permute cuts the layer's token work into its degree. */
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
-/* Tokens to the experts (`to_experts`) or back: forward dispatch and backward combine go to the experts. -1 if no token
- * leaves its rank. Token lane. */
-int32_t hec_emit_tokens(hec_lowering *low, int32_t layer, hec_role role, bool to_experts, bool backward,
-                        const int32_t *deps, int32_t n_deps);
+/* Tokens to the experts or back (role DISPATCH or COMBINE): forward dispatch and backward combine go to the experts. -1 if
+ * no token of the chunk leaves its rank. Token lane. */
+int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                        int32_t n_deps);
 
 /* SparseAllGather of guests (parameter lane); -1 if there are none. GUESTS_BEFORE: those the plan has now, marking them
  * as gathered; GUESTS_ADDED: those not marked; GUESTS_ALL: every one, marks ignored. */
@@ -107,7 +127,8 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
-/* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is. local_bytes[at + r] *
+/* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
+ * chunk, so a pipeline holds what one piece would, from the first chunk that needs it to the last. local_bytes[at + r] *
  * bytes; at -1: `bytes` on every rank. */
 void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold);
 void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last);
@@ -115,6 +136,11 @@ void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32
 /* Guest parameters of the layer are freed when operation `last` ends. */
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
+
+/* chunks.c: transfers, work and cells of a layer's chunks from its routing, degree above 1. */
+void hec_cut_layer(hec_lowering *low, int32_t layer);
+/* Which assignments go where, source by source, experts ascending, ranks ascending: the cells of the layer. */
+void hec_add_cells(hec_lowering *low, int32_t layer);
 
 /* Compute on every rank, `rows` rows each. */
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
@@ -127,6 +153,7 @@ static inline hec_op hec_op_of(const hec_lowering *low, hec_op_kind kind, hec_la
                   .role = role,
                   .layer = layer,
                   .backward = backward,
+                  .degree = 1,
                   .micro_batch = low->micro_batch,
                   .work_at = -1,
                   .bytes_at = -1,

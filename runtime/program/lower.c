@@ -66,6 +66,11 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  size_t split = 2 * ranks + (size_t)low->run.plan.copy_capacity;
+  low->split_rank = HEC_NEW(arena, int32_t, split);
+  low->split_tokens = HEC_NEW(arena, uint32_t, split);
+  low->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
+  low->own = schedule->start ? schedule->start(problem, arena) : NULL;
   if (!collective && ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
     *links = hec_rank_links_new(arena, problem);
@@ -88,10 +93,7 @@ static void collective_plan_free(hec_collective_plan *plan) {
 }
 
 void hec_lowering_detail(hec_lowering *low) {
-  size_t holders = (size_t)low->problem->n_ranks * 2 + (size_t)low->run.plan.copy_capacity;
   low->detail = low->each.per_item = true;
-  low->split_rank = HEC_NEW(low->arena, int32_t, holders);
-  low->split_tokens = HEC_NEW(low->arena, uint32_t, holders);
 }
 
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
@@ -194,11 +196,11 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .regather = -1,
                                     .experts_backward = -1,
                                     .scatter = -1,
-                                    .work_at = -1,
-                                    .transfer_at = -1,
-                                    .part_at = -1,
+                                    .degree = 1,
                                     .migrate = -1,
                                     .guest_hold = {-1, -1, -1}};
+    for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
+      low->layer[l].chunk[c] = (hec_layer_chunk){.work_at = -1, .transfer_at = -1, .part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       low->layer[l].hold[t] = -1;
   }
@@ -322,6 +324,8 @@ void hec_lower_end(hec_lowering *low) {
     return;
   const hec_problem *problem = low->problem;
   int32_t layers = problem->n_layers;
+  if (low->schedule->end)
+    low->schedule->end(low);
   double rest = problem->bytes.dense_grad - layers * hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
   (void)hec_emit_dense_reduce(low, -1, rest, HEC_DEPS(low->tail));
   emit_optimizer(low, kept);

@@ -22,13 +22,18 @@ typedef struct {
   bool
       tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
                         false: tokens may travel beside experts (bound.h then assumes less) */
-  bool bound;      /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  bool pipelined; /* cuts the token work of a layer into chunks */
+  bool bound;     /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
+  void (*end)(hec_lowering *low); /* training, after the last backward: what is left but the optimizer; NULL: nothing */
+  /* What the schedule itself remembers from layer to layer and iteration to iteration (hec_lowering.own), at its start; the
+   * same on every rank, so by nothing but the problem and the loads. NULL: nothing. */
+  void *(*start)(const hec_problem *problem, hec_arena *arena);
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(ideal)
+#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(pipemoe) X(tutel) X(tutel_improved) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

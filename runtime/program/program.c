@@ -151,6 +151,7 @@ void hec_program_check(const hec_program *program) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     HEC_ASSERT(op->lane < HEC_N_LANES && op->role < HEC_N_ROLES);
+    HEC_ASSERT(op->degree <= 1 || (op->chunk >= -1 && op->chunk < op->degree));
     for (int32_t d = 0; d < op->n_deps; d++) {
       int32_t dep = program->deps[op->dep_at + d];
       HEC_ASSERT(dep >= 0 && (size_t)dep < i);
@@ -215,6 +216,8 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
                       op->reverse,       op->one_off,       op->layer,         op->micro_batch,
                       op->n_deps,        op->n_transfers,   op->n_chunks};
   digest = digest_add(digest, fields, sizeof fields);
+  if (op->degree > 1)
+    digest = digest_add(digest, (const int32_t[]){op->chunk, op->degree}, 2 * sizeof(int32_t));
   digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
   digest = digest_add(digest, &op->rows, sizeof op->rows);
   digest = digest_add(digest, &op->bytes, sizeof op->bytes);

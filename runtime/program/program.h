@@ -103,6 +103,8 @@ typedef struct {
   /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
   int32_t work_at;
   int32_t bytes_at; /* local: rank r moves bytes * local_bytes[bytes_at + r]; -1: `bytes` each */
+  /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not. */
+  int32_t chunk, degree;
   int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
   double rows;                                /* compute, uniform; may be fractional (ideal) */
@@ -112,8 +114,10 @@ typedef struct {
   uint64_t units; /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
-  int32_t own_at, n_own;    /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
-  int32_t cell_at, n_cells; /* permute, dispatch, experts, combine, unpermute: into program.cells */
+  int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
+  /* permute, dispatch, experts, combine, unpermute: into program.cells. Those of a layer of degree r stand r times, chunk
+   * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. */
+  int32_t cell_at, n_cells;
 } hec_op;
 
 /* The kind of curve that measures an operation (its direction is op->backward, where the kind has one). HEC_CURVE_NONE: none

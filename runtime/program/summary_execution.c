@@ -63,15 +63,16 @@ static void add_check(const hec_summary_check *check, hec_text *out) {
 }
 
 void hec_summary_execution_times(hec_summary *summary, int width, int decimals, hec_text *out) {
-  hec_text_printf(out, "\n%-*s  %8s  %27s %7s  %6s %8s\n", width, "", "",
+  int schedule = hec_summary_schedule_width(summary);
+  hec_text_printf(out, "\n%-*s  %*s  %27s %7s  %6s %8s\n", width, "", schedule, "",
                   summary->execution->virtual_time ? "virtual time, ms" : "measured time, ms", "speed", "over-",
                   "peak");
-  hec_text_printf(out, "%-*s  %-8s  %9s %9s %7s %7s  %6s %8s  %s\n", width, "policy", "schedule", "median", "p95",
-                  "spread", "vs ep", "load", "MB", "check: worst error");
+  hec_text_printf(out, "%-*s  %-*s  %9s %9s %7s %7s  %6s %8s  %s\n", width, "policy", schedule, "schedule", "median",
+                  "p95", "spread", "vs ep", "load", "MB", "check: worst error");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double spread = hec_summary_spread(row);
-    hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f", width, row->name, row->schedule, decimals,
+    hec_text_printf(out, "%-*s  %-*s  %9.*f %9.*f", width, row->name, schedule, row->schedule, decimals,
                     1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95));
     hec_text_printf(out, isfinite(spread) ? " %6.1f%%" : "       -", 100 * spread);
     hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));

@@ -15,4 +15,6 @@ void hec_summary_execution_times(hec_summary *summary, int width, int decimals, 
 void hec_summary_execution_late(hec_summary *summary, hec_text *out);
 void hec_summary_execution_verdict(hec_summary *summary, hec_text *out);
 
+int hec_summary_schedule_width(const hec_summary *summary); /* columns of the longest name of a schedule */
+
 #endif

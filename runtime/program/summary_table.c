@@ -82,15 +82,24 @@ static bool peaks_are_small(const hec_summary *summary) {
   return most < 0.1e9;
 }
 
+int hec_summary_schedule_width(const hec_summary *summary) {
+  int width = 8;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if ((int)strlen(summary->rows[i].schedule) > width)
+      width = (int)strlen(summary->rows[i].schedule);
+  return width;
+}
+
 static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
+  int schedule = hec_summary_schedule_width(summary);
   bool small = peaks_are_small(summary);
-  hec_text_printf(out, "\n%-*s  %8s  %28s %7s %7s  %12s  %7s\n", width, "", "", "iteration, ms", "speed", "median",
-                  "overload", "peak");
-  hec_text_printf(out, "%-*s  %-8s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", "schedule", "median",
-                  "p95", "mean", "vs ep", "x bound", "p50", "p95", small ? "MB" : "GB", "fits");
+  hec_text_printf(out, "\n%-*s  %*s  %28s %7s %7s  %12s  %7s\n", width, "", schedule, "", "iteration, ms", "speed",
+                  "median", "overload", "peak");
+  hec_text_printf(out, "%-*s  %-*s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", schedule, "schedule",
+                  "median", "p95", "mean", "vs ep", "x bound", "p50", "p95", small ? "MB" : "GB", "fits");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
-    hec_text_printf(out, "%-*s  %-8s  %9.*f %9.*f %8.*f", width, row->name, row->schedule, decimals,
+    hec_text_printf(out, "%-*s  %-*s  %9.*f %9.*f %8.*f", width, row->name, schedule, row->schedule, decimals,
                     1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
                     decimals, 1e3 * hec_summary_mean(row));
     hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));

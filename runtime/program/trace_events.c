@@ -70,14 +70,17 @@ static void add_event(hec_text *out, const drawing *d, int32_t pid, int32_t id, 
   int64_t begin = timeline->begin_ps[at], length = timeline->end_ps[at] - begin;
   if (begin < 0 || length == 0)
     return;
+  char chunk[32] = "";
+  if (op->degree > 1 && op->chunk >= 0)
+    (void)snprintf(chunk, sizeof chunk, " %" PRId32 "/%" PRId32, op->chunk + 1, op->degree);
   separate(out);
   hec_text_printf(out,
-                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
-                  ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
-                  ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
-                  event_prefix(d, op), hec_role_name[op->role], op->backward ? " backward" : "", pid, (int)op->lane,
-                  begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer, op->micro_batch,
-                  (int)op->lane);
+                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s%s\",\"pid\":%" PRId32
+                  ",\"tid\":%d,\"ts\":%" PRId64 ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64
+                  ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32 ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
+                  event_prefix(d, op), hec_role_name[op->role], op->backward ? " backward" : "", chunk, pid,
+                  (int)op->lane, begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer,
+                  op->micro_batch, (int)op->lane);
   int64_t sent, received;
   rank_bytes(program, op, rank, &sent, &received);
   if (op->kind == HEC_OP_EXCHANGE)

@@ -131,12 +131,12 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (!l->launch.every_schedule) {
+    if (!l->launch.every_schedule && !l->launch.pipelined) {
       HEC_TRY(run_one(l, rank, policy, "auto"));
       continue;
     }
     for (int32_t s = 0; hec_schedules[s]; s++)
-      if (!hec_schedules[s]->bound)
+      if (!hec_schedules[s]->bound && hec_schedules[s]->pipelined == l->launch.pipelined)
         HEC_TRY(run_one(l, rank, policy, hec_schedules[s]->name));
   }
   return HEC_OK;

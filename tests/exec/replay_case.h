@@ -28,7 +28,8 @@ typedef struct {
   const hec_backend *backend;     /* NULL: cpu */
   const hec_transport *transport; /* NULL: the backend's, or shm */
   bool threads;
-  bool every_schedule; /* else each policy's own */
+  bool every_schedule; /* else each policy's own; all but the pipelined ones */
+  bool pipelined;      /* every schedule that is */
   const char *policy;  /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */

@@ -97,27 +97,33 @@ END_TEST
 
 /* ---- Rows ---- */
 
-/* Cells of random loads: every (source, expert) cut over a random set of ranks. */
-static int32_t random_cells(uint64_t *seed, int32_t n_ranks, int32_t n_experts, hec_cell *cells) {
+/* Cells of random loads: every (source, expert) cut over a random set of ranks; those of each chunk any part of a whole
+ * one, now and then nothing. */
+static int32_t random_cells(uint64_t *seed, int32_t n_ranks, int32_t n_experts, int32_t degree, hec_cell *cells) {
   int32_t n = 0;
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t e = 0; e < n_experts; e++)
       for (int32_t r = 0; r < n_ranks; r++)
         if (hec_test_below(seed, 3) == 0)
           cells[n++] = (hec_cell){s, r, e, 1 + (int32_t)hec_test_below(seed, 5)};
-  return n;
+  for (int32_t i = n; i < n * degree; i++) {
+    cells[i] = cells[i - n];
+    cells[i].rows = (int32_t)hec_test_below(seed, 4);
+  }
+  return n * degree;
 }
 
 /* Each assignment has a number; it is put where the rows say, sent as runs, and must arrive where its expert is. */
 START_TEST(rows_carry_every_assignment_to_its_expert) {
-  enum { RANKS = 5, EXPERTS = 6, MOST = RANKS * RANKS * EXPERTS * 5 };
+  enum { RANKS = 5, EXPERTS = 6, DEGREE = 4, MOST = RANKS * RANKS * EXPERTS * 5 * DEGREE };
   uint64_t seed = 100 + (uint64_t)_i;
-  hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS);
-  int32_t n_cells = random_cells(&seed, RANKS, EXPERTS, cells);
+  hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
+  int32_t degree = 1 + _i % DEGREE, n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree;
+  hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS};
   hec_rows rows[RANKS];
   int32_t *assigned[RANKS], *computed[RANKS];
   for (int32_t r = 0; r < RANKS; r++) {
-    rows[r] = hec_rows_make(&arena, cells, n_cells, EXPERTS, RANKS, r);
+    rows[r] = hec_rows_make(&arena, &of, r);
     assigned[r] = HEC_NEW(&arena, int32_t, rows[r].n_assigned + 1);
     computed[r] = HEC_NEW(&arena, int32_t, rows[r].n_computed + 1);
     for (int32_t j = 0; j < rows[r].n_assigned; j++) {
@@ -128,31 +134,42 @@ START_TEST(rows_carry_every_assignment_to_its_expert) {
     }
   }
   for (int32_t d = 0; d < RANKS; d++)
-    for (int32_t s = 0; s < RANKS; s++) {
-      int32_t next = rows[s].leaving_at[d];
-      for (int32_t i = rows[d].arrive.at[s]; i < rows[d].arrive.at[s + 1]; i++)
+    for (int32_t from = 0; from < RANKS * degree; from++) { /* chunk by chunk */
+      int32_t s = from % RANKS, to = from - s + d;
+      int32_t next = rows[s].leaving_at[to], leave = rows[s].leave.at[to];
+      ck_assert_int_eq(rows[d].n_slots, RANKS * degree);
+      for (int32_t i = rows[d].arrive.at[from]; i < rows[d].arrive.at[from + 1]; i++, leave++) {
+        ck_assert_int_gt(rows[d].arrive.run[i].rows, 0);
+        ck_assert_int_eq(rows[d].arrive.run[i].rows, rows[s].leave.run[leave].rows);
+        ck_assert_int_eq(next, rows[s].leave.run[leave].first);
         for (int32_t k = 0; k < rows[d].arrive.run[i].rows; k++) {
           ck_assert_int_eq(rows[d].arrive.run[i].peer, s);
           ck_assert_int_eq(computed[d][rows[d].arrive.run[i].first + k], 0);
           computed[d][rows[d].arrive.run[i].first + k] = assigned[s][next++];
         }
-      ck_assert_int_eq(next, s == d ? rows[s].leaving_at[d] : rows[s].leaving_at[d + 1]);
+      }
+      ck_assert_int_eq(next, s == d ? rows[s].leaving_at[to] : rows[s].leaving_at[to + 1]);
     }
-  /* By the definition of cells: computed rows by (expert, source, place in the source's list). */
+  /* By the definition of cells: computed rows by (chunk, expert, source, place in the source's list). */
   int32_t position[RANKS];
-  int32_t first[RANKS][EXPERTS][RANKS]; /* source, expert, rank: first assignment of the cell */
+  int32_t first[RANKS][EXPERTS][RANKS]; /* source, expert, rank: the next assignment of the cell */
   memset(position, 0, sizeof position);
-  for (int32_t i = 0; i < n_cells; i++) {
+  for (int32_t i = 0; i < n; i++) {
     first[cells[i].source][cells[i].expert][cells[i].rank] = position[cells[i].source];
-    position[cells[i].source] += cells[i].rows;
+    for (int32_t c = 0; c < degree; c++)
+      position[cells[i].source] += cells[c * n + i].rows;
   }
   for (int32_t d = 0; d < RANKS; d++) {
     int32_t at = 0;
-    for (int32_t e = 0; e < EXPERTS; e++)
-      for (int32_t i = 0; i < n_cells; i++)
-        for (int32_t k = 0; cells[i].rank == d && cells[i].expert == e && k < cells[i].rows; k++)
-          ck_assert_int_eq(computed[d][at++], 1 + cells[i].source * MOST + first[cells[i].source][e][d] + k);
+    for (int32_t c = 0; c < degree; c++) {
+      ck_assert_int_eq(at, rows[d].computed_at[c]);
+      for (int32_t e = 0; e < EXPERTS; e++)
+        for (int32_t i = c * n; i < (c + 1) * n; i++)
+          for (int32_t k = 0; cells[i].rank == d && cells[i].expert == e && k < cells[i].rows; k++)
+            ck_assert_int_eq(computed[d][at++], 1 + cells[i].source * MOST + first[cells[i].source][e][d]++);
+    }
     ck_assert_int_eq(at, rows[d].n_computed);
+    ck_assert_int_eq(at, rows[d].computed_at[degree]);
   }
 }
 END_TEST

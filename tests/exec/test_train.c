@@ -46,13 +46,16 @@ END_TEST
 
 static const int32_t rank_counts[] = {1, 2, 4};
 
-/* Every policy that can train, under every schedule: against the reference, and against the other numbers of ranks. */
+/* Every policy that can train, under every schedule (those that cut layers into chunks take turns): against the reference,
+ * and against the other numbers of ranks. */
 START_TEST(every_policy) {
   double loss[3] = {0}, balance[3] = {0};
   int32_t n_trained = 0;
   for (int32_t p = 0; hec_policies[p]; p++)
     for (int32_t s = 0; hec_schedules[s]; s++) {
       if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_schedules[s]->bound)
+        continue;
+      if (hec_schedules[s]->pipelined && (p + s + _i) % 6 != 0)
         continue;
       hec_train_wish wish = small(rank_counts[_i]);
       wish.policy = hec_policies[p]->name;

@@ -13,12 +13,14 @@ static void teardown(void) {
 
 enum { CASES = 40 };
 
-/* The only operation of that kind, -1 if there is none; two are a failure. */
-static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch) {
+/* The only operation of that kind and chunk, -1 if there is none; two are a failure. */
+static int32_t find_chunk(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch,
+                          int32_t chunk) {
   int32_t found = -1;
   for (size_t i = 0; i < step->program->n_ops; i++) {
     const hec_op *op = &step->program->ops[i];
-    if (op->role != role || op->backward != backward || op->layer != layer || op->micro_batch != micro_batch)
+    if (op->role != role || op->backward != backward || op->layer != layer || op->micro_batch != micro_batch ||
+        (op->degree > 1 && op->chunk >= 0 ? op->chunk : 0) != chunk)
       continue;
     ck_assert_msg(found < 0, "two operations \"%s\": %s", hec_role_name[role], hec_test_step_name(step));
     found = (int32_t)i;
@@ -26,23 +28,53 @@ static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, 
   return found;
 }
 
+/* Of a layer that is not cut, or of what its chunks have in common. */
+static int32_t find_op(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t micro_batch) {
+  return find_chunk(step, role, backward, layer, micro_batch, 0);
+}
+
+static int32_t degree_of(const hec_test_step *step, int32_t layer, int32_t micro_batch) {
+  int32_t id = find_op(step, HEC_ROLE_EXPERTS, false, layer, micro_batch);
+  return id >= 0 && step->program->ops[id].degree > 1 ? step->program->ops[id].degree : 1;
+}
+
 static bool is_ideal(const hec_test_step *step) {
   return strcmp(step->schedule->name, "ideal") == 0;
 }
 
-/* Bytes from s to d of an exchange, [n_ranks * n_ranks], as they travel. */
-static int64_t *matrix_of(const hec_program *program, int32_t id) {
+/* Bytes from s to d of a layer's exchange, all chunks together, [n_ranks * n_ranks], as they travel. */
+static int64_t *matrix_of(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t mb) {
+  const hec_program *program = step->program;
   int32_t n = program->n_ranks;
   int64_t *matrix = HEC_NEW(&arena, int64_t, (size_t)n * (size_t)n);
-  if (id < 0)
-    return matrix;
-  const hec_op *op = &program->ops[id];
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    int32_t s = op->reverse ? t->destination : t->source, d = op->reverse ? t->source : t->destination;
-    matrix[s * n + d] += t->bytes;
+  for (int32_t c = 0; c < degree_of(step, layer, mb); c++) {
+    int32_t id = find_chunk(step, role, backward, layer, mb, c);
+    for (int32_t i = 0; id >= 0 && i < program->ops[id].n_transfers; i++) {
+      const hec_op *op = &program->ops[id];
+      const hec_transfer *t = &program->transfers[op->transfer_at + i];
+      int32_t s = op->reverse ? t->destination : t->source, d = op->reverse ? t->source : t->destination;
+      matrix[s * n + d] += t->bytes;
+    }
   }
   return matrix;
+}
+
+/* Rows of an expert on a rank, all chunks together. Chunks of a cell differ by one row, so those of the sum by one for each
+ * source. */
+static int64_t rows_of(const hec_test_step *step, bool backward, int32_t layer, int32_t mb, int32_t rank,
+                       int32_t expert) {
+  int64_t sum = 0, least = INT64_MAX, most = 0;
+  for (int32_t c = 0; c < degree_of(step, layer, mb); c++) {
+    int32_t id = find_chunk(step, HEC_ROLE_EXPERTS, backward, layer, mb, c);
+    ck_assert_int_ge(id, 0);
+    int64_t rows = hec_test_rows(step->program, &step->program->ops[id], rank, expert);
+    sum += rows;
+    least = rows < least ? rows : least;
+    most = rows > most ? rows : most;
+  }
+  ck_assert_msg(most - least <= step->program->n_ranks, "chunks of %lld to %lld rows: %s", (long long)least,
+                (long long)most, hec_test_step_name(step));
+  return sum;
 }
 
 static void expect_same(const hec_test_step *step, const int64_t *a, const int64_t *b, bool turned, const char *what) {
@@ -56,14 +88,12 @@ static void expect_same(const hec_test_step *step, const int64_t *a, const int64
  * tokens. */
 static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t mb, const hec_load *load) {
   const hec_program *program = step->program;
-  int32_t n = program->n_ranks, id = find_op(step, HEC_ROLE_EXPERTS, false, layer, mb);
-  ck_assert_int_ge(id, 0);
-  const hec_op *experts = &program->ops[id];
+  int32_t n = program->n_ranks;
   int64_t *computed = HEC_NEW(&arena, int64_t, n);
   for (int32_t e = 0; e < load->n_experts; e++) {
     int64_t rows = 0, wanted = 0;
     for (int32_t r = 0; r < n; r++) {
-      int64_t here = hec_test_rows(program, experts, r, e);
+      int64_t here = rows_of(step, false, layer, mb, r, e);
       rows += here;
       computed[r] += here;
       wanted += hec_load_row(load, layer, r)[e];
@@ -72,7 +102,7 @@ static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t 
                   hec_test_step_name(step));
   }
   int64_t token = (int64_t)step->c->problem.bytes.token;
-  const int64_t *sent = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
+  const int64_t *sent = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
   for (int32_t r = 0; r < n; r++) {
     int64_t balance = 0, own = 0;
     for (int32_t other = 0; other < n; other++) {
@@ -90,24 +120,23 @@ static void check_routing(const hec_test_step *step, int32_t layer, int32_t mb, 
   const hec_problem *problem = &step->c->problem;
   hec_routing routing = hec_routing_new(&arena, problem);
   hec_routing_make(&routing, step->policy->dispatch, problem, &hec_lowering_run(step->low)->plan, load, layer);
-  const int64_t *sent = matrix_of(step->program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
+  const int64_t *sent = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
   for (int32_t s = 0; s < problem->n_ranks; s++)
     for (int32_t d = 0; d < problem->n_ranks; d++)
       if (s != d)
         ck_assert_int_eq(sent[s * problem->n_ranks + d],
                          (int64_t)routing.pair[s * problem->n_ranks + d] * (int64_t)problem->bytes.token);
-  const hec_op *experts = &step->program->ops[find_op(step, HEC_ROLE_EXPERTS, false, layer, mb)];
   for (int32_t r = 0; r < problem->n_ranks; r++)
     for (int32_t i = routing.expert_at[r]; i < routing.expert_at[r + 1]; i++)
-      ck_assert_int_eq(hec_test_rows(step->program, experts, r, routing.expert[i]), routing.tokens[i]);
+      ck_assert_int_eq(rows_of(step, false, layer, mb, r, routing.expert[i]), routing.tokens[i]);
 }
 
 static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) {
   const hec_program *program = step->program;
-  const int64_t *out = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, false, layer, mb));
-  expect_same(step, matrix_of(program, find_op(step, HEC_ROLE_COMBINE, false, layer, mb)), out, true, "combine");
-  const int64_t *combine = matrix_of(program, find_op(step, HEC_ROLE_COMBINE, true, layer, mb));
-  const int64_t *dispatch = matrix_of(program, find_op(step, HEC_ROLE_DISPATCH, true, layer, mb));
+  const int64_t *out = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
+  expect_same(step, matrix_of(step, HEC_ROLE_COMBINE, false, layer, mb), out, true, "combine");
+  const int64_t *combine = matrix_of(step, HEC_ROLE_COMBINE, true, layer, mb);
+  const int64_t *dispatch = matrix_of(step, HEC_ROLE_DISPATCH, true, layer, mb);
   if (!step->c->problem.train) {
     ck_assert_int_lt(find_op(step, HEC_ROLE_COMBINE, true, layer, mb), 0);
     ck_assert_int_lt(find_op(step, HEC_ROLE_EXPERTS, true, layer, mb), 0);
@@ -115,11 +144,9 @@ static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) 
   }
   expect_same(step, combine, out, false, "combine backward");
   expect_same(step, dispatch, out, true, "dispatch backward");
-  const hec_op *there = &program->ops[find_op(step, HEC_ROLE_EXPERTS, false, layer, mb)];
-  const hec_op *back = &program->ops[find_op(step, HEC_ROLE_EXPERTS, true, layer, mb)];
   for (int32_t r = 0; r < program->n_ranks; r++)
     for (int32_t e = 0; e < step->c->problem.n_experts; e++)
-      ck_assert_int_eq(hec_test_rows(program, there, r, e), hec_test_rows(program, back, r, e));
+      ck_assert_int_eq(rows_of(step, false, layer, mb, r, e), rows_of(step, true, layer, mb, r, e));
 }
 
 static void visit_tokens(const hec_test_step *step, void *context) {
@@ -238,20 +265,27 @@ static void expect_before(const order *o, int32_t first, int32_t second) {
                 hec_test_step_name(o->step));
 }
 
-static void check_layer_order(const order *o, int32_t l, int32_t mb) {
+static int32_t find_of(const hec_test_step *step, hec_role role, bool backward, int32_t l, int32_t mb, int32_t chunk) {
+  bool each = role == HEC_ROLE_DISPATCH || role == HEC_ROLE_EXPERTS || role == HEC_ROLE_COMBINE;
+  return find_chunk(step, role, backward, l, mb, each ? chunk : 0);
+}
+
+/* Each chunk in its own order, what they have in common (permutes, the rest of the block) before and after all of them. */
+static void check_layer_order(const order *o, int32_t l, int32_t mb, int32_t chunk) {
   static const hec_role there[] = {HEC_ROLE_ATTENTION, HEC_ROLE_GATE,    HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
                                    HEC_ROLE_DISPATCH,  HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE, HEC_ROLE_UNPERMUTE};
   static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE, HEC_ROLE_EXPERTS,  HEC_ROLE_DISPATCH,
                                   HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,    HEC_ROLE_ATTENTION};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     for (size_t j = i + 1; j < sizeof there / sizeof *there; j++)
-      expect_before(o, find_op(o->step, there[i], false, l, mb), find_op(o->step, there[j], false, l, mb));
+      expect_before(o, find_of(o->step, there[i], false, l, mb, chunk),
+                    find_of(o->step, there[j], false, l, mb, chunk));
   for (size_t i = 0; i < sizeof back / sizeof *back; i++)
     for (size_t j = i + 1; j < sizeof back / sizeof *back; j++)
-      expect_before(o, find_op(o->step, back[i], true, l, mb), find_op(o->step, back[j], true, l, mb));
+      expect_before(o, find_of(o->step, back[i], true, l, mb, chunk), find_of(o->step, back[j], true, l, mb, chunk));
   expect_before(o, find_op(o->step, HEC_ROLE_SHARED_EXPERTS, false, l, mb),
                 find_op(o->step, HEC_ROLE_ATTENTION, false, l + 1, mb));
-  expect_before(o, find_op(o->step, HEC_ROLE_EXPERTS, false, l, mb),
+  expect_before(o, find_chunk(o->step, HEC_ROLE_EXPERTS, false, l, mb, chunk),
                 find_op(o->step, HEC_ROLE_ATTENTION, false, l + 1, mb));
   expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, true, l + 1, mb),
                 find_op(o->step, HEC_ROLE_UNPERMUTE, true, l, mb));
@@ -279,7 +313,7 @@ static void check_sparse_order(const order *o) {
     if (op->role == HEC_ROLE_REGATHER && receives(program, op, o->rank))
       expect_before(o, id, find_op(o->step, HEC_ROLE_EXPERTS, true, l, mb));
     if (op->lane == HEC_LANE_GRAD && op->role != HEC_ROLE_DENSE_REDUCE)
-      expect_before(o, find_op(o->step, HEC_ROLE_EXPERTS, true, l, mb), id);
+      expect_before(o, find_chunk(o->step, HEC_ROLE_EXPERTS, true, l, mb, degree_of(o->step, l, mb) - 1), id);
     if (op->role == HEC_ROLE_DENSE_REDUCE && l >= 0)
       expect_before(o, find_op(o->step, HEC_ROLE_ATTENTION, true, l, mb), id);
     if (op->lane == HEC_LANE_GRAD || op->role == HEC_ROLE_EXPERTS)
@@ -306,7 +340,8 @@ static void visit_order(const hec_test_step *step, void *context) {
     check_sparse_order(&o);
     for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++)
       for (int32_t l = 0; l < step->c->problem.n_layers; l++)
-        check_layer_order(&o, l, mb);
+        for (int32_t c = 0; c < degree_of(step, l, mb); c++)
+          check_layer_order(&o, l, mb, c);
     hec_arena_rewind(&arena, mark);
   }
 }

@@ -105,11 +105,14 @@ static void check_gathered(const oracle *o, const hec_op *experts) {
     }
 }
 
+/* Each chunk of a layer that is cut adds its own. */
 static void start_scatter(oracle *o, const hec_op *experts) {
+  bool first = experts->chunk == 0;
   for (int32_t e = 0; e < o->plan->n_experts; e++)
     for (int32_t r = 0; r < o->n_ranks; r++)
       for (int32_t j = 0; j < o->n_slices; j++)
-        o->gradient[cell(o, e, j, r)] = hec_test_rows(o->step->program, experts, r, e) * (e + 1);
+        o->gradient[cell(o, e, j, r)] =
+            (first ? 0 : o->gradient[cell(o, e, j, r)]) + hec_test_rows(o->step->program, experts, r, e) * (e + 1);
 }
 
 static void run_scatter(oracle *o, const hec_op *op) {

@@ -56,10 +56,19 @@ static bool single(const hec_comparison *c) {
   return c->n_points == c->options.n_cases;
 }
 
+static int schedule_width(const hec_comparison *c) {
+  int width = 8;
+  for (int32_t i = 0; i < c->options.n_cases; i++) {
+    int length = (int)strlen(hec_report_schedule(c->by_case[i].a_case));
+    width = length > width ? length : width;
+  }
+  return width;
+}
+
 static void add_case(const hec_comparison *c, int32_t index, int width, hec_text *out) {
   const hec_compared_case *one = &c->by_case[index];
   const double errors[] = {one->error.bias, one->error.median, one->error.p90, one->error.worst};
-  hec_text_printf(out, "%-*s %-8s ", width, one->a_case->name, hec_report_schedule(one->a_case));
+  hec_text_printf(out, "%-*s %-*s ", width, one->a_case->name, schedule_width(c), hec_report_schedule(one->a_case));
   if (one->n_conclusive == 0) {
     hec_text_add(out, " inconclusive: disturbed in too many rounds\n");
     return;
@@ -75,15 +84,15 @@ static void add_case(const hec_comparison *c, int32_t index, int width, hec_text
 
 static void add_cases(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = of(r);
-  int width = name_width(c);
+  int width = name_width(c), schedule = schedule_width(c);
   const char *first = r->random ? "configuration" : "policy";
   if (single(c)) {
-    hec_text_printf(out, "\n%-*s %-8s  %20s\n%-*s %-8s  %10s%10s  %8s %8s\n", width, "", "", "iteration, ms", width,
-                    first, "schedule", "predicted", "measured", "error", "spread");
+    hec_text_printf(out, "\n%-*s %-*s  %20s\n%-*s %-*s  %10s%10s  %8s %8s\n", width, "", schedule, "", "iteration, ms",
+                    width, first, schedule, "schedule", "predicted", "measured", "error", "spread");
   } else {
-    hec_text_printf(out, "\n%-*s %-8s  %20s  %35s\n", width, "", "", "iteration, ms", "error of iterations");
-    hec_text_printf(out, "%-*s %-8s  %10s%10s  %8s %8s %8s %8s %9s %8s\n", width, first, "schedule", "predicted",
-                    "measured", "bias", "median", "p90", "worst", "counted", "spread");
+    hec_text_printf(out, "\n%-*s %-*s  %20s  %35s\n", width, "", schedule, "", "iteration, ms", "error of iterations");
+    hec_text_printf(out, "%-*s %-*s  %10s%10s  %8s %8s %8s %8s %9s %8s\n", width, first, schedule, "schedule",
+                    "predicted", "measured", "bias", "median", "p90", "worst", "counted", "spread");
   }
   for (int32_t i = 0; i < c->options.n_cases; i++)
     add_case(c, i, width, out);

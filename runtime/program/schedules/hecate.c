@@ -26,11 +26,12 @@ static void from_gate(hec_lowering *low, int32_t l) {
   int32_t calibrate =
       hec_emit_gather(low, l, HEC_ROLE_CALIBRATE, HEC_GUESTS_ADDED, HEC_DEPS(ops->counts, plan, ops->gather));
   int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, true, false, HEC_DEPS(permute, ops->gather, calibrate));
+  int32_t dispatch =
+      hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, false, HEC_DEPS(permute, ops->gather, calibrate));
   int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute));
-  int32_t experts =
-      hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->gather, calibrate, ops->migrate));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, false, false, HEC_DEPS(experts));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), false,
+                                     HEC_DEPS(permute, dispatch, shared, ops->gather, calibrate, ops->migrate));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
   bool first_in_backward = l == low->problem->n_layers - 1;
   if (!low->problem->train || (low->run.plan.rematerialise && !first_in_backward))
@@ -41,10 +42,10 @@ static void backward(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   bool last_layer = l == low->problem->n_layers - 1;
   int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, true, true, HEC_DEPS(unpermute));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
   int32_t buffer = last_layer ? -1 : low->layer[l + 1].scatter;
-  int32_t experts = hec_emit_experts(low, l, true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, false, true, HEC_DEPS(experts));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, ops->regather, buffer));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
   if (low->run.plan.rematerialise && l > 0)

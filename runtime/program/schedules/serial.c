@@ -17,10 +17,10 @@ static void from_gate(hec_lowering *low, int32_t l) {
   int32_t plan = hec_emit_plan(low, l, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
   int32_t gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_ALL, HEC_DEPS(ops->counts, plan));
   int32_t permute = hec_emit_permute(low, l, false, HEC_DEPS(ops->counts, plan, gather));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, true, false, HEC_DEPS(permute));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, false, HEC_DEPS(permute));
   int32_t shared = hec_emit_shared_experts(low, l, false, HEC_DEPS(permute, dispatch));
-  int32_t experts = hec_emit_experts(low, l, false, HEC_DEPS(permute, dispatch, shared, ops->migrate));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, false, false, HEC_DEPS(experts));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), false, HEC_DEPS(permute, dispatch, shared, ops->migrate));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
   if (!low->problem->train || low->run.plan.rematerialise)
     hec_release_guests(low, l, experts);
@@ -28,12 +28,12 @@ static void from_gate(hec_lowering *low, int32_t l) {
 
 static void backward(hec_lowering *low, int32_t l) {
   int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
-  int32_t combine = hec_emit_tokens(low, l, HEC_ROLE_COMBINE, true, true, HEC_DEPS(unpermute));
+  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
   int32_t gather = -1;
   if (low->run.plan.rematerialise)
     gather = hec_emit_gather(low, l, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
-  int32_t experts = hec_emit_experts(low, l, true, HEC_DEPS(unpermute, combine, gather));
-  int32_t dispatch = hec_emit_tokens(low, l, HEC_ROLE_DISPATCH, false, true, HEC_DEPS(experts));
+  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, gather));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
   (void)hec_emit_replicas(low, l, HEC_DEPS(experts, dispatch, scatter));

@@ -1,0 +1,22 @@
+/* For schedules that cut a layer's token work into chunks: the layer, but for what such schedules differ in (which degree,
+ * and when dense gradients are reduced). Chunks are computed while others travel; all else is as in `serial`.
+ *
+ *   forward   COMPUTE  permute  [shared]  experts 1  experts 2 ..            | unpermute
+ *             TOKEN             dispatch 1  dispatch 2 ..  combine 1  combine 2 ..
+ *   backward  COMPUTE  unpermute'         experts' 1  experts' 2 ..          | permute'  [shared']  gate'  attention'
+ *             TOKEN             combine' 1  combine' 2 ..  dispatch' 1  dispatch' 2 ..
+ *
+ * All dispatches stand before the first combine on their lane, as a pipeline has them that keeps the experts busy. */
+#ifndef HEC_PROGRAM_PIPELINE_H
+#define HEC_PROGRAM_PIPELINE_H
+#include "runtime/program/emit.h"
+
+void hec_pipeline_to_gate(hec_lowering *low, int32_t layer);
+void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
+/* Backward down to permute' and shared'; waits for `after`, too. Then gate' and attention'. */
+void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after);
+void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer);
+/* The dense gradients of the block: an all-reduce that waits for what was lowered last. */
+int32_t hec_pipeline_reduce(hec_lowering *low, int32_t layer);
+
+#endif

@@ -1,0 +1,35 @@
+/* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is a pipeline (pipeline.h) whose degree is tried out while training
+ * (tutel.h); linear all-to-all; dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its
+ * Tutel (arXiv:2501.10714, mode 0). */
+#include "runtime/program/tutel.h"
+
+static void *start(const hec_problem *problem, hec_arena *arena) {
+  return hec_tutel_new(problem, arena);
+}
+
+static void from_gate(hec_lowering *low, int32_t l) {
+  hec_tutel_from_gate(low, low->own, l);
+}
+
+static void backward(hec_lowering *low, int32_t l) {
+  hec_pipeline_backward_tokens(low, l, -1);
+  hec_pipeline_backward_dense(low, l);
+}
+
+static void end(hec_lowering *low) {
+  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
+    (void)hec_pipeline_reduce(low, l);
+}
+
+const hec_schedule hec_schedule_tutel = {
+    .name = "tutel",
+    .summary =
+        "tokens in chunks, experts beside them; degree tried out online (linear all-to-all; 2DH is not modelled)",
+    .source = "Tutel, arXiv:2206.03382",
+    .pipelined = true,
+    .start = start,
+    .to_gate = hec_pipeline_to_gate,
+    .from_gate = from_gate,
+    .backward = backward,
+    .end = end,
+};

@@ -1,0 +1,87 @@
+/* See the header. Keys go up to all assignments of a layer on one expert; a load beyond the problem's uses the last. */
+#include "runtime/program/tutel.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/plan/degree.h"
+
+enum { WINDOW = 128 };
+
+typedef struct {
+  int32_t n_tried, best; /* of hec_degrees */
+  double best_s;
+} entry;
+
+struct hec_tutel {
+  int32_t n_keys;
+  entry *table; /* [n_layers * n_keys] */
+};
+
+hec_tutel *hec_tutel_new(const hec_problem *problem, hec_arena *arena) {
+  hec_tutel *tutel = HEC_NEW(arena, hec_tutel, 1);
+  int64_t most = (int64_t)problem->n_ranks * problem->tokens * problem->top_k;
+  tutel->n_keys = (int32_t)(most / WINDOW) + 1;
+  tutel->table = HEC_NEW(arena, entry, (size_t)problem->n_layers * (size_t)tutel->n_keys);
+  return tutel;
+}
+
+static uint64_t capacity_of(const hec_load *load, int32_t layer) {
+  uint64_t most = 0;
+  for (int32_t e = 0; e < load->n_experts; e++) {
+    uint64_t sum = 0;
+    for (int32_t s = 0; s < load->n_sources; s++)
+      sum += hec_load_row(load, layer, s)[e];
+    most = sum > most ? sum : most;
+  }
+  return most;
+}
+
+/* Seconds of the busiest rank's experts in a chunk. */
+static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, bool backward) {
+  const hec_program *program = &low->program;
+  const hec_work_shape *shape = &program->shapes[HEC_SHAPE_EXPERT + (backward ? 1 : 0)];
+  double most = 0;
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    const int32_t *at = program->work_index + chunk->work_at + r;
+    hec_work_rate rate = hec_work_rate_of(&low->problem->cluster->devices[r], shape);
+    double s = 0;
+    for (int32_t i = at[0]; i < at[1]; i++)
+      s += hec_work_rate_s(&rate, (double)program->work[i].rows);
+    most = s > most ? s : most;
+  }
+  return most;
+}
+
+static double price(hec_lowering *low, int32_t layer) {
+  const hec_layer_ops *ops = &low->layer[layer];
+  double all_s = 0, sum[2] = {0, 0};
+  for (int32_t c = 0; c < ops->degree; c++) {
+    const hec_layer_chunk *chunk = &ops->chunk[c];
+    if (chunk->n_transfers > 0)
+      sum[0] += hec_link_cost_exchange(&low->run.link, low->program.transfers + chunk->transfer_at, chunk->n_transfers,
+                                       false, 1);
+  }
+  for (int back = 0; back < (low->problem->train ? 2 : 1); back++) {
+    sum[1] = 0;
+    for (int32_t c = 0; c < ops->degree; c++)
+      sum[1] += experts_s(low, &ops->chunk[c], back == 1);
+    all_s += hec_degree_s(ops->degree, (hec_chunk_time){sum[0] / ops->degree, sum[1] / ops->degree});
+  }
+  return all_s;
+}
+
+void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer) {
+  uint64_t key = capacity_of(low->load, layer) / WINDOW;
+  key = key < (uint64_t)tutel->n_keys ? key : (uint64_t)tutel->n_keys - 1;
+  entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + key];
+  bool tries = e->n_tried < HEC_N_DEGREES;
+  int32_t trial = HEC_N_DEGREES - 1 - e->n_tried;
+  hec_pipeline_from_gate(low, layer, hec_degrees[tries ? trial : e->best]);
+  if (!tries)
+    return;
+  double s = price(low, layer);
+  if (e->n_tried == 0 || s <= e->best_s) {
+    e->best = trial;
+    e->best_s = s;
+  }
+  e->n_tried++;
+}

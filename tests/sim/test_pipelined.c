@@ -1,0 +1,276 @@
+/* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
+ * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
+ * key and keeps the one that a simulation of all of them finds; tutel-improved never lets an all-reduce meet tokens. */
+#include "runtime/plan/degree.h"
+#include "runtime/program/pipeline.h"
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* ---- Schedules of a fixed degree, and nothing else ---- */
+
+static void at_1(hec_lowering *low, int32_t l) {
+  hec_pipeline_from_gate(low, l, 1);
+}
+static void at_2(hec_lowering *low, int32_t l) {
+  hec_pipeline_from_gate(low, l, 2);
+}
+static void at_4(hec_lowering *low, int32_t l) {
+  hec_pipeline_from_gate(low, l, 4);
+}
+static void at_8(hec_lowering *low, int32_t l) {
+  hec_pipeline_from_gate(low, l, 8);
+}
+static void at_most(hec_lowering *low, int32_t l) {
+  hec_pipeline_from_gate(low, l, HEC_DEGREE_MAX);
+}
+static void backward(hec_lowering *low, int32_t l) {
+  hec_pipeline_backward_tokens(low, l, -1);
+  hec_pipeline_backward_dense(low, l);
+}
+static void end(hec_lowering *low) {
+  for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
+    (void)hec_pipeline_reduce(low, l);
+}
+#define FIXED(function)                                                                                                \
+  { .name = #function, .to_gate = hec_pipeline_to_gate, .from_gate = (function), .backward = backward, .end = end }
+static const hec_schedule fixed[] = {FIXED(at_1), FIXED(at_2), FIXED(at_4), FIXED(at_8), FIXED(at_most)};
+
+static hec_lowering *lower(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load,
+                           int32_t times) {
+  hec_lowering *low = hec_lowering_new(p, hec_policy_find(policy), schedule, NULL, &arena);
+  for (int32_t i = 0; i < times; i++)
+    hec_lower_iteration(low, i, &load, 1, 1);
+  hec_program_check(hec_lowering_program(low));
+  return low;
+}
+
+static hec_timeline simulate(const hec_problem *p, const hec_program *program, const hec_law *law) {
+  hec_timeline timeline = {0};
+  hec_sim *sim = hec_sim_new(p, law, &arena);
+  hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
+  hec_sim_free(sim);
+  return timeline;
+}
+
+static double seconds_of(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load) {
+  hec_lowering *low = lower(p, policy, schedule, load, 1);
+  hec_timeline timeline = simulate(p, hec_lowering_program(low), &hec_law_alpha_beta);
+  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12;
+  hec_timeline_free(&timeline);
+  hec_lowering_free(low);
+  return s;
+}
+
+/* Every source sends `each` tokens to every expert. */
+static hec_load even_load(const hec_problem *p, uint32_t each) {
+  hec_load load = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
+  for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
+    load.counts[i] = each;
+  return load;
+}
+
+static int32_t degree_of(const hec_lowering *low, int32_t layer) {
+  return low->layer[layer].degree;
+}
+
+/* ---- Time ---- */
+
+/* No latency, no launch, tiles of one row; every cell's rows divide by 16, so chunks are alike. */
+static hec_problem *smooth(uint64_t *seed, bool train) {
+  char line[200];
+  (void)snprintf(line, sizeof line,
+                 "1x4 nvlink=%dM@0s flops=%dG mem=40G a=0s c=0s launch=0s tile=1 plan=0s@0s hbm=900000G",
+                 1 + (int)hec_test_below(seed, 400), 1 + (int)hec_test_below(seed, 40));
+  hec_problem *p = hec_test_problem(&arena, line, 4, 1 + (int32_t)hec_test_below(seed, 3), 8, 2, train);
+  p->tokens = 8 * 160 / 2;
+  return p;
+}
+
+START_TEST(balanced_takes_what_the_formula_says) {
+  uint64_t seed = 11 + (uint64_t)_i;
+  hec_problem *p = smooth(&seed, false);
+  hec_load load = even_load(p, 160);
+  double whole_s = seconds_of(p, "ep", &fixed[0], load), saved_before = 0;
+  ck_assert_double_eq_tol(whole_s, seconds_of(p, "ep", hec_schedule_find("serial"), load), 1e-11);
+  hec_chunk_time whole = hec_degree_balanced(p, 1, false, &arena);
+  for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
+    int32_t r = hec_degrees[i];
+    hec_chunk_time chunk = hec_degree_balanced(p, r, false, &arena);
+    double saved = whole_s - seconds_of(p, "ep", &fixed[i], load);
+    double wanted = p->n_layers * (hec_degree_s(1, whole) - hec_degree_s(r, chunk));
+    ck_assert_msg(saved >= wanted - 1e-10 && saved <= wanted + 1e-10, "degree %d saves %.12g s, formula %.12g s", r,
+                  saved, wanted);
+    ck_assert_double_ge(saved, saved_before - 1e-10);
+    saved_before = saved;
+  }
+  double chosen_s = seconds_of(p, "ep", hec_schedule_find("pipemoe"), load);
+  ck_assert_double_le(chosen_s, whole_s + 1e-11);
+  ck_assert_double_eq_tol(chosen_s, whole_s - saved_before, 1e-10); /* the most that any degree saves */
+}
+END_TEST
+
+/* Latency: every further chunk costs, and pipemoe takes what is best of both passes together. */
+START_TEST(pipemoe_is_the_best_degree_on_balanced_loads) {
+  uint64_t seed = 211 + (uint64_t)_i;
+  char line[200];
+  (void)snprintf(
+      line, sizeof line, "1x4 nvlink=%dM@%dus flops=%dG mem=40G a=0s c=0s launch=0s tile=1 plan=0s@0s hbm=900000G",
+      1 + (int)hec_test_below(&seed, 400), (int)hec_test_below(&seed, 3000), 1 + (int)hec_test_below(&seed, 40));
+  hec_problem *p = hec_test_problem(&arena, line, 4, 2, 8, 2, true);
+  p->tokens = 8 * 160 / 2;
+  hec_load load = even_load(p, 160);
+  double best_s = 1e9;
+  for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
+    double s = seconds_of(p, "ep", &fixed[i], load);
+    best_s = s < best_s ? s : best_s;
+  }
+  ck_assert_double_eq_tol(seconds_of(p, "ep", hec_schedule_find("pipemoe"), load), best_s, 1e-10);
+}
+END_TEST
+
+/* ---- Chunks ---- */
+
+/* Three tokens in many chunks: each is in one of them, and nothing else is. */
+START_TEST(three_tokens) {
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 2, 4, 1, true);
+  hec_load load = even_load(p, 0);
+  for (int32_t l = 0; l < 2; l++)
+    for (int32_t s = 0; s < 3; s++)
+      hec_load_row(&load, l, s)[(s + 1) % 4] = 1;
+  for (size_t i = 1; i < sizeof fixed / sizeof *fixed; i++) {
+    hec_lowering *low = lower(p, "ep", &fixed[i], load, 1);
+    const hec_program *program = hec_lowering_program(low);
+    int64_t rows = 0, bytes = 0;
+    int32_t n_experts = 0;
+    for (size_t k = 0; k < program->n_ops; k++) {
+      const hec_op *op = &program->ops[k];
+      n_experts += op->role == HEC_ROLE_EXPERTS && !op->backward;
+      for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < 4; r++)
+        for (int32_t e = 0; e < 4; e++) {
+          int32_t w = program->work_index[op->work_at + r], last = program->work_index[op->work_at + r + 1];
+          for (; w < last; w++)
+            rows += program->work[w].item == e ? program->work[w].rows : 0;
+        }
+      bytes += op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_COMBINE ? (int64_t)op->bytes : 0;
+    }
+    ck_assert_int_eq(n_experts, 2 * degree_of(low, 0));
+    ck_assert_int_eq(rows, 2 * 2 * 3);
+    ck_assert_int_eq(bytes, 2 * 4 * 3 * (int64_t)p->bytes.token);
+    hec_timeline timeline = simulate(p, program, &hec_law_max_min);
+    hec_timeline_check(&timeline, program);
+    hec_timeline_free(&timeline);
+    hec_lowering_free(low);
+  }
+}
+END_TEST
+
+/* Chunks of a cell differ by one row, and those of many small cells are about equally full, whichever comes first. */
+START_TEST(small_cells_spread_over_the_chunks) {
+  hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=10G@2us flops=10T mem=40G", 8, 1, 32, 2, false);
+  hec_lowering *low = lower(p, "ep", &fixed[3], even_load(p, 3), 1);
+  const hec_program *program = hec_lowering_program(low);
+  const hec_layer_ops *ops = &low->layer[0];
+  int32_t n = ops->n_cells / 8, all = 3 * 8 * 32;
+  for (int32_t c = 0; c < 8; c++) {
+    int32_t sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+      int32_t rows = program->cells[ops->cell_at + c * n + i].rows;
+      ck_assert(rows == 0 || rows == 1);
+      sum += rows;
+    }
+    ck_assert_int_le(sum, all / 8 * 11 / 10);
+    ck_assert_int_ge(sum, all / 8 * 9 / 10);
+  }
+  hec_lowering_free(low);
+}
+END_TEST
+
+/* ---- Tutel ---- */
+
+START_TEST(tutel_tries_each_degree_once_and_keeps_the_best) {
+  uint64_t seed = 411 + (uint64_t)_i;
+  hec_problem *p = smooth(&seed, _i % 2 == 1);
+  hec_load load = even_load(p, 160), other = even_load(p, 16 * 40);
+  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find("tutel"), NULL, &arena);
+  for (int32_t round = 0; round < 2; round++) { /* another capacity is another key, and is tried afresh */
+    const hec_load *now = round ? &other : &load;
+    double best_s = 1e9;
+    int32_t tried = 0;
+    for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
+      hec_lower_iteration(low, i, now, 1, 1);
+      for (int32_t l = 0; l < p->n_layers; l++)
+        ck_assert_int_eq(degree_of(low, l), degree_of(low, 0));
+      ck_assert_int_eq(tried & degree_of(low, 0), 0);
+      tried |= degree_of(low, 0);
+      double s = seconds_of(p, "ep", &fixed[i], *now);
+      best_s = s < best_s ? s : best_s;
+    }
+    ck_assert_int_eq(tried, 1 | 2 | 4 | 8);
+    hec_lower_iteration(low, 9, now, 1, 1);
+    hec_timeline timeline = simulate(p, hec_lowering_program(low), &hec_law_alpha_beta);
+    ck_assert_double_eq_tol((double)hec_timeline_end_ps(&timeline) * 1e-12, best_s, 1e-10);
+    hec_timeline_free(&timeline);
+  }
+  hec_lower_iteration(low, 10, &load, 1, 1); /* remembered */
+  hec_lowering *again = lower(p, "ep", hec_schedule_find("tutel"), load, HEC_N_DEGREES + 1);
+  ck_assert_int_eq(degree_of(low, 0), degree_of(again, 0));
+  hec_lowering_free(again);
+  hec_lowering_free(low);
+}
+END_TEST
+
+/* ---- All-reduce beside the dense part ---- */
+
+START_TEST(improved_reduces_beside_the_dense_part_only) {
+  uint64_t seed = 611 + (uint64_t)_i;
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 4, 8, 2, true);
+  hec_load load = hec_test_random_load(&arena, p, &seed);
+  hec_lowering *low = lower(p, "ep", hec_schedule_find("tutel-improved"), load, 1 + _i % 5);
+  const hec_program *program = hec_lowering_program(low);
+  hec_timeline t = simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  int32_t n_reduced = 0;
+  for (size_t a = 0; a < program->n_ops; a++)
+    for (size_t k = 0; program->ops[a].role == HEC_ROLE_DENSE_REDUCE && k < program->n_ops; k++) {
+      hec_role role = program->ops[k].role;
+      n_reduced += k == 0;
+      for (size_t r = 0; (role == HEC_ROLE_DISPATCH || role == HEC_ROLE_COMBINE || role == HEC_ROLE_EXPERTS) && r < 4;
+           r++)
+        ck_assert(t.begin_ps[k * 4 + r] < 0 || t.end_ps[k * 4 + r] <= t.begin_ps[a * 4 + r] ||
+                  t.begin_ps[k * 4 + r] >= t.end_ps[a * 4 + r]);
+    }
+  ck_assert_int_eq(
+      n_reduced, p->n_layers + (p->bytes.dense_grad > p->n_layers * hec_moe_block_params(p->moe) * p->moe->grad_bytes));
+  hec_lowering *plain = lower(p, "ep", hec_schedule_find("tutel"), load, 1 + _i % 5);
+  hec_timeline later = simulate(p, hec_lowering_program(plain), _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  ck_assert_int_lt(hec_timeline_end_ps(&t), hec_timeline_end_ps(&later));
+  hec_timeline_free(&later);
+  hec_timeline_free(&t);
+  hec_lowering_free(plain);
+  hec_lowering_free(low);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("pipelined");
+  TCase *c = tcase_create("pipelined");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_add_loop_test(c, balanced_takes_what_the_formula_says, 0, 20);
+  tcase_add_loop_test(c, pipemoe_is_the_best_degree_on_balanced_loads, 0, 20);
+  tcase_add_test(c, three_tokens);
+  tcase_add_test(c, small_cells_spread_over_the_chunks);
+  tcase_add_loop_test(c, tutel_tries_each_degree_once_and_keeps_the_best, 0, 10);
+  tcase_add_loop_test(c, improved_reduces_beside_the_dense_part_only, 0, 10);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)
