@@ -276,6 +276,18 @@ int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool 
   return id;
 }
 
+int32_t hec_emit_dense_piece(hec_lowering *low, hec_lane lane, hec_dense_piece piece, const int32_t *deps,
+                             int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || piece.bytes <= 0)
+    return -1;
+  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, lane, HEC_ROLE_DENSE_REDUCE, piece.layer, true);
+  op.bytes = (double)piece.bytes;
+  op.first_byte = piece.first_byte;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  low->grad_tail = lane == HEC_LANE_GRAD ? id : low->grad_tail;
+  return id;
+}
+
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
   if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || bytes <= 0)
     return -1;

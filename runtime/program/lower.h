@@ -23,7 +23,10 @@ typedef struct {
       tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
                         false: tokens may travel beside experts (bound.h then assumes less) */
   bool pipelined; /* cuts the token work of a layer into chunks */
-  bool bound;     /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
+   * nodes; false: they stand in line with them on the token lane. */
+  bool inside;
+  bool bound; /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
@@ -33,7 +36,7 @@ typedef struct {
   void *(*start)(const hec_problem *problem, hec_arena *arena);
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(pipemoe) X(tutel) X(tutel_improved) X(ideal)
+#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(pipemoe) X(tutel) X(tutel_improved) X(fsmoe) X(fsmoe_no_iio) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

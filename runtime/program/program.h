@@ -111,7 +111,8 @@ typedef struct {
   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank; exchange: sum of its transfers, set by
    * hec_program_add with part_at */
   double bytes;
-  uint64_t units; /* plan: work units */
+  int64_t first_byte; /* allreduce: of the layer's dense gradients, from this byte on, `bytes` of them */
+  uint64_t units;     /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
