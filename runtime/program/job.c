@@ -351,6 +351,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(check_clock(job));
   say_measured(job, arena);
   if (job->problem.dp > 1)

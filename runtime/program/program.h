@@ -72,7 +72,10 @@ typedef enum {
   X(REPLICA_GATHER, "replica all-gather", GRAD, REPLICA, REPLICA_GATHER)                                               \
   X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE, ALLREDUCE)                                                          \
   X(MIGRATE, "migration", MIGRATION, MIGRATION, MIGRATION)                                                             \
-  X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)
+  X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)                                                                  \
+  X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, NONE)                                                           \
+  X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, NONE)                                                       \
+  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, NONE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
