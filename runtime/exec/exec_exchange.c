@@ -183,19 +183,20 @@ static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, 
   return buffer + begin;
 }
 
-/* What an all-reduce adds up: the dense gradients of a block, or a piece of them. */
-static float *reduced(hec_exec *exec, const hec_op *op, int64_t *n) {
+/* What an all-reduce sums: dense gradients, one of equal pieces of them, or a span. */
+static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
-  int64_t first = op->first_byte / (int64_t)sizeof(float);
-  *n = (int64_t)(op->bytes / sizeof(float));
-  HEC_ASSERT((double)*n * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
-  HEC_ASSERT(first >= 0 && first + *n <= dense.n);
-  return dense.grads + first;
+  float *at = slice_at(dense.grads, dense.n, op->chunk, op->degree > 1 ? op->degree : 1, n);
+  int64_t first = op->first_byte / (int64_t)sizeof(float), wanted = (int64_t)(op->bytes / sizeof(float));
+  HEC_ASSERT((double)wanted * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
+  HEC_ASSERT(op->degree > 1 ? first == 0 && wanted == *n : first >= 0 && first + wanted <= dense.n);
+  *n = wanted;
+  return at + first;
 }
 
 static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
-  int64_t n;
-  float *grads = reduced(exec, &op->op, &n);
+  int64_t n, mine, theirs;
+  float *all = reduced(exec, &op->op, &n);
   hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
   bool direct = adds(exec);
   x->post.add = direct;
@@ -204,12 +205,11 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
                          .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
   x->additions = HEC_NEW(&exec->step, hec_piece, exec->n_ranks);
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
-  int64_t mine, theirs;
-  float *own = slice_at(grads, n, exec->r, exec->n_ranks, &mine), *staging = exec->staging;
+  float *own = slice_at(all, n, exec->r, exec->n_ranks, &mine), *staging = exec->staging;
   for (int32_t p = 0; p < exec->n_ranks; p++) {
     if (p == exec->r)
       continue;
-    float *other = slice_at(grads, n, p, exec->n_ranks, &theirs);
+    float *other = slice_at(all, n, p, exec->n_ranks, &theirs);
     segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
     segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
     if (!direct && mine > 0) {
@@ -309,12 +309,11 @@ static hec_status exchange(hec_exec *exec, hec_post *post) {
 static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   hec_processor *on = exec->rank->processor;
   hec_exchange_state *x = op->exchange;
+  int64_t n;
+  float *all = reduced(exec, &op->op, &n);
   HEC_TRY(check_device(exec));
-  if (exec->rank->link->allreduce) {
-    int64_t n;
-    float *grads = reduced(exec, &op->op, &n);
-    return exec->rank->link->allreduce(exec->rank, x->post.lane, grads, n);
-  }
+  if (exec->rank->link->allreduce)
+    return exec->rank->link->allreduce(exec->rank, x->post.lane, all, n);
   HEC_TRY(exchange(exec, &x->post));
   on->math->add(on, x->additions, x->n_additions);
   return exchange(exec, &x->second);

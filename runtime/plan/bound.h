@@ -58,7 +58,7 @@ hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena);
 typedef struct {
   hec_bound_class class;
   bool tokens_wait; /* the schedule computes a layer's experts between the exchanges of their tokens; false: it may
-                       overlap anything */
+                       overlap anything, and cut what it sends */
   bool closed_form; /* all-reduces take their closed form; false: no less than a ring's bytes over a rank's links */
   int32_t n_micro_batches;
 } hec_bound_case;

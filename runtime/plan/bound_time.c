@@ -68,7 +68,7 @@ struct hec_bound {
   double attention_s[2], shared_s[2];         /* of a layer: attention and gate; shared experts */
   double least_shared_s;                      /* forward, of the fastest rank */
   double slowest_s;                           /* all of these on the slowest rank */
-  double block_reduce_s[2], rest_reduce_s[2]; /* all-reduces on any network; in closed form */
+  double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
                                               port and NICs of a rank together */
@@ -182,15 +182,26 @@ static double reduce_s(const hec_bound *b, double bytes, bool closed_form) {
   return larger(each / b->rank_rate, p->n_nodes > 1 ? each / b->node_nics : 0);
 }
 
+/* The closed form of pieces adds up to no less than that of the whole; a measured curve may bend, so it counts by its least
+ * slope. */
+static double in_pieces_s(const hec_bound *b, double bytes) {
+  const hec_problem *p = b->problem;
+  const hec_curve *curve = p->cluster->measured.n > 0
+                               ? hec_curves_find(&p->cluster->measured, HEC_CURVE_ALLREDUCE, false, 0, p->n_ranks)
+                               : NULL;
+  double whole_s = reduce_s(b, bytes, true);
+  return curve && whole_s > 0 ? smaller(whole_s, least_slope(curve) * bytes) : whole_s;
+}
+
 static void set_end(hec_bound *b) {
   const hec_problem *p = b->problem;
   const hec_memory_cost *bytes = &p->bytes;
   if (!p->train)
     return;
   double block = hec_moe_block_params(p->moe) * p->moe->grad_bytes, rest = bytes->dense_grad - p->n_layers * block;
-  for (int closed = 0; closed < 2; closed++) {
-    b->block_reduce_s[closed] = reduce_s(b, block, closed == 1);
-    b->rest_reduce_s[closed] = reduce_s(b, rest, closed == 1);
+  for (int closed = 0; closed < 3; closed++) {
+    b->block_reduce_s[closed] = closed == 2 ? in_pieces_s(b, block) : reduce_s(b, block, closed == 1);
+    b->rest_reduce_s[closed] = closed == 2 ? in_pieces_s(b, rest) : reduce_s(b, rest, closed == 1);
   }
   double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
@@ -465,6 +476,11 @@ static double rise_of(const hec_bound *b, const layer_rise *rise, int back) {
   return b->options.tokens_wait ? larger(mean_s, busiest_s) : mean_s;
 }
 
+/* Of block_reduce_s and rest_reduce_s. */
+static int32_t reduce_form(const hec_bound *b) {
+  return !b->options.closed_form ? 0 : b->options.tokens_wait ? 1 : 2;
+}
+
 void hec_bound_add(hec_bound *b, const hec_load *load) {
   const hec_problem *p = b->problem;
   bool last = ++b->done == b->options.n_micro_batches;
@@ -478,7 +494,7 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
     b->chain_s += rise_of(b, &b->rise[l], 1) + b->attention_s[1];
     if (last)
       b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
-                     b->block_reduce_s[b->options.closed_form];
+                     b->block_reduce_s[reduce_form(b)];
   }
   b->chain_s += b->before_s[1];
 }
@@ -486,8 +502,8 @@ void hec_bound_add(hec_bound *b, const hec_load *load) {
 hec_bound_time hec_bound_end(hec_bound *b) {
   HEC_ASSERT(b->done == b->options.n_micro_batches);
   if (b->problem->train)
-    b->reduced_s = (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) +
-                   b->rest_reduce_s[b->options.closed_form];
+    b->reduced_s =
+        (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) + b->rest_reduce_s[reduce_form(b)];
   double slowest_s = b->slowest_s * b->options.n_micro_batches;
   double total_s = larger(larger(b->chain_s, b->reduced_s), slowest_s) + b->optimizer_s;
   total_s = larger(total_s, larger(b->token_s, b->moved_s));

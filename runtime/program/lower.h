@@ -36,7 +36,9 @@ typedef struct {
   void *(*start)(const hec_problem *problem, hec_arena *arena);
 } hec_schedule;
 
-#define HEC_SCHEDULE_LIST(X) X(serial) X(hecate) X(pipemoe) X(tutel) X(tutel_improved) X(fsmoe) X(fsmoe_no_iio) X(ideal)
+#define HEC_SCHEDULE_LIST(X)                                                                                           \
+  X(serial)                                                                                                            \
+  X(hecate) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

@@ -106,7 +106,8 @@ typedef struct {
   /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
   int32_t work_at;
   int32_t bytes_at; /* local: rank r moves bytes * local_bytes[bytes_at + r]; -1: `bytes` each */
-  /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not. */
+  /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not.
+   * All-reduce: the same of a block's dense gradients, whole numbers each (hec_part_begin). */
   int32_t chunk, degree;
   int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */

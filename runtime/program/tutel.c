@@ -1,4 +1,5 @@
-/* See the header. Keys go up to all assignments of a layer on one expert; a load beyond the problem's uses the last. */
+/* See the header. Keys go up to all tokens of all ranks (a policy may rewrite loads so that one source has them); what is
+ * beyond uses the last. */
 #include "runtime/program/tutel.h"
 
 #include "runtime/base/arena.h"
@@ -18,20 +19,17 @@ struct hec_tutel {
 
 hec_tutel *hec_tutel_new(const hec_problem *problem, hec_arena *arena) {
   hec_tutel *tutel = HEC_NEW(arena, hec_tutel, 1);
-  int64_t most = (int64_t)problem->n_ranks * problem->tokens * problem->top_k;
-  tutel->n_keys = (int32_t)(most / WINDOW) + 1;
+  tutel->n_keys = (int32_t)((int64_t)problem->n_ranks * problem->tokens / WINDOW) + 1;
   tutel->table = HEC_NEW(arena, entry, (size_t)problem->n_layers * (size_t)tutel->n_keys);
   return tutel;
 }
 
-static uint64_t capacity_of(const hec_load *load, int32_t layer) {
-  uint64_t most = 0;
-  for (int32_t e = 0; e < load->n_experts; e++) {
-    uint64_t sum = 0;
-    for (int32_t s = 0; s < load->n_sources; s++)
-      sum += hec_load_row(load, layer, s)[e];
-    most = sum > most ? sum : most;
-  }
+static uint32_t capacity_of(const hec_load *load, int32_t layer) {
+  const uint32_t *count = hec_load_row(load, layer, 0),
+                 *end = count + (size_t)load->n_sources * (size_t)load->n_experts;
+  uint32_t most = 0;
+  for (; count != end; count++)
+    most = *count > most ? *count : most;
   return most;
 }
 
@@ -86,17 +84,15 @@ static double price(hec_lowering *low, int32_t layer) {
 }
 
 void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer) {
-  uint64_t key = capacity_of(low->load, layer) / WINDOW;
-  key = key < (uint64_t)tutel->n_keys ? key : (uint64_t)tutel->n_keys - 1;
-  entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + key];
+  uint32_t key = capacity_of(low->load, layer) / WINDOW, most = (uint32_t)tutel->n_keys - 1;
+  entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + (key < most ? key : most)];
   bool tries = e->n_tried < HEC_N_DEGREES;
-  int32_t trial = HEC_N_DEGREES - 1 - e->n_tried;
-  hec_pipeline_from_gate(low, layer, hec_degrees[tries ? trial : e->best]);
+  hec_pipeline_from_gate(low, layer, hec_degrees[tries ? e->n_tried : e->best]);
   if (!tries)
     return;
   double s = price(low, layer);
-  if (e->n_tried == 0 || s <= e->best_s) {
-    e->best = trial;
+  if (e->n_tried == 0 || s < e->best_s) {
+    e->best = e->n_tried;
     e->best_s = s;
   }
   e->n_tried++;

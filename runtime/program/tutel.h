@@ -1,18 +1,18 @@
 /* Tutel's choice of a pipeline degree while training (arXiv:2206.03382; reference policies.md 3.5), which the two schedules
  * of that name share:
  *
- *   key = floor(capacity / window)          capacity: tokens of the layer's busiest expert
- *   a key that is new tries r = 8, 4, 2, 1, one each time it is met (the largest program first: what it needs of memory is
- *   there from then on); after that the best stays, the lower of equals
+ *   key = floor(capacity / window)          capacity: the most tokens that one source has for one expert
+ *   a key that is new tries r = 1, 2, 4, 8, one each time it is met; after that the best stays, the lower of equals
  *
  * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree, but is priced by the law
  * of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks, decide alike:
  *
  *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form,   X: sum of the busiest rank's experts
  *
- * forward and backward added. The window is 128 tokens, the tile of a GEMM: the published one is not known to us. Left out: the 2DH
- * all-to-all, whose relays would need rows that a rank neither sends nor computes (by its own authors' word it loses below
- * some 256 GPUs), and the parallelism r of the paper (data parallel with gathered weights: other schedules here). */
+ * forward and backward added. That the capacity is a source's, the length of its buffer for an expert, is inferred; so is
+ * the window of 128 tokens, the tile of a GEMM. Left out: the 2DH all-to-all, whose relays would need rows that a rank
+ * neither sends nor computes (by its authors' word it loses below some 256 GPUs), and the paper's switch between data and
+ * expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
 #define HEC_PROGRAM_TUTEL_H
 #include "runtime/program/pipeline.h"

@@ -47,6 +47,10 @@ static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
                    .nonmoe_scale = 1};
   if (wish.exact)
     moe->n_ffn_matrices = 2;
+  if (wish.d_model > 0) {
+    moe->d_model = moe->d_head = wish.d_model;
+    moe->n_heads = moe->n_kv_heads = 1;
+  }
 }
 
 /* Of each kind now and then: idle ranks, idle experts, one hot expert, everything idle. */

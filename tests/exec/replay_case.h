@@ -20,6 +20,7 @@ typedef struct {
   bool forward;                 /* forward phase only */
   int32_t steps, micro_batches; /* 0: random */
   int32_t top_k, layers;        /* 0: random */
+  int32_t d_model;              /* 0: random; one head of attention */
 } hec_replay_wish;
 
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);

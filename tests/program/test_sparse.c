@@ -275,7 +275,7 @@ static void visit_limits(const hec_test_step *step, void *context) {
     for (size_t i = 0; i < program->n_ops; i++)
       for (int32_t t = 0;
            program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
-           program->ops[i].layer == l && strcmp(step->schedule->name, "serial") != 0 &&
+           program->ops[i].layer == l && (int32_t)i < hec_lowering_counts(step->low, l) &&
            program->ops[i].micro_batch == step->c->n_micro_batches - 1 && t < program->ops[i].n_transfers;
            t++)
         moved |= UINT64_C(1) << program->transfers[program->ops[i].transfer_at + t].item;

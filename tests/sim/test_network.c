@@ -102,7 +102,7 @@ static void visit_alone(const hec_test_step *step, void *context) {
     const hec_op *op = &step->program->ops[i];
     bool exchange = op->kind == HEC_OP_EXCHANGE && op->n_chunks == 1; /* chains: the closed form adds up hops */
     bool ring = op->kind == HEC_OP_ALLREDUCE && step->c->problem.cluster->nics == 1; /* else ports share rings less */
-    if (!exchange && !ring)
+    if ((!exchange && !ring) || (op->degree > 1 && op->chunk > 0))                   /* chunks are alike */
       continue;
     hec_program_clear(&alone, step->program->n_ranks);
     hec_op copy = *op;

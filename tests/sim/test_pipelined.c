@@ -1,6 +1,6 @@
 /* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
  * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
- * key and keeps the one that a simulation of all of them finds; tutel-improved never lets an all-reduce meet tokens. */
+ * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
 #include "runtime/plan/degree.h"
 #include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
@@ -227,34 +227,128 @@ START_TEST(tutel_tries_each_degree_once_and_keeps_the_best) {
 }
 END_TEST
 
-/* ---- All-reduce beside the dense part ---- */
+/* ---- All-reduce where no tokens travel ---- */
+
+static bool of_tokens(hec_role role) {
+  return role == HEC_ROLE_DISPATCH || role == HEC_ROLE_COMBINE || role == HEC_ROLE_EXPERTS;
+}
+
+/* No dense all-reduce meets tokens or their experts on any rank; returns how many there are. */
+static int32_t check_apart(const hec_program *program, const hec_timeline *t) {
+  size_t n_ranks = (size_t)program->n_ranks;
+  int32_t n = 0;
+  for (size_t a = 0; a < program->n_ops; a++) {
+    if (program->ops[a].role != HEC_ROLE_DENSE_REDUCE)
+      continue;
+    n++;
+    for (size_t k = 0; k < program->n_ops; k++)
+      for (size_t r = 0; of_tokens(program->ops[k].role) && r < n_ranks; r++)
+        ck_assert(t->begin_ps[k * n_ranks + r] < 0 || t->end_ps[k * n_ranks + r] <= t->begin_ps[a * n_ranks + r] ||
+                  t->begin_ps[k * n_ranks + r] >= t->end_ps[a * n_ranks + r]);
+  }
+  return n;
+}
+
+static bool has_rest(const hec_problem *p) {
+  return p->bytes.dense_grad > p->n_layers * hec_moe_block_params(p->moe) * p->moe->grad_bytes;
+}
 
 START_TEST(improved_reduces_beside_the_dense_part_only) {
   uint64_t seed = 611 + (uint64_t)_i;
+  const hec_law *law = _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min;
   hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G@2us nic=1G@5us flops=10T mem=40G", 4, 4, 8, 2, true);
   hec_load load = hec_test_random_load(&arena, p, &seed);
   hec_lowering *low = lower(p, "ep", hec_schedule_find("tutel-improved"), load, 1 + _i % 5);
-  const hec_program *program = hec_lowering_program(low);
-  hec_timeline t = simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
-  int32_t n_reduced = 0;
-  for (size_t a = 0; a < program->n_ops; a++)
-    for (size_t k = 0; program->ops[a].role == HEC_ROLE_DENSE_REDUCE && k < program->n_ops; k++) {
-      hec_role role = program->ops[k].role;
-      n_reduced += k == 0;
-      for (size_t r = 0; (role == HEC_ROLE_DISPATCH || role == HEC_ROLE_COMBINE || role == HEC_ROLE_EXPERTS) && r < 4;
-           r++)
-        ck_assert(t.begin_ps[k * 4 + r] < 0 || t.end_ps[k * 4 + r] <= t.begin_ps[a * 4 + r] ||
-                  t.begin_ps[k * 4 + r] >= t.end_ps[a * 4 + r]);
-    }
-  ck_assert_int_eq(
-      n_reduced, p->n_layers + (p->bytes.dense_grad > p->n_layers * hec_moe_block_params(p->moe) * p->moe->grad_bytes));
+  hec_timeline t = simulate(p, hec_lowering_program(low), law);
+  ck_assert_int_eq(check_apart(hec_lowering_program(low), &t), p->n_layers + has_rest(p));
   hec_lowering *plain = lower(p, "ep", hec_schedule_find("tutel"), load, 1 + _i % 5);
-  hec_timeline later = simulate(p, hec_lowering_program(plain), _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  hec_timeline later = simulate(p, hec_lowering_program(plain), law);
   ck_assert_int_lt(hec_timeline_end_ps(&t), hec_timeline_end_ps(&later));
   hec_timeline_free(&later);
   hec_timeline_free(&t);
   hec_lowering_free(plain);
   hec_lowering_free(low);
+}
+END_TEST
+
+/* ---- Lina ---- */
+
+/* Blocks of about 4 * 1600^2 * 4 bytes = 41 MB and more; 4-byte gradients. */
+static hec_problem *heavy(uint64_t *seed, int32_t d) {
+  hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
+  hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
+  hec_problem *p = HEC_NEW(&arena, hec_problem, 1);
+  char line[160];
+  *moe = *hec_test_problem(&arena, "2x2 nvlink=10G nic=1G flops=10T mem=40G", 4, 5, 8, 2, true)->moe;
+  moe->d_model = d;
+  moe->n_heads = moe->n_kv_heads = d / 64;
+  moe->d_head = 64;
+  moe->grad_bytes = 4;
+  (void)snprintf(line, sizeof line, "2x2 nvlink=%dG@2us nic=%dG@5us flops=%dT mem=40G",
+                 20 + (int)hec_test_below(seed, 200), 1 + (int)hec_test_below(seed, 40),
+                 1 + (int)hec_test_below(seed, 20));
+  ck_assert(hec_cluster_parse_line(line, &arena, cluster) == HEC_OK);
+  ck_assert(hec_problem_make(moe, cluster, true, 4, 4096, p) == HEC_OK);
+  return p;
+}
+
+/* Pieces of one layer's gradients follow each other, are at most 30 MB and add up; beside gate' and attention' of a layer
+ * stand as many as begin there while some are left, counted again from the cost laws. */
+START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
+  uint64_t seed = 811 + (uint64_t)_i;
+  hec_problem *p = heavy(&seed, 1024 + 64 * (int32_t)hec_test_below(&seed, 32));
+  hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), hec_test_random_load(&arena, p, &seed), 2);
+  const hec_program *program = hec_lowering_program(low);
+  hec_timeline t = simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
+  double block = hec_moe_block_params(p->moe) * 4, sum = 0, window_s = 0;
+  int32_t n_pieces = (int32_t)((block + 30e6 - 1) / 30e6), here = 0, left = 0, next = 0;
+  ck_assert_int_eq(check_apart(program, &t), p->n_layers * n_pieces + has_rest(p));
+  double piece_s = hec_link_cost_allreduce(p->cluster, 4, block / n_pieces);
+  for (int i = 0; i < 2; i++) {
+    hec_work_shape shape = hec_work_backward_of(p->moe, i ? hec_work_gate(p->moe) : hec_work_attention(p->moe));
+    window_s += hec_work_s(&p->cluster->devices[0], &shape, p->tokens);
+  }
+  for (size_t k = 0; k < program->n_ops; k++) {
+    const hec_op *op = &program->ops[k];
+    if (op->role == HEC_ROLE_DENSE_REDUCE && op->layer >= 0) {
+      ck_assert_int_eq(op->layer, p->n_layers - 1 - next / n_pieces);
+      ck_assert_int_eq(op->degree > 1 ? op->chunk : 0, next % n_pieces);
+      ck_assert(op->bytes <= 30e6 && op->bytes > 0);
+      sum += op->bytes;
+      here++, next++;
+    }
+    if (op->role != HEC_ROLE_ATTENTION || !op->backward)
+      continue;
+    int32_t begin = 0;
+    for (double used_s = 0; begin < left && used_s < window_s; used_s += piece_s)
+      begin++;
+    ck_assert_int_eq(here, begin);
+    left += n_pieces - here; /* this layer's own are ready now */
+    here = 0;
+  }
+  ck_assert_double_eq_tol(sum, p->n_layers * block, 1);
+  hec_timeline_free(&t);
+  hec_lowering_free(low);
+}
+END_TEST
+
+/* Chunks: as many as the busiest source has 30 MB, at most 16. */
+START_TEST(lina_cuts_tokens_into_micro_operations) {
+  uint64_t seed = 911;
+  hec_problem *p = heavy(&seed, 1024); /* rows of 2 KB */
+  ck_assert(p->bytes.token == 2048);
+  static const struct {
+    uint32_t rows;
+    int32_t degree;
+  } cases[] = {{0, 1}, {1, 1}, {14648, 1}, {14649, 2}, {29296, 2}, {29297, 3}, {146484, 10}, {400000, 16}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_load load = even_load(p, 0);
+    for (int32_t l = 0; l < p->n_layers; l++)
+      hec_load_row(&load, l, 2)[l] = cases[i].rows;
+    hec_lowering *low = lower(p, "ep", hec_schedule_find("lina"), load, 1);
+    ck_assert_int_eq(degree_of(low, 1), cases[i].degree);
+    hec_lowering_free(low);
+  }
 }
 END_TEST
 
@@ -269,6 +363,8 @@ static Suite *suite(void) {
   tcase_add_test(c, small_cells_spread_over_the_chunks);
   tcase_add_loop_test(c, tutel_tries_each_degree_once_and_keeps_the_best, 0, 10);
   tcase_add_loop_test(c, improved_reduces_beside_the_dense_part_only, 0, 10);
+  tcase_add_loop_test(c, lina_sends_pieces_where_no_tokens_are_pending, 0, 20);
+  tcase_add_test(c, lina_cuts_tokens_into_micro_operations);
   suite_add_tcase(s, c);
   return s;
 }
