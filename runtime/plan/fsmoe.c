@@ -87,10 +87,10 @@ static double case_time(const chunk *c, double reduce, hec_fsmoe_case bound) {
   case HEC_FSMOE_A2A:
     return 2 * c->r * c->a + c->g + c->s;
   case HEC_FSMOE_INTRA:
-    return 2 * c->a + c->r * c->g + c->r * c->s;
+    break;
   }
-  HEC_ASSERT(!"a case");
-  return 0;
+  HEC_ASSERT(bound == HEC_FSMOE_INTRA);
+  return 2 * c->a + c->r * c->g + c->r * c->s;
 }
 
 hec_fsmoe_case hec_fsmoe_case_of(const hec_fsmoe_layer *layer, double degree, double reduce) {

@@ -46,7 +46,8 @@ hec_fsmoe_bench *hec_fsmoe_bench_new(int32_t layers) {
   hec_fsmoe_bench *bench = hec_malloc(1, sizeof *bench);
   *bench = (hec_fsmoe_bench){.layers = layers};
   hec_cluster *cluster = HEC_NEW(&bench->arena, hec_cluster, 1);
-  hec_status status = hec_cluster_parse_line("1x1 nvlink=1G flops=1T mem=1G", &bench->arena, cluster); /* no time comes from it */
+  hec_status status =
+      hec_cluster_parse_line("1x1 nvlink=1G flops=1T mem=1G", &bench->arena, cluster); /* no time comes from it */
   HEC_ASSERT(layers > 0 && status == HEC_OK);
   bench->cost = hec_link_cost_new(cluster, &bench->arena);
   bench->walk = hec_walk_new(&bench->cost, 1, &bench->arena);
