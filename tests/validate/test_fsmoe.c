@@ -302,6 +302,34 @@ START_TEST(grid_means) {
 }
 END_TEST
 
+/* What the schedules' one degree for both directions costs over the grid (runtime/program/schedules/fsmoe.c says so). */
+START_TEST(one_degree_costs_little) {
+  static const double mean[2] = {0.0038, 0.0014}, worst[2] = {0.0249, 0.0066};
+  for (int t = 0; t < 2; t++) {
+    const hec_fsmoe_testbed *testbed = t ? &hec_fsmoe_testbed_b : &hec_fsmoe_testbed_a;
+    hec_fsmoe_bench *two = hec_fsmoe_bench_new(2);
+    double sum = 0, most = 0;
+    for (int32_t i = 0; i < HEC_FSMOE_GRID; i++) {
+      hec_fsmoe_shape shape = hec_fsmoe_grid_shape(testbed, i);
+      hec_fsmoe_case_study s = hec_fsmoe_study(testbed, &shape, false);
+      double apart = hec_fsmoe_bench_ms(two, &s, HEC_FSMOE_FSMOE), one = INFINITY;
+      const hec_fsmoe_part parts[2] = {{s.moe[1], s.dense[1], s.gradient}, {s.moe[1], s.dense[1], s.gradient}};
+      for (int32_t r = 1; r <= 8; r *= 2) {
+        hec_fsmoe_slot slots[2];
+        hec_fsmoe_options only = {.degree_min = r, .degree_max = r};
+        (void)hec_fsmoe_divide(parts, 2, s.reduce, only, &arena, slots);
+        one = fmin(one, hec_fsmoe_bench_walk(two, &s, &(hec_fsmoe_schedule){HEC_FSMOE_FSMOE, r, slots}));
+      }
+      sum += one / apart - 1;
+      most = fmax(most, one / apart - 1);
+    }
+    ck_assert_double_eq_tol(sum / HEC_FSMOE_GRID, mean[t], 1e-4);
+    ck_assert_double_eq_tol(most, worst[t], 1e-4);
+    hec_fsmoe_bench_free(two);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("fsmoe");
   TCase *cases = tcase_create("all");
@@ -316,6 +344,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, slsqp_is_never_better_than_enumeration);
   tcase_add_test(cases, report_has_the_papers_numbers);
   tcase_add_test(cases, grid_means);
+  tcase_add_test(cases, one_degree_costs_little);
   suite_add_tcase(suite, cases);
   return suite;
 }
