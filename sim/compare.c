@@ -20,6 +20,7 @@ typedef struct {
 static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
   for (int32_t p = 0; p < options->n_policies; p++) {
     const hec_schedule *schedule;
+    HEC_TRY(hec_policy_suits(options->policies[p], &job->problem));
     HEC_TRY(hec_schedule_of(options->policies[p], options->schedule, &schedule));
     lanes[p].schedule = schedule;
     lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
@@ -99,9 +100,9 @@ static void add_bounds(bounds *b, const hec_iteration *iteration, lane *lanes, h
   memset(b->known_s, 0, sizeof b->known_s);
   for (int32_t p = 0; p < summary->n_rows; p++) {
     const hec_schedule *schedule = lanes[p].schedule;
-    if (schedule->bound) /* is one itself */
-      continue;
     const hec_policy_run *run = hec_lowering_run(lanes[p].low);
+    if (schedule->bound || run->problem->esp > 1) /* is one itself; none is known where experts are in shards */
+      continue;
     summary->rows[p].bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
     hec_series_add(&summary->rows[p].bound_s, bound_s_of(b, &lanes[p], iteration));
   }

@@ -79,6 +79,7 @@ hec_optional_missing() {
     libmpich-dev) command -v mpicc.mpich ;;
     mpich) command -v mpirun.mpich ;;
     coinor-libcbc-dev) printf '#include <coin/Cbc_C_Interface.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>&1 ;;
+    libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
   done

@@ -183,12 +183,15 @@ static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, 
   return buffer + begin;
 }
 
-/* What an all-reduce sums: dense gradients, or a piece of them. */
+/* What an all-reduce sums: dense gradients, one of equal pieces of them, or a span. */
 static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
   float *at = slice_at(dense.grads, dense.n, op->chunk, op->degree > 1 ? op->degree : 1, n);
-  HEC_ASSERT((double)*n * sizeof(float) == op->bytes);
-  return at;
+  int64_t first = op->first_byte / (int64_t)sizeof(float), wanted = (int64_t)(op->bytes / sizeof(float));
+  HEC_ASSERT((double)wanted * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
+  HEC_ASSERT(op->degree > 1 ? first == 0 && wanted == *n : first >= 0 && first + wanted <= dense.n);
+  *n = wanted;
+  return at + first;
 }
 
 static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {

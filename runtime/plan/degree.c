@@ -29,13 +29,15 @@ int32_t hec_degree_best(const hec_chunk_time *forward, const hec_chunk_time *bac
   return hec_degrees[best];
 }
 
-static double all_to_all_s(const hec_problem *p, double bytes, hec_arena *arena) {
+/* `bytes` from every rank to its like in every group of its expert-parallel group; `inside`: to every other rank of its
+ * expert-sharding group. */
+static double exchange_s(const hec_problem *p, double bytes, bool inside, hec_arena *arena) {
   hec_arena_mark mark = hec_arena_save(arena);
-  hec_transfer *transfers = HEC_NEW(arena, hec_transfer, (size_t)p->n_ranks * (size_t)p->ep);
+  hec_transfer *transfers = HEC_NEW(arena, hec_transfer, (size_t)p->n_ranks * (size_t)(inside ? p->esp : p->ep));
   hec_link_cost cost = hec_link_cost_new(p->cluster, arena);
-  int32_t n = 0;
+  int32_t n = 0, step = inside ? 1 : p->esp, width = inside ? p->esp : p->ep * p->esp;
   for (int32_t s = 0; s < p->n_ranks; s++)
-    for (int32_t d = s / p->ep * p->ep; d < (s / p->ep + 1) * p->ep; d++)
+    for (int32_t d = s / width * width + s % step; d < (s / width + 1) * width; d += step)
       if (d != s && bytes >= 1)
         transfers[n++] =
             (hec_transfer){.bytes = (int64_t)bytes, .source = s, .destination = d, .item = -1, .after = -1};
@@ -46,13 +48,21 @@ static double all_to_all_s(const hec_problem *p, double bytes, hec_arena *arena)
 }
 
 hec_chunk_time hec_degree_balanced(const hec_problem *problem, int32_t degree, bool backward, hec_arena *arena) {
-  double assignments = (double)problem->tokens * problem->top_k / degree;
+  double assignments = (double)problem->tokens * problem->top_k / degree, rows = assignments * problem->bytes.token;
   int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep;
   hec_work_shape shape = backward ? hec_work_backward_of(problem->moe, problem->expert) : problem->expert;
-  hec_chunk_time chunk = {.a2a_s = all_to_all_s(problem, assignments / problem->ep * problem->bytes.token, arena)};
+  hec_chunk_time chunk = {.a2a_s = exchange_s(problem, rows / problem->ep, false, arena)};
   for (int32_t r = 0; r < problem->n_ranks; r++) {
-    double s = experts * hec_work_s(&problem->cluster->devices[r], &shape, assignments / experts);
+    double s = experts * hec_work_s(&problem->cluster->devices[r], &shape, assignments * problem->esp / experts);
     chunk.experts_s = s > chunk.experts_s ? s : chunk.experts_s;
+  }
+  if (problem->esp > 1) {
+    double added_s = 0;
+    for (int32_t r = 0; r < problem->n_ranks; r++) {
+      double s = hec_local_s(&problem->cluster->devices[r], HEC_CURVE_NONE, false, rows * (problem->esp + 1));
+      added_s = s > added_s ? s : added_s;
+    }
+    chunk.a2a_s += exchange_s(problem, rows, true, arena) + added_s / 2;
   }
   return chunk;
 }

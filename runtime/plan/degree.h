@@ -4,7 +4,8 @@
  *
  *   t(r) = max(2 r a, 2 a + r x)          2 r all-to-alls in a row; or the first, all experts, the last
  *
- * exactly. Of a = alpha + n beta / r with alpha = 0 it never grows with r: t(r) = max(2 n beta, 2 n beta / r + X) <= t(1).
+ * exactly. With expert-sharding groups (problem.esp) a holds half of a chunk's AllGather and ReduceScatter, which stand in
+ * line with its two all-to-alls. Of a = alpha + n beta / r with alpha = 0 it never grows with r: t(r) = max(2 n beta, 2 n beta / r + X) <= t(1).
  *
  * PipeMoE (INFOCOM 2023, doi 10.1109/INFOCOM53939.2023.10228874) as FSMoE (arXiv:2501.10714) has it: its cases 2 and 3
  * without intra-node collectives; one r for forward and backward, enumerated over the powers of two that its code uses. */

@@ -97,7 +97,7 @@ void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem) {
   for (int32_t layer = 0; layer < plan->n_layers; layer++) {
     hec_plan_clear_copies(plan, layer);
     for (int32_t e = 0; e < plan->n_experts; e++) {
-      int32_t rank = (int32_t)((int64_t)e * problem->ep / plan->n_experts);
+      int32_t rank = problem->esp * (int32_t)((int64_t)e * problem->ep / plan->n_experts);
       hec_plan_set_home(plan, layer, e, rank);
       for (int32_t group = 1; group < problem->dp; group++)
         hec_plan_add_copy(plan, layer, e, group * problem->ep + rank, HEC_COPY_RESIDENT);

@@ -1,6 +1,8 @@
 /* The table of policies, and what is the same for all of them: start, stop, counting of units, the clock of periods. */
 #include "runtime/plan/policy.h"
 
+#include "runtime/base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +16,21 @@ const hec_policy *hec_policy_find(const char *name) {
     if (strcmp(hec_policies[i]->name, name) == 0)
       return hec_policies[i];
   return NULL;
+}
+
+hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) {
+  if (problem->esp == 1 || policy->shards)
+    return HEC_OK;
+  hec_text names = {0};
+  for (size_t i = 0; hec_policies[i]; i++)
+    if (hec_policies[i]->shards)
+      hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
+  hec_status status = hec_fail(HEC_BAD_INPUT,
+                               "--policy: expected one that runs with experts in shards beside --esp %d (%s), found "
+                               "\"%s\"",
+                               problem->esp, names.data, policy->name);
+  hec_text_free(&names);
+  return status;
 }
 
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena) {

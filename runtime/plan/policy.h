@@ -48,6 +48,7 @@ struct hec_policy {
   /* One rank (of each expert-parallel group) computes all tokens of an expert: no copies that share them, ever; for the
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
+  bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
   bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
   bool reference;            /* no system but a reference row */
   bool drops;                /* computes less than the gate chose: no row to compare times with */
@@ -76,6 +77,9 @@ HEC_POLICY_LIST(HEC_POLICY_DECLARE)
 extern const hec_policy *const hec_policies[]; /* NULL-terminated, in the order of the list */
 
 const hec_policy *hec_policy_find(const char *name); /* by its row's name ("hecate-rm"); NULL when unknown */
+
+/* Whether the policy can run on the problem; HEC_BAD_INPUT with the reason where not. */
+hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) HEC_MUST_USE;
 
 /* A policy with its first plan; everything on `arena`. */
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena);

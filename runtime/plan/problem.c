@@ -38,6 +38,7 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
       .tokens = tokens,
       .ep = ep,
       .dp = n_ranks / ep,
+      .esp = 1,
       .bytes = hec_memory_cost_of(moe, tokens, train),
       .expert = hec_work_expert(moe),
       .window_s = hec_nonmoe_forward_s(moe, hec_work_attention(moe), cluster, n_ranks, tokens),
@@ -58,6 +59,29 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->solver = from->solver;
   bool same = problem->n_layers > 1 && problem->n_layers <= from->n_layers && problem->n_experts == from->n_experts;
   problem->transitions = same ? from->transitions : NULL;
+}
+
+hec_status hec_problem_shard(hec_problem *problem, int32_t esp) {
+  const hec_moe *moe = problem->moe;
+  int32_t per_node = problem->cluster->devices_per_node;
+  if (esp == 1)
+    return HEC_OK;
+  if (esp < 1 || problem->n_ranks % esp != 0 || per_node % esp != 0 || moe->d_ffn % esp != 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--esp: expected a divisor of the %d ranks, the %d devices of a node and d_ffn %d, found %d",
+                    problem->n_ranks, per_node, moe->d_ffn, esp);
+  if (problem->n_ranks / esp > problem->n_experts)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--esp: expected at most as many groups as the %d experts, found %d groups of %d ranks",
+                    problem->n_experts, problem->n_ranks / esp, esp);
+  hec_moe shard = *moe;
+  shard.d_ffn /= esp;
+  problem->esp = esp;
+  problem->ep = problem->n_ranks / esp;
+  problem->dp = 1;
+  problem->expert = hec_work_expert(&shard);
+  problem->bytes.expert_row = hec_memory_cost_of(&shard, problem->tokens, problem->train).expert_row;
+  return HEC_OK;
 }
 
 double hec_problem_bytes_without_copies(const hec_problem *problem) {

@@ -190,6 +190,12 @@ int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const 
   hec_dispatch_row row = {
       .problem = problem, .plan = plan, .layer = layer, .expert = expert, .holders = routing->holders};
   row.n_holders = hec_plan_holders(plan, layer, expert, routing->holders);
+  if (problem->esp > 1) {
+    HEC_ASSERT(row.n_holders == 1);
+    ranks[0] = row.holders[0] + source % problem->esp;
+    tokens[0] = n;
+    return 1;
+  }
   if (row.n_holders == 1)
     routing->share[0] = n;
   else
@@ -205,6 +211,29 @@ int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const 
     routing->share[j] = 0;
   }
   return parts;
+}
+
+void hec_routing_shard(hec_routing *routing, const hec_problem *problem) {
+  int32_t esp = problem->esp, n_ranks = routing->n_ranks;
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t home = 0; home < n_ranks; home += esp) {
+      uint32_t *pair = routing->pair + (size_t)s * (size_t)n_ranks + home, sent = pair[0];
+      pair[0] = 0;
+      pair[s % esp] = sent;
+    }
+  /* The last group first: its lists, once for each of its ranks, end up behind all others. */
+  int32_t end = routing->expert_at[n_ranks] * esp;
+  routing->expert_at[n_ranks] = end;
+  for (int32_t home = n_ranks - esp; home >= 0; home -= esp) {
+    int32_t at = routing->expert_at[home], n = end / esp - at;
+    for (int32_t r = home + esp - 1; r >= home; r--) {
+      end -= n;
+      memmove(routing->expert + end, routing->expert + at, (size_t)n * sizeof *routing->expert);
+      memmove(routing->tokens + end, routing->tokens + at, (size_t)n * sizeof *routing->tokens);
+      routing->expert_at[r] = end;
+      routing->rank_tokens[r] = routing->rank_tokens[home];
+    }
+  }
 }
 
 double hec_routing_overload(const hec_routing *routing) {

@@ -54,8 +54,12 @@ static void repeat_cells(hec_program *program, hec_layer_ops *ops) {
 static void add_up(hec_lowering *low, const hec_cell *cells, int32_t n) {
   size_t n_ranks = (size_t)low->problem->n_ranks, n_experts = (size_t)low->problem->n_experts;
   int64_t token = (int64_t)low->problem->bytes.token;
+  int32_t esp = low->problem->esp; /* every rank of a group computes over what arrived at any of them */
   for (const hec_cell *cell = cells; cell != cells + n; cell++) {
-    low->chunk_rows[(size_t)cell->rank * n_experts + (size_t)cell->expert] += (uint32_t)cell->rows;
+    for (int32_t r = cell->rank - cell->rank % esp, end = r + esp; r < end; r++)
+      low->chunk_rows[(size_t)r * n_experts + (size_t)cell->expert] += (uint32_t)cell->rows;
+    if (esp > 1)
+      low->arrived[cell->rank] += cell->rows * token;
     if (cell->source != cell->rank)
       low->pair_bytes[(size_t)cell->source * n_ranks + (size_t)cell->rank] += cell->rows * token;
   }
@@ -105,5 +109,7 @@ void hec_cut_layer(hec_lowering *low, int32_t layer) {
     add_up(low, low->program.cells + ops->cell_at + c * n, n);
     take_transfers(low, &ops->chunk[c]);
     take_work(low, &ops->chunk[c]);
+    if (low->problem->esp > 1)
+      hec_add_shard_gather(low, &ops->chunk[c]);
   }
 }

@@ -188,6 +188,11 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   }
   ops->chunk[0].n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
   program->n_transfers += (size_t)ops->chunk[0].n_transfers;
+  if (low->problem->esp == 1 || cut)
+    return;
+  for (int32_t i = 0; i < n_ranks * n_ranks; i++)
+    low->arrived[i % n_ranks] += low->routing.pair[i] * token;
+  hec_add_shard_gather(low, &ops->chunk[0]);
 }
 
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
@@ -256,8 +261,8 @@ static void token_buffers(hec_lowering *low, int32_t layer, bool to_experts, boo
     open_rows(low, layer, returned, id, ops->assigned_at);
 }
 
-int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
-                        int32_t n_deps) {
+static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                             int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[chunk.layer];
   hec_layer_chunk *of = &ops->chunk[chunk.index];
   bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
@@ -274,6 +279,30 @@ int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool 
   of->part_at = low->program.ops[id].part_at;
   of->dispatch_bytes = low->program.ops[id].bytes;
   token_buffers(low, chunk.layer, to_experts, backward, id);
+  return id;
+}
+
+int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                        int32_t n_deps) {
+  if (low->problem->esp == 1)
+    return emit_exchange(low, chunk, role, backward, deps, n_deps);
+  if ((role == HEC_ROLE_DISPATCH) != backward)
+    return hec_emit_shard_gather(low, chunk, backward, emit_exchange(low, chunk, role, backward, deps, n_deps), deps,
+                                 n_deps);
+  int32_t added = hec_emit_shard_scatter(low, chunk, backward, deps, n_deps);
+  int32_t sent = emit_exchange(low, chunk, role, backward, HEC_DEPS(added));
+  return sent >= 0 ? sent : added;
+}
+
+int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps,
+                            int32_t n_deps) {
+  if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || span.bytes <= 0)
+    return -1;
+  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, lane, HEC_ROLE_DENSE_REDUCE, span.layer, true);
+  op.bytes = (double)span.bytes;
+  op.first_byte = span.first_byte;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  low->grad_tail = lane == HEC_LANE_GRAD ? id : low->grad_tail;
   return id;
 }
 

@@ -22,6 +22,9 @@ typedef struct {
   int32_t work_at;                           /* experts' work rows */
   int32_t transfer_at, n_transfers, part_at; /* dispatch */
   double dispatch_bytes;
+  /* Of expert-sharding groups: the AllGather's transfers, and what arrived (local_bytes, in bytes of token rows). */
+  int32_t gather_at, n_gathers, gather_part_at, arrived_at;
+  double gather_bytes;
 } hec_layer_chunk;
 
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
@@ -69,11 +72,18 @@ struct hec_lowering {
   int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
   uint32_t *split_tokens;   /* likewise */
   uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
+  int64_t *arrived;         /* scratch [n_ranks], zero between uses */
   void *own;                /* of the schedule */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */
   hec_collective_plan each; /* scratch: the chosen collective, item by item */
 };
+
+/* Of a block's dense gradients. */
+typedef struct {
+  int32_t layer;
+  int64_t first_byte, bytes;
+} hec_dense_span;
 
 typedef enum { HEC_GUESTS_BEFORE, HEC_GUESTS_ADDED, HEC_GUESTS_ALL } hec_guests;
 
@@ -112,7 +122,8 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 /* Tokens to the experts or back (role DISPATCH or COMBINE): forward dispatch and backward combine go to the experts. -1 if
- * no token of the chunk leaves its rank. Token lane. */
+ * no token of the chunk leaves its rank. Token lane. With expert-sharding groups the AllGather follows on the way to the
+ * experts, and the ReduceScatter precedes on the way back. */
 int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                         int32_t n_deps);
 
@@ -128,6 +139,10 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
 /* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
+/* A span of them, `bytes` from `first_byte` on, on the token lane in line with the tokens, or on the gradient lane. Executors
+ * have one staging area for all-reduces, so those of different lanes must wait for each other; and the optimizer waits for
+ * the gradient lane alone, so the last one belongs there. -1 as above. */
+int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
 /* Piece `index` of `n_pieces` of a block's dense gradients, likewise. */
 int32_t hec_emit_dense_piece(hec_lowering *low, hec_chunk piece, int32_t n_pieces, const int32_t *deps, int32_t n_deps);
 
@@ -145,6 +160,14 @@ bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
 void hec_cut_layer(hec_lowering *low, int32_t layer);
 /* Which assignments go where, source by source, experts ascending, ranks ascending: the cells of the layer. */
 void hec_add_cells(hec_lowering *low, int32_t layer);
+
+/* shards.c, for problem.esp > 1: the AllGather's transfers of a chunk from low->arrived (bytes of rows, zeroed). */
+void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk);
+/* The AllGather of the rows that arrived, after `deps` and the exchange `arrived` (-1: there was none); the ReduceScatter of
+ * what was computed with its addition. -1 if nobody has a row. */
+int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward, int32_t arrived, const int32_t *deps,
+                              int32_t n_deps);
+int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps);
 
 /* Compute on every rank, `rows` rows each. */
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,

@@ -382,8 +382,14 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.slots = options->slots;
   job->problem.solver = options->solver;
   take_transitions(job, arena);
+  HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(check_clock(job));
   say_measured(job, arena);
+  if (job->problem.esp > 1)
+    hec_job_say(job, arena,
+                "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards; no lower bound is known "
+                "for such rows",
+                job->problem.esp);
   if (job->problem.dp > 1)
     hec_job_say(job, arena,
                 "groups: %" PRId32 " expert-parallel groups of %" PRId32

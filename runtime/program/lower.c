@@ -70,6 +70,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->split_rank = HEC_NEW(arena, int32_t, split);
   low->split_tokens = HEC_NEW(arena, uint32_t, split);
   low->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
+  low->arrived = HEC_NEW(arena, int64_t, ranks);
   low->own = schedule->start ? schedule->start(problem, arena) : NULL;
   if (!collective && ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
@@ -201,7 +202,7 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .migrate = -1,
                                     .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
-      low->layer[l].chunk[c] = (hec_layer_chunk){.work_at = -1, .transfer_at = -1, .part_at = -1};
+      low->layer[l].chunk[c] = (hec_layer_chunk){.work_at = -1, .transfer_at = -1, .part_at = -1, .gather_part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       low->layer[l].hold[t] = -1;
   }
@@ -222,6 +223,8 @@ void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
   hec_policy_refine(&low->run, layer, load);
   hec_routing_make(&low->routing, low->run.policy->dispatch, low->problem, &low->run.plan, load, layer);
+  if (low->problem->esp > 1)
+    hec_routing_shard(&low->routing, low->problem);
   HEC_RESERVE(low->overload, low->overload_capacity, low->n_overload + 1);
   low->overload[low->n_overload++] = hec_routing_overload(&low->routing);
   low->load = load;
@@ -262,6 +265,10 @@ static int32_t count_kept(hec_lowering *low) {
         kept[n_ranks + plan->copy_rank[block + (size_t)i]] += 1;
       }
   }
+  int32_t esp = low->problem->esp;
+  for (int32_t i = 0; esp > 1 && i < 2 * n_ranks;
+       i++) /* a home stands for its group, which has a shard on every rank */
+    kept[i] = i % esp == 0 ? kept[i] / esp : kept[i - i % esp];
   return at;
 }
 

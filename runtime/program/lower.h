@@ -24,7 +24,10 @@ typedef struct {
                         false: tokens may travel beside experts (bound.h then assumes less) */
   bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
   bool pipelined; /* cuts the token work of a layer into chunks */
-  bool bound;     /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
+   * nodes; false: they stand in line with them on the token lane. */
+  bool inside;
+  bool bound; /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
@@ -35,7 +38,8 @@ typedef struct {
 } hec_schedule;
 
 #define HEC_SCHEDULE_LIST(X)                                                                                           \
-  X(serial) X(deepspeed) X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(ideal)
+  X(serial)                                                                                                            \
+  X(deepspeed) X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */

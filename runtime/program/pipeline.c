@@ -28,12 +28,17 @@ void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
     hec_release_guests(low, layer, experts);
 }
 
-void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after) {
-  int32_t there[HEC_DEGREE_MAX], wait[HEC_DEGREE_MAX + 2], experts = -1, gather = -1;
-  int32_t degree = low->layer[layer].degree,
-          unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail, after));
-  for (int32_t c = 0; c < degree; c++)
-    there[c] = hec_emit_tokens(low, (hec_chunk){layer, c}, HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
+hec_pipeline_way hec_pipeline_backward_there(hec_lowering *low, int32_t layer, int32_t after) {
+  hec_pipeline_way way = {.unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail, after))};
+  for (int32_t c = 0; c < low->layer[layer].degree; c++)
+    way.there[c] = hec_emit_tokens(low, (hec_chunk){layer, c}, HEC_ROLE_COMBINE, true, HEC_DEPS(way.unpermute));
+  return way;
+}
+
+void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipeline_way *way) {
+  int32_t wait[HEC_DEGREE_MAX + 2], experts = -1, gather = -1;
+  int32_t degree = low->layer[layer].degree, unpermute = way->unpermute;
+  const int32_t *there = way->there;
   if (low->run.plan.rematerialise)
     gather = hec_emit_gather(low, layer, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, there[degree - 1]));
   for (int32_t c = 0; c < degree; c++) {
@@ -49,6 +54,11 @@ void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t afte
   int32_t permute = hec_emit_permute(low, layer, true, wait, degree + 2);
   int32_t shared = hec_emit_shared_experts(low, layer, true, HEC_DEPS(permute));
   low->tail = shared >= 0 ? shared : permute;
+}
+
+void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after) {
+  hec_pipeline_way way = hec_pipeline_backward_there(low, layer, after);
+  hec_pipeline_backward_back(low, layer, &way);
 }
 
 void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer) {

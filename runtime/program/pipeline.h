@@ -13,7 +13,13 @@
 
 void hec_pipeline_to_gate(hec_lowering *low, int32_t layer);
 void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
-/* Backward down to permute' and shared'; waits for `after`, too. Then gate' and attention'. */
+/* Backward down to permute' and shared'; waits for `after`, too. Then gate' and attention'. Schedules that put something
+ * between the last combine' and the first dispatch' call its two halves. */
+typedef struct {
+  int32_t unpermute, there[HEC_DEGREE_MAX]; /* [degree] the combines' of the chunks */
+} hec_pipeline_way;
+hec_pipeline_way hec_pipeline_backward_there(hec_lowering *low, int32_t layer, int32_t after);
+void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipeline_way *way);
 void hec_pipeline_backward_tokens(hec_lowering *low, int32_t layer, int32_t after);
 void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer);
 /* The dense gradients of the block: an all-reduce that waits for what was lowered last. */

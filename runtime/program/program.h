@@ -72,7 +72,10 @@ typedef enum {
   X(REPLICA_GATHER, "replica all-gather", GRAD, REPLICA, REPLICA_GATHER)                                               \
   X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE, ALLREDUCE)                                                          \
   X(MIGRATE, "migration", MIGRATION, MIGRATION, MIGRATION)                                                             \
-  X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)
+  X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)                                                                  \
+  X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, NONE)                                                           \
+  X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, NONE)                                                       \
+  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, NONE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -116,7 +119,8 @@ typedef struct {
   /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank; exchange: sum of its transfers, set by
    * hec_program_add with part_at */
   double bytes;
-  uint64_t units; /* plan: work units */
+  int64_t first_byte; /* allreduce: of the layer's dense gradients, from this byte on, `bytes` of them */
+  uint64_t units;     /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */

@@ -49,6 +49,21 @@ static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, b
   return most;
 }
 
+/* Of expert-sharding groups: half of a chunk's AllGather and ReduceScatter, in series with each of its two exchanges. */
+static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
+  if (chunk->n_gathers == 0)
+    return 0;
+  const hec_program *program = &low->program;
+  double most = 0;
+  for (int32_t r = 0; r < program->n_ranks; r++) {
+    double bytes = (low->problem->esp + 1) * program->local_bytes[chunk->arrived_at + r];
+    double s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
+    most = s > most ? s : most;
+  }
+  return most / 2 +
+         hec_link_cost_exchange(&low->run.link, program->transfers + chunk->gather_at, chunk->n_gathers, false, 1);
+}
+
 static double price(hec_lowering *low, int32_t layer) {
   const hec_layer_ops *ops = &low->layer[layer];
   double all_s = 0, sum[2] = {0, 0};
@@ -57,6 +72,7 @@ static double price(hec_lowering *low, int32_t layer) {
     if (chunk->n_transfers > 0)
       sum[0] += hec_link_cost_exchange(&low->run.link, low->program.transfers + chunk->transfer_at, chunk->n_transfers,
                                        false, 1);
+    sum[0] += inside_s(low, chunk);
   }
   for (int back = 0; back < (low->problem->train ? 2 : 1); back++) {
     sum[1] = 0;

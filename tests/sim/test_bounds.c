@@ -118,8 +118,6 @@ static int by_time(const void *a, const void *b) {
 }
 
 static void book_again(const hec_timeline *t, const hec_program *program, double book[HEC_N_BOOKS + 1]) {
-  static const hec_book order[] = {HEC_BOOK_COMPUTE, HEC_BOOK_PLAN, HEC_BOOK_TOKEN,
-                                   HEC_BOOK_PARAM,   HEC_BOOK_GRAD, HEC_BOOK_MIGRATION};
   int64_t total = hec_timeline_end_ps(t), *cut = malloc((2 * (size_t)t->n_ops + 2) * sizeof *cut);
   for (int32_t r = 0; r < t->n_ranks; r++) {
     size_t n = 0;
@@ -132,15 +130,16 @@ static void book_again(const hec_timeline *t, const hec_program *program, double
       }
     qsort(cut, n, sizeof *cut, by_time);
     for (size_t k = 0; k + 1 < n; k++) {
-      int32_t where = 6;
+      int32_t lane = HEC_N_LANES, where = HEC_N_BOOKS; /* the first busy lane, in the order of their names */
       for (int32_t i = 0; i < t->n_ops && cut[k] < cut[k + 1]; i++) {
         size_t at = (size_t)(i * t->n_ranks + r);
-        for (int32_t p = 0; p < where; p++)
-          if (t->begin_ps[at] >= 0 && t->begin_ps[at] <= cut[k] && t->end_ps[at] >= cut[k + 1] &&
-              hec_role_book[program->ops[i].role] == order[p])
-            where = p;
+        if (t->begin_ps[at] >= 0 && t->begin_ps[at] <= cut[k] && t->end_ps[at] >= cut[k + 1] &&
+            (int32_t)program->ops[i].lane < lane) {
+          lane = (int32_t)program->ops[i].lane;
+          where = (int32_t)hec_role_book[program->ops[i].role];
+        }
       }
-      book[where < 6 ? (int32_t)order[where] : HEC_N_BOOKS] += 1e-12 * (double)(cut[k + 1] - cut[k]) / t->n_ranks;
+      book[where] += 1e-12 * (double)(cut[k + 1] - cut[k]) / t->n_ranks;
     }
   }
   free(cut);

@@ -32,8 +32,9 @@ static void check_windows(const hec_test_step *step, const hec_link *link, cross
         continue;
       bytes += c[i].bytes;
       double room = link->bandwidth * (double)(c[i].last - c[b].first + 2) * 1e-12; /* ends are rounded */
-      ck_assert_msg(bytes <= room * (1 + 1e-9), "%.17g bytes in %lld ps, room for %.17g: %s", bytes,
-                    (long long)(c[i].last - c[b].first), room, hec_test_step_name(step));
+      if (bytes > room * (1 + 1e-9)) /* a million windows: an assertion each would write a million lines */
+        ck_abort_msg("%.17g bytes in %lld ps, room for %.17g: %s", bytes, (long long)(c[i].last - c[b].first), room,
+                     hec_test_step_name(step));
     }
   }
 }

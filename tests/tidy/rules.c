@@ -96,7 +96,7 @@ static const struct {
     {"nccl*", "runtime/exec/cuda/* tests/cuda/*"},
     {"nv*", "runtime/exec/cuda/*"},
     {"tuple", "tests/cuda/cuda_emulation.h"}, /* C++'s */
-    {"nlopt.h", "runtime/plan/policies/*.c runtime/program/schedules/*.c"},
+    {"nlopt.h", "validate/nlopt/slsqp.c"},
     {"*Cbc_C_Interface.h", "runtime/plan/cbc/cbc.c"},
     {"check.h", "tests/*"},
     {"hecate/hecate.h", "tools/example/*"}, /* as others include it: installed */

@@ -54,6 +54,10 @@ refused 2 'ranks: expected at most the 64 devices' "$sim" $sample --ranks 65536
 refused 2 '--t: expected' "$sim" $sample --t -1
 refused 2 '--t: expected' "$sim" $sample --t 99999999999999999999
 refused 2 '--slots: expected' "$sim" $sample --slots 0
+refused 2 '--esp: expected' "$sim" $sample --esp 0
+refused 2 '--esp: expected a divisor of the 16 ranks' "$sim" $sample --esp 3 --policy ep
+refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$sim" $sample --esp 2 --policy ep,eplb
+refused 2 '--esp: expert-sharding groups are simulated only' "$1/hecate-run" $sample --esp 2 --policy ep
 refused 2 '--period: expected' "$sim" $sample --period 0
 refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
 refused 2 '--law: expected' "$sim" $sample --law none
@@ -92,6 +96,8 @@ refused 2 '--iterations: expected' "$bench" planners --iterations 0
 works '"within"' "$bench" planners --json --iterations 2
 works 'sigma' "$bench" planners --iterations 2 --policy micromoe
 works '"cpu_greatest_s"' "$bench" executor --json --repeats 2 --operations 1000
+refused 2 '--stride: expected' "$bench" fsmoe --stride 0
+works '"partition_s"' "$bench" fsmoe --json --stride 100
 
 # ---- files that are no traces ----
 refused 2 'cannot be opened' "$sim" "$folder/absent"

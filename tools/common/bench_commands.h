@@ -1,4 +1,5 @@
-/* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, on a device, against a limit. */
+/* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, on a device, against a limit; fsmoe:
+ * a planner. */
 #ifndef HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 #define HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 
@@ -6,5 +7,6 @@ int hec_collectives_command(int argc, char **argv); /* argv[0] is the command; r
 int hec_executor_command(int argc, char **argv);
 int hec_gpu_command(int argc, char **argv);
 int hec_planners_command(int argc, char **argv);
+int hec_fsmoe_command(int argc, char **argv);
 
 #endif

@@ -31,6 +31,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .m = (int32_t)args->m,
                                .period = (int32_t)args->period,
                                .slots = (int32_t)args->slots,
+                               .esp = (int32_t)args->esp,
                                .nonmoe_scale = args->nonmoe_scale,
                                .attention = args->attention,
                                .solver = hec_solver_cbc()};

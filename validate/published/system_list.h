@@ -3,6 +3,7 @@
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
 
 #define HEC_SYSTEM_LIST(X)                                                                                             \
+  X(fsmoe)                                                                                                             \
   X(fastermoe)                                                                                                         \
   X(janus)                                                                                                             \
   X(smartmoe)                                                                                                          \

@@ -15,6 +15,7 @@ const hec_policy hec_policy_ep = {
     .schedule = "serial",
     .dispatch = &hec_dispatch_group,
     .whole = true,
+    .shards = true,
     .window = 1,
     .init = init,
     .baseline = true,

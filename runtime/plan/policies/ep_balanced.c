@@ -60,6 +60,7 @@ const hec_policy hec_policy_ep_balanced = {
     .schedule = "serial",
     .dispatch = &hec_dispatch_group,
     .whole = true,
+    .shards = true,
     .window = 1,
     .init = init,
     .rewrite = rewrite,

@@ -1,0 +1,78 @@
+/* Planned slots become all-reduces: in a layer's MoE part between its last combine' and its first dispatch', in its dense
+ * part beside gate' and attention'. These are on the token lane, which is FSMoE's stream between nodes, so tokens and gradients never
+ * share the network. What nothing hides comes after the backward, on the gradient lane, where the optimizer waits for it.
+ *
+ * The planner's units are bytes of one pool, oldest first; pieces are whole parameters of one block, so a slot that spans
+ * two blocks has two all-reduces, each with its own start (the planner counts one), and what is left after the last layer
+ * has one a block. With several micro-batches the gradients are reduced in the last one.
+ * O(degree + blocks a slot spans) operations a layer. */
+#include "runtime/program/fsmoe.h"
+
+#include "runtime/plan/fsmoe_problem.h"
+
+struct hec_fsmoe_run {
+  hec_fsmoe_decision decision;
+  int64_t block, unit; /* bytes of a block's dense gradients, of one parameter's */
+  /* In the backward pass of the micro-batch that reduces: */
+  int32_t oldest; /* the layer that is reduced next */
+  int64_t done;   /* bytes of it that are */
+  int32_t lowest; /* layers from here on have all their gradients */
+  int32_t ready;  /* the operation after which they have; -1: there is none */
+  int32_t newest; /* the newest all-reduce of a piece; -1 */
+};
+
+hec_fsmoe_run *hec_fsmoe_run_new(const hec_problem *problem, bool folded, hec_arena *arena) {
+  hec_fsmoe_run *run = HEC_NEW(arena, hec_fsmoe_run, 1);
+  double bytes = hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
+  int64_t unit = (int64_t)problem->moe->grad_bytes;
+  run->decision = hec_fsmoe_decide(problem, folded, arena);
+  run->block = (int64_t)bytes;
+  run->unit = unit >= 1 && (double)unit == problem->moe->grad_bytes ? unit : 1;
+  return run;
+}
+
+void hec_fsmoe_from_gate(hec_lowering *low, int32_t layer) {
+  const hec_fsmoe_run *run = low->own;
+  hec_pipeline_from_gate(low, layer, run->decision.degree);
+}
+
+/* `bytes` of the gradients that are ready, or all of them if there are fewer; also after operation `after`. */
+static void reduce(hec_lowering *low, hec_lane lane, double bytes, int32_t after) {
+  hec_fsmoe_run *run = low->own;
+  int64_t left = (int64_t)(bytes / (double)run->unit) * run->unit;
+  while (left > 0 && run->oldest >= run->lowest) {
+    int64_t rest = run->block - run->done, piece = left < rest ? left : rest;
+    run->newest = hec_emit_dense_span(low, lane, (hec_dense_span){run->oldest, run->done, piece},
+                                      HEC_DEPS(run->ready, after, run->newest));
+    left -= piece;
+    run->done += piece;
+    if (run->done == run->block) {
+      run->oldest--;
+      run->done = 0;
+    }
+  }
+}
+
+void hec_fsmoe_backward_layer(hec_lowering *low, int32_t layer) {
+  hec_fsmoe_run *run = low->own;
+  int32_t n_layers = low->problem->n_layers;
+  const hec_fsmoe_slot *slot = &run->decision.slots[n_layers - 1 - layer];
+  if (layer == n_layers - 1) {
+    run->oldest = n_layers - 1;
+    run->lowest = n_layers;
+    run->done = 0;
+    run->ready = run->newest = -1;
+  }
+  hec_pipeline_way way = hec_pipeline_backward_there(low, layer, -1);
+  reduce(low, HEC_LANE_TOKEN, slot->beside_moe, way.there[low->layer[layer].degree - 1]);
+  hec_pipeline_backward_back(low, layer, &way);
+  reduce(low, HEC_LANE_TOKEN, slot->beside_dense, -1);
+  hec_pipeline_backward_dense(low, layer);
+  run->lowest = layer;
+  run->ready = low->tail;
+}
+
+void hec_fsmoe_end(hec_lowering *low) {
+  const hec_fsmoe_run *run = low->own;
+  reduce(low, HEC_LANE_GRAD, (double)run->block * low->problem->n_layers, low->tail);
+}

@@ -1,0 +1,15 @@
+/* What the two schedules of FSMoE share: a pipeline (pipeline.h) whose degree and whose division of the dense gradients are
+ * planned before training (runtime/plan/fsmoe_problem.h), and the lowering of what was planned. */
+#ifndef HEC_PROGRAM_FSMOE_H
+#define HEC_PROGRAM_FSMOE_H
+#include "runtime/program/pipeline.h"
+
+typedef struct hec_fsmoe_run hec_fsmoe_run;
+/* `folded`: planned as No-IIO. */
+hec_fsmoe_run *hec_fsmoe_run_new(const hec_problem *problem, bool folded, hec_arena *arena);
+
+void hec_fsmoe_from_gate(hec_lowering *low, int32_t layer);
+void hec_fsmoe_backward_layer(hec_lowering *low, int32_t layer);
+void hec_fsmoe_end(hec_lowering *low);
+
+#endif

@@ -1,0 +1,110 @@
+/* What FSMoE's planner sees of a problem, by hand on small clusters, and its decision against every degree. */
+#include "models/link_cost.h"
+#include "runtime/plan/fsmoe_problem.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <math.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+/* No start-up, no tiles, endless memory rate: every line goes through 0 and has a hand-made slope. */
+#define PLAIN " flops=1T eff=1 mem=40G hbm=1000000T a=0s c=0s launch=0s tile=1"
+
+static double at_one(hec_fsmoe_op op) {
+  return hec_fsmoe_chunk(op, 1);
+}
+
+START_TEST(plain_by_hand) {
+  /* 2 nodes of 2; 256 tokens, top-2, rows of 128 bytes (d_model 64, bf16). */
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
+  double rows = 256 * 2, bytes = rows * 128;
+  ck_assert_double_eq(p->bytes.token, 128);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  /* A quarter to each rank; a node's NIC has two ranks' two quarters. */
+  ck_assert_double_eq_tol(at_one(view.forward.a2a), bytes / 4 * 4 / 1e9, 1e-12);
+  ck_assert_double_eq_tol(view.forward.a2a.start, 0, 1e-9);
+  ck_assert(at_one(view.forward.gather) == 0 && at_one(view.forward.scatter) == 0);
+  ck_assert_double_eq_tol(at_one(view.forward.experts), rows * p->expert.flops_per_row / 1e12, 1e-9);
+  ck_assert_double_eq_tol(at_one(view.backward.experts), 2 * rows * p->expert.flops_per_row / 1e12, 1e-9);
+  ck_assert(at_one(view.backward.a2a) == at_one(view.forward.a2a));
+  ck_assert_double_eq(view.gradient, hec_moe_block_params(p->moe) * p->moe->grad_bytes);
+  ck_assert_double_eq_tol(view.reduce.start + view.reduce.per_unit * view.gradient,
+                          hec_link_cost_allreduce(p->cluster, 4, view.gradient), 1e-12);
+  /* Groups of a node: half of the rows to the like in the other node, then all that arrived at the neighbour; the experts'
+   * products cut in two, over twice the rows. */
+  double whole_s = at_one(view.forward.experts);
+  ck_assert(hec_problem_shard(p, 2) == HEC_OK);
+  view = hec_fsmoe_view_of(p, &arena);
+  ck_assert_double_eq_tol(at_one(view.forward.a2a), bytes / 2 * 2 / 1e9, 1e-12);
+  ck_assert_double_eq_tol(at_one(view.forward.gather), bytes / 10e9, 1e-12);
+  ck_assert_double_ge(at_one(view.forward.scatter), at_one(view.forward.gather));
+  ck_assert_double_eq_tol(at_one(view.forward.experts), whole_s, 1e-9);
+  ck_assert_uint_eq(arena.used_bytes > 0, 1); /* the problem alone */
+}
+END_TEST
+
+START_TEST(one_rank_reduces_nothing) {
+  hec_problem *p = hec_test_problem(&arena, "1x1 nvlink=10G" PLAIN, 1, 2, 4, 2, true);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  ck_assert(view.gradient == 0 && at_one(view.forward.a2a) == 0 && view.dense_s > 0);
+  hec_fsmoe_decision d = hec_fsmoe_decide(p, false, &arena);
+  ck_assert_int_eq(d.degree, 1);
+  for (int v = 0; v < 2; v++)
+    ck_assert(d.slots[v].beside_moe == 0 && d.slots[v].beside_dense == 0);
+}
+END_TEST
+
+START_TEST(decision_is_the_best_degree) {
+  uint64_t seed = 800 + (uint64_t)_i;
+  char line[200];
+  (void)snprintf(line, sizeof line, "2x4 nvlink=%dG@%dus nic=%dG@%dus flops=%dT mem=40G tile=%d",
+                 20 + (int)hec_test_below(&seed, 300), (int)hec_test_below(&seed, 9),
+                 1 + (int)hec_test_below(&seed, 50), (int)hec_test_below(&seed, 50), 1 + (int)hec_test_below(&seed, 60),
+                 1 + (int)hec_test_below(&seed, 64));
+  int32_t n = 1 + (int32_t)hec_test_below(&seed, 5), esp = 1 << hec_test_below(&seed, 3);
+  hec_problem *p = hec_test_problem(&arena, line, 8, n, 8, 2, _i % 4 != 3);
+  ck_assert(hec_problem_shard(p, esp) == HEC_OK);
+  for (int folded = 0; folded < 2; folded++) {
+    hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+    hec_fsmoe_layer there = folded ? hec_fsmoe_folded(&view.forward) : view.forward;
+    hec_fsmoe_layer back = folded ? hec_fsmoe_folded(&view.backward) : view.backward;
+    hec_fsmoe_decision d = hec_fsmoe_decide(p, folded, &arena);
+    double tail = view.reduce.start + n * view.gradient * view.reduce.per_unit, placed = 0, own = 0;
+    for (int32_t r = 1; r <= 8; r *= 2) { /* no degree with all gradients at the end is better */
+      double s = n * hec_fsmoe_case_time(&there, r, 0, hec_fsmoe_case_of(&there, r, 0));
+      if (p->train)
+        s += n * hec_fsmoe_case_time(&back, r, 0, hec_fsmoe_case_of(&back, r, 0)) + tail;
+      ck_assert_double_le(d.time_s, s * (1 + 1e-9));
+    }
+    own = n * hec_fsmoe_case_time(&there, d.degree, 0, hec_fsmoe_case_of(&there, d.degree, 0));
+    ck_assert(d.degree == 1 || d.degree == 2 || d.degree == 4 || d.degree == 8);
+    ck_assert((d.slots != NULL) == p->train);
+    for (int32_t v = 0; p->train && v < n; v++) {
+      ck_assert_int_eq(d.slots[v].moe.degree, d.degree);
+      ck_assert_double_le(placed += d.slots[v].beside_moe + d.slots[v].beside_dense, v * view.gradient * (1 + 1e-9));
+      own += d.slots[v].moe.time;
+    }
+    double rest = n * view.gradient - placed;
+    if (p->train && rest > 1e-6 * view.gradient)
+      own += view.reduce.start + rest * view.reduce.per_unit;
+    ck_assert_double_eq_tol(own, d.time_s, 1e-6 * d.time_s);
+  }
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("fsmoe_problem");
+  TCase *cases = tcase_create("all");
+  tcase_add_checked_fixture(cases, NULL, teardown);
+  tcase_add_test(cases, plain_by_hand);
+  tcase_add_test(cases, one_rank_reduces_nothing);
+  tcase_add_loop_test(cases, decision_is_the_best_degree, 0, 40);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

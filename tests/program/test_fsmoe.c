@@ -1,0 +1,99 @@
+/* FSMoE's schedules: every byte of dense gradients is reduced once, in a micro-batch that has all of it, after the block's
+ * backward and before the optimizer; pieces really are cut, and in line with the tokens. */
+#include "runtime/program/emit.h"
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <stdlib.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static int64_t end_of(const hec_timeline *t, size_t op) {
+  int64_t latest = -1;
+  for (int32_t r = 0; r < t->n_ranks; r++) {
+    int64_t end = t->end_ps[op * (size_t)t->n_ranks + (size_t)r];
+    latest = end > latest ? end : latest;
+  }
+  return latest;
+}
+
+typedef struct {
+  int32_t cut, on_tokens, at_end;
+} seen;
+
+static void check(const hec_problem *p, const hec_program *program, const hec_timeline *t, seen *s) {
+  int64_t block = (int64_t)(hec_moe_block_params(p->moe) * p->moe->grad_bytes), done[8] = {0};
+  int64_t ready[8] = {0}, optimizer = 0;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    if (op->role == HEC_ROLE_ATTENTION && op->backward)
+      ready[op->layer] = end_of(t, i); /* the last micro-batch's comes last */
+    if (op->role == HEC_ROLE_OPTIMIZER)
+      optimizer = t->begin_ps[i * (size_t)t->n_ranks];
+  }
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    if (op->role != HEC_ROLE_DENSE_REDUCE || op->layer < 0)
+      continue;
+    ck_assert_int_eq(op->first_byte, done[op->layer]); /* in order, so nothing twice */
+    done[op->layer] += (int64_t)op->bytes;
+    for (int32_t l = op->layer + 1; l < p->n_layers; l++) /* oldest first */
+      ck_assert_int_eq(done[l], block);
+    ck_assert_int_ge(t->begin_ps[i * (size_t)t->n_ranks], ready[op->layer]);
+    ck_assert_int_le(end_of(t, i), optimizer);
+    ck_assert(op->lane == HEC_LANE_TOKEN || op->lane == HEC_LANE_GRAD);
+    s->cut += op->first_byte > 0;
+    s->on_tokens += op->lane == HEC_LANE_TOKEN;
+    s->at_end += op->lane == HEC_LANE_GRAD;
+  }
+  for (int32_t l = 0; l < p->n_layers; l++)
+    ck_assert_int_eq(done[l], block);
+}
+
+START_TEST(gradients_are_reduced_once) {
+  seen all = {0};
+  for (int i = 0; i < 60; i++) {
+    uint64_t seed = 3000 + (uint64_t)i;
+    char line[160];
+    (void)snprintf(line, sizeof line, "2x4 nvlink=%dG@%dus nic=%dM@%dus flops=%dG mem=40G",
+                   1 + (int)hec_test_below(&seed, 50), (int)hec_test_below(&seed, 9),
+                   50 + (int)hec_test_below(&seed, 3000), (int)hec_test_below(&seed, 50),
+                   50 + (int)hec_test_below(&seed, 5000));
+    hec_problem *p = hec_test_problem(&arena, line, 8, 2 + (int32_t)hec_test_below(&seed, 6), 8, 2, true);
+    ck_assert(hec_problem_shard(p, 1 << hec_test_below(&seed, 3)) == HEC_OK);
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    const char *name = i % 2 ? "fsmoe" : "fsmoe-no-iio";
+    hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(name), NULL, &arena);
+    hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
+    hec_timeline timeline = {0};
+    for (int32_t iteration = 0; iteration < 2; iteration++) {
+      hec_lower_iteration(low, iteration, &load, 1, 1 + i % 3);
+      hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
+      hec_timeline_check(&timeline, hec_lowering_program(low));
+      check(p, hec_lowering_program(low), &timeline, &all);
+    }
+    hec_timeline_free(&timeline);
+    hec_sim_free(sim);
+    hec_lowering_free(low);
+  }
+  ck_assert_int_gt(all.cut, 20);
+  ck_assert_int_gt(all.on_tokens, 100);
+  ck_assert_int_ge(all.at_end, 120);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("FSMoE's schedules");
+  TCase *cases = tcase_create("all");
+  tcase_set_timeout(cases, 60);
+  tcase_add_checked_fixture(cases, NULL, teardown);
+  tcase_add_test(cases, gradients_are_reduced_once);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

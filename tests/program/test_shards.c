@@ -1,0 +1,215 @@
+/* Expert-sharding groups in programs: bytes, work and memory by the definition in runtime/plan/problem.h, under every
+ * schedule; what FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
+#include "runtime/plan/fsmoe_problem.h"
+#include "runtime/program/emit.h"
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
+
+#include <math.h>
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+enum { RANKS_MAX = 12, EXPERTS_MAX = 32 };
+
+static hec_problem *random_case(uint64_t *seed) {
+  char line[160];
+  (void)snprintf(line, sizeof line, "3x4 nvlink=%dG@%dus nic=%dG@%dus flops=%dT mem=40G tile=%d",
+                 10 + (int)hec_test_below(seed, 300), (int)hec_test_below(seed, 9), 1 + (int)hec_test_below(seed, 50),
+                 (int)hec_test_below(seed, 50), 1 + (int)hec_test_below(seed, 60), 1 + (int)hec_test_below(seed, 64));
+  int32_t ranks = 4 * (1 + (int32_t)hec_test_below(seed, 3)), esp = 2 << hec_test_below(seed, 2);
+  int32_t experts = ranks / esp + (int32_t)hec_test_below(seed, 9);
+  hec_problem *p = hec_test_problem(&arena, line, ranks, 1 + (int32_t)hec_test_below(seed, 3), experts,
+                                    1 + (int32_t)hec_test_below(seed, 2) % experts, hec_test_below(seed, 4) > 0);
+  ck_assert(hec_problem_shard(p, esp) == HEC_OK);
+  return p;
+}
+
+/* What a program must hold of one micro-batch, per pass through the layers (forward, backward). */
+typedef struct {
+  int64_t between[RANKS_MAX][RANKS_MAX], inside[RANKS_MAX][RANKS_MAX]; /* bytes towards the experts */
+  int64_t rows[RANKS_MAX][EXPERTS_MAX];
+} expected;
+
+static void expect(const hec_problem *p, const hec_plan *plan, const hec_load *load, expected *x) {
+  int64_t token = (int64_t)p->bytes.token;
+  memset(x, 0, sizeof *x);
+  for (int32_t l = 0; l < p->n_layers; l++)
+    for (int32_t s = 0; s < p->n_ranks; s++)
+      for (int32_t e = 0; e < p->n_experts; e++) {
+        int32_t n = (int32_t)hec_load_row(load, l, s)[e], first = hec_plan_home(plan, l, e), to = first + s % p->esp;
+        if (s != to)
+          x->between[s][to] += n * token;
+        for (int32_t r = first; r < first + p->esp; r++) {
+          x->rows[r][e] += n;
+          if (r != to)
+            x->inside[to][r] += n * token;
+        }
+      }
+}
+
+static void add_transfers(const hec_program *program, const hec_op *op, int64_t sums[RANKS_MAX][RANKS_MAX]) {
+  for (int32_t i = 0; i < op->n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    sums[t->source][t->destination] += t->bytes;
+  }
+}
+
+static void compare(const hec_problem *p, const hec_program *program, const expected *x, bool backward, bool inside) {
+  static expected found[2]; /* to the experts, and back (reversed exchanges are written the same way round) */
+  static double reduced[RANKS_MAX];
+  memset(found, 0, sizeof found);
+  memset(reduced, 0, sizeof reduced);
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    bool shard = op->role == HEC_ROLE_SHARD_GATHER || op->role == HEC_ROLE_SHARD_SCATTER;
+    if (shard || op->role == HEC_ROLE_SHARD_REDUCE)
+      ck_assert_int_eq((int32_t)op->lane, (int32_t)(inside ? HEC_LANE_INTRA : HEC_LANE_TOKEN));
+    if (op->backward != backward)
+      continue;
+    if (shard)
+      ck_assert(op->reverse == (op->role == HEC_ROLE_SHARD_SCATTER));
+    if (shard)
+      add_transfers(program, op, found[op->reverse].inside);
+    if (op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_COMBINE)
+      add_transfers(program, op, found[op->reverse].between);
+    for (int32_t r = 0; op->role == HEC_ROLE_SHARD_REDUCE && r < p->n_ranks; r++)
+      reduced[r] += op->bytes * program->local_bytes[op->bytes_at + r];
+    for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < p->n_ranks; r++)
+      for (int32_t k = program->work_index[op->work_at + r]; k < program->work_index[op->work_at + r + 1]; k++)
+        found[0].rows[r][program->work[k].item] += program->work[k].rows;
+  }
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    int64_t arrived = 0;
+    for (int32_t d = 0; d < p->n_ranks; d++)
+      for (int32_t back = 0; back < 2; back++) {
+        ck_assert_int_eq(found[back].between[r][d], x->between[r][d]);
+        ck_assert_int_eq(found[back].inside[r][d], x->inside[r][d]);
+        arrived = x->inside[r][d] > arrived ? x->inside[r][d] : arrived;
+      }
+    ck_assert_double_eq(reduced[r], (double)((p->esp + 1) * arrived));
+    for (int32_t e = 0; e < p->n_experts; e++)
+      ck_assert_int_eq(found[0].rows[r][e], x->rows[r][e]);
+  }
+}
+
+START_TEST(programs_by_definition) {
+  uint64_t seed = 500 + (uint64_t)_i;
+  hec_problem *p = random_case(&seed);
+  hec_load load = hec_test_random_load(&arena, p, &seed);
+  for (int32_t s = 0; hec_schedules[s]; s++) {
+    if (hec_schedules[s]->bound)
+      continue;
+    hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedules[s], NULL, &arena);
+    hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
+    hec_timeline timeline = {0};
+    for (int32_t i = 0; i < 5; i++) { /* Tutel tries its degrees */
+      hec_lower_iteration(low, i, &load, 1, 1);
+      const hec_program *program = hec_lowering_program(low);
+      expected x;
+      hec_program_check(program);
+      expect(p, &hec_lowering_run(low)->plan, &load, &x);
+      for (int32_t backward = 0; backward < (p->train ? 2 : 1); backward++)
+        compare(p, program, &x, backward, hec_schedules[s]->inside);
+      hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);
+      hec_timeline_check(&timeline, program);
+    }
+    hec_timeline_free(&timeline);
+    hec_sim_free(sim);
+    hec_lowering_free(low);
+  }
+}
+END_TEST
+
+/* Every rank keeps an esp-th of its group's experts. */
+START_TEST(memory_is_shared) {
+  hec_problem *p = hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 5, 2, true);
+  hec_load load = hec_load_new(&arena, 2, 8, 5); /* no tokens: state alone */
+  for (int32_t esp = 2; esp <= 4; esp *= 2) {
+    hec_problem q = *p;
+    double peak[8];
+    ck_assert(hec_problem_shard(&q, esp) == HEC_OK);
+    hec_lowering *low = hec_lowering_new(&q, hec_policy_find("ep"), hec_schedule_find("serial"), NULL, &arena);
+    hec_lower_iteration(low, 0, &load, 1, 1);
+    hec_program_memory_peak(hec_lowering_program(low), peak, NULL);
+    double expert = q.bytes.expert_param + q.bytes.expert_grad + q.bytes.expert_optimizer;
+    for (int32_t r = 0; r < 8; r++) {
+      int32_t experts = 0, first = r / esp * esp, last = 8 - esp;
+      for (int32_t e = 0; e < 5; e++)
+        experts += hec_plan_home(&hec_lowering_run(low)->plan, 0, e) == first;
+      ck_assert_int_gt(experts, 0);
+      ck_assert_double_eq_tol(peak[r] - peak[last], 2.0 * (experts - 5 / (8 / esp)) * expert / esp, expert);
+    }
+    hec_lowering_free(low);
+  }
+}
+END_TEST
+
+static double simulated(const hec_problem *p, const char *schedule, const hec_load *load, double *overlapped) {
+  hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
+  hec_sim *sim = hec_sim_new(p, &hec_law_alpha_beta, &arena);
+  hec_timeline timeline = {0};
+  hec_lower_iteration(low, 0, load, 1, 1);
+  hec_sim_run(sim, hec_lowering_program(low), (hec_sim_options){0}, &timeline);
+  double s = (double)hec_timeline_end_ps(&timeline) * 1e-12, busy[HEC_N_LANES] = {0};
+  const hec_program *program = hec_lowering_program(low);
+  for (int32_t i = 0; i < timeline.n_ops; i++)
+    if (timeline.begin_ps[(size_t)i * (size_t)p->n_ranks] >= 0)
+      busy[program->ops[i].lane] += 1e-12 * (double)(timeline.end_ps[(size_t)i * (size_t)p->n_ranks] -
+                                                     timeline.begin_ps[(size_t)i * (size_t)p->n_ranks]);
+  *overlapped = busy[HEC_LANE_INTRA];
+  hec_timeline_free(&timeline);
+  hec_sim_free(sim);
+  hec_lowering_free(low);
+  return s;
+}
+
+/* No tiles, no latency on anything but links, chunks alike, no cost of adding: forward passes differ by what the planner says. */
+START_TEST(the_plan_is_what_the_program_takes) {
+  uint64_t seed = 900 + (uint64_t)_i;
+  char line[200];
+  (void)snprintf(line, sizeof line,
+                 "4x2 nvlink=%dM@%dus nic=%dM@%dus flops=%dG mem=40G a=0s c=0s launch=0s tile=1 hbm=1000000T "
+                 "plan=0s@0s",
+                 100 + (int)hec_test_below(&seed, 900), (int)hec_test_below(&seed, 200),
+                 100 + (int)hec_test_below(&seed, 900), (int)hec_test_below(&seed, 200),
+                 1 + (int)hec_test_below(&seed, 40));
+  hec_problem *p = hec_test_problem(&arena, line, 8, 2, 4, 1, false);
+  ck_assert(hec_problem_shard(p, 2) == HEC_OK);
+  p->tokens = 512;
+  hec_load load = hec_load_new(&arena, 2, 8, 4);
+  for (size_t i = 0; i < 2 * 8 * 4; i++)
+    load.counts[i] = 128;
+  double inside, none, serial = simulated(p, "serial", &load, &none), time[2], planned[2];
+  for (int32_t folded = 0; folded < 2; folded++) {
+    hec_fsmoe_decision d = hec_fsmoe_decide(p, folded, &arena);
+    hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+    time[folded] = simulated(p, folded ? "fsmoe-no-iio" : "fsmoe", &load, &inside);
+    ck_assert(folded ? inside == 0 : inside > 0);
+    planned[folded] = d.time_s;
+    double whole = 2 * hec_fsmoe_case_time(&view.forward, 1, 0, HEC_FSMOE_COMPUTE);
+    ck_assert_double_eq_tol(serial - time[folded], whole - d.time_s, 1e-6 * serial);
+  }
+  ck_assert(none == 0);
+  ck_assert_double_le(time[0], time[1] + 1e-6 * serial);
+  ck_assert_double_le(planned[1], serial);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("shards in programs");
+  TCase *cases = tcase_create("all");
+  tcase_set_timeout(cases, 60);
+  tcase_add_checked_fixture(cases, NULL, teardown);
+  tcase_add_loop_test(cases, programs_by_definition, 0, 40);
+  tcase_add_test(cases, memory_is_shared);
+  tcase_add_loop_test(cases, the_plan_is_what_the_program_takes, 0, 30);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

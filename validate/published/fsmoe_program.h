@@ -1,0 +1,40 @@
+/* The schedules of FSMoE's comparison as programs of one rank, the balanced one, whose every operation is as long as a testbed
+ * says; their time is that of the walk (runtime/program/walk.h), never a planner's formula. */
+#ifndef HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
+#define HEC_VALIDATE_PUBLISHED_FSMOE_PROGRAM_H
+#include "runtime/program/walk.h"
+#include "validate/published/fsmoe_testbed.h"
+
+/* X(name, in words); what each does is in the .c */
+#define HEC_FSMOE_SYSTEM_LIST(X)                                                                                       \
+  X(DEEPSPEED, "DeepSpeed-MoE")                                                                                        \
+  X(TUTEL, "Tutel")                                                                                                    \
+  X(TUTEL_IMPROVED, "Tutel-Improved")                                                                                  \
+  X(LINA, "PipeMoE+Lina") X(NO_IIO, "FSMoE-No-IIO") X(FSMOE, "FSMoE")
+#define HEC_FSMOE_SYSTEM_ENUM(name, text) HEC_FSMOE_##name,
+typedef enum { HEC_FSMOE_SYSTEM_LIST(HEC_FSMOE_SYSTEM_ENUM) HEC_N_FSMOE_SYSTEMS } hec_fsmoe_system;
+extern const char *const hec_fsmoe_system_name[HEC_N_FSMOE_SYSTEMS];
+
+/* What is decided before a program is built. */
+typedef struct {
+  hec_fsmoe_system system;
+  int32_t forward;             /* degree */
+  const hec_fsmoe_slot *slots; /* [layers] backward order: degrees, and what is reduced where (NO_IIO and FSMOE; others
+                                  have degrees only) */
+} hec_fsmoe_schedule;
+
+typedef struct hec_fsmoe_bench hec_fsmoe_bench;
+hec_fsmoe_bench *hec_fsmoe_bench_new(int32_t layers);
+void hec_fsmoe_bench_free(hec_fsmoe_bench *bench); /* NULL is allowed */
+
+/* Milliseconds of forward and backward of `layers` such layers with their gradients reduced. The degrees of Tutel, Tutel-Improved
+ * and Lina are tried, 1, 2, 4 and 8, and the fastest walk of Tutel counts, as Tutel does online. */
+double hec_fsmoe_bench_ms(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *study, hec_fsmoe_system system);
+
+/* For tests: one schedule, and what was built and walked last. */
+double hec_fsmoe_bench_walk(hec_fsmoe_bench *bench, const hec_fsmoe_case_study *study,
+                            const hec_fsmoe_schedule *schedule);
+const hec_program *hec_fsmoe_bench_program(const hec_fsmoe_bench *bench);
+const hec_timeline *hec_fsmoe_bench_timeline(const hec_fsmoe_bench *bench);
+
+#endif
