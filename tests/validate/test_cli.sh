@@ -52,7 +52,7 @@ HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >
 [ $? -eq 1 ] || fail "--out into a folder that is not there"
 
 # Other systems: every row of the list runs, an unknown one is answered with the list.
-"$tool" published --system nonsense 2>&1 | grep -q 'hecate, fastermoe, .*taot, all or list' || fail "--system nonsense"
+"$tool" published --system nonsense 2>&1 | grep -q 'hecate, fsmoe, .*taot, all or list' || fail "--system nonsense"
 "$tool" published --system list >"$folder/list" || fail "--system list: exit $?"
 HECATE_SHARED=$folder/none "$tool" published --system all --quick --json --out "$folder/systems.md" >"$folder/a.json" \
   2>"$folder/stderr" || fail "published --system all"
