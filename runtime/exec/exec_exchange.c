@@ -183,15 +183,14 @@ static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, 
   return buffer + begin;
 }
 
-/* What an all-reduce sums: dense gradients, one of equal pieces of them, or a span. */
+/* What an all-reduce sums: a span of dense gradients. */
 static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
-  float *at = slice_at(dense.grads, dense.n, op->chunk, op->degree > 1 ? op->degree : 1, n);
-  int64_t first = op->first_byte / (int64_t)sizeof(float), wanted = (int64_t)(op->bytes / sizeof(float));
-  HEC_ASSERT((double)wanted * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
-  HEC_ASSERT(op->degree > 1 ? first == 0 && wanted == *n : first >= 0 && first + wanted <= dense.n);
-  *n = wanted;
-  return at + first;
+  int64_t first = op->first_byte / (int64_t)sizeof(float);
+  *n = (int64_t)(op->bytes / sizeof(float));
+  HEC_ASSERT((double)*n * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
+  HEC_ASSERT(first >= 0 && first + *n <= dense.n);
+  return dense.grads + first;
 }
 
 static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {

@@ -299,31 +299,13 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
   if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || span.bytes <= 0)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, lane, HEC_ROLE_DENSE_REDUCE, span.layer, true);
-  op.bytes = (double)span.bytes;
+  op.bytes = span.bytes;
   op.first_byte = span.first_byte;
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   low->grad_tail = lane == HEC_LANE_GRAD ? id : low->grad_tail;
   return id;
 }
 
-static int32_t dense_reduce(hec_lowering *low, hec_chunk piece, int32_t n_pieces, double bytes, const int32_t *deps,
-                            int32_t n_deps) {
-  if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || bytes <= 0)
-    return -1;
-  hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, piece.layer, true);
-  op.chunk = piece.index;
-  op.degree = n_pieces;
-  op.bytes = bytes;
-  return low->grad_tail = hec_program_add(&low->program, op, deps, n_deps);
-}
-
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
-  return dense_reduce(low, hec_whole(layer), 1, bytes, deps, n_deps);
-}
-
-int32_t hec_emit_dense_piece(hec_lowering *low, hec_chunk piece, int32_t n_pieces, const int32_t *deps,
-                             int32_t n_deps) {
-  double params = hec_moe_block_params(low->problem->moe), unit = low->problem->moe->grad_bytes;
-  int64_t bytes = hec_part_bytes((int64_t)(params * unit), unit, piece.index, n_pieces);
-  return dense_reduce(low, piece, n_pieces, (double)bytes, deps, n_deps);
+  return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
 }

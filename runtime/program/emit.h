@@ -82,7 +82,8 @@ struct hec_lowering {
 /* Of a block's dense gradients. */
 typedef struct {
   int32_t layer;
-  int64_t first_byte, bytes;
+  int64_t first_byte;
+  double bytes;
 } hec_dense_span;
 
 typedef enum { HEC_GUESTS_BEFORE, HEC_GUESTS_ADDED, HEC_GUESTS_ALL } hec_guests;
@@ -143,8 +144,6 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
  * have one staging area for all-reduces, so those of different lanes must wait for each other; and the optimizer waits for
  * the gradient lane alone, so the last one belongs there. -1 as above. */
 int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
-/* Piece `index` of `n_pieces` of a block's dense gradients, likewise. */
-int32_t hec_emit_dense_piece(hec_lowering *low, hec_chunk piece, int32_t n_pieces, const int32_t *deps, int32_t n_deps);
 
 /* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
  * chunk, so a pipeline holds what one piece would, from the first chunk that needs it to the last. local_bytes[at + r] *

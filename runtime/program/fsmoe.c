@@ -42,7 +42,7 @@ static void reduce(hec_lowering *low, hec_lane lane, double bytes, int32_t after
   int64_t left = (int64_t)(bytes / (double)run->unit) * run->unit;
   while (left > 0 && run->oldest >= run->lowest) {
     int64_t rest = run->block - run->done, piece = left < rest ? left : rest;
-    run->newest = hec_emit_dense_span(low, lane, (hec_dense_span){run->oldest, run->done, piece},
+    run->newest = hec_emit_dense_span(low, lane, (hec_dense_span){run->oldest, run->done, (double)piece},
                                       HEC_DEPS(run->ready, after, run->newest));
     left -= piece;
     run->done += piece;

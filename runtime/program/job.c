@@ -217,7 +217,10 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
       return hec_fail(HEC_BAD_INPUT, "tokens per rank: expected at most %d, found %" PRIu64 "; choose with --tokens",
                       TOKENS_MOST, own);
     *tokens = own > 0 ? (int32_t)own : 1;
-    const char *exact = total % per_token == 0 ? "" : ", of the first record, rounded up";
+    const char *exact = job->header.counted == HEC_COUNTED_AFTER_DROP
+                            ? ", counted after dropping: what the gate dropped is in neither loads nor tokens"
+                        : total % per_token == 0 ? ""
+                                                 : ", of the first record, rounded up";
     if (job->header.n_sources == ranks)
       hec_job_say(job, arena, "tokens per rank: %" PRId32 " (the trace's own number%s)", *tokens, exact);
     else

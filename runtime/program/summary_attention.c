@@ -16,7 +16,8 @@
 #include <string.h>
 
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s) {
-  return sparse_s > 0 ? 1 - exposed_sparse_s / sparse_s : NAN;
+  double hidden = 1 - exposed_sparse_s / sparse_s;
+  return !(sparse_s > 0) ? NAN : hidden > 0 ? hidden : 0; /* sums of the same terms in another order: -1e-16 */
 }
 
 static double reach_bytes(const hec_problem *problem) {

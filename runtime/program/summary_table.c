@@ -262,6 +262,13 @@ static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
   hec_text_add(out, n ? ".\n" : "");
 }
 
+static bool drops_in(const hec_summary *summary) {
+  bool drops = false;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    drops = drops || summary->rows[i].dropped_share >= 0;
+  return drops;
+}
+
 static void add_verdict(hec_summary *summary, hec_text *out) {
   int32_t best = winner_of(summary);
   if (best < 0) {
@@ -269,7 +276,8 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
     return;
   }
   hec_summary_row *winner = &summary->rows[best];
-  hec_text_printf(out, "\nFastest that fits: %s (schedule %s), median %.3f ms.\n", winner->name, winner->schedule,
+  hec_text_printf(out, "\nFastest that fits%s: %s (schedule %s), median %.3f ms.\n",
+                  drops_in(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
   add_close(summary, best, out);
   for (int32_t i = 0; i < summary->n_rows; i++)

@@ -144,7 +144,7 @@ START_TEST(lanes_overlap) {
 END_TEST
 
 /* The same for schedule `laer`: a layer's gather lies beside the experts of the layer before, and the return of its
- * gradients beside those experts' backward; on the rank that posts last at least, for whom nobody is late. */
+ * gradients beside those experts' backward, on some rank. */
 static int32_t n_ahead, n_behind;
 static void count_under_experts(void *context, const hec_replayed *iteration) {
   const hec_program *program = hec_lowering_program(iteration->low);
@@ -172,6 +172,7 @@ START_TEST(experts_overlap) {
   if (hec_cluster_load("2x1 nvlink=1M@1ms nic=1M@50ms flops=1G mem=1G", &arena, &c->cluster) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   c->replay.measured = count_under_experts;
+  c->replay.virtual_time = true; /* in real time these few rows can be done before the return is posted */
   n_ahead = n_behind = 0;
   expect(c, (hec_replay_launch){.threads = true, .transport = &hec_transport_emulated, .policy = "laer"});
   ck_assert_int_gt(n_ahead, 0);

@@ -40,7 +40,7 @@ static void verify(void *context, const hec_replayed *iteration) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     n_cut += op->degree > 1 && op->role == HEC_ROLE_EXPERTS;
-    n_pieces += op->degree > 1 && op->role == HEC_ROLE_DENSE_REDUCE;
+    n_pieces += op->first_byte > 0 && op->role == HEC_ROLE_DENSE_REDUCE;
     for (int32_t r = 0; op->degree > 1 && r < program->n_ranks; r++)
       n_apart += !hec_program_takes_part(program, op, r);
   }

@@ -302,6 +302,7 @@ START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
   hec_timeline t = simulate(p, program, _i % 2 ? &hec_law_alpha_beta : &hec_law_max_min);
   double block = hec_moe_block_params(p->moe) * 4, sum = 0, window_s = 0;
   int32_t n_pieces = (int32_t)((block + 30e6 - 1) / 30e6), here = 0, left = 0, next = 0;
+  int64_t first_byte = 0;
   ck_assert_int_eq(check_apart(program, &t), p->n_layers * n_pieces + has_rest(p));
   double piece_s = hec_link_cost_allreduce(p->cluster, 4, block / n_pieces);
   for (int i = 0; i < 2; i++) {
@@ -312,7 +313,9 @@ START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
     const hec_op *op = &program->ops[k];
     if (op->role == HEC_ROLE_DENSE_REDUCE && op->layer >= 0) {
       ck_assert_int_eq(op->layer, p->n_layers - 1 - next / n_pieces);
-      ck_assert_int_eq(op->degree > 1 ? op->chunk : 0, next % n_pieces);
+      first_byte = next % n_pieces == 0 ? 0 : first_byte;
+      ck_assert_int_eq(op->first_byte, first_byte);
+      first_byte += (int64_t)op->bytes;
       ck_assert(op->bytes <= 30e6 && op->bytes > 0);
       sum += op->bytes;
       here++, next++;

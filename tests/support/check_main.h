@@ -7,6 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Check's own note each assertion that holds in a file, for crashes: of tests with a million of them, two thirds of the
+ * time. What fails says as much as theirs; a crash names its test alone. */
+#undef ck_assert_msg
+#undef ck_assert
+#define ck_assert_msg(expr, ...)                                                                                       \
+  do {                                                                                                                 \
+    if (!(expr))                                                                                                       \
+      ck_abort_msg(__VA_ARGS__);                                                                                       \
+  } while (0)
+#define ck_assert(expr) ck_assert_msg(expr, "%s", "Assertion '" #expr "' failed")
+
 #define HEC_TEST_MAIN(make_suite)                                                                                      \
   int main(void) {                                                                                                     \
     SRunner *runner = srunner_create(make_suite());                                                                    \

@@ -197,8 +197,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-bench",
       .usage = "hecate-bench planners [options]",
-      .summary = "Times planners whose time lies on the critical path, against the limits this project sets itself:\n"
-                 "from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
+      .summary =
+          "Times planners whose time lies on the critical path, against limits that this project sets itself for\n"
+          "medians: from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

@@ -108,8 +108,9 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
     hec_text_printf(out, "%s.\n\n", options->stamp);
   hec_text_printf(
       out,
-      "Every number of ours is simulated (law alpha_beta) with one set of defaults; nothing is measured, "
-      "nothing is tuned to a row. Gains (x) are ratios: above 1 the system of the heading is the faster. "
+      "Every number of ours is simulated (law alpha_beta, unless a system's section says otherwise) with one set of "
+      "defaults; nothing is measured, no constant is fitted. Gains (x) are ratios: above 1 the system of the heading "
+      "is the faster. "
       "Ours / published takes the geometric middle of ranges. *Moves*: ours over the values tried of what "
       "is not known; *in the range tried*: the published number lies in there. Synthetic loads have seed %" PRIu64
       ".%s\n",

@@ -22,9 +22,11 @@
 static const double micro_op_bytes = 30e6; /* arXiv:2210.17223 */
 
 typedef struct {
-  int32_t n_pieces;            /* of a block */
+  int32_t n_pieces; /* of a block */
+  double block_bytes;
   double window_s[2], piece_s; /* window: second, of a layer whose attention is dense beside s2 */
   int32_t layer, piece;        /* the next one of the queue; those of layers below are not ready */
+  int64_t first_byte;          /* of it */
   int32_t sent;                /* the newest, which the next all-to-all waits for; -1 */
 } own;
 
@@ -36,6 +38,7 @@ static double backward_s(const hec_problem *p, const hec_device *device, hec_wor
 static void *start(const hec_problem *problem, hec_arena *arena) {
   own *o = HEC_NEW(arena, own, 1);
   double block = hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
+  o->block_bytes = block;
   o->n_pieces = 1 + (int32_t)(block / micro_op_bytes);
   o->piece_s = hec_link_cost_allreduce(problem->cluster, problem->n_ranks, block / o->n_pieces);
   hec_work_shape attention[2] = {hec_work_attention(problem->moe), hec_work_dense_attention(problem->moe)};
@@ -68,9 +71,16 @@ static void from_gate(hec_lowering *low, int32_t l) {
 
 /* Sends the next piece. */
 static void send(hec_lowering *low, own *o) {
-  o->sent = hec_emit_dense_piece(low, (hec_chunk){o->layer, o->piece}, o->n_pieces, HEC_DEPS(low->tail));
-  o->layer -= ++o->piece == o->n_pieces;
-  o->piece %= o->n_pieces;
+  double unit = low->problem->moe->grad_bytes;
+  int64_t bytes = hec_part_bytes((int64_t)o->block_bytes, unit, o->piece, o->n_pieces);
+  hec_dense_span span = {o->layer, o->first_byte, (double)bytes};
+  o->sent = hec_emit_dense_span(low, HEC_LANE_GRAD, span, HEC_DEPS(low->tail));
+  o->first_byte += bytes;
+  if (++o->piece == o->n_pieces) {
+    o->layer--;
+    o->piece = 0;
+    o->first_byte = 0;
+  }
 }
 
 static void backward(hec_lowering *low, int32_t l) {
@@ -79,6 +89,7 @@ static void backward(hec_lowering *low, int32_t l) {
   if (l == low->problem->n_layers - 1) {
     o->layer = l;
     o->piece = 0;
+    o->first_byte = 0;
     o->sent = -1;
   }
   hec_pipeline_backward_tokens(low, l, o->sent);
