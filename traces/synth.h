@@ -21,7 +21,7 @@ typedef struct {
   double idle_share;      /* of the experts (W5) */
   int32_t n_hot;          /* hot experts (W1); 0: as many as a rank holds */
   int32_t period;         /* iterations: W6 moves on, W7 bursts in the last quarter of each */
-  double affinity;        /* of transitions between layers, 0 to 1; -1: the trace has none */
+  double affinity;        /* of transitions between layers, 0 to 1; -INFINITY: the trace has none */
   int32_t n_knots;        /* drift: correlation wanted at lags (records) */
   int32_t lag[HEC_SYNTH_KNOTS];
   double correlation[HEC_SYNTH_KNOTS];

@@ -7,6 +7,7 @@
 #include "models/preset_data.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ hec_synth_options hec_synth_defaults(void) {
                              .hot_share = 0.5,
                              .idle_share = 0.25,
                              .period = 20,
-                             .affinity = -1};
+                             .affinity = -INFINITY};
 }
 
 static hec_status in_range(const char *option, int64_t value, int64_t least, int64_t most) {
@@ -54,7 +55,7 @@ static hec_status check_drift(const hec_synth_options *o, const hec_synth_worklo
 }
 
 static hec_status check_affinity(const hec_synth_options *o) {
-  if (o->affinity == -1) /* none */
+  if (isinf(o->affinity)) /* none */
     return HEC_OK;
   HEC_TRY(real_in_range("--affinity", o->affinity, 0, 1));
   HEC_TRY(in_range("--layers (with --affinity)", o->n_layers, 2, HEC_TRACE_DIMENSION_MAX));

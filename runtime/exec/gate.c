@@ -24,7 +24,7 @@ typedef struct {
 #define AT(name) offsetof(hec_gate_options, name)
 static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6},
                                {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9},
-                               {"rank", HEC_GATE_RANK, true, AT(rank), 1, 1 << 16},
+                               {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16},
                                {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3}};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
@@ -65,6 +65,12 @@ static hec_status unexpected(const hec_gate *gate, const char *text, int length)
   return status;
 }
 
+/* 0: not given. */
+static double value_of(const hec_gate_options *options, const option *o) {
+  const void *at = (const char *)options + o->at;
+  return o->whole ? *(const int32_t *)at : *(const double *)at;
+}
+
 /* One key=value; *end: the comma or the end behind it. */
 static hec_status read_option(const hec_gate *gate, const char *text, hec_gate_options *options, const char **end) {
   size_t length = strcspn(text, "=,");
@@ -73,6 +79,8 @@ static hec_status read_option(const hec_gate *gate, const char *text, hec_gate_o
     o++;
   if (text[length] != '=' || o == known + N_KNOWN || !(gate->takes & o->bit))
     return unexpected(gate, text, (int)strcspn(text, ","));
+  if (value_of(options, o) > 0)
+    return hec_fail(HEC_BAD_INPUT, "--gate %s: %s is given twice", gate->name, o->key);
   double value;
   const char *at = text + length + 1;
   bool is = number_at(at, &value, end);
@@ -104,8 +112,7 @@ void hec_gate_describe(const hec_model *model, hec_text *out) {
   hec_text_add(out, model->gate->name);
   int n = 0;
   for (int i = 0; i < N_KNOWN; i++) {
-    const void *at = (const char *)o + known[i].at;
-    double value = known[i].whole ? *(const int32_t *)at : *(const double *)at;
+    double value = value_of(o, &known[i]);
     if ((model->gate->takes & known[i].bit) && value > 0)
       hec_text_printf(out, "%s%s=%g", n++ == 0 ? ":" : ",", known[i].key, value);
   }

@@ -28,7 +28,7 @@ static hec_status unknown_schedule(const char *name) {
   for (int32_t i = 0; hec_schedules[i]; i++)
     if (!hec_schedules[i]->bound)
       hec_text_printf(&names, ", %s", hec_schedules[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "schedule: expected one of auto%s, found \"%s\"", names.data, name);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "--schedule: expected one of auto%s, found \"%s\"", names.data, name);
   hec_text_free(&names);
   return status;
 }

@@ -84,6 +84,8 @@ static const struct {
     {"gshard:capacity=-1", "found \"-1\""},
     {"gshard:capacity=nan", "found \"nan\""},
     {"gshard:capacity=1x", "found \"1x\""},
+    {"gshard:capacity=1,capacity=7", "capacity is given twice"},
+    {"xmoe:rank=1", "rank: expected an integer from 2"},
     {"gshard:capacity=1,", "found \"\""},
     {"gshard:capacity=1,,group=2", "found \"\""},
     {"gshard:group=2.5", "--gate gshard: group: expected an integer from 1 to 1e+09, found \"2.5\""},
