@@ -3,9 +3,7 @@
 #include "runtime/plan/replica_graph.h"
 #include "tests/support/check_main.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static hec_arena arena;
 static void teardown(void) {
@@ -141,45 +139,6 @@ START_TEST(graphs) {
 }
 END_TEST
 
-/* Says, does not judge: 64 ranks, 256 experts, a torus of replicas, skewed loads. */
-START_TEST(speed) {
-  enum { RANKS = 64, EXPERTS = 256, TURNS = 200 };
-  uint64_t seed = 3, units = 0;
-  int32_t from[2 * RANKS], n;
-  (void)hec_replica_graph_of(RANKS, 8, from, &n);
-  hec_min_max m = hec_min_max_new(&arena, RANKS, EXPERTS, 2 * EXPERTS);
-  double seconds = 0, worst = 0;
-  for (int turn = 0; turn < TURNS; turn++) {
-    int32_t filled = 0;
-    memset(m.load, 0, RANKS * sizeof *m.load);
-    for (int32_t e = 0; e < EXPERTS; e++) {
-      int32_t home = e / 4, place = e % 4;
-      uint64_t tokens = hec_test_below(&seed, hec_test_below(&seed, 8) ? 2000 : 20000);
-      m.at[e] = filled;
-      for (int32_t r = 0; place < 2 && r < RANKS; r++) {
-        bool replica = from[place * RANKS + r] == home;
-        if (r != home && !replica)
-          continue;
-        m.rank[filled] = r;
-        m.tokens[filled++] = r == home ? tokens : 0;
-      }
-      m.load[home] += place < 2 ? 0 : tokens;
-    }
-    m.at[EXPERTS] = filled;
-    struct timespec a, b;
-    (void)clock_gettime(CLOCK_MONOTONIC, &a);
-    hec_min_max_solve(&m);
-    (void)clock_gettime(CLOCK_MONOTONIC, &b);
-    double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
-    seconds += s;
-    worst = s > worst ? s : worst;
-    units += m.units;
-  }
-  printf("min_max: %.1f us mean, %.1f us worst, %.0f units\n", seconds / TURNS * 1e6, worst * 1e6,
-         (double)units / TURNS);
-}
-END_TEST
-
 static Suite *suite(void) {
   Suite *s = suite_create("min_max");
   TCase *c = tcase_create("min_max");
@@ -188,7 +147,6 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, equals_the_density_formula, 0, 10);
   tcase_add_test(c, moves_what_must);
   tcase_add_test(c, graphs);
-  tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;
 }

@@ -7,7 +7,6 @@
 #include "tests/support/problem_case.h"
 
 #include <string.h>
-#include <time.h>
 
 static hec_arena arena;
 static void teardown(void) {
@@ -252,25 +251,6 @@ START_TEST(slots) {
 }
 END_TEST
 
-/* Says, does not judge: the published solver takes 0.75 ms for C = 4 (reference hecate.md 10.3). */
-START_TEST(speed) {
-  enum { RANKS = 64, EXPERTS = 32, TURNS = 50 };
-  uint64_t seed = 3, *sent = HEC_NEW(&arena, uint64_t, RANKS * EXPERTS);
-  for (int32_t i = 0; i < RANKS * EXPERTS; i++)
-    sent[i] = hec_test_below(&seed, 4000) / (1 + (uint64_t)(i % EXPERTS));
-  for (int32_t capacity = 1; capacity <= 16; capacity *= 2) {
-    hec_replica_layout layout = hec_replica_layout_new(&arena, RANKS, 8, EXPERTS, capacity);
-    struct timespec a, b;
-    (void)clock_gettime(CLOCK_MONOTONIC, &a);
-    for (int32_t turn = 0; turn < TURNS; turn++)
-      hec_replica_layout_choose(&layout, &(hec_replica_cost){1e-9, 1e-8, 1e-6}, sent);
-    (void)clock_gettime(CLOCK_MONOTONIC, &b);
-    double us = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / 1e3 / TURNS;
-    printf("replica layout, 64 ranks, 32 experts, %2d slots: %7.1f us\n", capacity, us);
-  }
-}
-END_TEST
-
 static Suite *suite(void) {
   Suite *s = suite_create("policy_laer");
   TCase *c = tcase_create("laer");
@@ -281,7 +261,6 @@ static Suite *suite(void) {
   tcase_add_test(c, policy);
   tcase_add_test(c, traffic_is_the_same_for_any_plan);
   tcase_add_test(c, slots);
-  tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;
 }

@@ -5,9 +5,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static hec_arena arena;
 static void teardown(void) {
@@ -132,33 +130,6 @@ START_TEST(cube) {
 }
 END_TEST
 
-/* Says, does not judge: a refinement at 64 ranks and 256 experts. */
-START_TEST(speed) {
-  enum { TURNS = 100 };
-  hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 64, 1, 256, 8, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
-  hec_load load = hec_load_new(&arena, 1, 64, 256);
-  double least = 1;
-  uint64_t seed = 4;
-  for (int turn = 0; turn < TURNS; turn++) {
-    uint64_t heat[256];
-    for (int32_t e = 0; e < 256; e++)
-      heat[e] = 1 + hec_test_below(&seed, hec_test_below(&seed, 8) ? 100 : 1000);
-    for (int32_t s = 0; s < 64; s++)
-      for (int32_t e = 0; e < 256; e++)
-        hec_load_row(&load, 0, s)[e] = (uint32_t)hec_test_below(&seed, heat[e]);
-    struct timespec a, b;
-    (void)clock_gettime(CLOCK_MONOTONIC, &a);
-    hec_policy_refine(&run, 0, &load);
-    (void)clock_gettime(CLOCK_MONOTONIC, &b);
-    double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
-    least = seconds < least ? seconds : least;
-  }
-  printf("lplb: refine %.1f us at least for 64 ranks, 256 experts\n", least * 1e6);
-  hec_policy_stop(&run);
-}
-END_TEST
-
 static Suite *suite(void) {
   Suite *s = suite_create("policy_lplb");
   TCase *c = tcase_create("lplb");
@@ -167,7 +138,6 @@ static Suite *suite(void) {
   tcase_add_test(c, small_instance);
   tcase_add_loop_test(c, is_the_optimum, 0, 4);
   tcase_add_test(c, cube);
-  tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;
 }

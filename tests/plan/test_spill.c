@@ -3,9 +3,6 @@
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
-#include <inttypes.h>
-#include <time.h>
-
 static hec_arena arena;
 static void teardown(void) {
   hec_arena_free(&arena);
@@ -216,46 +213,6 @@ START_TEST(slots_of_the_problem) {
 }
 END_TEST
 
-static double now_us(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-/* Says, does not judge: microseconds of a refinement for 64 ranks of one node and 256 experts, by skew of their loads, at last with
- * everything hot on a quarter of the ranks. */
-START_TEST(speed) {
-  static const char line[] = "1x64 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
-  enum { TURNS = 200 };
-  for (int32_t i = 0; i < N_POLICIES; i++)
-    for (uint64_t skew = 1; skew <= 64; skew *= 4) {
-      uint64_t seed = 3;
-      hec_problem *p = hec_test_problem(&arena, line, 64, 1, 256, 1, true);
-      hec_load load = hec_load_new(&arena, 1, 64, 256);
-      hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
-      double best = 1e9, worst = 0;
-      for (int turn = 0; turn < TURNS; turn++) {
-        for (int32_t e = 0; e < 256; e++) {
-          uint64_t heat = 64 / (1 + hec_test_below(&seed, 4 * skew)) / (skew == 64 && e >= 64 ? 40 : 1);
-          for (int32_t s = 0; s < 64; s++)
-            hec_load_row(&load, 0, s)[e] = (uint32_t)(heat * (20 + hec_test_below(&seed, 10)) / 10);
-        }
-        hec_policy_decide(&run, turn, 0);
-        double begin = now_us();
-        hec_policy_refine(&run, 0, &load);
-        double took = now_us() - begin;
-        best = took < best ? took : best;
-        worst = took > worst ? took : worst;
-      }
-      const hec_spill *spill = run.state;
-      printf("%-9s skew %2d: refine %6.1f us at best, %6.1f at worst; %3d moves, %" PRIu64 " units\n", policies[i],
-             (int)skew, best, worst, spill->n_moves, run.units);
-      hec_policy_stop(&run);
-      hec_arena_free(&arena);
-    }
-}
-END_TEST
-
 static Suite *suite(void) {
   Suite *s = suite_create("spill");
   TCase *c = tcase_create("spill");
@@ -266,7 +223,6 @@ static Suite *suite(void) {
   tcase_add_test(c, idle);
   tcase_add_test(c, layers_and_micro_batches);
   tcase_add_test(c, slots_of_the_problem);
-  tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;
 }
