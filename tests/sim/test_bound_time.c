@@ -105,8 +105,8 @@ START_TEST(slow_network) {
                                       "4x2 nvlink=1G nic=1M flops=300T mem=40G hbm=900000G",
                                       "2x4 nvlink=1G nic=1M nics=4 flops=300T mem=40G hbm=900000G",
                                       "2x4 nvlink=1G nic=1M nics=4 pxn=1 flops=300T mem=40G hbm=900000G",
-                                      "4x2 nvlink=3M nic=1M through=1 leaf=2 uplink=1M flops=300T mem=40G "
-                                      "hbm=900000G"};
+                                      ("4x2 nvlink=3M nic=1M through=1 leaf=2 uplink=1M flops=300T mem=40G "
+                                       "hbm=900000G")};
   c->problem.n_ranks = c->problem.n_ranks > 8 ? 8 : c->problem.n_ranks;
   hec_test_recluster(c, lines[_i % 6], &arena);
   for (int32_t i = 0; i < c->n_iterations * c->n_micro_batches; i++)

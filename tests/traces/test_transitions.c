@@ -38,8 +38,8 @@ START_TEST(forms_agree) {
   }
   static const char *const without[] = {"{" SIZES "}\n" RECORD, "{" SIZES ",\"transitions\":null}\n" RECORD,
                                         "{\"transitions\":null," SIZES ",\"transitions_over\":[1,2]}\n" RECORD,
-                                        "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,"
-                                        "\"top_k\":1,\"transitions\":[]}\n{\"iter\":0,\"layers\":[[1,2]]}"};
+                                        ("{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,"
+                                         "\"top_k\":1,\"transitions\":[]}\n{\"iter\":0,\"layers\":[[1,2]]}")};
   for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
     hec_trace_reader *reader = open_text(without[i]);
     ck_assert_ptr_null(hec_trace_header_of(reader)->transitions);

@@ -1,7 +1,9 @@
 # CBC (Debian: coinor-libcbc-dev), optional: hec_cbc is the solver that the tools hand to planners, or the answer that
 # there is none. Tools and tests link it; hec_plan, hec_exec and libhecate do not: planning stays free of C++ and of a
 # library that many machines lack, and whoever embeds hecate decides.
-option(HEC_CBC "exact integer programmes by CBC where it is found" ON)
+# Off unless asked for: Debian's CBC brings an OpenBLAS into the process at its start, before hecate-run has chosen core type
+# and threads for its own (runtime/exec/cpu_math.c), which then is that one.
+option(HEC_CBC "exact integer programmes by CBC where it is found" OFF)
 set(HEC_CBC_SOURCE none.c)
 if(HEC_CBC)
   # Not kept in the cache: installed or removed later, the next configure notices.
