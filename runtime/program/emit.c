@@ -309,3 +309,24 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
   return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
 }
+
+void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
+  int32_t unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail));
+  int32_t combine = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
+  int32_t gather = -1;
+  if (low->run.plan.rematerialise)
+    gather = hec_emit_gather(low, layer, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
+  int32_t experts = hec_emit_experts(low, hec_whole(layer), true, HEC_DEPS(unpermute, combine, gather));
+  int32_t dispatch = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
+  hec_release_guests(low, layer, experts);
+  int32_t scatter = hec_emit_scatter(low, layer, HEC_DEPS(experts, dispatch));
+  if (reduces)
+    (void)hec_emit_replicas(low, layer, HEC_DEPS(experts, dispatch, scatter));
+  int32_t permute = hec_emit_permute(low, layer, true, HEC_DEPS(experts, dispatch, scatter));
+  int32_t shared = hec_emit_shared_experts(low, layer, true, HEC_DEPS(permute));
+  int32_t gate = hec_emit_gate(low, layer, true, HEC_DEPS(permute, shared));
+  low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
+  if (reduces)
+    (void)hec_emit_dense_reduce(low, layer, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
+                                HEC_DEPS(low->tail));
+}

@@ -145,6 +145,10 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
  * the gradient lane alone, so the last one belongs there. -1 as above. */
 int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
 
+/* A layer's backward from low->tail to low->tail, one operation after the other. With `reduces` what is complete of its
+ * gradients, replicas and dense ones, is reduced beside what follows; without, that is left to the schedule. */
+void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces);
+
 /* Buffers: opened when their first operation is emitted, closed (last = id) when their last one is; of a layer, not of a
  * chunk, so a pipeline holds what one piece would, from the first chunk that needs it to the last. local_bytes[at + r] *
  * bytes; at -1: `bytes` on every rank. */

@@ -21,19 +21,7 @@ static void from_gate(hec_lowering *low, int32_t l) {
 }
 
 static void backward(hec_lowering *low, int32_t l) {
-  int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
-  int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
-  int32_t gather = -1;
-  if (low->run.plan.rematerialise)
-    gather = hec_emit_gather(low, l, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
-  int32_t experts = hec_emit_experts(low, hec_whole(l), true, HEC_DEPS(unpermute, combine, gather));
-  int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
-  hec_release_guests(low, l, experts);
-  int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
-  int32_t permute = hec_emit_permute(low, l, true, HEC_DEPS(experts, dispatch, scatter));
-  int32_t shared = hec_emit_shared_experts(low, l, true, HEC_DEPS(permute));
-  int32_t gate = hec_emit_gate(low, l, true, HEC_DEPS(permute, shared));
-  low->tail = hec_emit_attention(low, l, true, HEC_DEPS(gate));
+  hec_emit_backward(low, l, false);
 }
 
 static void end(hec_lowering *low) {
