@@ -300,10 +300,11 @@ static void begin_flow(hec_engine *engine, const event *e) {
     hec_fluid_rebase(engine->fluid);
     engine->fluid_base_ps = engine->now_ps;
   } else {
-    double now = (double)(engine->now_ps - engine->fluid_base_ps) * 1e-12, clock = hec_fluid_now(engine->fluid);
-    double next = hec_fluid_next(engine->fluid);
-    now = now > clock ? now : clock;
-    hec_fluid_advance(engine->fluid, now < next ? now : next);
+    double now = (double)(engine->now_ps - engine->fluid_base_ps) * 1e-12;
+    if (now > hec_fluid_now(engine->fluid)) { /* else one more of this instant: rates are computed after the last */
+      double next = hec_fluid_next(engine->fluid);
+      hec_fluid_advance(engine->fluid, now < next ? now : next);
+    }
   }
   (void)hec_fluid_add(
       engine->fluid,

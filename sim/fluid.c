@@ -1,394 +1,186 @@
-/* Exact max-min fairness by progressive filling (Bertsekas, Gallager, "Data Networks", 2nd ed., section 6.5.2).
+/* The fluid solver's flows: when they end. Levels are fluid_levels.c's.
  *
- *   rates x_f >= 0 with     sum over flows f on link l of x_f  <=  c_l    for every link l
- *                           x_f <= cap_f                                  for every flow f
- *   such that no x_f can grow without some x_g <= x_f shrinking. There is exactly one such x, and its certificate is:
- *   every flow is at its cap, or has a full link on which no flow is faster (its bottleneck).
+ * All flows that a link holds have one rate, its level, so one clock does for all of them: what each has moved since the link
+ * began to hold any. A flow ends when the clock shows its key = clock when it came + what it then had left; keys stay as
+ * they are while levels change. Each link has its flows in a heap by (key, order of adding), and next = since + (least key -
+ * clock) / level. The earliest end of all is the least `next`: O(links); an end costs O(log flows of the link) and what
+ * fluid_levels.c does.
  *
- * Filling: all unfixed flows rise together; the link with the least share = free_l / unfixed_l (lower id on ties) fills
- * first; its unfixed flows are fixed at that share, which frees nothing and takes share from their other links; repeat.
- * A cap that is reached before the least share fixes its flows instead.
- *
- * Invariants during a filling, and why rounding is harmless:
- *   - shares never fall: mathematically free_l >= unfixed_l * level; rounding may break it by an ulp, so the level is
- *     kept by a maximum. Hence rates are > 0 and every flow finishes.
- *   - each link loses (number of flows fixed in the step) * share in one multiplication and one subtraction, so a rate
- *     depends on counts only, never on the order of flows, and a link sees one rounding per step and not per flow.
- * Invariants over time:
- *   - flow f has left_f at time since_f, rate_f constant from there: finish_f = since_f + left_f / rate_f. All three
- * are touched only when the rate really changes, so a flow that nobody disturbs never drifts.
- *   - finish_f >= now for all f inside; the clock only moves forward.
- *
- * A change can only reach flows connected to it through shared links, so only that component is filled again (devices
- * and networks that share no flow do not disturb each other). Flows are kept in an indexed binary heap by (finish,
- * order of adding). Per event: O(sum of route lengths in the component + steps * links in the component + changed * log
- * flows). */
-#include "sim/fluid.h"
-
+ * Several ends of one instant are popped together, in the order of adding. */
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
+#include "sim/fluid_state.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SAME_INSTANT 1e-14 /* relative to the clock: a few roundings of `finish`; far below the picosecond */
 
-typedef struct {
-  double free;     /* capacity that fixed flows leave */
-  double share;    /* free / unfixed */
-  int32_t unfixed; /* crossings by flows that still rise */
-  int32_t fixing;  /* crossings by flows fixed in this step */
-  int32_t first;   /* crossing; -1: none */
-  int32_t n_active;
-  bool changed; /* a flow came or went since the last filling */
-  bool inside;  /* in the component being filled */
-} link_state;
+/* ---- The flows of a link ---- */
 
-typedef struct { /* one flow on one link; the flows of a link are a doubly linked list */
-  int32_t flow, link, next, previous;
-  int32_t sibling; /* the flow's next crossing; next free one when unused; -1: none */
-} crossing;
-
-typedef struct {
-  double amount, cap, start;
-  double left, since, rate, finish;
-  double new_rate; /* 0: not fixed yet */
-  int64_t tag, order;
-  int32_t first;   /* crossing; -1: on no link */
-  int32_t heap_at; /* -1: slot unused; then `first` is the next unused slot */
-  bool inside;
-} flow_state;
-
-struct hec_fluid {
-  double now;
-  double *capacity;  /* [n_links] */
-  link_state *links; /* [n_links] */
-  flow_state *flows;
-  crossing *crossings;
-  int32_t *heap;            /* [n_active] slots, least (finish, order) first */
-  int32_t *component_flows; /* [n_component_flows] slots */
-  int32_t *capped;          /* [n_capped] of them with a cap, by (cap, slot) */
-  int32_t *component_links; /* [n_links] */
-  int32_t *touched;         /* [n_links] links with fixing > 0 */
-  int32_t *changed;         /* [n_changed] */
-  hec_fluid_done *done;     /* the last pop */
-  int64_t *done_order;      /* scratch of pop: same length */
-  size_t flows_capacity, crossings_capacity, heap_capacity, component_capacity, capped_capacity, done_capacity;
-  int64_t next_order;
-  int32_t n_links, n_flows, n_crossings, n_active; /* slots and crossings ever used; flows inside */
-  int32_t free_flow, free_crossing;                /* heads of the lists of unused ones; -1: none */
-  int32_t n_component_flows, n_component_links, n_capped, n_touched, n_changed;
-};
-
-/* ---- heap of finishes ---- */
-
-static bool finishes_before(const hec_fluid *fluid, int32_t a, int32_t b) {
-  const flow_state *x = &fluid->flows[a], *y = &fluid->flows[b];
-  return x->finish != y->finish ? x->finish < y->finish : x->order < y->order;
+static bool ends_before(const hec_fluid *fluid, int32_t a, int32_t b) {
+  const hec_fluid_state *x = &fluid->flow[a], *y = &fluid->flow[b];
+  return x->key != y->key ? x->key < y->key : x->order < y->order;
 }
 
-static void heap_put(hec_fluid *fluid, int32_t at, int32_t slot) {
-  fluid->heap[at] = slot;
-  fluid->flows[slot].heap_at = at;
+static void put(hec_fluid *fluid, hec_fluid_link *l, int32_t at, int32_t flow) {
+  l->held[at] = flow;
+  fluid->flow[flow].held_at = at;
 }
 
-/* The slot at `at` has a new key: moves it where it belongs. */
-static void heap_update(hec_fluid *fluid, int32_t at) {
-  int32_t slot = fluid->heap[at];
-  while (at > 0 && finishes_before(fluid, slot, fluid->heap[(at - 1) / 2])) {
-    heap_put(fluid, at, fluid->heap[(at - 1) / 2]);
-    at = (at - 1) / 2;
-  }
-  for (;;) {
-    int32_t child = 2 * at + 1;
-    if (child >= fluid->n_active)
-      break;
-    if (child + 1 < fluid->n_active && finishes_before(fluid, fluid->heap[child + 1], fluid->heap[child]))
+/* Whoever stands at `at` goes where it belongs. */
+static void settle(hec_fluid *fluid, hec_fluid_link *l, int32_t at) {
+  int32_t flow = l->held[at];
+  for (; at > 0 && ends_before(fluid, flow, l->held[(at - 1) / 2]); at = (at - 1) / 2)
+    put(fluid, l, at, l->held[(at - 1) / 2]);
+  for (int32_t child; (child = 2 * at + 1) < l->n_held; at = child) {
+    if (child + 1 < l->n_held && ends_before(fluid, l->held[child + 1], l->held[child]))
       child++;
-    if (!finishes_before(fluid, fluid->heap[child], slot))
+    if (!ends_before(fluid, l->held[child], flow))
       break;
-    heap_put(fluid, at, fluid->heap[child]);
-    at = child;
+    put(fluid, l, at, l->held[child]);
   }
-  heap_put(fluid, at, slot);
+  put(fluid, l, at, flow);
 }
 
-static void heap_add(hec_fluid *fluid, int32_t slot) {
-  HEC_RESERVE(fluid->heap, fluid->heap_capacity, fluid->n_active + 1);
-  heap_put(fluid, fluid->n_active++, slot);
-  heap_update(fluid, fluid->n_active - 1);
-}
-
-static void heap_remove_first(hec_fluid *fluid) {
-  int32_t last = fluid->heap[--fluid->n_active];
-  if (fluid->n_active > 0) {
-    heap_put(fluid, 0, last);
-    heap_update(fluid, 0);
+void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow, double left) {
+  hec_fluid_link *l = &fluid->link[link];
+  if (l->n_held == 0) {
+    l->clock = 0;
+    l->since = fluid->now;
   }
+  fluid->flow[flow].bottleneck = link;
+  fluid->flow[flow].key = hec_fluid_clock(fluid, l) + left;
+  HEC_RESERVE(l->held, l->held_capacity, l->n_held + 1);
+  l->held[l->n_held++] = flow;
+  settle(fluid, l, l->n_held - 1);
 }
 
-/* ---- flows on links ---- */
-
-static void mark_changed(hec_fluid *fluid, int32_t link) {
-  if (!fluid->links[link].changed) {
-    fluid->links[link].changed = true;
-    fluid->changed[fluid->n_changed++] = link;
+void hec_fluid_let_go(hec_fluid *fluid, int32_t flow) {
+  hec_fluid_link *l = &fluid->link[fluid->flow[flow].bottleneck];
+  int32_t at = fluid->flow[flow].held_at, last = l->held[--l->n_held];
+  if (at < l->n_held) {
+    put(fluid, l, at, last);
+    settle(fluid, l, at);
   }
 }
 
-static int32_t new_crossing(hec_fluid *fluid) {
-  int32_t c = fluid->free_crossing;
-  if (c >= 0) {
-    fluid->free_crossing = fluid->crossings[c].sibling;
-    return c;
+void hec_fluid_set_next(hec_fluid *fluid, int32_t link) {
+  hec_fluid_link *l = &fluid->link[link];
+  l->next = INFINITY;
+  if (l->n_held == 0)
+    return;
+  double left = fluid->flow[l->held[0]].key - l->clock;
+  l->next = left > 0 ? l->since + left / l->level : l->since;
+}
+
+/* ---- Links and flows ---- */
+
+static void add_link(hec_fluid *fluid, double capacity) {
+  int32_t n = fluid->n_links++;
+  HEC_ASSERT(capacity > 0 && capacity < INFINITY);
+  HEC_RESERVE(fluid->free, fluid->free_capacity, n + 1);
+  HEC_RESERVE(fluid->dirty, fluid->dirty_capacity, n + 1);
+  HEC_RESERVE(fluid->link, fluid->link_capacity, n + 1);
+  fluid->free[n] = capacity;
+  fluid->dirty[n] = 0;
+  fluid->link[n] = (hec_fluid_link){.capacity = capacity, .next = INFINITY, .position = -1};
+  fluid->least_capacity = capacity < fluid->least_capacity ? capacity : fluid->least_capacity;
+}
+
+/* A link for a flow's own limit; those of flows that ended are taken again once they have left the order. */
+static int32_t cap_link(hec_fluid *fluid, double cap) {
+  int32_t link = fluid->unused_link;
+  if (link < 0) {
+    add_link(fluid, cap);
+    return fluid->n_links - 1;
   }
-  HEC_ASSERT(fluid->n_crossings < INT32_MAX);
-  HEC_RESERVE(fluid->crossings, fluid->crossings_capacity, fluid->n_crossings + 1);
-  return fluid->n_crossings++;
+  fluid->unused_link = fluid->link[link].next_unused;
+  fluid->link[link].capacity = fluid->free[link] = cap;
+  fluid->least_capacity = cap < fluid->least_capacity ? cap : fluid->least_capacity;
+  return link;
 }
 
-static void enter_link(hec_fluid *fluid, int32_t slot, int32_t link) {
-  HEC_ASSERT(link >= 0 && link < fluid->n_links);
-  int32_t c = new_crossing(fluid);
-  link_state *l = &fluid->links[link];
-  fluid->crossings[c] = (crossing){.flow = slot, .link = link, .next = l->first, .previous = -1};
-  if (l->first >= 0)
-    fluid->crossings[l->first].previous = c;
-  l->first = c;
-  l->n_active++;
-  fluid->crossings[c].sibling = fluid->flows[slot].first;
-  fluid->flows[slot].first = c;
-  mark_changed(fluid, link);
-}
-
-static void leave_links(hec_fluid *fluid, int32_t slot) {
-  for (int32_t c = fluid->flows[slot].first, sibling; c >= 0; c = sibling) {
-    crossing *x = &fluid->crossings[c];
-    sibling = x->sibling;
-    if (x->previous >= 0)
-      fluid->crossings[x->previous].next = x->next;
-    else
-      fluid->links[x->link].first = x->next;
-    if (x->next >= 0)
-      fluid->crossings[x->next].previous = x->previous;
-    fluid->links[x->link].n_active--;
-    mark_changed(fluid, x->link);
-    x->sibling = fluid->free_crossing;
-    fluid->free_crossing = c;
-  }
-}
-
-static int32_t new_slot(hec_fluid *fluid) {
-  int32_t slot = fluid->free_flow;
-  if (slot >= 0) {
-    fluid->free_flow = fluid->flows[slot].first;
-    return slot;
+static int32_t new_flow(hec_fluid *fluid) {
+  int32_t flow = fluid->unused_flow;
+  if (flow >= 0) {
+    fluid->unused_flow = fluid->flow[flow].held_at;
+    return flow;
   }
   HEC_ASSERT(fluid->n_flows < INT32_MAX);
-  HEC_RESERVE(fluid->flows, fluid->flows_capacity, fluid->n_flows + 1);
+  HEC_RESERVE(fluid->flow, fluid->flow_capacity, fluid->n_flows + 1);
+  fluid->flow[fluid->n_flows] = (hec_fluid_state){.room = 0};
   return fluid->n_flows++;
 }
 
-/* ---- progressive filling ---- */
-
-static void take_link(hec_fluid *fluid, int32_t link) {
-  link_state *l = &fluid->links[link];
-  if (l->inside || l->n_active == 0)
-    return;
-  l->inside = true;
-  l->free = fluid->capacity[link];
-  l->unfixed = l->n_active;
-  l->share = l->free / l->unfixed;
-  fluid->component_links[fluid->n_component_links++] = link;
-}
-
-static void take_flow(hec_fluid *fluid, int32_t slot) {
-  flow_state *f = &fluid->flows[slot];
-  if (f->inside)
-    return;
-  f->inside = true;
-  f->new_rate = 0;
-  fluid->component_flows[fluid->n_component_flows++] = slot;
-  if (f->cap < INFINITY)
-    fluid->capped[fluid->n_capped++] = slot;
-  for (int32_t c = f->first; c >= 0; c = fluid->crossings[c].sibling)
-    take_link(fluid, fluid->crossings[c].link);
-}
-
-/* All links and flows connected to a changed link; the list of links serves as the queue of the search. */
-static void collect_component(hec_fluid *fluid) {
-  HEC_RESERVE(fluid->component_flows, fluid->component_capacity, fluid->n_active);
-  HEC_RESERVE(fluid->capped, fluid->capped_capacity, fluid->n_active);
-  fluid->n_component_flows = fluid->n_component_links = fluid->n_capped = 0;
-  for (int32_t i = 0; i < fluid->n_changed; i++) {
-    fluid->links[fluid->changed[i]].changed = false;
-    take_link(fluid, fluid->changed[i]);
-  }
-  fluid->n_changed = 0;
-  for (int32_t i = 0; i < fluid->n_component_links; i++)
-    for (int32_t c = fluid->links[fluid->component_links[i]].first; c >= 0; c = fluid->crossings[c].next)
-      take_flow(fluid, fluid->crossings[c].flow);
-}
-
-/* Heap sort of the capped flows by (cap, slot): no allocation, no context pointer, the same everywhere. */
-static bool cap_before(const hec_fluid *fluid, int32_t a, int32_t b) {
-  double x = fluid->flows[a].cap, y = fluid->flows[b].cap;
-  return x != y ? x < y : a < b;
-}
-
-static void sink_cap(hec_fluid *fluid, int32_t at, int32_t n) {
-  int32_t *order = fluid->capped, slot = order[at];
-  for (int32_t child; (child = 2 * at + 1) < n; at = child) {
-    if (child + 1 < n && cap_before(fluid, order[child], order[child + 1]))
-      child++;
-    if (!cap_before(fluid, slot, order[child]))
-      break;
-    order[at] = order[child];
-  }
-  order[at] = slot;
-}
-
-static void sort_caps(hec_fluid *fluid) {
-  for (int32_t i = fluid->n_capped / 2; i-- > 0;)
-    sink_cap(fluid, i, fluid->n_capped);
-  for (int32_t n = fluid->n_capped; n-- > 1;) {
-    int32_t greatest = fluid->capped[0];
-    fluid->capped[0] = fluid->capped[n];
-    fluid->capped[n] = greatest;
-    sink_cap(fluid, 0, n);
-  }
-}
-
-static void fix(hec_fluid *fluid, int32_t slot, double rate) {
-  fluid->flows[slot].new_rate = rate;
-  for (int32_t c = fluid->flows[slot].first; c >= 0; c = fluid->crossings[c].sibling) {
-    int32_t link = fluid->crossings[c].link;
-    if (fluid->links[link].fixing++ == 0)
-      fluid->touched[fluid->n_touched++] = link;
-  }
-}
-
-/* The links give the flows fixed in this step what they use. */
-static void charge_touched(hec_fluid *fluid, double rate) {
-  for (int32_t i = 0; i < fluid->n_touched; i++) {
-    link_state *l = &fluid->links[fluid->touched[i]];
-    l->free -= rate * l->fixing;
-    l->unfixed -= l->fixing;
-    l->fixing = 0;
-    l->share = l->unfixed > 0 ? l->free / l->unfixed : INFINITY;
-    HEC_ASSERT(l->unfixed >= 0);
-  }
-  fluid->n_touched = 0;
-}
-
-/* The unfull link with the least share, the lower id on ties; -1: none. Full links leave the list. */
-static int32_t least_share(hec_fluid *fluid) {
-  int32_t best = -1, kept = 0;
-  double share = INFINITY;
-  for (int32_t i = 0; i < fluid->n_component_links; i++) {
-    int32_t link = fluid->component_links[i];
-    const link_state *l = &fluid->links[link];
-    if (l->unfixed == 0)
-      continue;
-    fluid->component_links[kept++] = link;
-    if (best < 0 || l->share < share || (l->share == share && link < best)) {
-      best = link;
-      share = l->share;
+static void cross(hec_fluid *fluid, int32_t flow, int32_t link) {
+  hec_fluid_state *f = &fluid->flow[flow];
+  for (int32_t i = f->first; i < f->first + f->n; i++)
+    if (fluid->crossing[i].link == link) {
+      fluid->crossing[i].weight++;
+      return;
     }
+  fluid->crossing[f->first + f->n++] = (hec_crossing){.flow = flow, .link = link, .weight = 1};
+}
+
+/* The flow's crossings, in the place of those of the flow that had its slot before where there is room. */
+static void make_route(hec_fluid *fluid, int32_t flow, const hec_fluid_flow *of) {
+  hec_fluid_state *f = &fluid->flow[flow];
+  int32_t n = of->n_links + (of->cap < INFINITY);
+  if (n > f->room) {
+    HEC_ASSERT(fluid->n_crossings <= INT32_MAX - n);
+    HEC_RESERVE(fluid->crossing, fluid->crossing_capacity, fluid->n_crossings + n);
+    f->first = fluid->n_crossings;
+    f->room = n;
+    fluid->n_crossings += n;
   }
-  fluid->n_component_links = kept;
-  return best;
-}
-
-static void fill(hec_fluid *fluid) {
-  double level = 0;
-  int32_t at = 0; /* in `capped` */
-  for (int32_t link; (link = least_share(fluid)) >= 0;) {
-    double share = fluid->links[link].share;
-    while (at < fluid->n_capped && fluid->flows[fluid->capped[at]].new_rate > 0)
-      at++;
-    if (at < fluid->n_capped && fluid->flows[fluid->capped[at]].cap <= share) {
-      level = fluid->flows[fluid->capped[at]].cap;
-      for (; at < fluid->n_capped && fluid->flows[fluid->capped[at]].cap == level; at++)
-        if (fluid->flows[fluid->capped[at]].new_rate == 0)
-          fix(fluid, fluid->capped[at], level);
-    } else {
-      level = share > level ? share : level;
-      for (int32_t c = fluid->links[link].first; c >= 0; c = fluid->crossings[c].next)
-        if (fluid->flows[fluid->crossings[c].flow].new_rate == 0)
-          fix(fluid, fluid->crossings[c].flow, level);
-    }
-    HEC_ASSERT(level > 0 && fluid->n_touched > 0);
-    charge_touched(fluid, level);
+  f->n = 0;
+  for (int32_t i = 0; i < of->n_links; i++) {
+    HEC_ASSERT(of->links[i] >= 0 && of->links[i] < fluid->n_given);
+    cross(fluid, flow, of->links[i]);
   }
+  f->own = of->cap < INFINITY ? cap_link(fluid, of->cap) : -1;
+  if (f->own >= 0)
+    cross(fluid, flow, f->own);
 }
 
-static double left_at(const flow_state *f, double now) {
-  double left = f->left - f->rate * (now - f->since);
-  return left > 0 ? left : 0;
-}
-
-static void change_rate(hec_fluid *fluid, flow_state *f, double rate) {
-  f->left = left_at(f, fluid->now);
-  f->since = fluid->now;
-  f->rate = rate;
-  f->finish = fluid->now + f->left / rate;
-  heap_update(fluid, f->heap_at);
-}
-
-static void solve(hec_fluid *fluid) {
-  if (fluid->n_changed == 0)
-    return;
-  collect_component(fluid);
-  int32_t n_links = fluid->n_component_links;
-  for (int32_t i = 0; i < n_links; i++)
-    fluid->links[fluid->component_links[i]].inside = false;
-  sort_caps(fluid);
-  fill(fluid);
-  for (int32_t i = 0; i < fluid->n_component_flows; i++) {
-    flow_state *f = &fluid->flows[fluid->component_flows[i]];
-    f->inside = false;
-    HEC_ASSERT(f->new_rate > 0);
-    if (f->new_rate != f->rate)
-      change_rate(fluid, f, f->new_rate);
-  }
-}
-
-/* ---- interface ---- */
+/* ---- Interface ---- */
 
 hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity) {
   HEC_ASSERT(n_links >= 0);
-  size_t n = (size_t)n_links + 1; /* never an allocation of nothing */
   hec_fluid *fluid = hec_malloc(1, sizeof *fluid);
-  *fluid = (hec_fluid){.n_links = n_links, .free_flow = -1, .free_crossing = -1};
-  fluid->capacity = hec_malloc(n, sizeof *fluid->capacity);
-  fluid->links = hec_malloc(n, sizeof *fluid->links);
-  fluid->component_links = hec_malloc(n, sizeof *fluid->component_links);
-  fluid->touched = hec_malloc(n, sizeof *fluid->touched);
-  fluid->changed = hec_malloc(n, sizeof *fluid->changed);
-  for (int32_t l = 0; l < n_links; l++) {
-    HEC_ASSERT(capacity[l] > 0 && capacity[l] < INFINITY);
-    fluid->capacity[l] = capacity[l];
-    fluid->links[l] = (link_state){.first = -1};
-  }
+  *fluid = (hec_fluid){.n_given = n_links,
+                       .unused_link = -1,
+                       .unused_flow = -1,
+                       .first_dirty = INT32_MAX,
+                       .least_capacity = INFINITY,
+                       .next = -1};
+  for (int32_t l = 0; l < n_links; l++)
+    add_link(fluid, capacity[l]);
   return fluid;
 }
 
 void hec_fluid_free(hec_fluid *fluid) {
   if (!fluid)
     return;
-  free(fluid->capacity);
-  free(fluid->links);
-  free(fluid->flows);
-  free(fluid->crossings);
-  free(fluid->heap);
-  free(fluid->component_flows);
-  free(fluid->capped);
-  free(fluid->component_links);
-  free(fluid->touched);
-  free(fluid->changed);
+  for (int32_t l = 0; l < fluid->n_links; l++) {
+    free(fluid->link[l].member);
+    free(fluid->link[l].held);
+    free(fluid->link[l].beside);
+  }
+  free(fluid->free);
+  free(fluid->dirty);
+  free(fluid->link);
+  free(fluid->order);
+  free(fluid->map_key);
+  free(fluid->map_value);
+  free(fluid->flow);
+  free(fluid->crossing);
+  free(fluid->instant);
+  free(fluid->scratch);
+  free(fluid->share);
+  free(fluid->unfixed);
   free(fluid->done);
   free(fluid->done_order);
   free(fluid);
@@ -396,43 +188,50 @@ void hec_fluid_free(hec_fluid *fluid) {
 
 int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   HEC_ASSERT(flow->amount >= 0 && flow->amount < INFINITY && flow->cap > 0 && flow->n_links >= 0);
-  int32_t slot = new_slot(fluid);
-  flow_state *f = &fluid->flows[slot];
-  *f = (flow_state){.amount = flow->amount,
-                    .cap = flow->cap,
-                    .start = fluid->now,
-                    .left = flow->amount,
-                    .since = fluid->now,
-                    .finish = INFINITY,
-                    .tag = flow->tag,
-                    .order = fluid->next_order++,
-                    .first = -1};
-  if (flow->amount == 0 || (flow->n_links == 0 && flow->cap == INFINITY))
-    f->finish = fluid->now; /* takes nothing from anybody */
-  else if (flow->n_links == 0) {
-    f->rate = flow->cap;
-    f->finish = fluid->now + flow->amount / flow->cap;
-  } else
-    for (int32_t i = flow->n_links; i-- > 0;)
-      enter_link(fluid, slot, flow->links[i]);
-  heap_add(fluid, slot);
+  int32_t slot = new_flow(fluid);
+  hec_fluid_state *f = &fluid->flow[slot];
+  f->amount = flow->amount;
+  f->start = fluid->now;
+  f->tag = flow->tag;
+  f->order = fluid->next_order++;
+  f->own = -1;
+  fluid->n_active++;
+  fluid->next = -1;
+  if (flow->amount == 0 || (flow->n_links == 0 && flow->cap == INFINITY)) { /* takes nothing from anybody */
+    f->bottleneck = HEC_FLUID_INSTANT;
+    HEC_RESERVE(fluid->instant, fluid->instant_capacity, fluid->n_instant + 1);
+    fluid->instant[fluid->n_instant++] = slot;
+    return slot;
+  }
+  make_route(fluid, slot, flow);
+  hec_fluid_put_in(fluid, slot);
+  fluid->n_added++;
   return slot;
 }
 
 double hec_fluid_next(hec_fluid *fluid) {
-  solve(fluid);
-  return fluid->n_active > 0 ? fluid->flows[fluid->heap[0]].finish : INFINITY;
+  if (fluid->next >= 0)
+    return fluid->next;
+  hec_fluid_solve(fluid);
+  double next = fluid->n_instant > 0 ? fluid->now : INFINITY;
+  for (int32_t i = 0; i < fluid->n_order; i++) {
+    double end = fluid->link[fluid->order[i]].next;
+    next = end < next ? end : next;
+  }
+  return fluid->next = next > fluid->now ? next : fluid->now;
 }
 
 void hec_fluid_advance(hec_fluid *fluid, double time) {
   if (time == fluid->now)
-    return; /* many flows of one instant: filled once, not after each */
+    return; /* many flows of one instant: levels are computed once, not after each */
   HEC_ASSERT(time > fluid->now && time < INFINITY && time <= hec_fluid_next(fluid));
   fluid->now = time;
 }
 
-/* Insertion by order of adding; the heap already yields flows of one finish in that order, so this moves little. */
-static void add_done(hec_fluid *fluid, int32_t n, const flow_state *f) {
+/* Insertion by order of adding; flows of one end mostly come in that order, so this moves little. */
+static void add_done(hec_fluid *fluid, int32_t n, const hec_fluid_state *f) {
+  HEC_RESERVE(fluid->done, fluid->done_capacity, n + 1);
+  HEC_RESERVE(fluid->done_order, fluid->done_order_capacity, n + 1);
   int32_t at = n;
   for (; at > 0 && fluid->done_order[at - 1] > f->order; at--) {
     fluid->done[at] = fluid->done[at - 1];
@@ -442,21 +241,39 @@ static void add_done(hec_fluid *fluid, int32_t n, const flow_state *f) {
   fluid->done_order[at] = f->order;
 }
 
+static void end_flow(hec_fluid *fluid, int32_t slot) {
+  hec_fluid_state *f = &fluid->flow[slot];
+  if (f->bottleneck >= 0)
+    hec_fluid_take_out(fluid, slot);
+  if (f->own >= 0) {
+    fluid->link[f->own].next_unused = fluid->unused_link;
+    fluid->unused_link = f->own;
+  }
+  f->bottleneck = HEC_FLUID_UNUSED;
+  f->held_at = fluid->unused_flow;
+  fluid->unused_flow = slot;
+  fluid->n_active--;
+}
+
 const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
   *n = 0;
   double limit = fluid->now + fluid->now * SAME_INSTANT;
-  solve(fluid);
-  while (fluid->n_active > 0 && fluid->flows[fluid->heap[0]].finish <= limit) {
-    int32_t slot = fluid->heap[0];
-    size_t capacity = fluid->done_capacity;
-    HEC_RESERVE(fluid->done_order, capacity, *n + 1);
-    HEC_RESERVE(fluid->done, fluid->done_capacity, *n + 1);
-    add_done(fluid, (*n)++, &fluid->flows[slot]);
-    heap_remove_first(fluid);
-    leave_links(fluid, slot);
-    fluid->flows[slot].heap_at = -1;
-    fluid->flows[slot].first = fluid->free_flow;
-    fluid->free_flow = slot;
+  if (hec_fluid_next(fluid) > limit)
+    return fluid->done;
+  fluid->next = -1;
+  for (int32_t i = 0; i < fluid->n_instant; i++) {
+    add_done(fluid, (*n)++, &fluid->flow[fluid->instant[i]]);
+    end_flow(fluid, fluid->instant[i]);
+  }
+  fluid->n_instant = 0;
+  for (int32_t i = 0; i < fluid->n_order; i++) {
+    int32_t link = fluid->order[i];
+    while (fluid->link[link].next <= limit) {
+      int32_t slot = fluid->link[link].held[0];
+      add_done(fluid, (*n)++, &fluid->flow[slot]);
+      end_flow(fluid, slot);
+      hec_fluid_set_next(fluid, link);
+    }
   }
   return fluid->done;
 }
@@ -469,22 +286,29 @@ int32_t hec_fluid_count(const hec_fluid *fluid) {
   return fluid->n_active;
 }
 
-static const flow_state *flow_inside(const hec_fluid *fluid, int32_t slot) {
-  HEC_ASSERT(slot >= 0 && slot < fluid->n_flows && fluid->flows[slot].heap_at >= 0);
-  return &fluid->flows[slot];
+static const hec_fluid_state *flow_inside(const hec_fluid *fluid, int32_t slot) {
+  HEC_ASSERT(slot >= 0 && slot < fluid->n_flows && fluid->flow[slot].bottleneck != HEC_FLUID_UNUSED);
+  return &fluid->flow[slot];
 }
 
 double hec_fluid_rate(hec_fluid *fluid, int32_t slot) {
-  solve(fluid);
-  return flow_inside(fluid, slot)->rate;
+  hec_fluid_solve(fluid);
+  const hec_fluid_state *f = flow_inside(fluid, slot);
+  return f->bottleneck >= 0 ? fluid->link[f->bottleneck].level : 0;
 }
 
 double hec_fluid_left(const hec_fluid *fluid, int32_t slot) {
-  return left_at(flow_inside(fluid, slot), fluid->now);
+  const hec_fluid_state *f = flow_inside(fluid, slot);
+  if (f->bottleneck < 0)
+    return f->amount;
+  double left = f->key - hec_fluid_clock(fluid, &fluid->link[f->bottleneck]);
+  return left > 0 ? left : 0;
 }
 
 void hec_fluid_rebase(hec_fluid *fluid) {
   HEC_ASSERT(fluid->n_active == 0);
   fluid->now = 0;
   fluid->next_order = 0;
+  for (int32_t i = 0; i < fluid->n_order; i++) /* that hold nothing: no more than a place in time */
+    fluid->link[fluid->order[i]].since = 0;
 }

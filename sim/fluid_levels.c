@@ -1,0 +1,428 @@
+/* Exact max-min fairness, kept up from event to event.
+ *
+ *   rates x_f > 0 with  sum over flows f on link l of w_fl x_f  <=  c_l   for every link l  (w_fl: times f crosses l),
+ *   such that no x_f can grow without some x_g <= x_f shrinking. There is exactly one such x (Bertsekas, Gallager, "Data
+ *   Networks", 2nd ed., 6.5.2); a flow's cap is a link of its own.
+ *
+ * State: an order of the links. Each flow is held by the first link of its route in that order, its bottleneck b(f); the
+ * flows that a link holds all have its level as their rate:
+ *
+ *   free_l  = c_l - sum over f on l, b(f) != l, of w_fl level_b(f)          what flows held elsewhere leave
+ *   level_l = free_l / (sum over f held by l of w_fl)                       a link that holds none has no level: slack
+ *
+ * This is the max-min solution if and only if levels do not fall along the order and slack links have free_l >= 0: then
+ * every flow has a full link on which nobody is faster. (Progressive filling visits links in exactly such an order.)
+ *
+ * An event changes free or weight of a few links. From the first of these on the order is walked once:
+ *
+ *   - a changed link gets its level anew, and tells the links beside it, which come later, by the difference times how
+ *     many of its flows cross them. Links before the first change keep their levels: the filling is resumed at the level
+ *     where something changed.
+ *   - a level lower than the predecessor's: the link changes places with it and takes over the flows that both carry.
+ *     Levels of what follows only rise by that, so it ends (a limit guards against roundings; then all is filled afresh).
+ *
+ * Flows are not touched by a change of level: all flows of a link end by one clock (fluid.c). So an event costs the links
+ * behind the change plus the distinct pairs (changed link, link beside it), not flows; flows are touched when they change
+ * their holder.
+ *
+ * Roundings: free drifts by an ulp per subtraction, so it is summed up afresh at every SUM_UP_AFTERth change, and where a
+ * difference dwarfs the least capacity. Comparisons of levels ignore a relative EVEN. Rates are within
+ * about 1e-12 of exact ones, and depend on what came before in their last bits only; the same calls give the same doubles. */
+#include "sim/fluid_state.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVEN 1e-13
+#define DWARFS 1e3
+
+enum { SUM_UP_AFTER = 64, CHANGED = 1, STALE = 2 };
+
+/* ---- Which links lie beside which ---- */
+
+static size_t map_place(const hec_fluid *fluid, uint64_t key) {
+  uint64_t h = key * 0x9e3779b97f4a7c15u;
+  size_t at = (size_t)(h >> 20) & (fluid->map_size - 1);
+  while (fluid->map_key[at] != 0 && fluid->map_key[at] != key)
+    at = (at + 1) & (fluid->map_size - 1);
+  return at;
+}
+
+static void grow_map(hec_fluid *fluid) {
+  hec_fluid old = *fluid;
+  fluid->map_size = old.map_size ? 2 * old.map_size : 256;
+  fluid->map_key = hec_malloc(fluid->map_size, sizeof *fluid->map_key);
+  fluid->map_value = hec_malloc(fluid->map_size, sizeof *fluid->map_value);
+  memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
+  fluid->map_used = 0;
+  for (size_t i = 0; i < old.map_size; i++)
+    if (old.map_key[i] != 0 && old.map_value[i] >= 0) {
+      size_t at = map_place(fluid, old.map_key[i]);
+      fluid->map_key[at] = old.map_key[i];
+      fluid->map_value[at] = old.map_value[i];
+      fluid->map_used++;
+    }
+  free(old.map_key);
+  free(old.map_value);
+}
+
+/* Where the index of `link` in the holder's list is kept. */
+static int32_t *index_of(hec_fluid *fluid, int32_t holder, int32_t link) {
+  uint64_t key = ((uint64_t)holder << 32 | (uint32_t)link) + 1;
+  if (fluid->map_used * 2 >= fluid->map_size)
+    grow_map(fluid);
+  size_t at = map_place(fluid, key);
+  if (fluid->map_key[at] == 0) {
+    fluid->map_key[at] = key;
+    fluid->map_value[at] = -1;
+    fluid->map_used++;
+  }
+  return &fluid->map_value[at];
+}
+
+static void change_beside(hec_fluid *fluid, int32_t holder, int32_t link, int32_t change) {
+  hec_fluid_link *l = &fluid->link[holder];
+  int32_t *index = index_of(fluid, holder, link), at = *index;
+  if (at < 0) {
+    at = *index = l->n_beside;
+    HEC_RESERVE(l->beside, l->beside_capacity, l->n_beside + 1);
+    l->beside[l->n_beside++] = (hec_beside){link, 0};
+  }
+  l->beside[at].weight += change;
+  HEC_ASSERT(l->beside[at].weight >= 0);
+  if (l->beside[at].weight > 0)
+    return;
+  *index = -1;
+  hec_beside last = l->beside[--l->n_beside];
+  if (at < l->n_beside) {
+    l->beside[at] = last;
+    *index_of(fluid, holder, last.link) = at;
+  }
+}
+
+static int32_t weight_beside(hec_fluid *fluid, int32_t holder, int32_t link) {
+  if (fluid->map_size == 0)
+    return 0;
+  uint64_t key = ((uint64_t)holder << 32 | (uint32_t)link) + 1;
+  size_t at = map_place(fluid, key);
+  return fluid->map_key[at] != 0 && fluid->map_value[at] >= 0 ? fluid->link[holder].beside[fluid->map_value[at]].weight
+                                                              : 0;
+}
+
+/* ---- Flows come and go ---- */
+
+static void mark(hec_fluid *fluid, int32_t link, uint8_t how) {
+  int32_t at = fluid->link[link].position;
+  fluid->dirty[link] |= how;
+  fluid->first_dirty = at < fluid->first_dirty ? at : fluid->first_dirty;
+}
+
+static const hec_crossing *crossings_of(const hec_fluid *fluid, int32_t flow) {
+  return fluid->crossing + fluid->flow[flow].first;
+}
+
+static int32_t weight_on(const hec_fluid *fluid, int32_t flow, int32_t link) {
+  const hec_crossing *c = crossings_of(fluid, flow);
+  for (int32_t i = 0; i < fluid->flow[flow].n; i++)
+    if (c[i].link == link)
+      return c[i].weight;
+  return 0;
+}
+
+static int32_t first_in_order(const hec_fluid *fluid, int32_t flow) {
+  const hec_crossing *c = crossings_of(fluid, flow);
+  int32_t best = c[0].link;
+  for (int32_t i = 1; i < fluid->flow[flow].n; i++)
+    best = fluid->link[c[i].link].position < fluid->link[best].position ? c[i].link : best;
+  return best;
+}
+
+/* The flow's rate as others see it goes from one value to another, and its holder from -1 or to -1. */
+static void attach(hec_fluid *fluid, int32_t flow, int32_t holder, int32_t sign) {
+  const hec_crossing *c = crossings_of(fluid, flow);
+  for (int32_t i = 0; i < fluid->flow[flow].n; i++) {
+    int32_t link = c[i].link;
+    if (link == holder) {
+      fluid->link[link].weight += sign * c[i].weight;
+    } else {
+      fluid->free[link] -= sign * c[i].weight * fluid->link[holder].level;
+      change_beside(fluid, holder, link, sign * c[i].weight);
+    }
+    mark(fluid, link, CHANGED);
+  }
+}
+
+void hec_fluid_put_in(hec_fluid *fluid, int32_t flow) {
+  hec_fluid_state *f = &fluid->flow[flow];
+  for (int32_t i = f->first; i < f->first + f->n; i++) {
+    hec_fluid_link *l = &fluid->link[fluid->crossing[i].link];
+    HEC_RESERVE(l->member, l->members_capacity, l->n_members + 1);
+    fluid->crossing[i].at = l->n_members;
+    l->member[l->n_members++] = i;
+    if (l->position < 0) {
+      HEC_RESERVE(fluid->order, fluid->order_capacity, fluid->n_order + 1);
+      l->position = fluid->n_order;
+      fluid->order[fluid->n_order++] = fluid->crossing[i].link;
+    }
+  }
+  int32_t holder = first_in_order(fluid, flow);
+  hec_fluid_hold(fluid, holder, flow, f->amount);
+  attach(fluid, flow, holder, 1);
+}
+
+void hec_fluid_take_out(hec_fluid *fluid, int32_t flow) {
+  hec_fluid_state *f = &fluid->flow[flow];
+  int32_t holder = f->bottleneck;
+  hec_fluid_let_go(fluid, flow);
+  attach(fluid, flow, holder, -1);
+  for (int32_t i = f->first; i < f->first + f->n; i++) {
+    hec_fluid_link *l = &fluid->link[fluid->crossing[i].link];
+    int32_t last = l->member[--l->n_members], at = fluid->crossing[i].at;
+    l->member[at] = last;
+    fluid->crossing[last].at = at;
+    if (l->n_members == 0) { /* nothing is left of roundings */
+      fluid->free[fluid->crossing[i].link] = l->capacity;
+      l->n_changes = 0;
+    }
+  }
+}
+
+/* ---- Levels ---- */
+
+static void sum_up(hec_fluid *fluid, int32_t link) {
+  hec_fluid_link *l = &fluid->link[link];
+  double used = 0;
+  for (int32_t i = 0; i < l->n_members; i++) {
+    const hec_crossing *c = &fluid->crossing[l->member[i]];
+    int32_t holder = fluid->flow[c->flow].bottleneck;
+    if (holder != link)
+      used += c->weight * fluid->link[holder].level;
+  }
+  fluid->free[link] = l->capacity - used;
+  l->n_changes = 0;
+}
+
+/* What the order is sorted by: the level, once computed. */
+static double height(const hec_fluid *fluid, int32_t link) {
+  return fluid->link[link].weight > 0 ? fluid->link[link].level : INFINITY;
+}
+
+/* The level that follows from free and weight; below all others where the link is over capacity and holds nothing. */
+static double computed(const hec_fluid *fluid, int32_t link) {
+  const hec_fluid_link *l = &fluid->link[link];
+  if (l->weight > 0)
+    return fluid->free[link] / (double)l->weight;
+  return fluid->free[link] < -EVEN * l->capacity ? -INFINITY : INFINITY;
+}
+
+static void set_level(hec_fluid *fluid, int32_t link, double level) {
+  hec_fluid_link *l = &fluid->link[link];
+  double change = level - l->level;
+  if (change != 0) {
+    uint8_t how = fabs(change) > DWARFS * fluid->least_capacity ? CHANGED | STALE : CHANGED;
+    l->clock = hec_fluid_clock(fluid, l);
+    l->since = fluid->now;
+    l->level = level;
+    for (const hec_beside *b = l->beside, *end = b + l->n_beside; b != end; b++) {
+      fluid->free[b->link] -= b->weight * change;
+      fluid->dirty[b->link] |= how;
+    }
+  }
+  hec_fluid_set_next(fluid, link);
+}
+
+/* What `from` holds and `to` carries too goes over to `to`, which has come to stand before it. */
+static void take_over(hec_fluid *fluid, int32_t from, int32_t to) {
+  int32_t shared = weight_beside(fluid, from, to), n = 0;
+  if (shared == 0)
+    return;
+  const hec_fluid_link *l = &fluid->link[from];
+  HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, l->n_held);
+  for (int32_t i = 0; i < l->n_held; i++)
+    if (weight_on(fluid, l->held[i], to) > 0)
+      fluid->scratch[n++] = l->held[i];
+  double before = fabs(fluid->free[to]);
+  for (int32_t i = 0; i < n; i++) {
+    int32_t flow = fluid->scratch[i];
+    double left = fluid->flow[flow].key - hec_fluid_clock(fluid, l);
+    hec_fluid_let_go(fluid, flow);
+    attach(fluid, flow, from, -1);
+    hec_fluid_hold(fluid, to, flow, left > 0 ? left : 0);
+    attach(fluid, flow, to, 1);
+  }
+  if (before > DWARFS * fabs(fluid->free[to]))
+    fluid->dirty[to] |= STALE;
+}
+
+/* The link at position i and the one before it change places. */
+static void swap(hec_fluid *fluid, int32_t i) {
+  int32_t up = fluid->order[i], down = fluid->order[i - 1];
+  fluid->order[i - 1] = up;
+  fluid->order[i] = down;
+  fluid->link[up].position = i - 1;
+  fluid->link[down].position = i;
+  take_over(fluid, down, up);
+  fluid->dirty[up] |= CHANGED;
+}
+
+/* ---- Filling from nothing ---- */
+
+static bool fills_before(const hec_fluid *fluid, int32_t a, int32_t b) {
+  return fluid->share[a] != fluid->share[b] ? fluid->share[a] < fluid->share[b] : a < b;
+}
+
+static void sink(hec_fluid *fluid, int32_t *heap, int32_t n, int32_t at) {
+  int32_t link = heap[at];
+  for (int32_t child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && fills_before(fluid, heap[child + 1], heap[child]))
+      child++;
+    if (!fills_before(fluid, heap[child], link))
+      break;
+    heap[at] = heap[child];
+  }
+  heap[at] = link;
+}
+
+/* Every flow is let go; what it has left stands in its key. */
+static void empty_links(hec_fluid *fluid) {
+  for (int32_t k = 0; k < fluid->n_order; k++) {
+    int32_t link = fluid->order[k];
+    hec_fluid_link *l = &fluid->link[link];
+    double clock = hec_fluid_clock(fluid, l);
+    for (int32_t i = 0; i < l->n_held; i++) {
+      double *key = &fluid->flow[l->held[i]].key;
+      *key = *key > clock ? *key - clock : 0;
+      fluid->flow[l->held[i]].bottleneck = -1;
+    }
+    l->n_held = l->n_beside = 0;
+    l->weight = 0;
+    l->level = l->clock = 0;
+    l->next = INFINITY;
+    l->position = -1;
+    l->n_changes = 0;
+    fluid->free[link] = l->capacity;
+    fluid->dirty[link] = 0;
+  }
+  memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
+  fluid->map_used = 0;
+}
+
+/* Holds what is not held yet of the link's flows, at `level`; the links beside it lose what they use, in one subtraction
+ * each. */
+static void fill_link(hec_fluid *fluid, int32_t link, double level) {
+  hec_fluid_link *l = &fluid->link[link];
+  l->level = level;
+  for (int32_t i = 0; i < l->n_members; i++) {
+    const hec_crossing *c = &fluid->crossing[l->member[i]];
+    if (fluid->flow[c->flow].bottleneck >= 0)
+      continue;
+    hec_fluid_hold(fluid, link, c->flow, fluid->flow[c->flow].key);
+    l->weight += c->weight;
+    const hec_crossing *all = crossings_of(fluid, c->flow);
+    for (int32_t k = 0; k < fluid->flow[c->flow].n; k++)
+      if (all[k].link != link)
+        change_beside(fluid, link, all[k].link, all[k].weight);
+  }
+  for (int32_t i = 0; i < l->n_beside; i++) {
+    int32_t other = l->beside[i].link;
+    fluid->free[other] -= level * l->beside[i].weight;
+    fluid->unfixed[other] -= l->beside[i].weight;
+  }
+  hec_fluid_set_next(fluid, link);
+}
+
+/* Progressive filling: the link whose share of what is free is least fills next, ties to the lower id. Shares only grow, so a
+ * heap with old shares shows the least one once it is brought up to date. */
+static void fill(hec_fluid *fluid) {
+  int32_t n = fluid->n_order, n_order = 0;
+  empty_links(fluid);
+  HEC_RESERVE(fluid->share, fluid->share_capacity, fluid->n_links);
+  HEC_RESERVE(fluid->unfixed, fluid->unfixed_capacity, fluid->n_links);
+  HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, n);
+  int32_t *heap = fluid->scratch, n_heap = 0;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t link = fluid->order[i];
+    const hec_fluid_link *l = &fluid->link[link];
+    fluid->unfixed[link] = 0;
+    for (int32_t k = 0; k < l->n_members; k++)
+      fluid->unfixed[link] += fluid->crossing[l->member[k]].weight;
+    if (l->n_members == 0)
+      continue;
+    fluid->share[link] = l->capacity / (double)fluid->unfixed[link];
+    heap[n_heap++] = link;
+  }
+  for (int32_t i = n_heap / 2; i-- > 0;)
+    sink(fluid, heap, n_heap, i);
+  double level = 0;
+  while (n_heap > 0) {
+    int32_t link = heap[0];
+    int64_t unfixed = fluid->unfixed[link];
+    double share = unfixed > 0 ? fluid->free[link] / (double)unfixed : INFINITY;
+    if (unfixed > 0 && share > fluid->share[link]) {
+      fluid->share[link] = share;
+      sink(fluid, heap, n_heap, 0);
+      continue;
+    }
+    heap[0] = heap[--n_heap];
+    sink(fluid, heap, n_heap, 0);
+    if (unfixed == 0)
+      continue;
+    level = share > level ? share : level;
+    fluid->link[link].position = n_order++;
+    fill_link(fluid, link, level);
+  }
+  /* The order: those that fill, as they did; then slack ones by id. */
+  HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, fluid->n_links);
+  int32_t at = n_order;
+  for (int32_t link = 0; link < fluid->n_links; link++) {
+    hec_fluid_link *l = &fluid->link[link];
+    if (l->position < 0 && l->n_members > 0)
+      l->position = at++;
+    if (l->n_members > 0)
+      fluid->order[l->position] = link;
+  }
+  fluid->n_order = at;
+}
+
+/* ---- Walking the order ---- */
+
+/* Returns false when it does not come to an end soon. */
+static bool walk(hec_fluid *fluid) {
+  int64_t swaps = 0, most = 64 + 8 * (int64_t)fluid->n_order;
+  for (int32_t i = fluid->first_dirty; i < fluid->n_order; i++) {
+    int32_t link = fluid->order[i];
+    uint8_t dirty = fluid->dirty[link];
+    double level = height(fluid, link);
+    if (dirty) {
+      if (dirty & STALE || ++fluid->link[link].n_changes == SUM_UP_AFTER)
+        sum_up(fluid, link);
+      fluid->dirty[link] = 0;
+      level = computed(fluid, link);
+    }
+    if (i > 0 && level < height(fluid, fluid->order[i - 1]) * (1 - EVEN)) {
+      if (++swaps > most)
+        return false;
+      swap(fluid, i);
+      i -= 2;
+      continue;
+    }
+    if (dirty) {
+      HEC_ASSERT(level > 0);
+      set_level(fluid, link, level < INFINITY ? level : 0);
+    }
+  }
+  return true;
+}
+
+void hec_fluid_solve(hec_fluid *fluid) {
+  if (fluid->first_dirty == INT32_MAX)
+    return;
+  if (fluid->n_added > fluid->n_active / 4 || !walk(fluid))
+    fill(fluid);
+  fluid->n_added = 0;
+  fluid->first_dirty = INT32_MAX;
+}

@@ -1,0 +1,104 @@
+/* What the two files of the fluid solver share: fluid.c (flows, clocks, ends) and fluid_levels.c (who is held by which link,
+ * and how high links are). The mathematics stands in fluid_levels.c. */
+#ifndef HEC_SIM_FLUID_STATE_H
+#define HEC_SIM_FLUID_STATE_H
+#include "sim/fluid.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A flow on a link, `weight` times. */
+typedef struct {
+  int32_t flow, link, weight;
+  int32_t at; /* in the link's list of members */
+} hec_crossing;
+
+/* Flows held by one link cross `link`, `weight` times in all (> 0). */
+typedef struct {
+  int32_t link;
+  int32_t weight;
+} hec_beside;
+
+typedef struct {
+  double capacity;
+  double level; /* rate of the flows it holds, as last told to the others; 0 when it holds none */
+  double clock; /* what each of them has moved since the link began to hold any, at `since` */
+  double since;
+  double next;       /* when the first of them ends; INFINITY when it holds none */
+  int64_t weight;    /* crossings of this link by the flows it holds */
+  int32_t position;  /* in the order; -1: not in it */
+  int32_t n_changes; /* of free or weight, since free was last summed up */
+  int32_t n_members, n_held, n_beside;
+  int32_t next_unused; /* of a cap without flow */
+  size_t members_capacity, held_capacity, beside_capacity;
+  int32_t *member;    /* [n_members] crossings of all flows on the link */
+  int32_t *held;      /* [n_held] flows it holds: binary heap, least (key, order) first */
+  hec_beside *beside; /* [n_beside] in no order: what comes of it depends on none */
+} hec_fluid_link;
+
+typedef struct {
+  double amount, start;
+  double key; /* clock of its bottleneck at which it ends */
+  int64_t tag, order;
+  int32_t first, n, room; /* crossings */
+  int32_t bottleneck;     /* link that holds it; -1: slot unused; -2: ends at its start */
+  int32_t held_at;        /* in the bottleneck's heap; unused slots: the next unused one */
+  int32_t own;            /* link that is its cap; -1 */
+} hec_fluid_state;
+
+enum { HEC_FLUID_UNUSED = -1, HEC_FLUID_INSTANT = -2 };
+
+struct hec_fluid {
+  double now;
+  /* Links, apart what the innermost loop touches. */
+  double *free;   /* capacity that flows held elsewhere leave */
+  uint8_t *dirty; /* bit 0: free or weight changed; bit 1: sum free up again */
+  hec_fluid_link *link;
+  size_t free_capacity, dirty_capacity, link_capacity;
+  int32_t n_links, n_given; /* with caps; of the caller */
+  int32_t unused_link;      /* head of the unused caps; -1 */
+  double least_capacity;
+  int32_t *order; /* [n_order] */
+  size_t order_capacity;
+  int32_t n_order, first_dirty; /* every dirty link is at or behind it */
+  /* (holder, crossed link) -> index in the holder's `beside`, open addressing. */
+  uint64_t *map_key; /* holder << 32 | link, plus 1; 0: empty */
+  int32_t *map_value;
+  size_t map_size, map_used;
+  /* Flows. */
+  hec_fluid_state *flow;
+  hec_crossing *crossing;
+  size_t flow_capacity, crossing_capacity;
+  int32_t n_flows, n_crossings, n_active, unused_flow;
+  int32_t n_added; /* since levels were last computed */
+  double next;     /* the earliest end; negative: to be found */
+  int64_t next_order;
+  int32_t *instant; /* [n_instant] flows that end at their start */
+  size_t instant_capacity;
+  int32_t n_instant;
+  int32_t *scratch; /* flows or links */
+  size_t scratch_capacity;
+  double *share; /* [n_links] while filling */
+  int64_t *unfixed;
+  size_t share_capacity, unfixed_capacity;
+  hec_fluid_done *done; /* the last pop */
+  int64_t *done_order;
+  size_t done_capacity, done_order_capacity;
+};
+
+/* fluid.c */
+static inline double hec_fluid_clock(const hec_fluid *fluid, const hec_fluid_link *l) {
+  return l->clock + l->level * (fluid->now - l->since);
+}
+/* The flow is held by the link from now on, with `left` to move; and no more. */
+void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow, double left);
+void hec_fluid_let_go(hec_fluid *fluid, int32_t flow);
+/* When the link's first flow ends, after a change of level or of what it holds. */
+void hec_fluid_set_next(hec_fluid *fluid, int32_t link);
+
+/* fluid_levels.c */
+void hec_fluid_put_in(hec_fluid *fluid, int32_t flow);   /* its crossings are made; not yet held */
+void hec_fluid_take_out(hec_fluid *fluid, int32_t flow); /* held; its crossings go */
+void hec_fluid_solve(hec_fluid *fluid);
+
+#endif
