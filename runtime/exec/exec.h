@@ -56,7 +56,7 @@ typedef struct {
   hec_rank *rank;
   hec_work_table work;
   int32_t n_slices;        /* of the policy's plans */
-  int64_t expert_size;     /* parameters of an expert */
+  int64_t expert_size;     /* parameters of an expert; of a shard where problem.esp > 1 */
   int64_t block_size;      /* dense parameters of a block */
   int64_t rest_size;       /* dense parameters outside the MoE blocks */
   int32_t n_micro_batches; /* at most */
