@@ -37,6 +37,7 @@ static int32_t row_segments(void *context, int32_t k, hec_segment *out) {
 /* This rank's transfers of the exchange, turned round where it is reversed; ascending by the other rank. */
 static hec_transfer *own_transfers(hec_exec *exec, const hec_op *op, int32_t *n) {
   hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, 2 * exec->problem->esp);
+  int32_t before = -1; /* whom the last one is received from */
   *n = 0;
   for (int32_t k = 0; k < op->n_transfers; k++) {
     hec_transfer t = exec->program->transfers[op->transfer_at + k];
@@ -46,6 +47,8 @@ static hec_transfer *own_transfers(hec_exec *exec, const hec_op *op, int32_t *n)
     int32_t source = t.source;
     t.source = op->reverse ? t.destination : source;
     t.destination = op->reverse ? source : t.destination;
+    HEC_ASSERT(t.destination != exec->r || t.source > before); /* the order in which parts are added */
+    before = t.destination == exec->r ? t.source : before;
     own[(*n)++] = t;
   }
   return own;

@@ -222,7 +222,7 @@ static hec_status steps(hec_rank *rank, void *context) {
   return HEC_OK;
 }
 
-static void run_steps(hec_replay_case *c, int32_t n_steps) {
+static void run_steps(hec_replay_case *c, int32_t n_steps, const hec_transport *transport) {
   stepping s = {c, n_steps};
   int64_t n = (int64_t)c->problem.n_layers * c->problem.n_experts * hec_model_expert_size(&c->model);
   for (int32_t a = 0; a < N_ARRAYS; a++) {
@@ -232,7 +232,7 @@ static void run_steps(hec_replay_case *c, int32_t n_steps) {
   }
   hec_launch_options options = {.n_ranks = c->problem.n_ranks,
                                 .threads = true,
-                                .transport = &hec_transport_shm,
+                                .transport = transport,
                                 .cluster = &c->cluster,
                                 .memory_bytes = hec_replay_bytes(&c->replay, hec_policy_find("ep")),
                                 .limit_s = 30};
@@ -246,12 +246,12 @@ START_TEST(shards_are_the_expert) {
       &arena, &seed, (hec_replay_wish){.ranks = 4, .esp = esp_of(_i), .exact = _i % 2, .steps = 2, .micro_batches = 2});
   int64_t size = hec_model_expert_size(&c->model);
   float *initial = HEC_NEW(&arena, float, size);
-  run_steps(c, 0);
+  run_steps(c, 0, &hec_transport_shm);
   for (int32_t row = 0; row < c->problem.n_layers * c->problem.n_experts; row++) {
     hec_model_init_expert(&c->model, row / c->problem.n_experts, row % c->problem.n_experts, initial);
     ck_assert(memcmp(initial, together[0] + row * size, (size_t)size * sizeof *initial) == 0);
   }
-  run_steps(c, c->replay.n_steps);
+  run_steps(c, c->replay.n_steps, &hec_transport_shm);
   hec_reference *reference = hec_reference_new(&c->model, 4, c->problem.tokens, true);
   for (int32_t i = 0; i < c->replay.n_steps; i++)
     hec_reference_step(reference, i + 1, c->replay.steps[i].loads, c->replay.n_micro_batches);
@@ -266,6 +266,21 @@ START_TEST(shards_are_the_expert) {
     }
   }
   hec_reference_free(reference);
+}
+END_TEST
+
+/* Parts are added in the order of ranks, on arrival or from staging: the same bits. */
+START_TEST(sums_are_the_same_over_all_transports) {
+  uint64_t seed = 12977 + (uint64_t)_i;
+  hec_replay_case *c =
+      hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4, .esp = 4, .steps = 2, .micro_batches = 1});
+  int64_t n = (int64_t)c->problem.n_layers * c->problem.n_experts * hec_model_expert_size(&c->model);
+  float *first[N_ARRAYS];
+  run_steps(c, c->replay.n_steps, &hec_transport_shm);
+  memcpy(first, together, sizeof first);
+  run_steps(c, c->replay.n_steps, &hec_transport_paced);
+  for (int32_t a = 0; a < N_ARRAYS; a++)
+    ck_assert(memcmp(first[a], together[a], (size_t)n * sizeof(float)) == 0);
 }
 END_TEST
 
@@ -361,6 +376,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(40));
   tcase_add_loop_test(c, programs_and_bytes_are_the_simulators, 0, 6);
   tcase_add_loop_test(c, shards_are_the_expert, 0, HEC_TEST_CASES(12));
+  tcase_add_loop_test(c, sums_are_the_same_over_all_transports, 0, HEC_TEST_CASES(8));
   tcase_add_loop_test(c, rows_left_out_are_noticed, 0, 32);
   suite_add_tcase(s, c);
   return s;
