@@ -24,7 +24,8 @@ static int32_t row_segments(void *context, int32_t k, hec_segment *out) {
   int32_t member = (of->op->reverse ? t->destination : t->source) % of->esp, n = 0;
   int64_t bytes = 0, row = of->d * (int64_t)sizeof(float);
   for (int32_t e = 0; e < of->n_experts; e++) {
-    const int32_t *at = of->rows->shelf_at + (of->op->chunk * of->n_experts + e) * of->esp + member;
+    int32_t shelf = (of->op->chunk * of->n_experts + e) * of->esp + member;
+    const int32_t *at = of->rows->shelf_at + shelf;
     if (at[0] == at[1])
       continue;
     out[n] = (hec_segment){of->computed + (int64_t)at[0] * of->d, (at[1] - at[0]) * row};
