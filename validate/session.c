@@ -209,6 +209,7 @@ static hec_status plan_for(hec_session *s, const hec_cluster *cluster) {
     if (p->cluster == cluster)
       continue;
     HEC_TRY(hec_problem_make(p->moe, cluster, p->train, p->n_ranks, p->tokens, &made));
+    HEC_TRY(hec_problem_shard(&made, p->esp));
     hec_problem_choose_as(&made, p);
     *p = made;
   }

@@ -58,14 +58,20 @@ static double norm(const float *x, int64_t n) {
   return sqrt(sum);
 }
 
-/* `n` numbers from `begin` on of a tensor `whole`: a part's error is relative to the whole, as rounding is. */
+/* `n` numbers, which are a part of a tensor `whole`: a part's error is relative to the whole, as rounding is. */
 typedef struct {
   const float *whole;
-  int64_t whole_n, begin, n;
+  int64_t whole_n;
+  const float *part;
+  int64_t n;
 } expectation;
 
+static expectation all_of(const float *whole, int64_t n) {
+  return (expectation){whole, n, whole, n};
+}
+
 static double error_of(const float *found, expectation e) {
-  const float *expected = e.whole + e.begin;
+  const float *expected = e.part;
   double error = hec_relative_error(found, expected, e.n);
   if (e.n == e.whole_n)
     return error;
@@ -75,7 +81,7 @@ static double error_of(const float *found, expectation e) {
 
 static void compare(hec_check *check, const float *found, expectation e, const char *what) {
   bool exact = check->model->exact;
-  const float *expected = e.whole + e.begin;
+  const float *expected = e.part;
   int64_t n = e.n;
   double error = error_of(found, e);
   if (exact && memcmp(found, expected, (size_t)n * sizeof *found) != 0)
@@ -164,7 +170,7 @@ static hec_status gather_choices(hec_check *check, const hec_work_state *work, h
 
 static void compare_number(hec_check *check, double found, double expected, const char *what) {
   float of[2] = {(float)found, (float)expected};
-  compare(check, of, (expectation){of + 1, 1, 0, 1}, what);
+  compare(check, of, all_of(of + 1, 1), what);
 }
 
 static hec_status train_reference(hec_check *check, const hec_work_state *work, const hec_load *loads,
@@ -211,11 +217,11 @@ hec_status hec_check_step(hec_check *check, const hec_work_state *work, int64_t 
     for (int32_t r = 0; compares(check) && r < check->problem->n_ranks; r++) {
       char what[64];
       (void)snprintf(what, sizeof what, "outputs of rank %d, micro-batch %d", r, mb);
-      compare(check, x + r * n, (expectation){hec_reference_output(check->reference, mb, r), n, 0, n}, what);
+      compare(check, x + r * n, all_of(hec_reference_output(check->reference, mb, r), n), what);
       if (!dx)
         continue;
       (void)snprintf(what, sizeof what, "input gradients of rank %d, micro-batch %d", r, mb);
-      compare(check, dx + r * n, (expectation){hec_reference_input_gradient(check->reference, mb, r), n, 0, n}, what);
+      compare(check, dx + r * n, all_of(hec_reference_input_gradient(check->reference, mb, r), n), what);
     }
   }
   return HEC_OK;
@@ -247,7 +253,7 @@ static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, b
       char what[64];
       hec_reference_state state = hec_reference_block(check->reference, layer);
       (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[a], layer, r);
-      compare(check, all + r * dense.n, (expectation){reference_array(&state, a), dense.n, 0, dense.n}, what);
+      compare(check, all + r * dense.n, all_of(reference_array(&state, a), dense.n), what);
     }
     if (all && goes_on && compares(check))
       adopt(check, &(hec_reference_part){(hec_reference_array)a, layer, -1, 0, dense.n}, all);
@@ -274,32 +280,70 @@ static int32_t pack(hec_exec *exec, int32_t layer, int32_t array, int32_t *parts
   return n;
 }
 
-static void compare_parts(hec_check *check, const hec_store *store, int32_t layer, int32_t array, const int32_t *parts,
-                          const float *floats, int32_t rank, int32_t *seen) {
-  for (; *parts >= 0; parts++) {
+/* One array of what a rank keeps of a layer, as packed. */
+typedef struct {
+  const hec_store *store;
+  int32_t layer, array, rank;
+  const int32_t *parts; /* -1 ends */
+  const float *floats;
+} kept_parts;
+
+static hec_expert_shard shard_of(const hec_check *check, int32_t rank) {
+  int32_t esp = check->problem->esp;
+  return (hec_expert_shard){.model = check->model, .member = rank % esp, .of = esp};
+}
+
+static void compare_parts(hec_check *check, const kept_parts *kept, int32_t *seen) {
+  const hec_store *store = kept->store;
+  const float *floats = kept->floats;
+  hec_expert_shard shard = shard_of(check, kept->rank);
+  hec_arena_mark mark = hec_arena_save(&check->arena);
+  float *expected = HEC_NEW(&check->arena, float, store->expert_size);
+  for (const int32_t *parts = kept->parts; *parts >= 0; parts++) {
     int32_t expert = *parts / store->n_parts, part = *parts % store->n_parts;
     int64_t begin = hec_part_begin(store->expert_size, part, store->n_parts);
     int64_t n = hec_part_begin(store->expert_size, part + 1, store->n_parts) - begin;
-    hec_reference_state state = hec_reference_expert(check->reference, layer, expert);
+    hec_reference_state state = hec_reference_expert(check->reference, kept->layer, expert);
+    const float *whole = reference_array(&state, kept->array);
     char what[64];
-    (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[array], expert, layer,
-                   rank);
-    compare(check, floats, (expectation){reference_array(&state, array), state.n, begin, n}, what);
+    (void)snprintf(what, sizeof what, "%s of expert %d of layer %d on rank %d", array_names[kept->array], expert,
+                   kept->layer, kept->rank);
+    hec_expert_shard_take(&shard, whole, expected);
+    compare(check, floats, (expectation){whole, state.n, expected + begin, n}, what);
     floats += n;
     seen[*parts]++;
   }
+  hec_arena_rewind(&check->arena, mark);
 }
 
-/* Where several ranks keep a part, the last one's is taken over: all were compared. */
-static void adopt_parts(hec_check *check, const hec_store *store, hec_reference_part part, const int32_t *parts,
-                        const float *floats) {
-  for (; *parts >= 0; parts++) {
-    int32_t slice = *parts % store->n_parts;
-    part.expert = *parts / store->n_parts;
+/* Part `slice` of the expert, or the rank's shard of it: slices are of whole experts. Where several ranks keep a part, the
+ * last one's is taken over: all were compared. */
+static void adopt_part(hec_check *check, const kept_parts *kept, int32_t expert, int32_t slice, const float *floats) {
+  const hec_store *store = kept->store;
+  hec_reference_part part = {.array = (hec_reference_array)kept->array, .layer = kept->layer, .expert = expert};
+  hec_expert_shard shard = shard_of(check, kept->rank);
+  if (shard.of == 1) {
     part.begin = hec_part_begin(store->expert_size, slice, store->n_parts);
     part.n = hec_part_begin(store->expert_size, slice + 1, store->n_parts) - part.begin;
     adopt(check, &part, floats);
-    floats += part.n;
+    return;
+  }
+  for (int32_t i = 0, n = hec_expert_shard_runs(&shard); i < n; i++) {
+    hec_shard_run run = hec_expert_shard_run(&shard, i);
+    part.begin = run.whole;
+    part.n = run.n;
+    adopt(check, &part, floats + run.shard);
+  }
+}
+
+static void adopt_parts(hec_check *check, const kept_parts *kept) {
+  const hec_store *store = kept->store;
+  const float *floats = kept->floats;
+  for (const int32_t *parts = kept->parts; *parts >= 0; parts++) {
+    int32_t slice = *parts % store->n_parts;
+    adopt_part(check, kept, *parts / store->n_parts, slice, floats);
+    floats += hec_part_begin(store->expert_size, slice + 1, store->n_parts) -
+              hec_part_begin(store->expert_size, slice, store->n_parts);
   }
 }
 
@@ -318,14 +362,18 @@ static hec_status check_experts(hec_check *check, hec_exec *exec, int32_t layer,
   }
   HEC_TRY(hec_rank_gather(check->rank, parts, (size_t)most * sizeof *parts, all_parts));
   HEC_TRY(gather(check, floats, floats_most, &all));
-  for (int32_t r = 0; all && compares(check) && r < n_ranks; r++)
-    compare_parts(check, store, layer, array, all_parts + r * most, all + r * floats_most, r, seen);
-  for (int32_t r = 0; all && compares(check) && goes_on && r < n_ranks; r++)
-    adopt_parts(check, store, (hec_reference_part){.array = (hec_reference_array)array, .layer = layer},
-                all_parts + r * most, all + r * floats_most);
+  for (int32_t adopts = 0; adopts < (goes_on ? 2 : 1); adopts++)
+    for (int32_t r = 0; all && compares(check) && r < n_ranks; r++) {
+      kept_parts kept = {store, layer, array, r, all_parts + r * most, all + r * floats_most};
+      if (adopts)
+        adopt_parts(check, &kept);
+      else
+        compare_parts(check, &kept, seen);
+    }
   for (int32_t i = 0; seen && compares(check) && i < most - 1; i++)
-    if (seen[i] == 0)
-      return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d", layer, i / store->n_parts);
+    if (seen[i] < check->problem->esp)
+      return hec_rank_fail(check->rank, "layer %d: nobody keeps expert %d%s", layer, i / store->n_parts,
+                           seen[i] > 0 ? " whole: shards are missing" : "");
   return HEC_OK;
 }
 

@@ -175,6 +175,11 @@ hec_status hec_exec_take(hec_exec *exec, int32_t row, int32_t part) {
   return hec_store_take(&exec->store, row, part, exec->rank->processor);
 }
 
+/* The rank whose homes are this one's too: the first of its expert-sharding group, where plans put homes. */
+static int32_t home_of(const hec_exec *exec) {
+  return exec->r - exec->r % exec->problem->esp;
+}
+
 static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int32_t part, int32_t rank) {
   size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
   size_t at = row * (size_t)plan->n_slices + (size_t)part;
@@ -190,7 +195,7 @@ static bool plan_keeps(const hec_plan *plan, int32_t layer, int32_t expert, int3
   return false;
 }
 
-/* Experts kept here, as lower.c counts them: in slices; a copy per slot; reserved slots whether in use or not. */
+/* Experts kept here, as lower.c counts them: in slices; shards; a copy per slot; reserved slots whether in use or not. */
 static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
   double kept = 0, reserved = (double)plan->slots * exec->n_layers;
   for (int32_t l = 0; l < exec->n_layers; l++)
@@ -198,11 +203,12 @@ static double kept_experts(const hec_exec *exec, const hec_plan *plan) {
       const int32_t *home = plan->home + hec_row_of(exec, l, e) * (size_t)plan->n_slices, *ranks;
       const uint8_t *kinds;
       for (int32_t part = 0; part < plan->n_slices; part++)
-        kept += home[part] == exec->r ? 1.0 / plan->n_slices : 0;
+        kept += home[part] == home_of(exec) ? 1.0 / plan->n_slices : 0;
       int32_t n = hec_plan_copies(plan, l, e, &ranks, &kinds);
       for (int32_t i = 0; i < n; i++)
         kept += ranks[i] == exec->r && kinds[i] == HEC_COPY_RESIDENT;
     }
+  kept /= exec->problem->esp;
   return kept > reserved ? kept : reserved;
 }
 
@@ -231,7 +237,7 @@ hec_status hec_exec_set_plan(hec_exec *exec, const hec_plan *plan, bool fresh) {
   for (int32_t l = 0; l < exec->n_layers; l++)
     for (int32_t e = 0; e < exec->n_experts; e++)
       for (int32_t part = 0; part < plan->n_slices; part++) {
-        *keep = plan_keeps(plan, l, e, part, exec->r);
+        *keep = plan_keeps(plan, l, e, part, home_of(exec));
         if (*keep++ && fresh)
           HEC_TRY(hec_exec_take(exec, (int32_t)hec_row_of(exec, l, e), part));
       }
@@ -337,7 +343,8 @@ const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
                          .n_cells = op->op.n_cells,
                          .degree = op->op.degree,
                          .n_experts = exec->n_experts,
-                         .n_ranks = exec->n_ranks};
+                         .n_ranks = exec->n_ranks,
+                         .esp = exec->problem->esp};
     *rows = hec_rows_make(&exec->step, &of, exec->r);
     exec->rows[layer] = rows;
     exec->rows_of[layer] = op->op.micro_batch;

@@ -274,6 +274,8 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
     bind_counts(exec, op);
   else if (tokens)
     bind_tokens(exec, op);
+  else if (op->op.role == HEC_ROLE_SHARD_GATHER || op->op.role == HEC_ROLE_SHARD_SCATTER)
+    hec_shard_rows_bind(exec, op, adds(exec));
   else
     HEC_TRY(bind_parcels(exec, op));
   if (exec->rank->transport->held && !exec->rank->link && !exec->options.virtual_time)

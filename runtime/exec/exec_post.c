@@ -107,7 +107,7 @@ static hec_status bind(hec_exec *exec, hec_exec_op *op) {
     op->end_ns = exec->planned_end_ns;
     return HEC_OK;
   case HEC_OP_LOCAL:
-    if (op->op.role == HEC_ROLE_REDUCE) {
+    if (op->op.role == HEC_ROLE_REDUCE || op->op.role == HEC_ROLE_SHARD_REDUCE) {
       bind_reduction(exec, op);
       return HEC_OK;
     }

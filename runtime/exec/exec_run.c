@@ -70,7 +70,7 @@ static hec_status move(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved)
 }
 
 void hec_exec_step(hec_exec *exec, hec_exec_op *op) {
-  if (op->op.role == HEC_ROLE_REDUCE) {
+  if (op->op.role == HEC_ROLE_REDUCE || op->op.role == HEC_ROLE_SHARD_REDUCE) {
     hec_processor *on = exec->rank->processor;
     on->math->add(on, op->exchange->additions, op->exchange->n_additions);
     on->math->add(on, op->exchange->own, op->exchange->n_own);

@@ -1,5 +1,5 @@
 /* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
- * exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c (timelines). */
+ * shard_rows.c (of them, inside expert-sharding groups), exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c (timelines). */
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"
@@ -94,6 +94,9 @@ int64_t hec_exchange_held_until(const hec_exec *exec, const hec_exec_op *op);
 hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t *n);
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
+
+/* shard_rows.c: AllGather and ReduceScatter of an expert-sharding group; `adds`: receives can be added where they belong. */
+void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds);
 
 /* exec_stream.c: an operation that was bound, on the stream of its lane. */
 hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;

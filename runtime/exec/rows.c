@@ -1,21 +1,32 @@
 /* Two passes over the cells, each a counting sort by what the row is keyed with. */
 #include "runtime/exec/rows.h"
 
-/* What both passes know. Slots are (chunk, peer), shelves (chunk, expert). */
+/* What both passes know. Slots are (chunk, peer), shelves (chunk, expert, member). */
 typedef struct {
   const hec_rows_cells *of;
   int32_t rank, n;     /* n: cells of a chunk */
-  int32_t *shelf_at;   /* [degree * n_experts + 1] computed rows; while placing: the next one */
+  int32_t *shelf_at;   /* [degree * n_experts * esp + 1] computed rows; while placing: the next one */
   int32_t *row, *left; /* [n_slots] the next assigned row, and run, that leaves */
   int32_t *came;       /* [n_slots] the next run that arrives */
   int32_t *assignment; /* [n] the next one of the cell, of this rank's own */
   int32_t stay;        /* the next assigned row that stays */
 } pass;
 
+/* Of cell i. */
+static int32_t shelf_of(const pass *p, int32_t i) {
+  const hec_cell *c = &p->of->cells[i];
+  return (i / p->n * p->of->n_experts + c->expert) * p->of->esp + c->rank % p->of->esp;
+}
+
+/* Whether this rank computes the cell's rows: they arrived in its group. */
+static bool computes(const pass *p, const hec_cell *c) {
+  return c->rank / p->of->esp == p->rank / p->of->esp;
+}
+
 static void count(const pass *p, hec_rows *rows) {
   for (int32_t i = 0; i < p->of->n_cells; i++) {
     const hec_cell *c = &p->of->cells[i];
-    int32_t slots = i / p->n * p->of->n_ranks, shelf = i / p->n * p->of->n_experts + c->expert;
+    int32_t slots = i / p->n * p->of->n_ranks;
     if (c->rows == 0)
       continue;
     if (c->source == p->rank) {
@@ -25,12 +36,12 @@ static void count(const pass *p, hec_rows *rows) {
         rows->leave.at[slots + c->rank + 1]++;
       }
     }
-    if (c->rank == p->rank) {
+    if (computes(p, c)) {
       rows->n_computed += c->rows;
-      p->shelf_at[shelf + 1] += c->rows;
-      if (c->source != p->rank)
-        rows->arrive.at[slots + c->source + 1]++;
+      p->shelf_at[shelf_of(p, i) + 1] += c->rows;
     }
+    if (c->rank == p->rank && c->source != p->rank)
+      rows->arrive.at[slots + c->source + 1]++;
   }
 }
 
@@ -71,7 +82,7 @@ static void allocate(hec_rows *rows, hec_arena *arena) {
 static void put(pass *p, hec_rows *rows, int32_t i) {
   const hec_cell *c = &p->of->cells[i];
   int32_t slots = i / p->n * p->of->n_ranks, to = slots + c->rank, from = slots + c->source;
-  int32_t *computed = &p->shelf_at[i / p->n * p->of->n_experts + c->expert], *assignment = &p->assignment[i % p->n];
+  int32_t *computed = &p->shelf_at[shelf_of(p, i)], *assignment = &p->assignment[i % p->n];
   if (c->rows == 0)
     return;
   if (c->rank == p->rank && c->source != p->rank)
@@ -82,12 +93,12 @@ static void put(pass *p, hec_rows *rows, int32_t i) {
     rows->place[*assignment] = c->rank == p->rank ? p->stay++ : p->row[to]++;
     rows->stays[*assignment] = c->rank == p->rank ? *computed + k : -1;
   }
-  if (c->rank == p->rank)
+  if (computes(p, c))
     *computed += c->rows;
 }
 
 hec_rows hec_rows_make(hec_arena *arena, const hec_rows_cells *of, int32_t rank) {
-  int32_t n_slots = of->degree * of->n_ranks, n_shelves = of->degree * of->n_experts;
+  int32_t n_slots = of->degree * of->n_ranks, n_shelves = of->degree * of->n_experts * of->esp;
   hec_rows rows = {.n_ranks = of->n_ranks,
                    .n_slots = n_slots,
                    .leaving_at = HEC_NEW(arena, int32_t, n_slots + 1),
@@ -101,7 +112,8 @@ hec_rows hec_rows_make(hec_arena *arena, const hec_rows_cells *of, int32_t rank)
   accumulate(rows.leave.at, n_slots);
   accumulate(rows.arrive.at, n_slots);
   for (int32_t c = 0; c <= of->degree; c++)
-    rows.computed_at[c] = p.shelf_at[c * of->n_experts];
+    rows.computed_at[c] = p.shelf_at[c * of->n_experts * of->esp];
+  rows.shelf_at = fill(arena, p.shelf_at, n_shelves + 1);
   allocate(&rows, arena);
   p.row = fill(arena, rows.leaving_at, n_slots);
   p.left = fill(arena, rows.leave.at, n_slots);

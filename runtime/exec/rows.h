@@ -5,7 +5,10 @@
  *   computed rows   one per assignment that the rank computes: by (chunk, expert, source), the layout of its experts' inputs
  *
  * A transfer of a chunk from s to d is one run of s's assigned rows and, on d, one run of computed rows per expert: both
- * sides agree on the order (expert, position) without a word. A layer that is not cut is one chunk. */
+ * sides agree on the order (expert, position) without a word. A layer that is not cut is one chunk.
+ *
+ * In an expert-sharding group (problem.esp) a rank computes what arrived at any member, so computed rows are the group's, by
+ * (chunk, expert, member it arrived at, source): the same rows at the same places on all members. */
 #ifndef HEC_EXEC_ROWS_H
 #define HEC_EXEC_ROWS_H
 #include "runtime/base/arena.h"
@@ -29,7 +32,10 @@ typedef struct {
   int32_t *stays; /* [n_assigned] computed row of assignment j, -1: it leaves */
   int32_t
       *leaving_at; /* [n_slots + 1] assigned rows leaving_at[slot] .. leaving_at[slot + 1] - 1 go to the slot's rank */
-  int32_t *computed_at;        /* [degree + 1] computed rows of each chunk */
+  int32_t *computed_at; /* [degree + 1] computed rows of each chunk */
+  /* [degree * n_experts * esp + 1] computed rows shelf_at[shelf] .. shelf_at[shelf + 1] - 1 of a chunk and expert arrived at
+   * one member, shelf = (chunk * n_experts + expert) * esp + member; all of a rank's own at esp 1 */
+  int32_t *shelf_at;
   hec_rows_runs leave, arrive; /* of assigned rows, of computed rows: the same cuts at both ends */
 } hec_rows;
 
@@ -37,9 +43,10 @@ typedef struct {
 typedef struct {
   const hec_cell *cells; /* [n_cells] */
   int32_t n_cells, degree, n_experts, n_ranks;
+  int32_t esp; /* ranks of an expert-sharding group; 1: none */
 } hec_rows_cells;
 
-/* On `arena`. O(cells + degree * (ranks + experts) + assignments). */
+/* On `arena`. O(cells + degree * (ranks + experts * esp) + assignments). */
 hec_rows hec_rows_make(hec_arena *arena, const hec_rows_cells *of, int32_t rank);
 
 #endif

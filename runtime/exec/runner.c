@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of what a rank has of an expert: its shard. */
+static int64_t expert_size(const hec_runner_options *o) {
+  hec_model shards = hec_model_of_shards(o->model, o->problem->esp);
+  return hec_model_expert_size(&shards);
+}
+
 static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank, int32_t n_slices) {
   return (hec_exec_options){.problem = o->problem,
                             .rank = rank,
                             .n_slices = n_slices,
-                            .expert_size = hec_model_expert_size(o->model),
+                            .expert_size = expert_size(o),
                             .block_size = hec_model_block(o->model).size,
                             .rest_size = hec_language_size(o->model),
                             .n_micro_batches = o->n_micro_batches,

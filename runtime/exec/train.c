@@ -43,6 +43,7 @@ static hec_runner_options options_of(const hec_train *train) {
 hec_status hec_train_check(const hec_train *train, const hec_policy *policy) {
   const hec_schedule *schedule;
   HEC_TRY(hec_schedule_of(policy, train->schedule, &schedule));
+  HEC_TRY(hec_policy_suits(policy, train->problem));
   if (policy->rewrite || schedule->bound)
     return hec_fail(HEC_BAD_INPUT, "policy %s cannot train: it %s", policy->name,
                     schedule->bound ? "is a bound, no system" : "forces loads, and in training the gate chooses them");

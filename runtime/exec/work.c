@@ -38,6 +38,7 @@ int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_mic
 
 void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   int64_t stream = (int64_t)work->tokens * work->model->moe.d_model;
+  work->shards = hec_model_of_shards(work->model, hec_exec_problem(exec)->esp);
   work->x = hec_exec_workspace(exec);
   work->dx = work->x + work->n_micro_batches * stream;
   work->dh2 = work->dx + work->n_micro_batches * stream;
@@ -130,7 +131,7 @@ static void bind_guests_without_rows(hec_exec *exec, hec_exec_op *op, bound *b, 
 }
 
 static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
-  const hec_model *model = work->model;
+  const hec_model *model = &work->shards;
   bool backward = op->op.backward;
   const hec_work *list = hec_exec_work(exec, op, &b->n_experts);
   const hec_rows *rows = hec_exec_rows(exec, op);
@@ -252,7 +253,7 @@ static void rows(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
 }
 
 static void experts(hec_work_state *work, hec_exec *exec, const hec_exec_op *op, bound *b) {
-  const hec_model *model = work->model;
+  const hec_model *model = &work->shards;
   hec_processor *on = hec_exec_processor(exec);
   if (op->step == op->n_steps - 1 && b->n_zero > 0) {
     for (int32_t i = 0; i < b->n_zero; i++)
@@ -274,7 +275,7 @@ static void zero(hec_exec *exec, float *x, int64_t n) {
     hec_exec_processor(exec)->math->zero(hec_exec_processor(exec), x, n);
 }
 
-/* `host`: room for a block's parameters and for an expert's. */
+/* `host`: room for a block's parameters, for two experts'. */
 static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, float *host) {
   hec_processor *on = hec_exec_processor(exec);
   hec_dense d = hec_exec_dense(exec, layer);
@@ -291,15 +292,18 @@ static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t
   hec_processor *on = hec_exec_processor(exec);
   const hec_store *store = hec_exec_store(exec);
   hec_store_part at = hec_store_at(store, row, part);
+  float *kept = host + hec_model_expert_size(work->model); /* the shard that this rank has; all there is at esp 1 */
+  int32_t esp = hec_exec_problem(exec)->esp;
   hec_model_init_expert(work->model, row / work->model->n_experts, row % work->model->n_experts, host);
-  on->math->to_device(on, at.params, host + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
+  hec_expert_shard_take(&(hec_expert_shard){work->model, hec_exec_rank(exec) % esp, esp}, host, kept);
+  on->math->to_device(on, at.params, kept + hec_part_begin(store->expert_size, part, store->n_parts), at.n);
   zero(exec, at.first, at.n);
   zero(exec, at.second, at.n);
 }
 
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   const hec_store *store = hec_exec_store(exec);
-  int64_t sizes[] = {hec_model_expert_size(work->model), hec_model_block(work->model).size,
+  int64_t sizes[] = {2 * hec_model_expert_size(work->model), hec_model_block(work->model).size,
                      hec_language_size(work->model)};
   int64_t most = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
   hec_arena_mark mark = hec_arena_save(arena);

@@ -63,6 +63,17 @@ int32_t hec_emit_shared_experts(hec_lowering *low, int32_t layer, bool backward,
                           n_deps);
 }
 
+/* Before tokens come back to their places: what a schedule waits for, and the sums over shards of rows that never left their
+ * rank, since a rank may have no part in the exchange that follows them. */
+static int32_t add_returned(hec_lowering *low, hec_op op, const int32_t *deps, int32_t n_deps) {
+  int32_t wait[HEC_DEGREE_MAX + 4], n_wait = 0;
+  HEC_ASSERT(n_deps < HEC_DEGREE_MAX + 4);
+  for (int32_t i = 0; i < n_deps; i++)
+    wait[n_wait++] = deps[i];
+  wait[n_wait++] = low->layer[op.layer].added;
+  return hec_program_add(&low->program, op, wait, n_wait);
+}
+
 /* The routing's rows become work entries; backward uses the same. */
 static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
   hec_program *program = &low->program;
@@ -208,7 +219,7 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
   set_cells(&op, ops, -1);
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_INPUT, id);
@@ -231,7 +242,7 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
   set_cells(&op, ops, -1);
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
     open_rows(low, layer, HEC_TENSOR_GRAD_SEND, id, ops->assigned_at);

@@ -36,9 +36,10 @@ typedef struct {
   hec_layer_chunk chunk[HEC_DEGREE_MAX];
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
-  int32_t guest_hold[3];            /* open holds of guest parameters */
-  int32_t hold[HEC_N_TENSORS];      /* the newest hold of each tensor; -1 */
-  int32_t cell_at, n_cells;         /* of all chunks */
+  int32_t added;         /* of expert-sharding groups: the newest addition of a ReduceScatter, on every rank; -1 */
+  int32_t guest_hold[3]; /* open holds of guest parameters */
+  int32_t hold[HEC_N_TENSORS]; /* the newest hold of each tensor; -1 */
+  int32_t cell_at, n_cells;    /* of all chunks */
 } hec_layer_ops;
 
 struct hec_lowering {

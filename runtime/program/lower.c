@@ -200,6 +200,7 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .scatter = -1,
                                     .degree = 1,
                                     .migrate = -1,
+                                    .added = -1,
                                     .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
       low->layer[l].chunk[c] = (hec_layer_chunk){.work_at = -1, .transfer_at = -1, .part_at = -1, .gather_part_at = -1};

@@ -73,9 +73,9 @@ typedef enum {
   X(DENSE_REDUCE, "dense all-reduce", GRAD, DENSE, ALLREDUCE)                                                          \
   X(MIGRATE, "migration", MIGRATION, MIGRATION, MIGRATION)                                                             \
   X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)                                                                  \
-  X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, NONE)                                                           \
-  X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, NONE)                                                       \
-  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, NONE)
+  X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, TOKENS)                                                         \
+  X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, SCATTER)                                                    \
+  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -170,7 +170,7 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
   X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                       \
   X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                   \
   X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                 \
-  X(STAGING)       /* gradients received, before they are added: one slot per transfer, in their order */
+  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */
 #define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
 typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 

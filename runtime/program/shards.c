@@ -83,5 +83,6 @@ int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward
                                                    .tensor = HEC_TENSOR_STAGING,
                                                    .micro_batch = low->micro_batch,
                                                    .items_at = -1});
+  low->layer[chunk.layer].added = id;
   return id;
 }

@@ -33,6 +33,13 @@ for collective in direct two_level chain; do
   check local 2 8 --collective "$collective" --cluster "$machine"
   check nccl 4 4 --collective "$collective" --cluster "$machine"
 done
+policies=ep,ep-balanced n_policies=2 # experts in shards
+for schedule in serial fsmoe; do
+  check local 2 4 --esp 2 --schedule $schedule
+  check nccl 4 4 --esp 4 --schedule $schedule
+  check nccl 8 8 --esp 2 --schedule $schedule
+done
+check local 1 4 --esp 2 --schedule tutel --virtual
 
 [ "$failures" -eq 0 ] || exit 1
 echo "every policy on imitated devices: numbers are the reference's"

@@ -1,5 +1,5 @@
 /* Started by test_replay_mpi.sh under mpirun: every policy replayed on the ranks of the launch against the dense
- * reference, over N random problems from SEED on; odd ones in exact mode. Arguments: SEED N. */
+ * reference, over N random problems from SEED on; odd ones in exact mode, some with experts in shards. Arguments: SEED N. */
 #include "tests/exec/replay_case.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
   long seed = strtol(argv[1], NULL, 10), n = strtol(argv[2], NULL, 10);
   for (long i = 0; i < n && status == HEC_OK; i++) {
     uint64_t state = (uint64_t)(seed + i);
-    hec_replay_wish wish = {.ranks = ranks, .exact = i % 2 == 1};
+    hec_replay_wish wish = {.ranks = ranks, .exact = i % 2 == 1, .esp = ranks % 2 == 0 && i % 5 == 2 ? 2 : 0};
     hec_replay_case *c = hec_replay_random(&arena, &state, wish);
     status = hec_replay_all(c, (hec_replay_launch){.backend = mpi, .turn = (int32_t)i});
   }

@@ -72,6 +72,14 @@ static void random_load(uint64_t *seed, const hec_problem *p, hec_load *load) {
   }
 }
 
+/* Whole groups, each inside a node and with an expert of its own. */
+static const char *shard(uint64_t *seed, hec_replay_wish wish, int32_t *ranks, int32_t *experts) {
+  static const int32_t of_nodes[] = {0, 1, 4, 2, 5}; /* machines whose nodes hold four, then two ranks */
+  *ranks = wish.ranks > 0 ? wish.ranks : wish.esp * (1 + below(seed, 8 / wish.esp));
+  *experts = *experts < *ranks / wish.esp ? *ranks / wish.esp : *experts;
+  return machines[of_nodes[below(seed, wish.esp == 4 ? 3 : 5)]];
+}
+
 static void random_options(uint64_t *seed, hec_problem *p) {
   if (below(seed, 3))
     p->t = below(seed, p->n_experts + 1);
@@ -87,8 +95,11 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
   int32_t steps = wish.exact ? 1 : wish.steps > 0 ? wish.steps : 1 + below(seed, 3);
   const char *machine = machines[below(seed, (int32_t)(sizeof machines / sizeof *machines))];
   random_moe(seed, wish, &c->moe);
+  if (wish.esp > 0)
+    machine = shard(seed, wish, &ranks, &c->moe.n_experts);
   if (hec_cluster_load(machine, arena, &c->cluster) != HEC_OK ||
       hec_problem_make(&c->moe, &c->cluster, !wish.forward, ranks, c->moe.tokens_per_rank, &c->problem) != HEC_OK ||
+      hec_problem_shard(&c->problem, wish.esp > 0 ? wish.esp : 1) != HEC_OK ||
       hec_model_make(&c->moe, wish.exact, *seed, &c->model) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   random_options(seed, &c->problem);
@@ -109,12 +120,12 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
                            .schedule = "auto",
                            .check = true,
                            .differ_iteration = -1};
-  (void)snprintf(
-      c->line, sizeof c->line,
-      "%d ranks on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d micro-batches, %d steps, t %d, m "
-      "%d",
-      ranks, machine, c->problem.n_layers, c->problem.n_experts, c->problem.top_k, c->moe.n_ffn_matrices,
-      c->problem.tokens, micro_batches, steps, c->problem.t, c->problem.m);
+  (void)snprintf(c->line, sizeof c->line,
+                 "%d ranks (esp %d) on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d micro-batches, %d "
+                 "steps, t %d, m "
+                 "%d",
+                 ranks, c->problem.esp, machine, c->problem.n_layers, c->problem.n_experts, c->problem.top_k,
+                 c->moe.n_ffn_matrices, c->problem.tokens, micro_batches, steps, c->problem.t, c->problem.m);
   return c;
 }
 
@@ -154,8 +165,12 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
+    if (hec_policy_suits(policy, &l->c->problem) != HEC_OK)
+      continue;
     if (l->launch.pipelined)
       HEC_TRY(run_pipelined(l, rank, policy));
+    else if (l->launch.schedule)
+      HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
     else
       HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn + p) % n_schedules] : "auto"));
   }

@@ -21,6 +21,7 @@ typedef struct {
   int32_t steps, micro_batches; /* 0: random */
   int32_t top_k, layers;        /* 0: random */
   int32_t d_model;              /* 0: random; one head of attention */
+  int32_t esp;                  /* ranks of an expert-sharding group, 2 or 4; 0: none. `ranks` a multiple of it */
 } hec_replay_wish;
 
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);
@@ -32,8 +33,9 @@ typedef struct {
   /* 0: each policy's own schedule; else policy p under schedule number turn + p of those that are systems: turn by turn
    * all pairs. */
   int32_t turn;
-  bool pipelined;     /* every schedule that is, instead */
-  const char *policy; /* NULL: all */
+  bool pipelined;       /* every schedule that is, instead */
+  const char *schedule; /* this one instead; NULL */
+  const char *policy;   /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;
@@ -42,7 +44,7 @@ typedef struct {
   void (*device)(hec_rank *rank, hec_processor *on);
 } hec_replay_launch;
 
-/* Launches the case; HEC_OK when every run passed its check. */
+/* Launches the case; HEC_OK when every run passed its check. Policies that do not suit its problem are left out. */
 hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch);
 
 #endif

@@ -119,7 +119,7 @@ START_TEST(rows_carry_every_assignment_to_its_expert) {
   uint64_t seed = 100 + (uint64_t)_i;
   hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
   int32_t degree = 1 + _i % DEGREE, n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree;
-  hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS};
+  hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS, 1};
   hec_rows rows[RANKS];
   int32_t *assigned[RANKS], *computed[RANKS];
   for (int32_t r = 0; r < RANKS; r++) {

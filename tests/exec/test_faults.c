@@ -56,13 +56,16 @@ static void teardown(void) {
   hec_arena_free(&arena);
 }
 
+static int32_t esp; /* experts in shards; 0: whole */
+
 /* Four ranks on two nodes, copies, re-sharding every iteration: every kind of operation comes up. */
 static hec_replay_case *make(void) {
   uint64_t seed = 4711;
   hec_replay_case *c;
   do { /* until the shape has what is wanted */
     hec_arena_free(&arena);
-    c = hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1, .top_k = 2});
+    c = hec_replay_random(&arena, &seed,
+                          (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1, .top_k = 2, .esp = esp});
   } while (c->problem.n_experts < 8 || c->problem.n_layers < 2 || c->moe.n_shared_experts == 0);
   c->problem.period = 1;
   c->problem.t = 3;
@@ -122,6 +125,18 @@ START_TEST(killed) {
 }
 END_TEST
 
+START_TEST(killed_in_a_group) {
+  esp = 2;
+  (void)find_phases("ep");
+  for (int backward = 0; backward < 2; backward++) {
+    ck_assert(page->seen[backward][HEC_ROLE_SHARD_GATHER]);
+    ck_assert(page->seen[backward][HEC_ROLE_SHARD_SCATTER]);
+  }
+  ck_assert_int_ge(strike_everywhere("ep", SIGKILL, 20), 15);
+  esp = 0;
+}
+END_TEST
+
 START_TEST(stopped) {
   static const int phases[] = {HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_GATHER, HEC_ROLE_OPTIMIZER};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
@@ -153,6 +168,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 200);
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, killed);
+  tcase_add_test(c, killed_in_a_group);
   tcase_add_test(c, stopped);
   tcase_add_test(c, cut_off);
   suite_add_tcase(s, c);

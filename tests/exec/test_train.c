@@ -154,6 +154,35 @@ START_TEST(window_follows_rate) {
 }
 END_TEST
 
+/* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards;
+ * a gradient of one shard that counts twice is found. */
+START_TEST(shards) {
+  static hec_train_outcome whole;
+  hec_train_wish wish = small(4);
+  wish.steps = 23;
+  ck_assert_msg(hec_train_launch(wish, &whole) == HEC_OK, "%s", hec_last_error());
+  wish.esp = 2 << _i;
+  for (int32_t s = 0; hec_schedules[s]; s++) {
+    if (hec_schedules[s]->bound)
+      continue;
+    wish.schedule = hec_schedules[s]->name;
+    ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s: %s", wish.schedule, hec_last_error());
+    ck_assert_msg(outcome.check.passed, "%s: %s", wish.schedule, outcome.check.worst_at);
+    ck_assert_int_eq(outcome.check.windows, 3);
+    ck_assert_double_lt(outcome.check.worst, outcome.check.tolerance / 5);
+    for (int32_t i = 0; i < wish.steps; i++)
+      ck_assert_double_le(fabs(outcome.loss[i] - whole.loss[i]), 1e-3 * whole.loss[i]);
+  }
+  wish.double_step = 15;
+  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  ck_assert(!outcome.check.passed);
+  ck_assert_int_gt(outcome.check.failed_step, 10);
+  wish.policy = "hecate";
+  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), "experts in shards beside --esp") != NULL, "%s", hec_last_error());
+}
+END_TEST
+
 START_TEST(threads_and_virtual_time) {
   hec_train_wish wish = small(2);
   wish.threads = true;
@@ -289,6 +318,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, check_of_many_steps, 0, 2);
   tcase_add_test(c, check_says_diverged);
   tcase_add_test(c, window_follows_rate);
+  tcase_add_loop_test(c, shards, 0, 2);
   tcase_add_test(c, threads_and_virtual_time);
   tcase_add_test(c, refusals);
   tcase_add_test(c, capacity);

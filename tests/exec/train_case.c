@@ -112,6 +112,7 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   ck_assert_int_eq(hec_language_make(&moe, corpus.vocabulary, wish.rate > 0 ? wish.rate : 3e-3F, 7, &model), HEC_OK);
   ck_assert_msg(give_gate(&model, wish.gate) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_problem_make(&model.moe, &cluster, true, wish.ranks, wish.tokens, &problem), HEC_OK);
+  ck_assert_int_eq(hec_problem_shard(&problem, wish.esp > 0 ? wish.esp : 1), HEC_OK);
   hec_train_outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
   job j = {.train = {.problem = &problem,

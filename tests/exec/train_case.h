@@ -20,6 +20,7 @@ typedef struct {
   bool skewed;            /* a text in which few characters are most of it */
   const char *other_gate; /* of the last rank; NULL: the same */
   float other_bias;       /* likewise; 0: the same */
+  int32_t esp;            /* ranks of an expert-sharding group; 0: 1 */
 } hec_train_wish;
 
 typedef struct {

@@ -97,6 +97,25 @@ static void compare(const hec_problem *p, const hec_program *program, const expe
   }
 }
 
+/* Rows that never left their rank are added up before they go back to their tokens, whoever has a part in the exchange that
+ * follows the addition. */
+static void returns_wait(const hec_program *program) {
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    int32_t newest = -1;
+    if ((op->role != HEC_ROLE_UNPERMUTE || op->backward) && (op->role != HEC_ROLE_PERMUTE || !op->backward))
+      continue;
+    for (size_t k = 0; k < i; k++)
+      if (program->ops[k].role == HEC_ROLE_SHARD_REDUCE && program->ops[k].layer == op->layer &&
+          program->ops[k].backward == op->backward)
+        newest = (int32_t)k;
+    bool waits = newest < 0;
+    for (int32_t d = 0; d < op->n_deps; d++)
+      waits = waits || program->deps[op->dep_at + d] == newest;
+    ck_assert(waits);
+  }
+}
+
 START_TEST(programs_by_definition) {
   uint64_t seed = 500 + (uint64_t)_i;
   hec_problem *p = random_case(&seed);
@@ -112,6 +131,7 @@ START_TEST(programs_by_definition) {
       const hec_program *program = hec_lowering_program(low);
       expected x;
       hec_program_check(program);
+      returns_wait(program);
       expect(p, &hec_lowering_run(low)->plan, &load, &x);
       for (int32_t backward = 0; backward < (p->train ? 2 : 1); backward++)
         compare(p, program, &x, backward, hec_schedules[s]->inside);

@@ -57,7 +57,8 @@ refused 2 '--slots: expected' "$sim" $sample --slots 0
 refused 2 '--esp: expected' "$sim" $sample --esp 0
 refused 2 '--esp: expected a divisor of the 16 ranks' "$sim" $sample --esp 3 --policy ep
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$sim" $sample --esp 2 --policy ep,eplb
-refused 2 '--esp: expert-sharding groups are simulated only' "$1/hecate-run" $sample --esp 2 --policy ep
+refused 2 '--esp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --esp 3 --policy ep
+refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$1/hecate-run" $sample --esp 2
 refused 2 '--period: expected' "$sim" $sample --period 0
 refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
 refused 2 '--law: expected' "$sim" $sample --law none

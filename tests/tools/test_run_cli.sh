@@ -82,6 +82,14 @@ expect all.json '"ideal" in [p["name"] for p in d["policies"]]' False
 expect all.json 'sorted(set(["version","backend","transport","cpu","blas","virtual","limits","defaults_taken"]) - set(d))' '[]'
 expect all.json '(d["backend"], d["transport"], d["iterations"], d["warmup"], d["synthetic"])' "('cpu', 'shm', 2, 1, True)"
 
+# Experts in shards, on two groups and on one.
+for esp in 2 4; do
+  accepts "$sample" --policy ep,ep-balanced --esp $esp --schedule fsmoe --steps 2 --tokens 64 --check --json
+  expect out.txt 'all(p["check"]["passed"] and p["check"]["exact"]["passed"] for p in d["policies"])' True
+  grep -q "groups of $esp ranks" out.txt || fail "the groups are not said: $(head -c 500 out.txt)"
+done
+accepts "$sample" --policy ep --esp 2 --steps 2 --tokens 64 --check --virtual
+
 accepts "${quick[@]}" --check
 has "passed"
 has "model    tiny: 2 MoE layers, 3 experts, top-1"

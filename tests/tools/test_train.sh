@@ -24,6 +24,8 @@ refuses() {
 refuses 2 "expected --text FILE"
 refuses 2 "nowhere.txt: cannot be opened" --text nowhere.txt
 refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
+refuses 2 'experts in shards beside --esp 2 (ep, ep-balanced), found "hecate"' --text "$text" --esp 2
+refuses 2 "--esp: expected a divisor of the 4 ranks" --text "$text" --esp 3 --policy ep
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
 refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
@@ -89,6 +91,8 @@ grep -q 'standard output: cannot be written: Bad file descriptor' err || fail "c
 grep -q ' --text=LICENSE .*--record=command.jsonl' command.jsonl || fail "notes: $(head -c 1500 command.jsonl)"
 [ -e gone.jsonl ] && fail "a trace was left by a run that failed"
 
+"$run" train --text "$text" "${small[@]}" --steps 12 --check --virtual --esp 2 --policy ep >out || fail "experts in shards: exit $?"
+grep -q "^check *passed" out || fail "experts in shards: $(cat out)"
 "$run" train --text "$text" "${small[@]}" --steps 12 --check --virtual --attention s2:shards=2,local=4,block=2 \
   --record sharded.jsonl >out 2>err || fail "train with s2: $(cat err)"
 grep -qF '\"attention\":\"s2:shards=2,local=4,block=2\"' sharded.jsonl ||

@@ -459,6 +459,28 @@ START_TEST(refused) {
 }
 END_TEST
 
+/* Where experts are in shards, so are those of all its cases: their curve is that of a shard. Nothing moves there. */
+START_TEST(experts_in_shards) {
+  hec_calibration c;
+  hec_cluster base;
+  ck_assert(hec_cluster_load("1x4 nvlink=1G@1us flops=1T mem=1G", &arena, &base) == HEC_OK);
+  const hec_model *model = hec_imitated_model(&arena, 1, 4, 1);
+  hec_calibrate_options options = {.model = model, .base = &base, .n_ranks = 4, .tokens = 8, .esp = 2, .seed = 1};
+  ck_assert_int_eq(hec_calibration_open(&c, &options, &arena), HEC_OK);
+  ck_assert_int_gt(c.n_cases, 0);
+  for (int32_t i = 0; i < c.n_cases; i++) {
+    ck_assert_int_eq(c.cases[i].problem->esp, 2);
+    ck_assert_double_eq(2 * c.cases[i].problem->expert.flops_per_row, hec_work_expert(&model->moe).flops_per_row);
+    ck_assert(hec_policy_suits(c.cases[i].policy, c.cases[i].problem) == HEC_OK);
+  }
+  hec_calibration_close(&c);
+  options.esp = 3;
+  ck_assert_int_eq(hec_calibration_open(&c, &options, &arena), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), "--esp") != NULL, "%s", hec_last_error());
+  hec_calibration_close(&c);
+}
+END_TEST
+
 #define N(array) ((int)(sizeof(array) / sizeof *(array)))
 static Suite *suite(void) {
   Suite *s = suite_create("calibrate");
@@ -476,6 +498,7 @@ static Suite *suite(void) {
   tcase_add_test(c, pace);
   tcase_add_test(c, pace_of_a_machine);
   tcase_add_loop_test(c, refused, 0, N(refusals));
+  tcase_add_test(c, experts_in_shards);
   suite_add_tcase(s, c);
   return s;
 }

@@ -35,6 +35,8 @@ refuses 2 "nonsense" calibrate --model nonsense
 refuses 2 "--phase" calibrate --phase nonsense
 refuses 2 "would take turns" calibrate --model tiny --ranks $(($(nproc) + 1))
 refuses 2 "would take turns" compare --random 2 --model tiny --ranks $(($(nproc) + 1))
+refuses 2 "experts in shards beside --esp 2" compare --random 2 --model tiny "${where[@]}" --esp 2
+refuses 2 "--esp: expected a divisor of the 2 ranks" calibrate --model tiny "${where[@]}" --esp 3
 refuses 2 "calibration knows no leaf" calibrate --model tiny "${where[@]}" \
   --cluster "2x1 nic=1G leaf=1 uplink=1G flops=1G mem=1G"
 for option in --cluster --calibration; do
@@ -120,6 +122,13 @@ if [ "$(nproc)" -ge 2 ]; then
 fi
 accepts compare --random 2 --model tiny --tokens 16 --repeat 1 --ranks 3 --virtual
 has "virtual time: validates compute, waiting and order, not the network"
+
+# Experts in shards: calibrated so, predicted and executed.
+accepts calibrate --model tiny --tokens 16 --repeat 2 --ranks 4 --virtual --esp 2 --out shards.json
+accepts compare --random 2 --model tiny --tokens 16 --repeat 1 --ranks 4 --virtual --esp 2 --policy ep --calibration shards.json
+has "expert AllGather"
+has "groups of 2 ranks"
+refuses 2 "another model shape" compare --random 2 --model tiny --tokens 16 --ranks 4 --virtual --calibration shards.json
 
 # A calibration of something else is refused.
 refuses 2 "another model shape" compare --random 2 --model cpu-512 --tokens 16 "${where[@]}" --calibration here.json

@@ -28,6 +28,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   s->session.repeat = REPEATS;
   const hec_arg args[] = {
       HEC_SESSION_ARG_ROWS(s->session, "train"),
+      HEC_ARG_WHOLE("--esp", s->session.job.esp, "S", "experts in S shards, as for compare --esp S (default 1)", 1,
+                    65536),
       HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
                     "rounds that are fitted to, after one that warms up (default 10)", 1, 1000),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),

@@ -58,7 +58,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_SESSION_WHERE_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",
-          "of calibrate --out with the same --model, --ranks, --backend, --transport, --precision and --cluster "
+          "of calibrate --out with the same --model, --esp, --ranks, --backend, --transport, --precision and --cluster "
           "(default: calibrate now)"),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "DIR",
@@ -158,6 +158,7 @@ static hec_status draw_random(command *c) {
                           .schedule = s->session.job.schedule,
                           .n_ranks = p->n_ranks,
                           .tokens = p->tokens,
+                          .esp = p->esp,
                           .n_steps = steps + WARMUP_STEPS,
                           .warmup = WARMUP_STEPS,
                           .train = p->train,

@@ -17,10 +17,12 @@ hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_ar
   for (int32_t p = 0; p < found; p++) {
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(all[p], args->schedule, &schedule));
-    if (schedule->bound)
+    if (schedule->bound) {
       hec_job_say(job, arena, "policies: %s is left out, a bound that nothing can execute", all[p]->name);
-    else
-      policies[kept++] = all[p];
+      continue;
+    }
+    HEC_TRY(hec_policy_suits(all[p], &job->problem));
+    policies[kept++] = all[p];
   }
   *n = kept;
   if (kept == 0)

@@ -248,6 +248,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .base = &run->job.cluster,
                     .n_ranks = run->job.problem.n_ranks,
                     .tokens = run->job.problem.tokens,
+                    .esp = run->job.problem.esp,
                     .train = run->job.problem.train,
                     .virtual_time = a->where.virtual_time,
                     .seed = (uint64_t)a->seed + 1000,

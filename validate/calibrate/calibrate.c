@@ -21,6 +21,7 @@ static hec_status add_case(hec_calibration *c, int32_t tokens, double sigma, con
   hec_problem *problem = HEC_NEW(arena, hec_problem, 1);
   hec_lab_case *one = &c->cases[c->n_cases];
   HEC_TRY(hec_problem_make(&model->moe, o->base, o->train, o->n_ranks, tokens, problem));
+  HEC_TRY(hec_problem_shard(problem, o->esp > 1 ? o->esp : 1));
   problem->t = (model->n_experts + 1) / 2;
   problem->m = model->n_experts;
   problem->period = 1;
@@ -73,7 +74,7 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
   for (int32_t size = 0; size < SIZES && tokens >= 1; size++, tokens /= 2)
     for (int32_t skew = 0; skew < SKEWS; skew++)
       HEC_TRY(add_case(c, tokens, skew_of[skew], "ep", arena));
-  for (int32_t i = 0; options->n_ranks > 1 && moving[i]; i++)
+  for (int32_t i = 0; options->n_ranks > 1 && options->esp <= 1 && moving[i]; i++) /* shards never move */
     HEC_TRY(add_case(c, options->tokens, skew_of[1], moving[i], arena));
   c->links = hec_link_cost_new(options->base, arena);
   return HEC_OK;

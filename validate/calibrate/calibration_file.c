@@ -80,9 +80,10 @@ hec_status hec_calibration_read(const char *path, const hec_calibration_need *ne
                     path, p->n_ranks, wanted->n_nodes, wanted->devices_per_node, file->n_ranks, found->n_nodes,
                     found->devices_per_node);
   if (!hec_curves_find(&found->measured, HEC_CURVE_EXPERT, false, p->expert.flops_per_row, 0))
-    return hec_fail(HEC_BAD_INPUT,
-                    "--calibration %s: it measured another model shape than %s: calibrate with the same --model", path,
-                    p->moe->name);
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "--calibration %s: it measured another model shape than %s: calibrate with the same --model and --esp", path,
+        p->moe->name);
   if (p->train && !hec_curves_find(&found->measured, HEC_CURVE_EXPERT, true, backward.flops_per_row, 0))
     return hec_fail(HEC_BAD_INPUT,
                     "--calibration %s: it measured the forward phase alone: calibrate with --phase train", path);
