@@ -24,7 +24,8 @@ hec_cluster_spec hec_cluster_spec_default(void) {
                                        .launch_s = 3e-6,
                                        .speed = 1},
                             .plan_a_s = 5e-6,
-                            .plan_b_s = 1e-9};
+                            .plan_b_s = 1e-9,
+                            .p2p = {.channels = 32, .channels_per_peer = 4, .batch = 8}};
 }
 
 hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *origin) {
@@ -187,6 +188,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .n_devices = l.n_devices,
                            .nics = l.nics,
                            .pxn = spec->pxn,
+                           .p2p = spec->p2p,
                            .nic_through_port = spec->nic_through_port,
                            .sized = spec->port.n_shares + spec->nic.n_shares + spec->leaf.n_shares > 0,
                            .n_links = l.n_links,

@@ -67,12 +67,19 @@ typedef struct {
 
 enum { HEC_ROUTE_MAX = 8 };
 
+/* What bounds a rank's sends and receives in flight (sim/rounds.h). */
+typedef struct {
+  int32_t channels, channels_per_peer; /* the latter divides the former */
+  int32_t batch;                       /* rounds that a set of channels works on at a time */
+} hec_p2p;
+
 typedef struct {
   char name[64];
   int32_t n_nodes, devices_per_node, n_devices; /* n_devices = n_nodes * devices_per_node */
   int32_t nics;                                 /* per node */
   bool pxn, nic_through_port;
-  bool sized; /* some link has shares by message size */
+  hec_p2p p2p; /* of law nccl_rounds */
+  bool sized;  /* some link has shares by message size */
   int32_t n_links;
   hec_link *links;           /* [n_links] */
   hec_device *devices;       /* [n_devices] */
@@ -91,10 +98,10 @@ enum { HEC_DEVICES_MAX = 4096 };
  *
  * The one-line form; in brackets what is optional, with an example:
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
- *         leaf=16 uplink=200G@1us pxn=1 through=0 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
+ *         leaf=16 uplink=200G@1us pxn=1 through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
  * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
  * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
- * through=0 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
+ * through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
  * have the NIC's rate and no latency), `nic` with one node. `slow=RANK:SPEED` may be repeated.
  *
  * The JSON form (numbers in bytes/s, bytes, FLOP/s, seconds):
@@ -106,7 +113,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
  *                 "comm_share": 0, "speed": 1},
- *      "plan": {"a_s": 5e-6, "b_s": 1e-9},
+ *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8},
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],

@@ -105,12 +105,28 @@ static hec_status read_plan(const hec_json *json, const hec_json_value *root, he
   return hec_json_double_or(json, object, "b_s", 0, HEC_SECONDS_MOST, spec->plan_b_s, &spec->plan_b_s);
 }
 
+hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2p *p2p) {
+  static const char *const known[] = {"channels", "channels_per_peer", "batch", NULL};
+  const hec_json_value *object = hec_json_get(root, "p2p");
+  int64_t channels, each, batch;
+  if (!object)
+    return HEC_OK;
+  HEC_TRY(hec_json_only(json, object, known));
+  HEC_TRY(hec_json_int_or(json, object, "channels", 1, HEC_CHANNELS_MOST, p2p->channels, &channels));
+  HEC_TRY(hec_json_int_or(json, object, "channels_per_peer", 1, HEC_CHANNELS_MOST, p2p->channels_per_peer, &each));
+  HEC_TRY(hec_json_int_or(json, object, "batch", 1, HEC_DEVICES_MAX, p2p->batch, &batch));
+  if (channels % each != 0)
+    return hec_json_error(json, object, "channels_per_peer that divide channels");
+  *p2p = (hec_p2p){(int32_t)channels, (int32_t)each, (int32_t)batch};
+  return HEC_OK;
+}
+
 static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_arena *arena,
                             hec_cluster_spec *spec) {
   static const char *const known[] = {
       "name", "nodes",  "devices_per_node", "nics",  "pxn",  "nic_through_port", "nvlink",  "nic",
       "leaf", "device", "devices",          "links", "plan", "measured",         "machine", "calibration",
-      NULL};
+      "p2p",  NULL};
   HEC_TRY(hec_json_only(json, root, known));
   if (hec_json_get(root, "name")) {
     const char *name;
@@ -129,6 +145,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   if (leaf)
     HEC_TRY(hec_json_want_int(json, leaf, "nodes_per_leaf", 1, HEC_DEVICES_MAX, &spec->nodes_per_leaf));
   HEC_TRY(read_common_device(json, root, &spec->device));
+  HEC_TRY(hec_p2p_read(json, root, &spec->p2p));
   return read_plan(json, root, spec);
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, SLOW } value_kind;
+typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, P2P, SLOW } value_kind;
 
 typedef struct {
   const char *key;
@@ -36,6 +36,7 @@ static const line_key keys[] = {
     {"c", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.gemm_c_s)},
     {"launch", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.launch_s)},
     {"plan", PLAN, 0, HEC_SECONDS_MOST, FIELD(plan_a_s)},
+    {"p2p", P2P, 1, HEC_CHANNELS_MOST, FIELD(p2p)},
     {"slow", SLOW, HEC_SHARE_LEAST, 1000, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
@@ -140,6 +141,22 @@ static bool read_plan(const line_key *key, const char **text, hec_cluster_spec *
   return read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->least, key->most);
 }
 
+static bool is_integer(double value) {
+  return (double)(int64_t)value == value;
+}
+
+/* CHANNELS:CHANNELS_PER_PEER, the latter a divisor */
+static bool read_p2p(const line_key *key, const char **text, hec_p2p *p2p) {
+  double channels, each;
+  if (!read_decimal(text, &channels) || !within(channels, key->least, key->most) || *(*text)++ != ':')
+    return false;
+  if (!read_decimal(text, &each) || !within(each, 1, channels) || !is_integer(channels) || !is_integer(each))
+    return false;
+  p2p->channels = (int32_t)channels;
+  p2p->channels_per_peer = (int32_t)each;
+  return p2p->channels % p2p->channels_per_peer == 0;
+}
+
 /* DEVICE:SPEED */
 static bool read_slow(const line_key *key, const char **text, parser *p) {
   double device, speed;
@@ -153,10 +170,6 @@ static bool read_slow(const line_key *key, const char **text, parser *p) {
   return true;
 }
 
-static bool is_integer(double value) {
-  return (double)(int64_t)value == value;
-}
-
 static bool read_value(parser *p, const line_key *key, const char **text) {
   void *target = (char *)&p->spec + key->offset;
   double value = 0;
@@ -165,6 +178,8 @@ static bool read_value(parser *p, const line_key *key, const char **text) {
     return read_link(key, text, target);
   case PLAN:
     return read_plan(key, text, &p->spec);
+  case P2P:
+    return read_p2p(key, text, target);
   case SLOW:
     return read_slow(key, text, p);
   case RATE:
@@ -201,6 +216,7 @@ static hec_status explain_value(const parser *p, const line_key *key) {
                                       [TILE] = "an integer",
                                       [SWITCH] = "0 or 1",
                                       [PLAN] = "times such as 5us@1ns",
+                                      [P2P] = "CHANNELS:PER_PEER such as 32:4 (a divisor)",
                                       [SLOW] = "DEVICE:SPEED such as 3:0.5"};
   char expected[160];
   (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->least, key->most);
@@ -215,7 +231,7 @@ static hec_status read_word(parser *p) {
   if (i == N_KEYS || p->word[n] != '=')
     return bad_word(
         p, "KEY=VALUE with one of the keys nvlink nic uplink flops mem hbm eff nic_eff nvlink_eff sm nics leaf "
-           "tile pxn through a c launch plan slow");
+           "tile pxn through a c launch plan p2p slow");
   if (p->given[i] && keys[i].kind != SLOW)
     return bad_word(p, "every key once");
   p->given[i] = true;

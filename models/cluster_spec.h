@@ -9,10 +9,12 @@
  *     sm=0        share of the device's compute that a communication kernel takes while it runs, 0 to 0.99
  *     through=0   1: bytes to other nodes also take the device's nvlink port (no path from NIC to device of its own)
  *     pxn=0       1: with a NIC per device, traffic to another rail goes over the local device on that rail
+ *     p2p=32:4    law nccl_rounds: channels of a rank for sends and receives, and how many of them each peer takes
  *     plan=5us@1ns  planning takes so long, plus so long per unit of work that the policy did (runtime/plan/policy.h) */
 #ifndef HEC_MODELS_CLUSTER_SPEC_H
 #define HEC_MODELS_CLUSTER_SPEC_H
 #include "models/cluster.h"
+#include "models/json.h"
 
 /* A class of links. bandwidth 0: not given. */
 typedef struct {
@@ -29,6 +31,7 @@ typedef struct {
   int64_t nodes_per_leaf; /* 0: no leaf tier */
   hec_device device;      /* every device */
   double plan_a_s, plan_b_s;
+  hec_p2p p2p;
 } hec_cluster_spec;
 
 /* Limits of every number, whatever the form. */
@@ -41,13 +44,16 @@ typedef struct {
 #define HEC_SECONDS_MOST 10.0
 #define HEC_SHARE_LEAST 1e-6
 #define HEC_SIZE_SHARE_LEAST 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
-enum { HEC_TILE_MOST = 1 << 20 };
+enum { HEC_TILE_MOST = 1 << 20, HEC_CHANNELS_MOST = 1024 };
 
 /* Defaults of everything optional. */
 hec_cluster_spec hec_cluster_spec_default(void);
 
 /* Counts that fit together; `origin` names the source in the message. */
 hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *origin) HEC_MUST_USE;
+
+/* The optional member "p2p" of an object, over what *p2p has. */
+hec_status hec_p2p_read(const hec_json *json, const hec_json_value *object, hec_p2p *p2p) HEC_MUST_USE;
 
 /* Makes devices, links and routes of a checked spec. O(n_devices^2). */
 void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_cluster *cluster);

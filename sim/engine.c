@@ -72,9 +72,6 @@ hec_link_cost *hec_engine_link_cost(hec_engine *engine) {
 const hec_program *hec_engine_program(const hec_engine *engine) {
   return engine->program;
 }
-void *hec_engine_alloc(hec_engine *engine, size_t n, size_t bytes) {
-  return hec_arena_alloc(&engine->arena, n, bytes);
-}
 
 static bool earlier(const event *a, const event *b) {
   return a->time_ps != b->time_ps ? a->time_ps < b->time_ps : a->sequence < b->sequence;
@@ -138,11 +135,25 @@ static bool is_comm(const hec_op *op) {
 
 static void wake(hec_engine *engine, int32_t rank);
 
+static void free_exchange(hec_engine *engine, int32_t op) {
+  hec_arena arena = engine->running[op]->arena; /* in which the exchange itself is */
+  hec_arena_free(&arena);
+  engine->running[op] = NULL;
+}
+
+static void end_exchange(hec_engine *engine, int32_t op) {
+  hec_exchange *x = engine->running[op];
+  if (++x->n_ended == x->n_parts)
+    free_exchange(engine, op);
+}
+
 static void finish(hec_engine *engine, int32_t op, int32_t rank) {
   const hec_op *row = &engine->program->ops[op];
   engine->timeline->end_ps[cell(engine, op, rank)] = engine->now_ps;
-  if (is_comm(row) && !(row->one_off && engine->options.without_one_off))
+  if (is_comm(row) && !(row->one_off && engine->options.without_one_off)) {
     change_comm(engine, rank, -1);
+    end_exchange(engine, op);
+  }
   size_t lane = (size_t)rank * HEC_N_LANES + (size_t)row->lane;
   engine->busy[lane] = 0;
   engine->head[lane]++;
@@ -159,13 +170,14 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
   const hec_program *program = engine->program;
   const hec_op *op = &program->ops[id];
   int32_t n_ranks = program->n_ranks, n = op->kind == HEC_OP_EXCHANGE ? op->n_transfers : 0;
-  hec_exchange *x = HEC_NEW(&engine->arena, hec_exchange, 1);
-  *x = (hec_exchange){.op = id, .row = op, .n_flows = n, .n_chunks = op->n_chunks};
-  x->flow = HEC_NEW(&engine->arena, hec_flow, n);
-  x->flow_at = HEC_NEW(&engine->arena, int32_t, n_ranks + 1);
-  x->flow_of = HEC_NEW(&engine->arena, int32_t, 2 * (size_t)n);
-  x->left = HEC_NEW(&engine->arena, int32_t, n_ranks);
-  x->posted = HEC_NEW(&engine->arena, uint8_t, n_ranks);
+  hec_arena arena = {0};
+  hec_exchange *x = HEC_NEW(&arena, hec_exchange, 1);
+  *x = (hec_exchange){.arena = arena, .op = id, .row = op, .n_flows = n, .n_chunks = op->n_chunks};
+  x->flow = HEC_NEW(&x->arena, hec_flow, n);
+  x->flow_at = HEC_NEW(&x->arena, int32_t, n_ranks + 1);
+  x->flow_of = HEC_NEW(&x->arena, int32_t, 2 * (size_t)n);
+  x->left = HEC_NEW(&x->arena, int32_t, n_ranks);
+  x->posted = HEC_NEW(&x->arena, uint8_t, n_ranks);
   for (int32_t i = 0; i < n; i++) {
     const hec_transfer *t = &program->transfers[op->transfer_at + i];
     int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
@@ -179,9 +191,11 @@ static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
     count_flow(x, t->source);
     count_flow(x, t->destination);
   }
-  for (int32_t r = 0; r < n_ranks; r++)
+  for (int32_t r = 0; r < n_ranks; r++) {
+    x->n_parts += op->kind != HEC_OP_EXCHANGE || x->flow_at[r + 1] > 0;
     x->flow_at[r + 1] += x->flow_at[r];
-  int32_t *at = HEC_NEW(&engine->arena, int32_t, n_ranks);
+  }
+  int32_t *at = HEC_NEW(&x->arena, int32_t, n_ranks);
   memcpy(at, x->flow_at, (size_t)n_ranks * sizeof *at);
   for (int32_t i = n - 1; i >= 0; i--)
     if (x->flow[i].after >= 0) { /* pushed in front, last first: followers ascend */
@@ -413,6 +427,9 @@ void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cos
     end_of_time(&engine);
   for (size_t i = 0; complete && i < n_ranks * HEC_N_LANES; i++) /* every queue ran empty: nothing waited for ever */
     HEC_ASSERT(engine.head[i] == engine.lane_at[i % HEC_N_LANES + 1] - engine.lane_at[i % HEC_N_LANES]);
+  for (size_t op = 0; op < program->n_ops; op++)
+    if (engine.running[op]) /* when time ended before */
+      free_exchange(&engine, (int32_t)op);
   hec_fluid_free(engine.fluid);
   free(engine.heap);
   hec_arena_free(&engine.arena);

@@ -1,6 +1,7 @@
 /* The event engine, as laws see it. Time is integer picoseconds; events are totally ordered by (time, sequence). */
 #ifndef HEC_SIM_ENGINE_H
 #define HEC_SIM_ENGINE_H
+#include "runtime/base/arena.h"
 #include "sim/fluid.h"
 #include "sim/simulate.h"
 
@@ -16,8 +17,10 @@ typedef struct {
   int32_t chunks_started, chunks_done;
 } hec_flow;
 
-/* A running exchange or all-reduce. */
+/* A running exchange or all-reduce. Its memory is its own, and goes when it has ended on its last rank. */
 typedef struct {
+  hec_arena arena;
+  int32_t n_parts, n_ended; /* ranks in it, and those where it has ended */
   int32_t op;
   const hec_op *row;
   int32_t n_posted, n_flows, n_chunks;
@@ -27,7 +30,7 @@ typedef struct {
   int32_t *left;    /* [n_ranks] flows of the rank that the law still waits for */
   uint8_t *posted;  /* [n_ranks] */
   double *done_s;   /* [n_ranks] closed form; NULL otherwise */
-  double base_s;    /* fixed latency added at the end (all-reduce) */
+  void *own;        /* the law's */
 } hec_exchange;
 
 /* The rank's part begins or ends at `time_ps` (now or later). */
@@ -40,7 +43,6 @@ int64_t hec_engine_now(const hec_engine *engine);
 const hec_problem *hec_engine_problem(const hec_engine *engine);
 hec_link_cost *hec_engine_link_cost(hec_engine *engine);
 const hec_program *hec_engine_program(const hec_engine *engine);
-void *hec_engine_alloc(hec_engine *engine, size_t n, size_t bytes); /* lives to the end of the run */
 
 /* Runs the program; `fluid` has the cluster's links (and is empty). Durations as in sim/duration.h. */
 void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cost *cost, const hec_program *program,

@@ -1,71 +1,121 @@
 /* Laws over a bare set of flows; reading them is in flows_read.c.
  *
- * max_min: arrivals (start + route latency) sorted by (time, index) enter the fluid solver; the solver's clock starts
- * anew with every busy period, so finish = origin + time in the period. Cost: one filling per start or finish.
+ * max_min, nccl_rounds: flows enter the fluid solver one latency after they may start (all at their start; or when their turn
+ * comes, if that is later); arrivals stand in a binary heap by (time, index). The solver's clock starts anew with every busy
+ * period, so finish = origin + time in the period. Cost: O(log flows) and the solver's for each start and finish.
  * alpha_beta: three passes over flows and routes (loads; posts and begins; done), O(sum of route lengths). */
 #include "sim/flows.h"
 
 #include "sim/fluid.h"
+#include "sim/rounds.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- max_min ---- */
+/* ---- max_min, nccl_rounds ---- */
 
 typedef struct {
   double time;
   int32_t flow;
 } arrival;
 
-static int compare_arrivals(const void *a, const void *b) {
-  const arrival *x = a, *y = b;
-  if (x->time != y->time)
-    return x->time < y->time ? -1 : 1;
-  return (x->flow > y->flow) - (x->flow < y->flow);
+typedef struct {
+  const hec_flows *flows;
+  hec_fluid *fluid;
+  double now;
+  arrival *heap; /* [n_heap], room for every flow */
+  int32_t n_heap;
+} fluid_run;
+
+static bool earlier(const arrival *a, const arrival *b) {
+  return a->time != b->time ? a->time < b->time : a->flow < b->flow;
 }
 
-static arrival *sorted_arrivals(const hec_flows *flows) {
-  arrival *arrivals = hec_malloc((size_t)flows->n_flows + 1, sizeof *arrivals);
-  for (int32_t f = 0; f < flows->n_flows; f++)
-    arrivals[f] = (arrival){flows->flow[f].start + flows->route_latency[flows->flow[f].route], f};
-  qsort(arrivals, (size_t)flows->n_flows, sizeof *arrivals, compare_arrivals);
-  return arrivals;
+/* The flow may start now: its bytes come after its start and its latency. */
+static void arrive(void *context, int32_t f) {
+  fluid_run *run = context;
+  const hec_flow *flow = &run->flows->flow[f];
+  double start = flow->start > run->now ? flow->start : run->now;
+  arrival a = {start + run->flows->route_latency[flow->route], f};
+  int32_t i = run->n_heap++;
+  for (; i > 0 && earlier(&a, &run->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    run->heap[i] = run->heap[(i - 1) / 2];
+  run->heap[i] = a;
 }
 
-static void enter(hec_fluid *fluid, const hec_flows *flows, int32_t f) {
+static int32_t pop_arrival(fluid_run *run) {
+  int32_t flow = run->heap[0].flow, i = 0;
+  arrival last = run->heap[--run->n_heap];
+  for (int32_t child; (child = 2 * i + 1) < run->n_heap; i = child) {
+    if (child + 1 < run->n_heap && earlier(&run->heap[child + 1], &run->heap[child]))
+      child++;
+    if (!earlier(&run->heap[child], &last))
+      break;
+    run->heap[i] = run->heap[child];
+  }
+  run->heap[i] = last;
+  return flow;
+}
+
+static void enter(const fluid_run *run, int32_t f) {
+  const hec_flows *flows = run->flows;
   int32_t route = flows->flow[f].route;
-  (void)hec_fluid_add(fluid, &(hec_fluid_flow){.links = flows->route_link + flows->route_at[route],
-                                               .n_links = flows->route_at[route + 1] - flows->route_at[route],
-                                               .amount = (double)flows->flow[f].bytes,
-                                               .cap = INFINITY,
-                                               .tag = f});
+  (void)hec_fluid_add(run->fluid, &(hec_fluid_flow){.links = flows->route_link + flows->route_at[route],
+                                                    .n_links = flows->route_at[route + 1] - flows->route_at[route],
+                                                    .amount = (double)flows->flow[f].bytes,
+                                                    .cap = INFINITY,
+                                                    .tag = f});
+}
+
+/* rounds NULL: every flow may start. */
+static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish) {
+  fluid_run run = {.flows = flows,
+                   .fluid = hec_fluid_new(flows->n_links, flows->bandwidth),
+                   .heap = hec_malloc((size_t)flows->n_flows + 1, sizeof(arrival))};
+  double origin = 0;
+  if (rounds)
+    hec_rounds_begin(rounds, arrive, &run);
+  for (int32_t f = 0; !rounds && f < flows->n_flows; f++)
+    arrive(&run, f);
+  while (run.n_heap > 0 || hec_fluid_count(run.fluid) > 0) {
+    if (hec_fluid_count(run.fluid) == 0) {
+      hec_fluid_rebase(run.fluid);
+      origin = run.heap[0].time;
+    }
+    double next = hec_fluid_next(run.fluid), start = run.n_heap > 0 ? run.heap[0].time - origin : INFINITY;
+    if (start <= next) {
+      double now = hec_fluid_now(run.fluid), time = run.heap[0].time;
+      hec_fluid_advance(run.fluid, start > now ? start : now);
+      while (run.n_heap > 0 && run.heap[0].time == time)
+        enter(&run, pop_arrival(&run));
+      continue;
+    }
+    hec_fluid_advance(run.fluid, next);
+    int32_t n;
+    const hec_fluid_done *done = hec_fluid_pop(run.fluid, &n);
+    for (int32_t i = 0; i < n; i++) {
+      finish[done[i].tag] = run.now = origin + done[i].finish;
+      if (rounds)
+        hec_rounds_done(rounds, (int32_t)done[i].tag, arrive, &run);
+    }
+  }
+  free(run.heap);
+  hec_fluid_free(run.fluid);
 }
 
 static void run_max_min(const hec_flows *flows, double *finish) {
-  hec_fluid *fluid = hec_fluid_new(flows->n_links, flows->bandwidth);
-  arrival *arrivals = sorted_arrivals(flows);
-  double origin = 0;
-  for (int32_t at = 0; at < flows->n_flows || hec_fluid_count(fluid) > 0;) {
-    if (hec_fluid_count(fluid) == 0) {
-      hec_fluid_rebase(fluid);
-      origin = arrivals[at].time;
-    }
-    double next = hec_fluid_next(fluid), start = at < flows->n_flows ? arrivals[at].time - origin : INFINITY;
-    if (start <= next) {
-      hec_fluid_advance(fluid, start);
-      for (double time = arrivals[at].time; at < flows->n_flows && arrivals[at].time == time; at++)
-        enter(fluid, flows, arrivals[at].flow);
-      continue;
-    }
-    hec_fluid_advance(fluid, next);
-    int32_t n;
-    const hec_fluid_done *done = hec_fluid_pop(fluid, &n);
-    for (int32_t i = 0; i < n; i++)
-      finish[done[i].tag] = origin + done[i].finish;
-  }
-  free(arrivals);
-  hec_fluid_free(fluid);
+  run_fluid(flows, NULL, finish);
+}
+
+static void run_nccl_rounds(const hec_flows *flows, double *finish) {
+  hec_arena arena = {0};
+  hec_rounds_pair *pair = HEC_NEW(&arena, hec_rounds_pair, flows->n_flows);
+  for (int32_t f = 0; f < flows->n_flows; f++)
+    pair[f] = (hec_rounds_pair){flows->flow[f].source, flows->flow[f].destination};
+  hec_rounds *rounds = hec_rounds_new(&arena, flows->n_hosts, flows->hosts_per_node, flows->p2p, flows->n_flows, pair);
+  run_fluid(flows, rounds, finish);
+  hec_arena_free(&arena);
 }
 
 /* ---- alpha_beta ---- */
@@ -125,7 +175,7 @@ static void run_alpha_beta(const hec_flows *flows, double *finish) {
 static const struct {
   const char *name;
   void (*run)(const hec_flows *flows, double *finish);
-} laws[] = {{"max_min", run_max_min}, {"alpha_beta", run_alpha_beta}};
+} laws[] = {{"max_min", run_max_min}, {"nccl_rounds", run_nccl_rounds}, {"alpha_beta", run_alpha_beta}};
 
 enum { N_LAWS = sizeof laws / sizeof *laws };
 

@@ -3,7 +3,9 @@
  *   {"hosts": ["a", ...],
  *    "links": [{"id": "up0", "bandwidth": 5e10, "latency": 0}, ...],               bytes/s, seconds (default 0);
  * one-way "routes": [{"src": "a", "dst": "b", "links": ["up0", "down1"]}, ...],         at most one per ordered pair
- *    "flows": [{"src": "a", "dst": "b", "bytes": 1000, "start": 0, "finish": 1e-6}, ...]}
+ *    "flows": [{"src": "a", "dst": "b", "bytes": 1000, "start": 0, "finish": 1e-6}, ...],
+ *    "hosts_per_node": 8,                                       consecutive hosts; default: all are one node
+ *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default
  *
  * `start` in seconds, default 0; `finish`, optional, is the answer expected from max_min, kept for comparison. Other
  * members are ignored. Several flows may join one pair. A flow occupies its route from start + sum of the route's
@@ -11,6 +13,7 @@
  *
  * Laws:
  *   max_min     every flow exactly max-min fair on all links of its route (sim/fluid)
+ *   nccl_rounds as max_min, but bounded: a flow's turn comes in NCCL's order (sim/rounds.h, by hosts_per_node and p2p)
  *   alpha_beta  all flows are one exchange, priced by the busiest port (DESIGN section 5, models/link_cost.h); h a host:
  *       post(h)  = latest start of the flows h sends; a host that sends nothing holds nobody up
  *       begin(h) = latest post among h and the hosts it exchanges with
@@ -22,6 +25,7 @@
  */
 #ifndef HEC_SIM_FLOWS_H
 #define HEC_SIM_FLOWS_H
+#include "models/cluster.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -38,6 +42,8 @@ typedef struct {
 
 typedef struct {
   int32_t n_hosts, n_links, n_routes, n_flows;
+  int32_t hosts_per_node;
+  hec_p2p p2p;
   const char **host_name; /* [n_hosts] */
   const char **link_name; /* [n_links] */
   double *bandwidth;      /* [n_links] bytes/s */

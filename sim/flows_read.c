@@ -1,6 +1,7 @@
 /* Reads the JSON of a bare set of flows (form and errors: sim/flows.h). Names become indices through a table sorted by
  * name, pairs become routes through a table sorted by (source, destination): O(n log n), and a duplicate is a
  * neighbour. */
+#include "models/cluster_spec.h"
 #include "models/json.h"
 #include "sim/flows.h"
 
@@ -233,8 +234,18 @@ static hec_status read_flows(reader *r) {
   return HEC_OK;
 }
 
+static hec_status read_nodes(reader *r) {
+  const hec_json_value *root = hec_json_root(r->json);
+  int64_t per_node;
+  HEC_TRY(hec_json_int_or(r->json, root, "hosts_per_node", 1, r->flows->n_hosts, r->flows->n_hosts, &per_node));
+  r->flows->hosts_per_node = (int32_t)per_node;
+  r->flows->p2p = hec_cluster_spec_default().p2p;
+  return hec_p2p_read(r->json, root, &r->flows->p2p);
+}
+
 static hec_status read_parts(reader *r) {
   HEC_TRY(read_hosts(r));
+  HEC_TRY(read_nodes(r));
   HEC_TRY(read_links(r));
   HEC_TRY(read_routes(r));
   return read_flows(r);

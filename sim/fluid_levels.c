@@ -115,10 +115,15 @@ static int32_t weight_beside(hec_fluid *fluid, int32_t holder, int32_t link) {
 
 /* ---- Flows come and go ---- */
 
+static void set_bit(hec_fluid *fluid, int32_t position) {
+  fluid->visit[position / 64] |= (uint64_t)1 << position % 64;
+}
+
 static void mark(hec_fluid *fluid, int32_t link, uint8_t how) {
-  int32_t at = fluid->link[link].position;
+  int32_t at = fluid->position[link];
   fluid->dirty[link] |= how;
-  fluid->first_dirty = at < fluid->first_dirty ? at : fluid->first_dirty;
+  set_bit(fluid, at);
+  fluid->first = at < fluid->first ? at : fluid->first;
 }
 
 static const hec_crossing *crossings_of(const hec_fluid *fluid, int32_t flow) {
@@ -137,7 +142,7 @@ static int32_t first_in_order(const hec_fluid *fluid, int32_t flow) {
   const hec_crossing *c = crossings_of(fluid, flow);
   int32_t best = c[0].link;
   for (int32_t i = 1; i < fluid->flow[flow].n; i++)
-    best = fluid->link[c[i].link].position < fluid->link[best].position ? c[i].link : best;
+    best = fluid->position[c[i].link] < fluid->position[best] ? c[i].link : best;
   return best;
 }
 
@@ -159,14 +164,15 @@ static void attach(hec_fluid *fluid, int32_t flow, int32_t holder, int32_t sign)
 void hec_fluid_put_in(hec_fluid *fluid, int32_t flow) {
   hec_fluid_state *f = &fluid->flow[flow];
   for (int32_t i = f->first; i < f->first + f->n; i++) {
-    hec_fluid_link *l = &fluid->link[fluid->crossing[i].link];
+    int32_t link = fluid->crossing[i].link;
+    hec_fluid_link *l = &fluid->link[link];
     HEC_RESERVE(l->member, l->members_capacity, l->n_members + 1);
     fluid->crossing[i].at = l->n_members;
     l->member[l->n_members++] = i;
-    if (l->position < 0) {
+    if (fluid->position[link] < 0) {
       HEC_RESERVE(fluid->order, fluid->order_capacity, fluid->n_order + 1);
-      l->position = fluid->n_order;
-      fluid->order[fluid->n_order++] = fluid->crossing[i].link;
+      fluid->position[link] = fluid->n_order;
+      fluid->order[fluid->n_order++] = link;
     }
   }
   int32_t holder = first_in_order(fluid, flow);
@@ -230,6 +236,7 @@ static void set_level(hec_fluid *fluid, int32_t link, double level) {
     for (const hec_beside *b = l->beside, *end = b + l->n_beside; b != end; b++) {
       fluid->free[b->link] -= b->weight * change;
       fluid->dirty[b->link] |= how;
+      set_bit(fluid, fluid->position[b->link]);
     }
   }
   hec_fluid_set_next(fluid, link);
@@ -263,10 +270,14 @@ static void swap(hec_fluid *fluid, int32_t i) {
   int32_t up = fluid->order[i], down = fluid->order[i - 1];
   fluid->order[i - 1] = up;
   fluid->order[i] = down;
-  fluid->link[up].position = i - 1;
-  fluid->link[down].position = i;
+  fluid->position[up] = i - 1;
+  fluid->position[down] = i;
   take_over(fluid, down, up);
   fluid->dirty[up] |= CHANGED;
+  set_bit(fluid, i - 1);
+  set_bit(fluid, i);
+  if (i + 1 < fluid->n_order)
+    set_bit(fluid, i + 1);
 }
 
 /* ---- Filling from nothing ---- */
@@ -301,14 +312,15 @@ static void empty_links(hec_fluid *fluid) {
     l->n_held = l->n_beside = 0;
     l->weight = 0;
     l->level = l->clock = 0;
-    l->next = INFINITY;
-    l->position = -1;
     l->n_changes = 0;
+    fluid->next[link] = INFINITY;
+    fluid->position[link] = -1;
     fluid->free[link] = l->capacity;
     fluid->dirty[link] = 0;
   }
   memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
   fluid->map_used = 0;
+  memset(fluid->visit, 0, ((size_t)fluid->n_links + 63) / 64 * sizeof *fluid->visit);
 }
 
 /* Holds what is not held yet of the link's flows, at `level`; the links beside it lose what they use, in one subtraction
@@ -372,31 +384,46 @@ static void fill(hec_fluid *fluid) {
     if (unfixed == 0)
       continue;
     level = share > level ? share : level;
-    fluid->link[link].position = n_order++;
+    fluid->position[link] = n_order++;
     fill_link(fluid, link, level);
   }
   /* The order: those that fill, as they did; then slack ones by id. */
   HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, fluid->n_links);
   int32_t at = n_order;
   for (int32_t link = 0; link < fluid->n_links; link++) {
-    hec_fluid_link *l = &fluid->link[link];
-    if (l->position < 0 && l->n_members > 0)
-      l->position = at++;
-    if (l->n_members > 0)
-      fluid->order[l->position] = link;
+    bool crossed = fluid->link[link].n_members > 0;
+    if (crossed && fluid->position[link] < 0)
+      fluid->position[link] = at++;
+    if (crossed)
+      fluid->order[fluid->position[link]] = link;
   }
   fluid->n_order = at;
 }
 
 /* ---- Walking the order ---- */
 
+/* The first position from `at` on that is to be visited; n_order: none. */
+static int32_t next_visit(const hec_fluid *fluid, int32_t at) {
+  int32_t n_words = (fluid->n_order + 63) / 64, word = at / 64;
+  if (at >= fluid->n_order)
+    return fluid->n_order;
+  uint64_t bits = fluid->visit[word] >> at % 64 << at % 64;
+  while (bits == 0) {
+    if (++word == n_words)
+      return fluid->n_order;
+    bits = fluid->visit[word];
+  }
+  return word * 64 + __builtin_ctzll(bits);
+}
+
 /* Returns false when it does not come to an end soon. */
 static bool walk(hec_fluid *fluid) {
   int64_t swaps = 0, most = 64 + 8 * (int64_t)fluid->n_order;
-  for (int32_t i = fluid->first_dirty; i < fluid->n_order; i++) {
+  for (int32_t i = next_visit(fluid, fluid->first); i < fluid->n_order; i = next_visit(fluid, i)) {
     int32_t link = fluid->order[i];
     uint8_t dirty = fluid->dirty[link];
     double level = height(fluid, link);
+    fluid->visit[i / 64] &= ~((uint64_t)1 << i % 64);
     if (dirty) {
       if (dirty & STALE || ++fluid->link[link].n_changes == SUM_UP_AFTER)
         sum_up(fluid, link);
@@ -406,23 +433,24 @@ static bool walk(hec_fluid *fluid) {
     if (i > 0 && level < height(fluid, fluid->order[i - 1]) * (1 - EVEN)) {
       if (++swaps > most)
         return false;
-      swap(fluid, i);
-      i -= 2;
+      swap(fluid, i--);
       continue;
     }
-    if (dirty) {
-      HEC_ASSERT(level > 0);
-      set_level(fluid, link, level < INFINITY ? level : 0);
-    }
+    if (!dirty)
+      continue;
+    HEC_ASSERT(level > 0);
+    set_level(fluid, link, level < INFINITY ? level : 0);
+    if (i + 1 < fluid->n_order) /* which may have become lower than this one */
+      set_bit(fluid, i + 1);
   }
   return true;
 }
 
 void hec_fluid_solve(hec_fluid *fluid) {
-  if (fluid->first_dirty == INT32_MAX)
+  if (fluid->first == INT32_MAX)
     return;
   if (fluid->n_added > fluid->n_active / 4 || !walk(fluid))
     fill(fluid);
   fluid->n_added = 0;
-  fluid->first_dirty = INT32_MAX;
+  fluid->first = INT32_MAX;
 }

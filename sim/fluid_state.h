@@ -26,7 +26,6 @@ typedef struct {
   double since;
   double next;       /* when the first of them ends; INFINITY when it holds none */
   int64_t weight;    /* crossings of this link by the flows it holds */
-  int32_t position;  /* in the order; -1: not in it */
   int32_t n_changes; /* of free or weight, since free was last summed up */
   int32_t n_members, n_held, n_beside;
   int32_t next_unused; /* of a cap without flow */
@@ -51,16 +50,19 @@ enum { HEC_FLUID_UNUSED = -1, HEC_FLUID_INSTANT = -2 };
 struct hec_fluid {
   double now;
   /* Links, apart what the innermost loop touches. */
-  double *free;   /* capacity that flows held elsewhere leave */
-  uint8_t *dirty; /* bit 0: free or weight changed; bit 1: sum free up again */
+  double *free;      /* capacity that flows held elsewhere leave */
+  double *next;      /* when the first of the flows it holds ends; INFINITY when it holds none */
+  int32_t *position; /* in the order; -1: not in it */
+  uint8_t *dirty;    /* bit 0: free or weight changed; bit 1: sum free up again */
   hec_fluid_link *link;
-  size_t free_capacity, dirty_capacity, link_capacity;
+  size_t free_capacity, next_capacity, position_capacity, dirty_capacity, link_capacity;
   int32_t n_links, n_given; /* with caps; of the caller */
   int32_t unused_link;      /* head of the unused caps; -1 */
   double least_capacity;
-  int32_t *order; /* [n_order] */
-  size_t order_capacity;
-  int32_t n_order, first_dirty; /* every dirty link is at or behind it */
+  int32_t *order;  /* [n_order] */
+  uint64_t *visit; /* a bit for each position whose link is dirty, or may be lower than its predecessor */
+  size_t order_capacity, visit_capacity;
+  int32_t n_order, first; /* no bit before it; INT32_MAX: none at all */
   /* (holder, crossed link) -> index in the holder's `beside`, open addressing. */
   uint64_t *map_key; /* holder << 32 | link, plus 1; 0: empty */
   int32_t *map_value;
@@ -71,7 +73,7 @@ struct hec_fluid {
   size_t flow_capacity, crossing_capacity;
   int32_t n_flows, n_crossings, n_active, unused_flow;
   int32_t n_added; /* since levels were last computed */
-  double next;     /* the earliest end; negative: to be found */
+  double earliest; /* end; negative: to be found */
   int64_t next_order;
   int32_t *instant; /* [n_instant] flows that end at their start */
   size_t instant_capacity;

@@ -88,7 +88,7 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
   const hec_problem *problem = hec_engine_problem(engine);
   int32_t n = problem->n_ranks, rings = n > problem->cluster->devices_per_node ? problem->cluster->nics : 1;
   x->n_flows = n * rings;
-  x->flow = hec_engine_alloc(engine, (size_t)x->n_flows, sizeof *x->flow);
+  x->flow = HEC_NEW(&x->arena, hec_flow, x->n_flows);
   x->left[0] = x->n_flows;
   double bytes = 2.0 * (n - 1) / n * x->row->bytes / rings;
   for (int32_t r = 0; r < n; r++)

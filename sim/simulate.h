@@ -9,7 +9,7 @@
 #include "runtime/program/timeline.h"
 
 typedef struct hec_law hec_law;
-#define HEC_LAW_LIST(X) X(alpha_beta) X(max_min)
+#define HEC_LAW_LIST(X) X(alpha_beta) X(max_min) X(nccl_rounds)
 #define HEC_LAW_DECLARE(name) extern const hec_law hec_law_##name;
 HEC_LAW_LIST(HEC_LAW_DECLARE)
 extern const hec_law *const hec_laws[]; /* NULL-terminated */

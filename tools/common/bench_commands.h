@@ -1,5 +1,5 @@
 /* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, on a device, against a limit; fsmoe:
- * a planner. */
+ * a planner; network: network laws. */
 #ifndef HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 #define HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 
@@ -8,5 +8,6 @@ int hec_executor_command(int argc, char **argv);
 int hec_gpu_command(int argc, char **argv);
 int hec_planners_command(int argc, char **argv);
 int hec_fsmoe_command(int argc, char **argv);
+int hec_network_command(int argc, char **argv);
 
 #endif

@@ -295,7 +295,7 @@ static hec_status choose_window(hec_outcomes *o) {
 static hec_status run(hec_outcomes *o) {
   o->law = hec_law_find(o->options.law ? o->options.law : "alpha_beta");
   if (!o->law)
-    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta or max_min, found \"%s\"", o->options.law);
+    return hec_fail(HEC_BAD_INPUT, "--law: expected alpha_beta, max_min or nccl_rounds, found \"%s\"", o->options.law);
   HEC_TRY(hec_cluster_load(o->options.cluster, &o->arena, &o->cluster));
   HEC_TRY(hec_moe_load(o->options.model, &o->moe));
   HEC_TRY(hec_outcome_case_read(o->options.path, &o->arena, &o->recorded));

@@ -1,0 +1,118 @@
+/* See the header. Random numbers: GSL's taus2. */
+#include "tools/common/network_case.h"
+
+#include "runtime/base/temporary.h"
+
+#include <errno.h>
+#include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PER_NODE = 8 };
+
+const char *const hec_network_name[HEC_N_NETWORKS] = {"switch", "nodes"};
+
+static void make_routes(hec_network network, int32_t n, hec_flows *flows) {
+  int32_t nodes = (n + PER_NODE - 1) / PER_NODE, at = 0, pair = 0;
+  for (int32_t s = 0; s < n; s++)
+    for (int32_t d = 0; d < n; d++) {
+      if (s == d)
+        continue;
+      flows->route_at[pair] = at;
+      flows->route_link[at++] = s;
+      if (network == HEC_NETWORK_NODES && s / PER_NODE != d / PER_NODE) {
+        flows->route_link[at++] = 2 * n + s / PER_NODE;
+        flows->route_link[at++] = 2 * n + nodes + d / PER_NODE;
+      }
+      flows->route_link[at++] = n + d;
+      flows->flow[pair] = (hec_flow){.source = s, .destination = d, .route = pair, .expected_finish = -1};
+      flows->route_at[++pair] = at;
+    }
+}
+
+static void draw_bytes(int32_t n, uint64_t seed, hec_arena *arena, hec_flows *flows) {
+  gsl_rng *rng = gsl_rng_alloc(gsl_rng_taus2);
+  double *popularity = HEC_NEW(arena, double, n);
+  gsl_rng_set(rng, (unsigned long)seed);
+  for (int32_t d = 0; d < n; d++)
+    popularity[d] = gsl_ran_lognormal(rng, 0, 1);
+  for (int32_t f = 0; f < flows->n_flows; f++)
+    flows->flow[f].bytes = (int64_t)(1e6 * popularity[flows->flow[f].destination] * gsl_ran_lognormal(rng, 0, 0.5)) + 1;
+  gsl_rng_free(rng);
+}
+
+void hec_network_case(hec_network network, int32_t n, uint64_t seed, hec_arena *arena, hec_flows *flows) {
+  int32_t nodes = (n + PER_NODE - 1) / PER_NODE, pairs = n * (n - 1);
+  bool inside = network == HEC_NETWORK_NODES;
+  *flows = (hec_flows){.n_hosts = n,
+                       .n_links = 2 * n + (inside ? 2 * nodes : 0),
+                       .n_routes = pairs,
+                       .n_flows = pairs,
+                       .hosts_per_node = inside && n % PER_NODE == 0 ? PER_NODE : n,
+                       .p2p = {.channels = 32, .channels_per_peer = 4, .batch = 8}};
+  flows->bandwidth = HEC_NEW(arena, double, flows->n_links);
+  flows->latency = HEC_NEW(arena, double, flows->n_links);
+  flows->route_at = HEC_NEW(arena, int32_t, pairs + 1);
+  flows->route_link = HEC_NEW(arena, int32_t, (int64_t)(inside ? 4 : 2) * pairs);
+  flows->route_latency = HEC_NEW(arena, double, pairs);
+  flows->flow = HEC_NEW(arena, hec_flow, pairs);
+  for (int32_t l = 0; l < flows->n_links; l++)
+    flows->bandwidth[l] = inside && l < 2 * n ? 450e9 : 50e9;
+  make_routes(network, n, flows);
+  draw_bytes(n, seed, arena, flows);
+}
+
+static bool write_case(const hec_flows *flows, FILE *file) {
+  fprintf(file, "hosts %d links %d routes %d flows %d\n", flows->n_hosts, flows->n_links, flows->n_routes,
+          flows->n_flows);
+  for (int32_t l = 0; l < flows->n_links; l++)
+    fprintf(file, "%.17g\n", flows->bandwidth[l]);
+  for (int32_t f = 0; f < flows->n_flows; f++) { /* one flow a route */
+    int32_t first = flows->route_at[flows->flow[f].route], end = flows->route_at[flows->flow[f].route + 1];
+    fprintf(file, "%d %d %d", flows->flow[f].source, flows->flow[f].destination, end - first);
+    for (int32_t i = first; i < end; i++)
+      fprintf(file, " %d", flows->route_link[i]);
+    fprintf(file, "\n");
+  }
+  for (int32_t f = 0; f < flows->n_flows; f++)
+    fprintf(file, "%d %d %lld %.17g\n", flows->flow[f].source, flows->flow[f].destination,
+            (long long)flows->flow[f].bytes, flows->flow[f].start + flows->route_latency[flows->flow[f].route]);
+  return ferror(file) == 0;
+}
+
+static hec_status ask(const char *command, const char *path, int32_t n, double *seconds, double *finish) {
+  char line[4096];
+  if (snprintf(line, sizeof line, "%s %s", command, path) >= (int)sizeof line)
+    return hec_fail(HEC_BAD_INPUT, "--peer: expected a command of at most 4,000 characters");
+  FILE *answer = popen(line, "r");
+  if (!answer)
+    return hec_fail(HEC_FAILED, "--peer: cannot start: %s", strerror(errno));
+  bool ok = fscanf(answer, "%lf", seconds) == 1;
+  for (int32_t f = 0; ok && f < n; f++)
+    ok = fscanf(answer, "%lf", &finish[f]) == 1;
+  int status = pclose(answer);
+  return ok && status == 0 ? HEC_OK : hec_fail(HEC_FAILED, "--peer: \"%s\" gave no answer to a case", command);
+}
+
+hec_status hec_network_peer(const char *command, const hec_flows *flows, double *seconds, double *finish) {
+  const char *folder = getenv("TMPDIR");
+  char path[1024];
+  if (snprintf(path, sizeof path, "%s/hecate-case-XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof path)
+    return hec_fail(HEC_BAD_INPUT, "TMPDIR: too long a path");
+  int descriptor = mkstemp(path);
+  if (descriptor < 0)
+    return hec_fail(HEC_FAILED, "%s: cannot be made: %s", path, strerror(errno));
+  hec_temporary_add(path);
+  FILE *file = fdopen(descriptor, "w");
+  bool written = file && write_case(flows, file);
+  written = file && fclose(file) == 0 && written;
+  hec_status status = written ? ask(command, path, flows->n_flows, seconds, finish)
+                              : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+  (void)unlink(path);
+  hec_temporary_drop(path);
+  return status;
+}
