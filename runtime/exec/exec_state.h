@@ -95,6 +95,11 @@ hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
 
+/* exec_relay.c: messages of an exchange of a layer whose rows have relays, its state there and empty; the copy from one
+ * order to the other. */
+void hec_relays_bind(hec_exec *exec, hec_exec_op *op, float *assigned, float *computed);
+void hec_alignment_bind(hec_exec *exec, hec_exec_op *op);
+
 /* exec_stream.c: an operation that was bound, on the stream of its lane. */
 hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;
 /* Until operation `id` is done, -1: all that was posted. */

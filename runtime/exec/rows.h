@@ -29,8 +29,9 @@ typedef struct {
   int32_t *stays; /* [n_assigned] computed row of assignment j, -1: it leaves */
   int32_t
       *leaving_at; /* [n_slots + 1] assigned rows leaving_at[slot] .. leaving_at[slot + 1] - 1 go to the slot's rank */
-  int32_t *computed_at;        /* [degree + 1] computed rows of each chunk */
-  hec_rows_runs leave, arrive; /* of assigned rows, of computed rows: the same cuts at both ends */
+  int32_t *computed_at;            /* [degree + 1] computed rows of each chunk */
+  hec_rows_runs leave, arrive;     /* of assigned rows, of computed rows: the same cuts at both ends */
+  const struct hec_relays *relays; /* relays.h; NULL: no row passes a third rank */
 } hec_rows;
 
 /* As in a program: the cells by (source, expert, rank), `degree` times, each time with the rows of a chunk. */

@@ -154,7 +154,9 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (l->launch.pipelined)
+    if (l->launch.schedule)
+      HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
+    else if (l->launch.pipelined)
       HEC_TRY(run_pipelined(l, rank, policy));
     else
       HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn + p) % n_schedules] : "auto"));

@@ -32,8 +32,9 @@ typedef struct {
   /* 0: each policy's own schedule; else policy p under schedule number turn + p of those that are systems: turn by turn
    * all pairs. */
   int32_t turn;
-  bool pipelined;     /* every schedule that is, instead */
-  const char *policy; /* NULL: all */
+  bool pipelined;       /* every schedule that is, instead */
+  const char *schedule; /* this one, instead; NULL: not */
+  const char *policy;   /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;
