@@ -12,7 +12,12 @@
  *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form, of 2DH both and the busiest relay's
  *                                   alignment between them;   X: sum of the busiest rank's experts
  *
- * forward and backward added. That the capacity is a source's, the length of its buffer for an expert, is inferred; so are
+ * forward and backward added. Every trial has the load of its own micro-batch, as published, so where loads change from one
+ * to the next, above all while a policy still learns them, luck decides between candidates that are nearly alike.
+ *
+ * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes in cluster.h): laws count the latency of an
+ * exchange once, however many messages it has, not for each as the paper's alpha-beta estimate does, so on a cluster that
+ * says nothing of it 2DH loses on equal loads. That the capacity is a source's, the length of its buffer for an expert, is inferred; so are
  * the window of 128 tokens, the tile of a GEMM, and the order of trials. Left out: the paper's switch between data and
  * expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
