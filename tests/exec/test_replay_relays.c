@@ -19,14 +19,15 @@ static void teardown(void) {
 static const struct {
   const char *line;
   int32_t ranks;
-} clusters[] = {{"2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4},
+} clusters[] = {{"3x3 nvlink=100G@1us nic=12G@5us flops=100T mem=32G", 8}, /* of two sources for two destinations */
+                {"2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4},
                 {"2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8},
                 {"2x4 nvlink=10G@2us nic=1G@5us flops=100T mem=40G", 6}, /* the last node partly used */
                 {"3x2 nvlink=100G@1us nic=12G@5us flops=100T mem=32G", 6},
                 {"4x2 nvlink=100G@1us nic=12G@5us flops=100T mem=32G", 7},
                 {"2x3 nvlink=100G@1us nic=12G@5us flops=100T mem=32G", 4}};
 enum { CLUSTERS = sizeof clusters / sizeof *clusters };
-static const char *const policies[] = {"ep", "hecate", "eplb", "fastermoe", "llep", "laer", "janus", "flexmoe"};
+static const char *const policies[] = {"ep", "hecate", "eplb", "fastermoe", "llep", "laer", "ultraep", "flexmoe"};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
 static hec_replay_case *random_case(uint64_t *seed, int32_t i, hec_replay_wish wish) {

@@ -243,15 +243,15 @@ END_TEST
 
 /* ---- The choice ---- */
 
-static hec_problem *machine(const char *shares, int32_t n_ranks, uint32_t each) {
+static hec_problem *machine(const char *shares, const char *memory, int32_t n_ranks, uint32_t each) {
   char text[700];
   (void)snprintf(
       text, sizeof text,
       "{\"name\": \"case\", \"nodes\": %d, \"devices_per_node\": 8, \"nvlink\": {\"bandwidth\": 300e9, "
       "\"latency\": 2e-6}, \"nic\": {\"bandwidth\": 100e9, \"latency\": 5e-6%s}, \"device\": {\"flops\": 1e15, "
-      "\"hbm_bandwidth\": 1.5e12, \"memory_bytes\": 80e9, \"gemm_a_s\": 0, \"gemm_c_s\": 0, \"gemm_tile\": 1, "
+      "\"hbm_bandwidth\": %s, \"memory_bytes\": 80e9, \"gemm_a_s\": 0, \"gemm_c_s\": 0, \"gemm_tile\": 1, "
       "\"launch_s\": 0}}",
-      n_ranks / 8, shares);
+      n_ranks / 8, shares, memory);
   hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
   hec_problem *p = HEC_NEW(&arena, hec_problem, 1);
   hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
@@ -298,14 +298,17 @@ static const char *const poor_when_small = ", \"efficiency_by_bytes\": [[4096, 0
 START_TEST(hierarchy_pays_for_small_messages_of_many_ranks) {
   static const char *const schedules[] = {"tutel", "tutel-improved"};
   const char *schedule = schedules[_i];
-  hec_problem *small = machine(poor_when_small, 128, 16); /* 16 rows of 128 bytes for each of 128 ranks */
+  hec_problem *small = machine(poor_when_small, "1.5e12", 128, 16); /* 16 rows of 128 bytes for each of 128 ranks */
   ck_assert_int_eq(route_chosen(small, even_load(small, 16), schedule), 1);
-  hec_problem *large = machine(poor_when_small, 128, 65536); /* 8 MB each */
+  hec_problem *large = machine(poor_when_small, "1.5e12", 128, 65536); /* 8 MB each */
   ck_assert_int_eq(route_chosen(large, even_load(large, 65536), schedule), 0);
-  hec_problem *plain = machine("", 128, 16); /* a link that small messages use as well */
+  hec_problem *slow = machine(poor_when_small, "1e9", 128, 16); /* memory in which the alignment takes what is gained */
+  ck_assert_int_eq(route_chosen(slow, even_load(slow, 16), schedule), 0);
+  hec_problem *plain = machine("", "1.5e12", 128, 16); /* a link that small messages use as well */
   ck_assert_int_eq(route_chosen(plain, even_load(plain, 16), schedule), 0);
   /* As many rows of every rank: for each of 128 256 kB, of which eight are 2 MB; for each of 16 they are that already. */
-  hec_problem *many = machine(poor_when_small, 128, 2048), *few = machine(poor_when_small, 16, 16384);
+  hec_problem *many = machine(poor_when_small, "1.5e12", 128, 2048),
+              *few = machine(poor_when_small, "1.5e12", 16, 16384);
   ck_assert_int_eq(route_chosen(many, even_load(many, 2048), schedule), 1);
   ck_assert_int_eq(route_chosen(few, even_load(few, 16384), schedule), 0);
 }
