@@ -236,6 +236,10 @@ START_TEST(as_many_bytes_in_a_gth_of_the_messages) {
   ck_assert_int_eq(a.bytes, b.bytes);
   ck_assert_int_eq(a.messages, degree * p->n_ranks * g * (nodes - 1));
   ck_assert_int_eq(b.messages, degree * p->n_ranks * (nodes - 1));
+  for (int32_t k = 0; hec_laws[k]; k++) {
+    hec_timeline timeline = simulate(p, hec_lowering_program(over), hec_laws[k]);
+    hec_timeline_free(&timeline);
+  }
   hec_lowering_free(linear);
   hec_lowering_free(over);
 }
