@@ -267,6 +267,13 @@ static hec_problem *machine(const char *shares, const char *memory, int32_t n_ra
   return p;
 }
 
+static double seconds_at(const hec_problem *p, hec_load load, int32_t degree, int32_t route) {
+  hec_lowering *low = lower(p, "ep", load, degree, route);
+  double s = seconds_of(p, low);
+  hec_lowering_free(low);
+  return s;
+}
+
 /* After all trials: the route; asserts that the trials were all candidates, and that none is faster than what stays. */
 static int32_t route_chosen(const hec_problem *p, hec_load load, const char *schedule) {
   hec_lowering *low = hec_lowering_new(p, hec_policy_find("ep"), hec_schedule_find(schedule), NULL, &arena);
@@ -288,8 +295,8 @@ static int32_t route_chosen(const hec_problem *p, hec_load load, const char *sch
   hec_lower_iteration(low, 99, &load, 1, 1);
   ck_assert_double_eq_tol(seconds_of(p, low), best_s, 1e-9 * best_s);
   int32_t route = low->layer[0].route;
-  double same_s = seconds_of(p, lower(p, "ep", load, low->layer[0].degree, route));
-  double other_s = seconds_of(p, lower(p, "ep", load, low->layer[0].degree, 1 - route));
+  double same_s = seconds_at(p, load, low->layer[0].degree, route);
+  double other_s = seconds_at(p, load, low->layer[0].degree, 1 - route);
   ck_assert_double_eq_tol(same_s, best_s, 1e-9 * best_s);
   ck_assert_double_lt(best_s, other_s);
   hec_lowering_free(low);
