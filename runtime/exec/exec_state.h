@@ -1,5 +1,6 @@
 /* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
- * exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c (timelines). */
+ * exec_relay.c (token rows over a third rank), exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c
+ * (timelines). */
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"

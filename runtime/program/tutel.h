@@ -15,11 +15,13 @@
  * forward and backward added. Every trial has the load of its own micro-batch, as published, so where loads change from one
  * to the next, above all while a policy still learns them, luck decides between candidates that are nearly alike.
  *
- * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes in cluster.h): laws count the latency of an
- * exchange once, however many messages it has, not for each as the paper's alpha-beta estimate does, so on a cluster that
- * says nothing of it 2DH loses on equal loads. That the capacity is a source's, the length of its buffer for an expert, is inferred; so are
- * the window of 128 tokens, the tile of a GEMM, and the order of trials. Left out: the paper's switch between data and
- * expert parallelism. */
+ * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes, models/cluster.h): the laws count the
+ * latency of an exchange once, however many messages it has, not once for each as the paper's estimate does. On a cluster
+ * that says nothing of them 2DH gains nothing on equal loads.
+ *
+ * That the capacity is a source's, the length of its buffer for an expert, is inferred; so are the window of 128 tokens, the
+ * tile of a GEMM, and the order of trials; of 2DH, what is charged for copies (relays.c) and what a partly used node does
+ * (token_route_2dh.c). Left out: the paper's switch between data and expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
 #define HEC_PROGRAM_TUTEL_H
 #include "runtime/program/pipeline.h"
