@@ -8,6 +8,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/exec/relays.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -346,6 +347,8 @@ const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
                          .n_ranks = exec->n_ranks,
                          .esp = exec->problem->esp};
     *rows = hec_rows_make(&exec->step, &of, exec->r);
+    if (hec_token_routes[op->op.route]->relay)
+      rows->relays = hec_relays_make(&exec->step, &of, hec_token_routes[op->op.route], exec->problem, exec->r);
     exec->rows[layer] = rows;
     exec->rows_of[layer] = op->op.micro_batch;
   }

@@ -52,6 +52,10 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   float *assigned = hec_exec_tensor(exec, op, assigned_of[to_experts][backward]);
   float *computed = hec_exec_tensor(exec, op, computed_of[to_experts][backward]);
   hec_exchange_state *x = op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
+  if (rows->relays) {
+    hec_relays_bind(exec, op, assigned, computed);
+    return;
+  }
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, exec->n_ranks + rows->leave.n + rows->arrive.n);
   hec_message *of_assigned = to_experts ? x->post.sends : x->post.receives;
   hec_message *of_computed = to_experts ? x->post.receives : x->post.sends;
@@ -267,7 +271,8 @@ static void bind_law(hec_exec *exec, hec_exec_op *op) {
 }
 
 hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
-  bool tokens = op->op.role == HEC_ROLE_DISPATCH || op->op.role == HEC_ROLE_COMBINE;
+  bool inside = op->op.role == HEC_ROLE_DISPATCH_INSIDE || op->op.role == HEC_ROLE_COMBINE_INSIDE;
+  bool tokens = op->op.role == HEC_ROLE_DISPATCH || op->op.role == HEC_ROLE_COMBINE || inside;
   if (op->op.kind == HEC_OP_ALLREDUCE)
     bind_allreduce(exec, op);
   else if (op->op.kind == HEC_OP_COUNTS)

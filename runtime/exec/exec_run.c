@@ -74,6 +74,8 @@ void hec_exec_step(hec_exec *exec, hec_exec_op *op) {
     hec_processor *on = exec->rank->processor;
     on->math->add(on, op->exchange->additions, op->exchange->n_additions);
     on->math->add(on, op->exchange->own, op->exchange->n_own);
+  } else if (op->op.role == HEC_ROLE_ALIGN) {
+    exec->rank->processor->math->copy(exec->rank->processor, op->exchange->own, op->exchange->n_own);
   } else {
     exec->options.work.run(exec->options.work.context, exec, op);
   }

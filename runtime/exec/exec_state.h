@@ -1,5 +1,6 @@
 /* What the files of the executor share: exec.c (memory and plans), exec_post.c (binding), exec_exchange.c (moving bytes),
- * shard_rows.c (of them, inside expert-sharding groups), exec_run.c (lanes), exec_stream.c (streams of a device), exec_time.c (timelines). */
+ * shard_rows.c (of them, inside expert-sharding groups), exec_relay.c (token rows over a third rank), exec_run.c (lanes),
+ * exec_stream.c (streams of a device), exec_time.c (timelines). */
 #ifndef HEC_EXEC_EXEC_STATE_H
 #define HEC_EXEC_EXEC_STATE_H
 #include "runtime/exec/exec.h"
@@ -97,6 +98,10 @@ int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
 
 /* shard_rows.c: AllGather and ReduceScatter of an expert-sharding group; `adds`: receives can be added where they belong. */
 void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds);
+/* exec_relay.c: messages of an exchange of a layer whose rows have relays, its state there and empty; the copy from one
+ * order to the other. */
+void hec_relays_bind(hec_exec *exec, hec_exec_op *op, float *assigned, float *computed);
+void hec_alignment_bind(hec_exec *exec, hec_exec_op *op);
 
 /* exec_stream.c: an operation that was bound, on the stream of its lane. */
 hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;

@@ -36,7 +36,8 @@ typedef struct {
   /* [degree * n_experts * esp + 1] computed rows shelf_at[shelf] .. shelf_at[shelf + 1] - 1 of a chunk and expert arrived at
    * one member, shelf = (chunk * n_experts + expert) * esp + member; all of a rank's own at esp 1 */
   int32_t *shelf_at;
-  hec_rows_runs leave, arrive; /* of assigned rows, of computed rows: the same cuts at both ends */
+  hec_rows_runs leave, arrive;     /* of assigned rows, of computed rows: the same cuts at both ends */
+  const struct hec_relays *relays; /* relays.h; NULL: no row passes a third rank */
 } hec_rows;
 
 /* As in a program: the cells by (source, expert, rank), `degree` times, each time with the rows of a chunk. */

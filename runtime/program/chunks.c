@@ -65,8 +65,10 @@ static void add_up(hec_lowering *low, const hec_cell *cells, int32_t n) {
   }
 }
 
-static void take_transfers(hec_lowering *low, hec_layer_chunk *chunk) {
+void hec_add_transfers(hec_lowering *low, const hec_layer_ops *ops, hec_layer_chunk *chunk) {
   hec_program *program = &low->program;
+  if (hec_token_routes[ops->route]->relay)
+    hec_add_relays(low, hec_token_routes[ops->route], chunk);
   int32_t n_ranks = low->problem->n_ranks;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
@@ -107,7 +109,7 @@ void hec_cut_layer(hec_lowering *low, int32_t layer) {
   repeat_cells(&low->program, ops);
   for (int32_t c = 0; c < ops->degree; c++) {
     add_up(low, low->program.cells + ops->cell_at + c * n, n);
-    take_transfers(low, &ops->chunk[c]);
+    hec_add_transfers(low, ops, &ops->chunk[c]);
     take_work(low, &ops->chunk[c]);
     if (low->problem->esp > 1)
       hec_add_shard_gather(low, &ops->chunk[c]);

@@ -88,10 +88,10 @@ static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
     program->work[program->n_work++] = (hec_work){routing->expert[i], (int32_t)routing->tokens[i]};
 }
 
-/* The cells of chunk `index`, -1: of all chunks. */
-static void set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index) {
+void hec_set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index) {
   op->chunk = ops->degree > 1 ? index : 0;
   op->degree = ops->degree;
+  op->route = ops->route;
   op->n_cells = index < 0 ? ops->n_cells : ops->n_cells / ops->degree;
   op->cell_at = ops->cell_at + (index < 0 ? 0 : index * op->n_cells);
 }
@@ -105,7 +105,7 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
   op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
   op.work_at = ops->chunk[chunk.index].work_at;
-  set_cells(&op, ops, chunk.index);
+  hec_set_cells(&op, ops, chunk.index);
   int32_t wait[10], n_wait = 0;
   HEC_ASSERT(n_deps < 10);
   for (int32_t i = 0; i < n_deps; i++)
@@ -181,7 +181,7 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   ops->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
   ops->computed_at = ops->assigned_at + n_ranks;
   double *assigned = program->local_bytes + ops->assigned_at, *computed = program->local_bytes + ops->computed_at;
-  bool cut = ops->degree > 1;
+  bool cut = ops->degree > 1, direct = !cut && !hec_token_routes[ops->route]->relay;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
   ops->chunk[0].transfer_at = (int32_t)program->n_transfers;
@@ -191,14 +191,18 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
     int64_t sum = 0;
     for (int32_t d = 0; d < n_ranks; d++) {
       sum += pair[d];
-      if (!cut && pair[d] > 0 && d != s)
+      if (direct && pair[d] > 0 && d != s)
         *out++ = (hec_transfer){.bytes = pair[d] * token, .source = s, .destination = d, .item = -1, .after = -1};
+      else if (!cut && !direct && d != s)
+        low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d] = pair[d] * token;
     }
     assigned[s] = (double)(sum * token);
     computed[s] = (double)((int64_t)low->routing.rank_tokens[s] * token);
   }
   ops->chunk[0].n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
   program->n_transfers += (size_t)ops->chunk[0].n_transfers;
+  if (!cut && !direct)
+    hec_add_transfers(low, ops, &ops->chunk[0]);
   if (low->problem->esp == 1 || cut)
     return;
   for (int32_t i = 0; i < n_ranks * n_ranks; i++)
@@ -218,7 +222,7 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
-  set_cells(&op, ops, -1);
+  hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
@@ -241,7 +245,7 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
-  set_cells(&op, ops, -1);
+  hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
@@ -260,9 +264,8 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
   return id;
 }
 
-/* Which buffers an exchange of tokens is the last to need so far, and which it is the first to fill. Towards the experts
- * the receiving buffer is the experts' own. */
-static void token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool backward, int32_t id) {
+/* Towards the experts the receiving buffer is the experts' own. */
+void hec_token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool backward, int32_t id) {
   const hec_layer_ops *ops = &low->layer[layer];
   hec_tensor sent = backward ? HEC_TENSOR_GRAD_SEND : HEC_TENSOR_SEND;
   hec_tensor returned = backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_RETURNED;
@@ -285,23 +288,38 @@ static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, 
   op.n_transfers = of->n_transfers;
   op.part_at = of->part_at;
   op.bytes = of->dispatch_bytes;
-  set_cells(&op, ops, chunk.index);
+  hec_set_cells(&op, ops, chunk.index);
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
   of->part_at = low->program.ops[id].part_at;
   of->dispatch_bytes = low->program.ops[id].bytes;
-  token_buffers(low, chunk.layer, to_experts, backward, id);
+  hec_token_buffers(low, chunk.layer, to_experts, backward, id);
   return id;
+}
+
+/* The exchange between nodes, and what a route over relays has before or behind it. */
+static int32_t emit_routed(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                           int32_t n_deps) {
+  int32_t wait[HEC_WAITS_MAX];
+  if (low->layer[chunk.layer].chunk[chunk.index].n_inside == 0)
+    return emit_exchange(low, chunk, role, backward, deps, n_deps);
+  if ((role == HEC_ROLE_DISPATCH) == backward) {
+    int32_t sent = emit_exchange(low, chunk, role, backward, deps, n_deps);
+    return hec_emit_from_relays(low, chunk, role, backward, sent, deps, n_deps);
+  }
+  int32_t relayed = hec_emit_to_relays(low, chunk, role, backward, deps, n_deps);
+  int32_t n_wait = hec_wait_also(wait, deps, n_deps, relayed);
+  return hec_emit_relays_end(low, chunk, backward, relayed, emit_exchange(low, chunk, role, backward, wait, n_wait));
 }
 
 int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                         int32_t n_deps) {
   if (low->problem->esp == 1)
-    return emit_exchange(low, chunk, role, backward, deps, n_deps);
+    return emit_routed(low, chunk, role, backward, deps, n_deps);
   if ((role == HEC_ROLE_DISPATCH) != backward)
-    return hec_emit_shard_gather(low, chunk, backward, emit_exchange(low, chunk, role, backward, deps, n_deps), deps,
+    return hec_emit_shard_gather(low, chunk, backward, emit_routed(low, chunk, role, backward, deps, n_deps), deps,
                                  n_deps);
   int32_t added = hec_emit_shard_scatter(low, chunk, backward, deps, n_deps);
-  int32_t sent = emit_exchange(low, chunk, role, backward, HEC_DEPS(added));
+  int32_t sent = emit_routed(low, chunk, role, backward, HEC_DEPS(added));
   return sent >= 0 ? sent : added;
 }
 

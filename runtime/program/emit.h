@@ -6,8 +6,6 @@
 #include "runtime/plan/spread_cost.h"
 #include "runtime/program/lower.h"
 
-enum { HEC_DEGREE_MAX = 16 };
-
 /* One chunk of a layer's token work: index 0 .. degree-1 of the layer. */
 typedef struct {
   int32_t layer, index;
@@ -25,6 +23,11 @@ typedef struct {
   /* Of expert-sharding groups: the AllGather's transfers, and what arrived (local_bytes, in bytes of token rows). */
   int32_t gather_at, n_gathers, gather_part_at, arrived_at;
   double gather_bytes;
+  /* Of routes over relays: the exchange inside nodes (the one above is then between them), and what rests on the way
+   * (local_bytes, in bytes of token rows). */
+  int32_t inside_at, n_inside, inside_part_at, relayed_at;
+  double inside_bytes;
+  bool relayed; /* something does */
 } hec_layer_chunk;
 
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
@@ -33,6 +36,7 @@ typedef struct {
   int32_t gather, regather; /* waits of the layer's spAG before the gate, and in backward */
   int32_t experts_backward, scatter;
   int32_t degree; /* chunks of its token work; the schedule sets it before the permute (1) */
+  int32_t route;  /* of hec_token_routes, likewise (0) */
   hec_layer_chunk chunk[HEC_DEGREE_MAX];
   int32_t assigned_at, computed_at; /* local_bytes: assignments of the rank's own tokens; assignments it computes */
   int32_t migrate;                  /* migration that this layer's experts wait for */
@@ -68,12 +72,14 @@ struct hec_lowering {
   size_t n_overload, overload_capacity;
   hec_load rewritten; /* copy for policies that rewrite */
   bool migrated, one_off;
+  hec_token_choice choice;
   bool detail;              /* fill in what executors need */
   const hec_load *load;     /* of the micro-batch, while a layer is lowered */
   int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
   uint32_t *split_tokens;   /* likewise */
   uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
   int64_t *arrived;         /* scratch [n_ranks], zero between uses */
+  int64_t *inside_bytes;    /* likewise */
   void *own;                /* of the schedule */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */
@@ -105,6 +111,16 @@ enum {
 #define HEC_DEPS(...)                                                                                                  \
   ((const int32_t[]){__VA_ARGS__}), ((int32_t)(sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)))
 
+enum { HEC_WAITS_MAX = 10 };
+/* `deps` and one more; returns how many. */
+static inline int32_t hec_wait_also(int32_t wait[HEC_WAITS_MAX], const int32_t *deps, int32_t n_deps, int32_t also) {
+  HEC_ASSERT(n_deps < HEC_WAITS_MAX);
+  for (int32_t i = 0; i < n_deps; i++)
+    wait[i] = deps[i];
+  wait[n_deps] = also;
+  return n_deps + 1;
+}
+
 /* Compute rows over all ranks. */
 int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_gate(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
@@ -124,8 +140,8 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 /* Tokens to the experts or back (role DISPATCH or COMBINE): forward dispatch and backward combine go to the experts. -1 if
- * no token of the chunk leaves its rank. Token lane. With expert-sharding groups the AllGather follows on the way to the
- * experts, and the ReduceScatter precedes on the way back. */
+ * no token of the chunk leaves its rank. Token lane. Over relays, where the layer's route has them. With expert-sharding
+ * groups the AllGather follows on the way to the experts, and the ReduceScatter precedes on the way back. */
 int32_t hec_emit_tokens(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                         int32_t n_deps);
 
@@ -160,8 +176,15 @@ void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
 
+/* Of what moves or sorts token rows: degree, route, and the cells of chunk `index`, -1: of all chunks. */
+void hec_set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index);
+/* Which buffers an exchange of tokens is the last to need so far, and which it is the first to fill. */
+void hec_token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool backward, int32_t id);
+
 /* chunks.c: transfers, work and cells of a layer's chunks from its routing, degree above 1. */
 void hec_cut_layer(hec_lowering *low, int32_t layer);
+/* A chunk's transfers from low->pair_bytes (zeroed), on the layer's route. */
+void hec_add_transfers(hec_lowering *low, const hec_layer_ops *ops, hec_layer_chunk *chunk);
 /* Which assignments go where, source by source, experts ascending, ranks ascending: the cells of the layer. */
 void hec_add_cells(hec_lowering *low, int32_t layer);
 
@@ -172,6 +195,16 @@ void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk);
 int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward, int32_t arrived, const int32_t *deps,
                               int32_t n_deps);
 int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps);
+
+/* relays.c: the transfers inside nodes of a chunk; what rests at relays stands in low->pair_bytes as theirs afterwards. */
+void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_chunk *chunk);
+/* Towards the experts, before the exchange between nodes: the one inside, and the alignment. Returns what the other waits
+ * for; hec_emit_relays_end then what others wait for. Back: after the exchange between nodes, `sent` (-1: there was none). */
+int32_t hec_emit_to_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
+                           int32_t n_deps);
+int32_t hec_emit_relays_end(hec_lowering *low, hec_chunk chunk, bool backward, int32_t relayed, int32_t sent);
+int32_t hec_emit_from_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, int32_t sent,
+                             const int32_t *deps, int32_t n_deps);
 
 /* Compute on every rank, `rows` rows each. */
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,

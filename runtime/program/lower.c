@@ -15,6 +15,9 @@ enum { SPREAD_RANKS_MAX = 256 };
 #define SCHEDULE_ROW(name) &hec_schedule_##name,
 const hec_schedule *const hec_schedules[] = {HEC_SCHEDULE_LIST(SCHEDULE_ROW) NULL};
 
+#define TOKEN_ROUTE_ROW(name) &hec_token_route_##name,
+const hec_token_route *const hec_token_routes[HEC_N_TOKEN_ROUTES] = {HEC_TOKEN_ROUTE_LIST(TOKEN_ROUTE_ROW)};
+
 const hec_schedule *hec_schedule_find(const char *name) {
   for (int32_t i = 0; hec_schedules[i]; i++)
     if (strcmp(hec_schedules[i]->name, name) == 0)
@@ -71,6 +74,7 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->split_tokens = HEC_NEW(arena, uint32_t, split);
   low->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
   low->arrived = HEC_NEW(arena, int64_t, ranks);
+  low->inside_bytes = HEC_NEW(arena, int64_t, ranks);
   low->own = schedule->start ? schedule->start(problem, arena) : NULL;
   if (!collective && ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
@@ -125,6 +129,9 @@ const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer) {
   return low->layer[layer].counts;
 }
+const hec_token_choice *hec_lowering_choice(const hec_lowering *low) {
+  return &low->choice;
+}
 bool hec_lowering_migrated(const hec_lowering *low) {
   return low->migrated;
 }
@@ -165,6 +172,7 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->run.iter = iter;
   low->n_micro_batches = n_micro_batches;
   low->n_overload = 0;
+  low->choice = (hec_token_choice){0};
   low->migrated = low->one_off = false;
   low->tail = low->grad_tail = low->moved = -1;
 }
@@ -203,7 +211,8 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .added = -1,
                                     .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
-      low->layer[l].chunk[c] = (hec_layer_chunk){.work_at = -1, .transfer_at = -1, .part_at = -1, .gather_part_at = -1};
+      low->layer[l].chunk[c] = (hec_layer_chunk){
+          .work_at = -1, .transfer_at = -1, .part_at = -1, .gather_part_at = -1, .inside_part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       low->layer[l].hold[t] = -1;
   }
@@ -230,6 +239,9 @@ void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load)
   low->overload[low->n_overload++] = hec_routing_overload(&low->routing);
   low->load = load;
   low->schedule->from_gate(low, layer);
+  low->choice.n_layers++;
+  low->choice.degree[low->layer[layer].degree]++;
+  low->choice.route[low->layer[layer].route]++;
   if (!low->problem->train) /* nothing is kept for a backward */
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, low->tail);
 }

@@ -13,8 +13,16 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/program.h"
+#include "runtime/program/token_route.h"
 
 typedef struct hec_lowering hec_lowering;
+
+enum { HEC_DEGREE_MAX = 16 };
+/* How layers had their token work cut and sent, counted once for each micro-batch: [r] those of degree r, [k] those on route
+ * k of hec_token_routes. */
+typedef struct {
+  int64_t n_layers, degree[HEC_DEGREE_MAX + 1], route[HEC_N_TOKEN_ROUTES];
+} hec_token_choice;
 
 typedef struct {
   const char *name, *summary, *source;
@@ -23,7 +31,8 @@ typedef struct {
       tokens_wait; /* experts of a layer are computed after all of its dispatch and before its combine, layer after layer;
                         false: tokens may travel beside experts (bound.h then assumes less) */
   bool alone;      /* nothing runs beside anything: migration too precedes all else, whatever the policy's row says */
-  bool pipelined; /* cuts the token work of a layer into chunks */
+  bool pipelined; /* cuts the token work of a layer into chunks, and chooses into how many */
+  bool routes;    /* chooses the route of token rows, too */
   /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
    * nodes; false: they stand in line with them on the token lane. */
   bool inside;
@@ -79,6 +88,7 @@ const hec_policy_run *hec_lowering_run(const hec_lowering *low);
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer);
 /* Overload factors (busiest rank over mean) of the iteration just lowered: [n_micro_batches * n_layers]. */
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n);
+const hec_token_choice *hec_lowering_choice(const hec_lowering *low); /* of the iteration just lowered */
 bool hec_lowering_migrated(const hec_lowering *low); /* in the iteration just lowered something moved */
 bool hec_lowering_one_off(const hec_lowering *low);  /* it has one-off operations: migration or periodic planning */
 

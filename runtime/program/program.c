@@ -218,6 +218,8 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
   digest = digest_add(digest, fields, sizeof fields);
   if (op->degree > 1)
     digest = digest_add(digest, (const int32_t[]){op->chunk, op->degree}, 2 * sizeof(int32_t));
+  if (op->route > 0)
+    digest = digest_add(digest, &op->route, sizeof op->route);
   if (op->first_byte != 0)
     digest = digest_add(digest, &op->first_byte, sizeof op->first_byte);
   digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));

@@ -75,7 +75,10 @@ typedef enum {
   X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)                                                                  \
   X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, TOKENS)                                                         \
   X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, SCATTER)                                                    \
-  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)
+  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)                                              \
+  X(DISPATCH_INSIDE, "dispatch inside nodes", TOKEN, DISPATCH, TOKENS)                                                 \
+  X(COMBINE_INSIDE, "combine inside nodes", TOKEN, COMBINE, TOKENS)                                                    \
+  X(ALIGN, "relay alignment", TOKEN, NONE, NONE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -113,6 +116,7 @@ typedef struct {
   /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not.
    * All-reduce: the same of a block's dense gradients, whole numbers each (hec_part_begin). */
   int32_t chunk, degree;
+  int32_t route;                              /* permute, and what moves token rows: of hec_token_routes */
   int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
   int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
   double rows;                                /* compute, uniform; may be fractional (ideal) */
@@ -170,7 +174,9 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
   X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                       \
   X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                   \
   X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                 \
-  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */
+  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */   \
+  X(RELAYED) /* rows of a chunk that are neither the rank's own nor computed here, by source: as they come */          \
+  X(ALIGNED) /* the same by destination: as they go on */
 #define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
 typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,24 @@ static void json_bound(hec_summary_row *row, hec_json_out *json) {
   hec_json_string(json, "bound_class", row->bound_class);
 }
 
+/* Layers in every micro-batch of every iteration: how many of each degree, and on each route of token rows. */
+static void json_choice(const hec_summary_row *row, hec_json_out *json) {
+  char key[16];
+  hec_json_object(json, "degrees");
+  for (int32_t r = 1; r <= HEC_DEGREE_MAX; r++) {
+    (void)snprintf(key, sizeof key, "%" PRId32, r);
+    if (row->choice.degree[r] > 0)
+      hec_json_int(json, key, row->choice.degree[r]);
+  }
+  hec_json_close(json);
+  if (!row->routes)
+    return;
+  hec_json_object(json, "token_routes");
+  for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
+    hec_json_int(json, hec_token_routes[k]->name, row->choice.route[k]);
+  hec_json_close(json);
+}
+
 static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
@@ -193,6 +212,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
     hec_json_double(json, "dropped_share", row->dropped_share);
   if (row->note[0])
     hec_json_string(json, "note", row->note);
+  if (row->cuts)
+    json_choice(row, json);
   if (row->t_most >= 0) {
     hec_json_array(json, "t");
     hec_json_int(json, NULL, row->t_least);

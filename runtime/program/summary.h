@@ -57,6 +57,8 @@ typedef struct {
   double *rank_peak;         /* [n_ranks] scratch */
   hec_summary_check *check;  /* NULL: none */
   char note[HEC_NOTE_BYTES]; /* of its policy; "": none */
+  bool cuts, routes;         /* its schedule chooses degrees, and routes of token rows: */
+  hec_token_choice choice;   /* in all iterations */
 } hec_summary_row;
 
 /* How and where it was executed. */

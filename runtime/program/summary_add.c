@@ -14,6 +14,8 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .reference = policy->reference,
                            .baseline = policy->baseline,
                            .rearrangement = policy->rearrangement,
+                           .cuts = schedule->pipelined,
+                           .routes = schedule->routes,
                            .t_least = -1,
                            .t_most = -1,
                            .m_least = -1,
@@ -52,6 +54,14 @@ static void widen(int32_t *least, int32_t *most, const int32_t *values, int32_t 
   }
 }
 
+static void add_choice(hec_token_choice *sum, const hec_token_choice *choice) {
+  sum->n_layers += choice->n_layers;
+  for (int32_t r = 0; r <= HEC_DEGREE_MAX; r++)
+    sum->degree[r] += choice->degree[r];
+  for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
+    sum->route[k] += choice->route[k];
+}
+
 void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, const hec_breakdown *all,
                                const hec_breakdown *ordinary, int64_t stride) {
   const hec_program *program = hec_lowering_program(low);
@@ -69,6 +79,7 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
   widen(&row->t_least, &row->t_most, run->t, run->problem->n_layers);
   widen(&row->m_least, &row->m_most, run->m, run->problem->n_layers);
   memcpy(row->note, run->note, sizeof row->note);
+  add_choice(&row->choice, hec_lowering_choice(low));
   if (run->policy->drops)
     row->dropped_share = run->n_offered > 0 ? (double)run->n_dropped / (double)run->n_offered : 0;
 }

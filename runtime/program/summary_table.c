@@ -191,23 +191,76 @@ static void add_dropped(const hec_summary *summary, hec_text *out) {
                       summary->rows[i].name, 100 * summary->rows[i].dropped_share);
 }
 
-/* What policies say of themselves, in lines of at most 110 columns, further ones indented. */
+/* "NAME: what is said of it" in lines of at most 110 columns, further ones indented. */
+static void add_paragraph(const char *name, const char *at, hec_text *out) {
+  hec_text_printf(out, "%s:", name);
+  size_t column = strlen(name) + 1;
+  while (*at) {
+    size_t word = strcspn(at, " ");
+    bool wraps = column + 1 + word > COLUMNS;
+    hec_text_add(out, wraps ? "\n  " : " ");
+    hec_text_add_bytes(out, at, word);
+    column = (wraps ? 2 : column + 1) + word;
+    at += word + (at[word] == ' ');
+  }
+  hec_text_add(out, "\n");
+}
+
+/* What policies say of themselves. */
 static void add_notes(const hec_summary *summary, hec_text *out) {
-  for (int32_t i = 0; i < summary->n_rows; i++) {
-    const char *at = summary->rows[i].note;
-    if (!*at)
-      continue;
-    hec_text_printf(out, "\n%s:", summary->rows[i].name);
-    size_t column = strlen(summary->rows[i].name) + 1;
-    while (*at) {
-      size_t word = strcspn(at, " ");
-      bool wraps = column + 1 + word > COLUMNS;
-      hec_text_add(out, wraps ? "\n  " : " ");
-      hec_text_add_bytes(out, at, word);
-      column = (wraps ? 2 : column + 1) + word;
-      at += word + (at[word] == ' ');
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].note[0]) {
+      hec_text_add(out, "\n");
+      add_paragraph(summary->rows[i].name, summary->rows[i].note, out);
     }
-    hec_text_add(out, "\n");
+}
+
+/* Layers are counted in every micro-batch of every iteration. */
+static void describe_choice(const hec_summary_row *row, hec_text *out) {
+  bool first = true;
+  for (int32_t r = 1; r <= HEC_DEGREE_MAX; r++) {
+    if (row->choice.degree[r] == 0)
+      continue;
+    hec_text_printf(out, "%s%" PRId32 " in %" PRId64, first ? "degree " : ", ", r, row->choice.degree[r]);
+    if (first)
+      hec_text_printf(out, " of %" PRId64 " layers in %" PRId64 " iteration%s", row->choice.n_layers, row->n,
+                      row->n == 1 ? "" : "s");
+    first = false;
+  }
+  for (int32_t k = 1; row->routes && k < HEC_N_TOKEN_ROUTES; k++) {
+    hec_text_printf(out, "; %s in ", hec_token_routes[k]->name);
+    if (row->choice.route[k] > 0)
+      hec_text_printf(out, "%" PRId64, row->choice.route[k]);
+    else
+      hec_text_add(out, "none");
+  }
+}
+
+static bool chose_alike(const hec_summary_row *a, const hec_summary_row *b) {
+  return b->cuts && strcmp(a->schedule, b->schedule) == 0 && memcmp(&a->choice, &b->choice, sizeof a->choice) == 0;
+}
+
+/* What schedules chose, once for all policies under which they chose alike. */
+static void add_choices(const hec_summary *summary, hec_text *out) {
+  bool some = false;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    int32_t before = 0;
+    while (before < i && !chose_alike(row, &summary->rows[before]))
+      before++;
+    if (!row->cuts || before < i || row->choice.n_layers == 0)
+      continue;
+    hec_text what = {0};
+    describe_choice(row, &what);
+    hec_text_printf(&what, " (%s", row->name);
+    for (int32_t k = i + 1; k < summary->n_rows; k++)
+      if (chose_alike(row, &summary->rows[k]))
+        hec_text_printf(&what, ", %s", summary->rows[k].name);
+    hec_text_add(&what, ")");
+    hec_text_add(out, some ? "" : "\n");
+    some = true;
+    add_paragraph(row->schedule, what.data, out);
+    hec_text_free(&what);
   }
 }
 
@@ -304,6 +357,7 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   hec_summary_add_hidden(summary, out);
   hec_summary_add_attentions(summary, out);
   add_dropped(summary, out);
+  add_choices(summary, out);
   add_notes(summary, out);
   (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }

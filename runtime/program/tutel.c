@@ -8,18 +8,22 @@
 enum { WINDOW = 128 };
 
 typedef struct {
-  int32_t n_tried, best; /* of hec_degrees */
+  int32_t n_tried, best; /* candidates: degree i on route k is number i * n_routes + k */
   double best_s;
 } entry;
 
 struct hec_tutel {
-  int32_t n_keys;
-  entry *table; /* [n_layers * n_keys] */
+  int32_t n_keys, n_routes;
+  int32_t route[HEC_N_TOKEN_ROUTES]; /* those that are not alike here */
+  entry *table;                      /* [n_layers * n_keys] */
 };
 
 hec_tutel *hec_tutel_new(const hec_problem *problem, hec_arena *arena) {
   hec_tutel *tutel = HEC_NEW(arena, hec_tutel, 1);
   tutel->n_keys = (int32_t)((int64_t)problem->n_ranks * problem->tokens / WINDOW) + 1;
+  for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
+    if (!hec_token_routes[k]->applies || hec_token_routes[k]->applies(problem))
+      tutel->route[tutel->n_routes++] = k;
   tutel->table = HEC_NEW(arena, entry, (size_t)problem->n_layers * (size_t)tutel->n_keys);
   return tutel;
 }
@@ -64,15 +68,28 @@ static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
          hec_link_cost_exchange(&low->run.link, program->transfers + chunk->gather_at, chunk->n_gathers, false, 1);
 }
 
+/* Of the chunk's exchange, over relays where its route has them. */
+static double exchange_s(hec_lowering *low, const hec_layer_chunk *chunk) {
+  const hec_program *program = &low->program;
+  double s = 0, most = 0;
+  if (chunk->n_transfers > 0)
+    s += hec_link_cost_exchange(&low->run.link, program->transfers + chunk->transfer_at, chunk->n_transfers, false, 1);
+  if (chunk->n_inside > 0)
+    s += hec_link_cost_exchange(&low->run.link, program->transfers + chunk->inside_at, chunk->n_inside, false, 1);
+  for (int32_t r = 0; chunk->relayed && r < program->n_ranks; r++) {
+    double bytes = 2 * program->local_bytes[chunk->relayed_at + r];
+    double align_s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
+    most = align_s > most ? align_s : most;
+  }
+  return s + most;
+}
+
 static double price(hec_lowering *low, int32_t layer) {
   const hec_layer_ops *ops = &low->layer[layer];
   double all_s = 0, sum[2] = {0, 0};
   for (int32_t c = 0; c < ops->degree; c++) {
     const hec_layer_chunk *chunk = &ops->chunk[c];
-    if (chunk->n_transfers > 0)
-      sum[0] += hec_link_cost_exchange(&low->run.link, low->program.transfers + chunk->transfer_at, chunk->n_transfers,
-                                       false, 1);
-    sum[0] += inside_s(low, chunk);
+    sum[0] += exchange_s(low, chunk) + inside_s(low, chunk);
   }
   for (int back = 0; back < (low->problem->train ? 2 : 1); back++) {
     sum[1] = 0;
@@ -86,8 +103,10 @@ static double price(hec_lowering *low, int32_t layer) {
 void hec_tutel_from_gate(hec_lowering *low, hec_tutel *tutel, int32_t layer) {
   uint32_t key = capacity_of(low->load, layer) / WINDOW, most = (uint32_t)tutel->n_keys - 1;
   entry *e = &tutel->table[(size_t)layer * (size_t)tutel->n_keys + (key < most ? key : most)];
-  bool tries = e->n_tried < HEC_N_DEGREES;
-  hec_pipeline_from_gate(low, layer, hec_degrees[tries ? e->n_tried : e->best]);
+  bool tries = e->n_tried < HEC_N_DEGREES * tutel->n_routes;
+  int32_t candidate = tries ? e->n_tried : e->best;
+  low->layer[layer].route = tutel->route[candidate % tutel->n_routes];
+  hec_pipeline_from_gate(low, layer, hec_degrees[candidate / tutel->n_routes]);
   if (!tries)
     return;
   double s = price(low, layer);

@@ -1,18 +1,27 @@
-/* Tutel's choice of a pipeline degree while training (arXiv:2206.03382; reference policies.md 3.5), which the two schedules
- * of that name share:
+/* Tutel's choice of a pipeline degree and an all-to-all while training (arXiv:2206.03382; reference policies.md 3.5), which
+ * the two schedules of that name share:
  *
  *   key = floor(capacity / window)          capacity: the most tokens that one source has for one expert
- *   a key that is new tries r = 1, 2, 4, 8, one each time it is met; after that the best stays, the lower of equals
+ *   a key that is new tries r = 1, 2, 4, 8, each with the linear all-to-all and, where that is another one, with 2DH
+ *   (token_route.h), one each time it is met; after that the best stays, the earlier of equals
  *
- * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree, but is priced by the law
- * of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks, decide alike:
+ * What a trial is worth. Published: its measured time. Here the trial runs too, with its degree and its all-to-all, but is
+ * priced by the law of degree.h on the chunks that it had, so that a simulation and an execution, and all ranks, decide
+ * alike:
  *
- *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form,   X: sum of the busiest rank's experts
+ *   t = max(2 A, 2 A / r + X),   A: sum over chunks of the exchange's closed form, of 2DH both and the busiest relay's
+ *                                   alignment between them;   X: sum of the busiest rank's experts
  *
- * forward and backward added. That the capacity is a source's, the length of its buffer for an expert, is inferred; so is
- * the window of 128 tokens, the tile of a GEMM. Left out: the 2DH all-to-all, whose relays would need rows that a rank
- * neither sends nor computes (by its authors' word it loses below some 256 GPUs), and the paper's switch between data and
- * expert parallelism. */
+ * forward and backward added. Every trial has the load of its own micro-batch, as published, so where loads change from one
+ * to the next, above all while a policy still learns them, luck decides between candidates that are nearly alike.
+ *
+ * What 2DH gains is what the cluster says of small messages (efficiency_by_bytes, models/cluster.h): the laws count the
+ * latency of an exchange once, however many messages it has, not once for each as the paper's estimate does. On a cluster
+ * that says nothing of them 2DH gains nothing on equal loads.
+ *
+ * That the capacity is a source's, the length of its buffer for an expert, is inferred; so are the window of 128 tokens, the
+ * tile of a GEMM, and the order of trials; of 2DH, what is charged for copies (relays.c) and what a partly used node does
+ * (token_route_2dh.c). Left out: the paper's switch between data and expert parallelism. */
 #ifndef HEC_PROGRAM_TUTEL_H
 #define HEC_PROGRAM_TUTEL_H
 #include "runtime/program/pipeline.h"

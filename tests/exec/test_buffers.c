@@ -1,8 +1,10 @@
 /* Planned buffers, token rows and expert slots, each against a plain model of itself over random histories. */
 #include "runtime/exec/buffers.h"
+#include "runtime/exec/relays.h"
 #include "runtime/exec/rows.h"
 #include "runtime/exec/store.h"
 #include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
 
 #include <string.h>
@@ -174,6 +176,56 @@ START_TEST(rows_carry_every_assignment_to_its_expert) {
 }
 END_TEST
 
+/* Every cell whose source and rank have another relay stands there, and nowhere else, in both orders. */
+START_TEST(rows_that_pass_stand_in_both_orders) {
+  enum { RANKS = 8, EXPERTS = 4, DEGREE = 4 };
+  static const char *const lines[] = {"4x2 nvlink=1G nic=1G flops=1T mem=1G", "3x3 nvlink=1G nic=1G flops=1T mem=1G",
+                                      "2x4 nvlink=1G nic=1G flops=1T mem=1G"};
+  static const int32_t per_node[] = {2, 3, 4};
+  uint64_t seed = 300 + (uint64_t)_i;
+  int32_t k = _i % 3, g = per_node[k], degree = 1 + _i / 3 % DEGREE;
+  const hec_problem *p = hec_test_problem(&arena, lines[k], RANKS, 1, EXPERTS, 1, true);
+  hec_cell *cells = HEC_NEW(&arena, hec_cell, RANKS * RANKS * EXPERTS * DEGREE);
+  int32_t n_cells = random_cells(&seed, RANKS, EXPERTS, degree, cells), n = n_cells / degree, passed = 0;
+  hec_rows_cells of = {cells, n_cells, degree, EXPERTS, RANKS, 1};
+  for (int32_t x = 0; x < RANKS; x++) {
+    const hec_relays *relays = hec_relays_make(&arena, &of, &hec_token_route_2dh, p, x);
+    int32_t run = 0;
+    for (int32_t c = 0; c < degree; c++) {
+      int32_t row[2] = {0, 0}, place = relays->at[c];
+      ck_assert_int_eq(relays->at[c], run);
+      for (int32_t d = 0; d < RANKS; d++)
+        for (int32_t i = c * n; i < (c + 1) * n; i++) { /* cells are by (source, expert, rank) */
+          int32_t s = cells[i].source, q = s / g * g + d % g;
+          if (cells[i].rank != d || cells[i].rows == 0 || q != x || q >= RANKS || s == d || q == s || q == d)
+            continue;
+          const hec_relay_run *r = &relays->run[run++];
+          ck_assert(r->source == s && r->rank == d && r->expert == cells[i].expert && r->rows == cells[i].rows);
+          ck_assert_int_eq(r->aligned, row[0]);
+          row[0] += r->rows;
+          passed++;
+        }
+      for (int32_t s = 0; s < RANKS; s++)
+        for (int32_t i = relays->at[c]; i < relays->at[c + 1]; i++) /* runs are by (rank, source, expert) */
+          if (relays->run[i].source == s) {
+            ck_assert_int_eq(relays->by_source[place++], i);
+            ck_assert_int_eq(relays->run[i].relayed, row[1]);
+            row[1] += relays->run[i].rows;
+          }
+      ck_assert_int_eq(place, run);
+      ck_assert_int_eq(row[0], row[1]);
+    }
+    ck_assert_int_eq(relays->at[degree], run);
+    for (int32_t peer = 0; peer < RANKS; peer++) {
+      int32_t to = x / g * g + peer % g, from = peer / g * g + x % g;
+      ck_assert_int_eq(relays->over_to[peer], peer == x || to >= RANKS ? x : to);
+      ck_assert_int_eq(relays->over_from[peer], peer == x ? x : from >= RANKS ? peer : from);
+    }
+  }
+  ck_assert_int_gt(passed, 0);
+}
+END_TEST
+
 /* ---- Slots ---- */
 
 START_TEST(slots_come_and_go) {
@@ -223,6 +275,7 @@ static Suite *suite(void) {
   tcase_add_test(c, buffers_by_hand);
   tcase_add_loop_test(c, buffers_never_overlap_and_wait_for_what_was_there, 0, 20);
   tcase_add_loop_test(c, rows_carry_every_assignment_to_its_expert, 0, 20);
+  tcase_add_loop_test(c, rows_that_pass_stand_in_both_orders, 0, 24);
   tcase_add_loop_test(c, slots_come_and_go, 0, 10);
   suite_add_tcase(s, c);
   return s;

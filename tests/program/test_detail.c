@@ -41,6 +41,23 @@ static void check_parcels(const hec_problem *p, const hec_program *program, cons
   }
 }
 
+/* From who has and computes rows to who sends them to whom in the operation, by the definition of 2DH where that is the
+ * layer's route. */
+static void along_route(const hec_test_step *step, const hec_op *op, int64_t *pair) {
+  int32_t n = step->program->n_ranks, per_node = step->c->problem.cluster->devices_per_node;
+  int64_t *sent = HEC_NEW(&arena, int64_t, n * n);
+  bool inside = op->role == HEC_ROLE_DISPATCH_INSIDE || op->role == HEC_ROLE_COMBINE_INSIDE;
+  if (op->route == 0)
+    return;
+  ck_assert_str_eq(hec_token_routes[op->route]->name, "2dh");
+  for (int32_t i = 0; i < n * n; i++) {
+    int32_t s = i / n, d = i % n, q = s - s % per_node + d % per_node;
+    q = q < n ? q : s;
+    sent[inside ? s * n + q : q * n + d] += pair[i];
+  }
+  memcpy(pair, sent, (size_t)n * (size_t)n * sizeof *pair);
+}
+
 /* Rows of the cells per (source, rank) are the transfers', per (rank, expert) the work, per (source, expert) the load,
  * that of a chunk no more. */
 static void check_cells(const hec_test_step *step, const hec_op *op, const hec_load *load) {
@@ -61,6 +78,7 @@ static void check_cells(const hec_test_step *step, const hec_op *op, const hec_l
     sent[c->source * n_experts + c->expert] += (uint32_t)c->rows;
   }
   if (op->kind == HEC_OP_EXCHANGE) {
+    along_route(step, op, pair);
     for (int32_t i = 0; i < op->n_transfers; i++) {
       const hec_transfer *t = &program->transfers[op->transfer_at + i];
       ck_assert_int_eq(pair[t->source * n_ranks + t->destination] * token, t->bytes);
@@ -125,6 +143,22 @@ static void check_buffers(const hec_test_step *step, int32_t i) {
     else
       EXPECT(HEC_TENSOR_SEND, HEC_TENSOR_INPUT);
     break;
+  case HEC_ROLE_DISPATCH_INSIDE:
+    if (b)
+      EXPECT(HEC_TENSOR_GRAD_INPUT, HEC_TENSOR_GRAD_RETURNED);
+    else
+      EXPECT(HEC_TENSOR_SEND, HEC_TENSOR_INPUT);
+    break;
+  case HEC_ROLE_COMBINE_INSIDE:
+    if (b)
+      EXPECT(HEC_TENSOR_GRAD_SEND, HEC_TENSOR_GRAD_OUTPUT);
+    else
+      EXPECT(HEC_TENSOR_OUTPUT, HEC_TENSOR_RETURNED);
+    break;
+  case HEC_ROLE_ALIGN:
+    if (op->bytes_at >= 0)
+      EXPECT(HEC_TENSOR_RELAYED, HEC_TENSOR_ALIGNED);
+    break;
   case HEC_ROLE_EXPERTS:
     EXPECT(HEC_TENSOR_INPUT);
     if (b)
@@ -149,6 +183,35 @@ static void check_buffers(const hec_test_step *step, int32_t i) {
   }
 }
 
+/* Where rows rest, they have room while either exchange is on its way: as many as come are as many as go. */
+static void check_resting(const hec_test_step *step, int32_t i) {
+  const hec_program *program = step->program;
+  const hec_op *op = &program->ops[i];
+  bool inside = op->role == HEC_ROLE_DISPATCH_INSIDE || op->role == HEC_ROLE_COMBINE_INSIDE;
+  if (op->kind != HEC_OP_EXCHANGE || op->route == 0)
+    return;
+  int32_t n = program->n_ranks, per_node = step->c->problem.cluster->devices_per_node;
+  double *rests = HEC_NEW(&arena, double, n);
+  for (int32_t k = 0; k < op->n_cells; k++) {
+    const hec_cell *c = &program->cells[op->cell_at + k];
+    int32_t q = c->source - c->source % per_node + c->rank % per_node;
+    if (c->source != c->rank && q < n && q != c->source && q != c->rank)
+      rests[q] += c->rows * step->c->problem.bytes.token;
+  }
+  for (size_t h = 0; h < program->n_holds; h++) {
+    const hec_hold *hold = &program->holds[h];
+    if (hold->tensor != (inside ? HEC_TENSOR_RELAYED : HEC_TENSOR_ALIGNED) || hold->layer != op->layer ||
+        hold->micro_batch != op->micro_batch || hold->first > i || hold->last < i)
+      continue;
+    for (int32_t r = 0; r < n; r++) {
+      ck_assert_double_eq(program->local_bytes[hold->bytes_at + r], rests[r]);
+      rests[r] = 0;
+    }
+  }
+  for (int32_t r = 0; r < n; r++)
+    ck_assert(rests[r] == 0);
+}
+
 static void visit(const hec_test_step *step, void *context) {
   (void)context;
   if (step->schedule->bound)
@@ -159,13 +222,14 @@ static void visit(const hec_test_step *step, void *context) {
   hec_program_check(program);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    if (op->kind == HEC_OP_EXCHANGE && op->role != HEC_ROLE_DISPATCH && op->role != HEC_ROLE_COMBINE)
+    if (op->kind == HEC_OP_EXCHANGE && op->n_cells == 0)
       check_parcels(&c->problem, program, op);
     if (op->n_cells > 0) {
       hec_load load = hec_test_actual_load(step, op->micro_batch, &arena);
       check_cells(step, op, &load);
     }
     check_buffers(step, (int32_t)i);
+    check_resting(step, (int32_t)i);
   }
   hec_arena_rewind(&arena, mark);
 }

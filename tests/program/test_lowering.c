@@ -59,6 +59,20 @@ static int64_t *matrix_of(const hec_test_step *step, hec_role role, bool backwar
   return matrix;
 }
 
+/* The part of role inside nodes, of routes over relays. */
+static hec_role inside_of(hec_role role) {
+  return role == HEC_ROLE_DISPATCH ? HEC_ROLE_DISPATCH_INSIDE : HEC_ROLE_COMBINE_INSIDE;
+}
+
+/* What it has and what its part inside nodes has, together. */
+static int64_t *both_of(const hec_test_step *step, hec_role role, bool backward, int32_t layer, int32_t mb) {
+  int64_t *sum = matrix_of(step, role, backward, layer, mb);
+  const int64_t *inside = matrix_of(step, inside_of(role), backward, layer, mb);
+  for (int32_t i = 0; i < step->program->n_ranks * step->program->n_ranks; i++)
+    sum[i] += inside[i];
+  return sum;
+}
+
 /* Rows of an expert on a rank, all chunks together. Chunks of a cell differ by one row, so those of the sum by one for each
  * source. */
 static int64_t rows_of(const hec_test_step *step, bool backward, int32_t layer, int32_t mb, int32_t rank,
@@ -102,7 +116,7 @@ static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t 
                   hec_test_step_name(step));
   }
   int64_t token = (int64_t)step->c->problem.bytes.token;
-  const int64_t *sent = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
+  const int64_t *sent = both_of(step, HEC_ROLE_DISPATCH, false, layer, mb); /* relays send what they receive */
   for (int32_t r = 0; r < n; r++) {
     int64_t balance = 0, own = 0;
     for (int32_t other = 0; other < n; other++) {
@@ -115,17 +129,35 @@ static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t 
   }
 }
 
-/* The last micro-batch's plan is still there: its dispatch again from routing. */
+/* The rank over which s sends to d, by the definition of 2DH. */
+static int32_t relay_of(const hec_test_step *step, int32_t layer, int32_t mb, int32_t s, int32_t d) {
+  int32_t per_node = step->c->problem.cluster->devices_per_node, q = s / per_node * per_node + d % per_node;
+  int32_t permute = find_op(step, HEC_ROLE_PERMUTE, false, layer, mb);
+  int32_t route = permute < 0 ? 0 : step->program->ops[permute].route;
+  return route > 0 && q < step->c->problem.n_ranks ? q : s;
+}
+
+/* The last micro-batch's plan is still there: its dispatch again from routing, along each pair's way. */
 static void check_routing(const hec_test_step *step, int32_t layer, int32_t mb, const hec_load *load) {
   const hec_problem *problem = &step->c->problem;
   hec_routing routing = hec_routing_new(&arena, problem);
   hec_routing_make(&routing, step->policy->dispatch, problem, &hec_lowering_run(step->low)->plan, load, layer);
-  const int64_t *sent = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
-  for (int32_t s = 0; s < problem->n_ranks; s++)
-    for (int32_t d = 0; d < problem->n_ranks; d++)
-      if (s != d)
-        ck_assert_int_eq(sent[s * problem->n_ranks + d],
-                         (int64_t)routing.pair[s * problem->n_ranks + d] * (int64_t)problem->bytes.token);
+  const int64_t *between = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
+  const int64_t *inside = matrix_of(step, HEC_ROLE_DISPATCH_INSIDE, false, layer, mb);
+  int32_t n = problem->n_ranks;
+  int64_t *left[2] = {HEC_NEW(&arena, int64_t, n * n), HEC_NEW(&arena, int64_t, n * n)};
+  for (int32_t i = 0; i < n * n; i++) {
+    int64_t bytes = (int64_t)routing.pair[i] * (int64_t)problem->bytes.token;
+    int32_t s = i / n, d = i % n, q = s == d ? s : relay_of(step, layer, mb, s, d);
+    if (q != s)
+      left[0][s * n + q] += bytes;
+    if (q != d)
+      left[1][q * n + d] += bytes;
+  }
+  for (int32_t i = 0; i < n * n; i++) {
+    ck_assert_int_eq(inside[i], left[0][i]);
+    ck_assert_int_eq(between[i], left[1][i]);
+  }
   for (int32_t r = 0; r < problem->n_ranks; r++)
     for (int32_t i = routing.expert_at[r]; i < routing.expert_at[r + 1]; i++)
       ck_assert_int_eq(rows_of(step, false, layer, mb, r, routing.expert[i]), routing.tokens[i]);
@@ -134,7 +166,9 @@ static void check_routing(const hec_test_step *step, int32_t layer, int32_t mb, 
 static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) {
   const hec_program *program = step->program;
   const int64_t *out = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
+  const int64_t *inside = matrix_of(step, HEC_ROLE_DISPATCH_INSIDE, false, layer, mb);
   expect_same(step, matrix_of(step, HEC_ROLE_COMBINE, false, layer, mb), out, true, "combine");
+  expect_same(step, matrix_of(step, HEC_ROLE_COMBINE_INSIDE, false, layer, mb), inside, true, "combine inside");
   const int64_t *combine = matrix_of(step, HEC_ROLE_COMBINE, true, layer, mb);
   const int64_t *dispatch = matrix_of(step, HEC_ROLE_DISPATCH, true, layer, mb);
   if (!step->c->problem.train) {
@@ -144,6 +178,10 @@ static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) 
   }
   expect_same(step, combine, out, false, "combine backward");
   expect_same(step, dispatch, out, true, "dispatch backward");
+  expect_same(step, matrix_of(step, HEC_ROLE_COMBINE_INSIDE, true, layer, mb), inside, false,
+              "combine inside backward");
+  expect_same(step, matrix_of(step, HEC_ROLE_DISPATCH_INSIDE, true, layer, mb), inside, true,
+              "dispatch inside backward");
   for (int32_t r = 0; r < program->n_ranks; r++)
     for (int32_t e = 0; e < step->c->problem.n_experts; e++)
       ck_assert_int_eq(rows_of(step, false, layer, mb, r, e), rows_of(step, true, layer, mb, r, e));
@@ -266,16 +304,19 @@ static void expect_before(const order *o, int32_t first, int32_t second) {
 }
 
 static int32_t find_of(const hec_test_step *step, hec_role role, bool backward, int32_t l, int32_t mb, int32_t chunk) {
-  bool each = role == HEC_ROLE_DISPATCH || role == HEC_ROLE_EXPERTS || role == HEC_ROLE_COMBINE;
+  bool each = role == HEC_ROLE_DISPATCH || role == HEC_ROLE_EXPERTS || role == HEC_ROLE_COMBINE ||
+              role == HEC_ROLE_DISPATCH_INSIDE || role == HEC_ROLE_COMBINE_INSIDE;
   return find_chunk(step, role, backward, l, mb, each ? chunk : 0);
 }
 
 /* Each chunk in its own order, what they have in common (permutes, the rest of the block) before and after all of them. */
 static void check_layer_order(const order *o, int32_t l, int32_t mb, int32_t chunk) {
-  static const hec_role there[] = {HEC_ROLE_ATTENTION, HEC_ROLE_GATE,    HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
-                                   HEC_ROLE_DISPATCH,  HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE, HEC_ROLE_UNPERMUTE};
-  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE, HEC_ROLE_EXPERTS,  HEC_ROLE_DISPATCH,
-                                  HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,    HEC_ROLE_ATTENTION};
+  static const hec_role there[] = {HEC_ROLE_ATTENTION,       HEC_ROLE_GATE,     HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
+                                   HEC_ROLE_DISPATCH_INSIDE, HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE,
+                                   HEC_ROLE_COMBINE_INSIDE,  HEC_ROLE_UNPERMUTE};
+  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE_INSIDE, HEC_ROLE_COMBINE,
+                                  HEC_ROLE_EXPERTS,   HEC_ROLE_DISPATCH,       HEC_ROLE_DISPATCH_INSIDE,
+                                  HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,           HEC_ROLE_ATTENTION};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     for (size_t j = i + 1; j < sizeof there / sizeof *there; j++)
       expect_before(o, find_of(o->step, there[i], false, l, mb, chunk),

@@ -32,18 +32,31 @@ static hec_problem *random_case(uint64_t *seed) {
 /* What a program must hold of one micro-batch, per pass through the layers (forward, backward). */
 typedef struct {
   int64_t between[RANKS_MAX][RANKS_MAX], inside[RANKS_MAX][RANKS_MAX]; /* bytes towards the experts */
+  int64_t near[RANKS_MAX][RANKS_MAX];                                  /* to relays */
   int64_t rows[RANKS_MAX][EXPERTS_MAX];
 } expected;
 
-static void expect(const hec_problem *p, const hec_plan *plan, const hec_load *load, expected *x) {
+/* The rank over which the layer's rows go from s to d; by the definition of 2DH where that is its route. */
+static int32_t relay_of(const hec_problem *p, const hec_program *program, int32_t layer, int32_t s, int32_t d) {
+  for (size_t i = 0; i < program->n_ops; i++)
+    if (program->ops[i].role == HEC_ROLE_PERMUTE && program->ops[i].layer == layer && program->ops[i].route == 0)
+      return s;
+  return s / p->cluster->devices_per_node * p->cluster->devices_per_node + d % p->cluster->devices_per_node;
+}
+
+static void expect(const hec_problem *p, const hec_program *program, const hec_plan *plan, const hec_load *load,
+                   expected *x) {
   int64_t token = (int64_t)p->bytes.token;
   memset(x, 0, sizeof *x);
   for (int32_t l = 0; l < p->n_layers; l++)
     for (int32_t s = 0; s < p->n_ranks; s++)
       for (int32_t e = 0; e < p->n_experts; e++) {
         int32_t n = (int32_t)hec_load_row(load, l, s)[e], first = hec_plan_home(plan, l, e), to = first + s % p->esp;
-        if (s != to)
-          x->between[s][to] += n * token;
+        int32_t q = s == to ? s : relay_of(p, program, l, s, to);
+        if (s != q)
+          x->near[s][q] += n * token;
+        if (q != to)
+          x->between[q][to] += n * token;
         for (int32_t r = first; r < first + p->esp; r++) {
           x->rows[r][e] += n;
           if (r != to)
@@ -77,6 +90,8 @@ static void compare(const hec_problem *p, const hec_program *program, const expe
       add_transfers(program, op, found[op->reverse].inside);
     if (op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_COMBINE)
       add_transfers(program, op, found[op->reverse].between);
+    if (op->role == HEC_ROLE_DISPATCH_INSIDE || op->role == HEC_ROLE_COMBINE_INSIDE)
+      add_transfers(program, op, found[op->reverse].near);
     for (int32_t r = 0; op->role == HEC_ROLE_SHARD_REDUCE && r < p->n_ranks; r++)
       reduced[r] += op->bytes * program->local_bytes[op->bytes_at + r];
     for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < p->n_ranks; r++)
@@ -88,6 +103,7 @@ static void compare(const hec_problem *p, const hec_program *program, const expe
     for (int32_t d = 0; d < p->n_ranks; d++)
       for (int32_t back = 0; back < 2; back++) {
         ck_assert_int_eq(found[back].between[r][d], x->between[r][d]);
+        ck_assert_int_eq(found[back].near[r][d], x->near[r][d]);
         ck_assert_int_eq(found[back].inside[r][d], x->inside[r][d]);
         arrived = x->inside[r][d] > arrived ? x->inside[r][d] : arrived;
       }
@@ -132,7 +148,7 @@ START_TEST(programs_by_definition) {
       expected x;
       hec_program_check(program);
       returns_wait(program);
-      expect(p, &hec_lowering_run(low)->plan, &load, &x);
+      expect(p, program, &hec_lowering_run(low)->plan, &load, &x);
       for (int32_t backward = 0; backward < (p->train ? 2 : 1); backward++)
         compare(p, program, &x, backward, hec_schedules[s]->inside);
       hec_sim_run(sim, program, (hec_sim_options){0}, &timeline);

@@ -230,7 +230,8 @@ END_TEST
 /* ---- All-reduce where no tokens travel ---- */
 
 static bool of_tokens(hec_role role) {
-  return role == HEC_ROLE_DISPATCH || role == HEC_ROLE_COMBINE || role == HEC_ROLE_EXPERTS;
+  return role == HEC_ROLE_DISPATCH || role == HEC_ROLE_COMBINE || role == HEC_ROLE_EXPERTS ||
+         role == HEC_ROLE_DISPATCH_INSIDE || role == HEC_ROLE_COMBINE_INSIDE;
 }
 
 /* No dense all-reduce meets tokens or their experts on any rank; returns how many there are. */

@@ -112,6 +112,18 @@ gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's
 grep -q '"note": "groups: .*: the second problem is skipped' notes.json || fail "moetuner does not say what it skipped"
 grep -q '"note": "experts stand as in ep: the trace has no transitions' notes.json || fail "exflow does not say what it lacks"
 
+# What a schedule chose is said, where it chooses.
+two_nodes="2x2 nvlink=1G nic=1G flops=1T mem=40G"
+accepts "$sample" --ranks 4 --cluster "$two_nodes" --policy ep,eplb --schedule tutel --json && mv out.txt tutel.json
+counted=$(awk '/"degrees"/ { on = 1; next } /}/ { on = 0 } on { sum += $2 } END { print sum / 2 }' tutel.json)
+[ "$(sed -n 's/.*"2dh": \([0-9]*\).*/\1/p' tutel.json | sort -n | head -n 1)" -gt 0 ] || fail "2DH was not tried"
+accepts "$sample" --ranks 4 --cluster "$two_nodes" --policy ep,eplb --schedule tutel
+grep -q "^tutel: degree 1 in [0-9]* of $counted layers in [0-9]* iterations.*; 2dh in [0-9]* (ep, eplb)$" out.txt ||
+  fail "what tutel chose: $(grep -a '^tutel:' out.txt)"
+accepts "$sample" --policy ep --schedule pipemoe
+grep -q '^pipemoe: degree [0-9]* in \([0-9]*\) of \1 layers in [0-9]* iterations (ep)$' out.txt || fail "what pipemoe chose"
+accepts "$sample" --policy ep --schedule serial && grep -q '^serial: degree' out.txt && fail "serial chooses nothing"
+
 # The traces in traces/README.md, which users start from.
 awk '/^```/ { inside = !inside && /^```$/; n += inside; next } inside { print > "readme" n ".jsonl" }' \
   "$source_dir/traces/README.md"

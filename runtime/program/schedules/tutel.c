@@ -1,6 +1,6 @@
-/* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is a pipeline (pipeline.h) whose degree is tried out while training
- * (tutel.h); linear all-to-all; dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its
- * Tutel (arXiv:2501.10714, mode 0). */
+/* Schedule `tutel`: Tutel (arXiv:2206.03382). The layer is a pipeline (pipeline.h) whose degree and all-to-all are tried out
+ * while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
+ * (arXiv:2501.10714, mode 0). */
 #include "runtime/program/tutel.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {
@@ -23,10 +23,10 @@ static void end(hec_lowering *low) {
 
 const hec_schedule hec_schedule_tutel = {
     .name = "tutel",
-    .summary =
-        "tokens in chunks, experts beside them; degree tried out online (linear all-to-all; 2DH is not modelled)",
+    .summary = "tokens in chunks, experts beside them; degree and all-to-all (linear, 2DH) tried out online",
     .source = "Tutel, arXiv:2206.03382",
     .pipelined = true,
+    .routes = true,
     .start = start,
     .to_gate = hec_pipeline_to_gate,
     .from_gate = from_gate,
