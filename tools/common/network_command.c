@@ -3,8 +3,8 @@
 #include "tools/common/args.h"
 #include "tools/common/bench_commands.h"
 #include "tools/common/bench_loads.h"
-#include "tools/common/network_case.h"
 #include "tools/common/output.h"
+#include "validate/network_case.h"
 
 #include <errno.h>
 #include <math.h>

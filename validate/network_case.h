@@ -1,6 +1,6 @@
 /* All-to-alls for measuring network laws: made in memory, and what a peer makes of them. */
-#ifndef HEC_TOOLS_COMMON_NETWORK_CASE_H
-#define HEC_TOOLS_COMMON_NETWORK_CASE_H
+#ifndef HEC_VALIDATE_NETWORK_CASE_H
+#define HEC_VALIDATE_NETWORK_CASE_H
 #include "sim/flows.h"
 
 typedef enum { HEC_NETWORK_SWITCH, HEC_NETWORK_NODES, HEC_N_NETWORKS } hec_network;

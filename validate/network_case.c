@@ -1,5 +1,5 @@
 /* See the header. Random numbers: GSL's taus2. */
-#include "tools/common/network_case.h"
+#include "validate/network_case.h"
 
 #include "runtime/base/temporary.h"
 
