@@ -66,25 +66,51 @@ void hec_network_case(hec_network network, int32_t n, uint64_t seed, hec_arena *
   draw_bytes(n, seed, arena, flows);
 }
 
-static bool write_case(const hec_flows *flows, FILE *file) {
-  fprintf(file, "hosts %d links %d routes %d flows %d\n", flows->n_hosts, flows->n_links, flows->n_routes,
-          flows->n_flows);
-  for (int32_t l = 0; l < flows->n_links; l++)
-    fprintf(file, "%.17g\n", flows->bandwidth[l]);
-  for (int32_t f = 0; f < flows->n_flows; f++) { /* one flow a route */
-    int32_t first = flows->route_at[flows->flow[f].route], end = flows->route_at[flows->flow[f].route + 1];
+/* A peer starts flows in the order of their arrival: start and latency. */
+typedef struct {
+  double time;
+  int32_t flow;
+} arrival;
+
+static int by_time(const void *a, const void *b) {
+  const arrival *x = a, *y = b;
+  return x->time != y->time ? (x->time < y->time ? -1 : 1) : x->flow - y->flow;
+}
+
+/* Each route once, with the ends of the first flow on it. */
+static void write_routes(const hec_flows *flows, bool *written, FILE *file) {
+  for (int32_t f = 0; f < flows->n_flows; f++) {
+    int32_t route = flows->flow[f].route, first = flows->route_at[route], end = flows->route_at[route + 1];
+    if (written[route])
+      continue;
+    written[route] = true;
     fprintf(file, "%d %d %d", flows->flow[f].source, flows->flow[f].destination, end - first);
     for (int32_t i = first; i < end; i++)
       fprintf(file, " %d", flows->route_link[i]);
     fprintf(file, "\n");
   }
-  for (int32_t f = 0; f < flows->n_flows; f++)
-    fprintf(file, "%d %d %lld %.17g\n", flows->flow[f].source, flows->flow[f].destination,
-            (long long)flows->flow[f].bytes, flows->flow[f].start + flows->route_latency[flows->flow[f].route]);
+}
+
+static bool write_case(const hec_flows *flows, const arrival *arrivals, hec_arena *arena, FILE *file) {
+  bool *written = HEC_NEW(arena, bool, flows->n_routes);
+  int32_t n_routes = 0;
+  for (int32_t f = 0; f < flows->n_flows; f++) {
+    n_routes += !written[flows->flow[f].route];
+    written[flows->flow[f].route] = true;
+  }
+  fprintf(file, "hosts %d links %d routes %d flows %d\n", flows->n_hosts, flows->n_links, n_routes, flows->n_flows);
+  for (int32_t l = 0; l < flows->n_links; l++)
+    fprintf(file, "%.17g\n", flows->bandwidth[l]);
+  write_routes(flows, HEC_NEW(arena, bool, flows->n_routes), file);
+  for (int32_t i = 0; i < flows->n_flows; i++) {
+    const hec_flow *flow = &flows->flow[arrivals[i].flow];
+    fprintf(file, "%d %d %lld %.17g\n", flow->source, flow->destination, (long long)flow->bytes, arrivals[i].time);
+  }
   return ferror(file) == 0;
 }
 
-static hec_status ask(const char *command, const char *path, int32_t n, double *seconds, double *finish) {
+static hec_status ask(const char *command, const char *path, const arrival *arrivals, int32_t n, double *seconds,
+                      double *finish) {
   char line[4096];
   if (snprintf(line, sizeof line, "%s %s", command, path) >= (int)sizeof line)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected a command of at most 4,000 characters");
@@ -92,8 +118,8 @@ static hec_status ask(const char *command, const char *path, int32_t n, double *
   if (!answer)
     return hec_fail(HEC_FAILED, "--peer: cannot start: %s", strerror(errno));
   bool ok = fscanf(answer, "%lf", seconds) == 1;
-  for (int32_t f = 0; ok && f < n; f++)
-    ok = fscanf(answer, "%lf", &finish[f]) == 1;
+  for (int32_t i = 0; ok && i < n; i++)
+    ok = fscanf(answer, "%lf", &finish[arrivals[i].flow]) == 1;
   int status = pclose(answer);
   return ok && status == 0 ? HEC_OK : hec_fail(HEC_FAILED, "--peer: \"%s\" gave no answer to a case", command);
 }
@@ -107,12 +133,18 @@ hec_status hec_network_peer(const char *command, const hec_flows *flows, double 
   if (descriptor < 0)
     return hec_fail(HEC_FAILED, "%s: cannot be made: %s", path, strerror(errno));
   hec_temporary_add(path);
+  hec_arena arena = {0};
+  arrival *arrivals = HEC_NEW(&arena, arrival, flows->n_flows);
+  for (int32_t f = 0; f < flows->n_flows; f++)
+    arrivals[f] = (arrival){flows->flow[f].start + flows->route_latency[flows->flow[f].route], f};
+  qsort(arrivals, (size_t)flows->n_flows, sizeof *arrivals, by_time);
   FILE *file = fdopen(descriptor, "w");
-  bool written = file && write_case(flows, file);
+  bool written = file && write_case(flows, arrivals, &arena, file);
   written = file && fclose(file) == 0 && written;
-  hec_status status = written ? ask(command, path, flows->n_flows, seconds, finish)
+  hec_status status = written ? ask(command, path, arrivals, flows->n_flows, seconds, finish)
                               : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
   (void)unlink(path);
   hec_temporary_drop(path);
+  hec_arena_free(&arena);
   return status;
 }
