@@ -187,6 +187,7 @@ const hec_policy hec_policy_moetuner = {
     .window = 10,
     .period = INT32_MAX, /* once */
     .whole = true,
+    .rearranges = true,
     .init = init,
     .decide = decide,
 };
