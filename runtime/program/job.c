@@ -232,16 +232,18 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
 
 static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,
                                 hec_arena *arena) {
-  int64_t last = -1, n = 0, first = 0, second = 0;
+  int64_t last = -1, n = 0, first = 0, second = 0, by_default = 0;
   const hec_trace_record *record;
   HEC_TRY(hec_trace_rewind(reader));
-  while (n < WARMUP_RECORDS_LEAST) {
+  while (n < WARMUP_RECORDS_LEAST || n <= options->warmup) {
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       break;
     if (n == 0 || record->iter != last) {
       first = n == 0 ? record->iter : first;
       second = n == 1 ? record->iter : second;
+      by_default = n == WARMUP ? record->iter : by_default;
+      job->first_reported = n == options->warmup ? record->iter : job->first_reported;
       n++;
     }
     last = record->iter;
@@ -253,6 +255,8 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
                 "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
                 second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
+  if (options->warmup < 0)
+    job->first_reported = job->warmup == 0 ? first : by_default;
   if (options->warmup < 0 && job->warmup > 0)
     hec_job_say(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
   if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
@@ -349,14 +353,20 @@ static void take_transitions(hec_job *job, hec_arena *arena) {
   if (!header->transitions || job->problem.n_layers < 2)
     return;
   job->problem.transitions = header->transitions; /* [n_layers - 1] first of them */
+  int64_t first = header->transitions_first, last = header->transitions_last, judged = job->first_reported;
   if (!header->transitions_over)
     hec_job_say(job, arena,
                 "transitions: counted over the whole run: who places by them knows the iterations it is judged on");
+  else if (last < judged)
+    hec_job_say(job, arena,
+                "transitions: counted over iterations %" PRId64 " to %" PRId64
+                ", before the first that is judged (%" PRId64 ")",
+                first, last, judged);
   else
     hec_job_say(job, arena,
                 "transitions: counted over iterations %" PRId64 " to %" PRId64
-                ": who places by them knows those it is judged on",
-                header->transitions_first, header->transitions_last);
+                ": who places by them knows those from %" PRId64 " to %" PRId64 " that it is judged on",
+                first, last, first > judged ? first : judged, last);
 }
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {

@@ -152,6 +152,8 @@ double hec_summary_memory(const hec_summary *summary);                  /* bytes
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
+/* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
 /* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
  * not say and what was chosen. They need job, law and execution. */
 void hec_summary_execution_place(const hec_summary *summary, hec_text *out);

@@ -31,8 +31,7 @@ void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
   hec_text_add(out, "\n");
 }
 
-/* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
-static void add_wrapped(const char *at, size_t column, int indent, hec_text *out) {
+void hec_summary_add_wrapped(const char *at, size_t column, int indent, hec_text *out) {
   while (*at) {
     size_t word = strcspn(at, " ");
     bool wraps = column + 1 + word > COLUMNS;
@@ -50,7 +49,7 @@ static void add_wrapped(const char *at, size_t column, int indent, hec_text *out
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
   for (int32_t i = 0; i < summary->job->n_defaults; i++) {
     hec_text_add(out, i == 0 ? "assumed " : "        ");
-    add_wrapped(summary->job->defaults[i], 8, 11, out);
+    hec_summary_add_wrapped(summary->job->defaults[i], 8, 11, out);
   }
 }
 
@@ -217,7 +216,7 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
     if (!*at)
       continue;
     hec_text_printf(out, "\n%s:", summary->rows[i].label);
-    add_wrapped(at, strlen(summary->rows[i].label) + 1, 2, out);
+    hec_summary_add_wrapped(at, strlen(summary->rows[i].label) + 1, 2, out);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
@@ -132,12 +133,18 @@ static void print_head(const question *q, hec_text *out) {
   hec_text_printf(out, "model    %s: an expert has %.4g M parameters, %.4g MB of weights\n", q->moe.name, params * 1e-6,
                   params * q->moe.dtype_bytes * 1e-6);
   hec_text_printf(out, "         %.4g MFLOP a token forward, three times that in training\n", 2e-6 * params);
-  hec_text_printf(out, "cluster  %s\n         a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
+  hec_text_printf(out, "cluster  %s: a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
                   q->flops_s * 1e-12);
+  const char *shared = q->cluster.nics == q->cluster.devices_per_node ? "its own" : "of a NIC that devices share";
   for (int32_t l = 0; l < q->n_links; l++)
-    hec_text_printf(out, "%s%s %.4g GB/s, %.3g us", l == 0 ? "         " : "; ", q->link[l].text,
-                    q->link[l].path.bandwidth * 1e-9, q->link[l].path.latency_s * 1e6);
-  hec_text_add(out, "\n\n");
+    hec_text_printf(out, "%s %s %.4g GB/s, %.3g us: what one transfer alone gets (%s)\n",
+                    l == 0 ? "a copy is sent" : "              ", q->link[l].text, q->link[l].path.bandwidth * 1e-9,
+                    q->link[l].path.latency_s * 1e6, strcmp(q->link[l].key, "node") == 0 ? "a device's port" : shared);
+  if (strcmp(q->link[q->n_links - 1].key, "between") == 0 && q->cluster.nics < q->cluster.devices_per_node)
+    hec_text_printf(out, "               %" PRId32 " devices share %" PRId32 " NIC%s: each has %.4g GB/s when all send\n",
+                    q->cluster.devices_per_node, q->cluster.nics, q->cluster.nics == 1 ? "" : "s",
+                    q->link[q->n_links - 1].path.bandwidth * 1e-9 * q->cluster.nics / q->cluster.devices_per_node);
+  hec_text_add(out, "\n");
 }
 
 static void print_table(const question *q, hec_text *out) {
@@ -163,10 +170,15 @@ static void print_table(const question *q, hec_text *out) {
       }
       hec_text_add(out, "\n");
     }
-  hec_text_add(out, "\nexposed: share of the transfer that nothing hides\n"
-                    "plain:   what is sent over the bandwidth against the products that it saves, nothing else\n"
-                    "by law:  half of an expert's tokens moved to the copy, with the cluster's latency,\n"
-                    "         launches, tiles and streaming of weights\n");
+  hec_text_add(out, "\nNumbers are assignments (token, expert) that the copy computes in a micro-batch and its owner then need not:\n"
+                    "from so many on the copy pays.\n"
+                    "exposed:         share of the transfer that nothing hides (1: all of it delays the iteration)\n"
+                    "weights once:    the copy gets its weights before the forward pass, which is all there is\n"
+                    "weights twice:   they are sent again for the backward pass; its gradients go back in fp32 or bf16\n"
+                    "weights kept:    they stay till the backward pass, which takes memory; gradients go back in fp32\n"
+                    "plain:           bytes sent over the bandwidth above, against the products saved, nothing else\n"
+                    "by law:          half of an expert's assignments moved to the copy, with the cluster's latency,\n"
+                    "                 launches, tiles and streaming of weights; -: it never pays\n");
 }
 
 static hec_status run(const settings *s, hec_arena *arena) {

@@ -273,6 +273,7 @@ static void measured(void *context, const hec_train_measure *m) {
   command *c = context;
   hec_train_curve *curve = c->report.curve;
   curve->step[curve->n++] = *m;
+  (void)snprintf(curve->note, sizeof curve->note, "%s", m->note);
   if (c->s->json)
     return;
   int error = hec_train_report_step(&c->report, m);

@@ -17,6 +17,9 @@
  * tokens that go from expert to expert, so it means something in a forward phase alone, and only where a token stays
  * where it was computed; here it goes back to its source after every layer, so nothing it saves shows in the times.
  *
+ * The counts are of a whole recording, however long; the seconds in the row's note are of one micro-batch of this run: counts
+ * scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that micro-batch would.
+ *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
  * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
  * of ranks have the same homes. The paper plans offline: planning is charged for the heuristics' steps, O(E^2 passes)
@@ -131,6 +134,15 @@ static grouping group_experts(hec_policy_run *run) {
   return all;
 }
 
+/* What of the counts a micro-batch of one expert-parallel group has. */
+static double share_of_micro_batch(const hec_problem *problem) {
+  size_t pairs = (size_t)problem->n_layers - 1, experts = (size_t)problem->n_experts;
+  double counted = 0, own = (double)pairs * (double)problem->ep * problem->tokens * problem->top_k * problem->top_k;
+  for (size_t i = 0; i < pairs * experts * experts; i++)
+    counted += (double)problem->transitions[i];
+  return counted > 0 ? own / counted : 0;
+}
+
 /* Groups to ranks. */
 static void place_groups(hec_policy_run *run) {
   moetuner *state = run->state;
@@ -146,11 +158,12 @@ static void place_groups(hec_policy_run *run) {
   run->units += state->chain.units;
   hec_chain_verdict verdict = hec_chain_improve(&state->chain_exact, &state->chain, state->solver);
   seconds = hec_chain_seconds(&state->chain, &all);
+  double per_ms = 1e3 * share_of_micro_batch(problem);
   hec_policy_note(run,
-                  "; ranks: %s%s, slowest pairs %.4g ms, bound %.4g ms (forward, if tokens stayed where they are: "
-                  "here they go back)",
+                  "; ranks: %s%s, slowest pairs %.4g ms a micro-batch, bound %.4g ms (forward, if tokens stayed where "
+                  "they are: here they go back)",
                   verdict.proven ? "proven best" : "not proven", verdict.improved ? ", bettered too" : "",
-                  1e3 * seconds, 1e3 * verdict.bound_s);
+                  per_ms * seconds, per_ms * verdict.bound_s);
 }
 
 static void decide(hec_policy_run *run) {
