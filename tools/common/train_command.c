@@ -83,12 +83,18 @@ static hec_status parse_gate(settings *s) {
 }
 
 static void list_gates(void) {
-  printf("gates\n");
-  for (const hec_gate *const *g = hec_gates; *g; g++)
-    printf("  %-14s %s\n  %14s %s%s%s%s%s%s\n", (*g)->name, (*g)->summary, "", (*g)->source,
-           (*g)->takes ? "; takes" : "", (*g)->takes & HEC_GATE_CAPACITY ? " capacity=X" : "",
-           (*g)->takes & HEC_GATE_GROUP ? " group=N" : "", (*g)->takes & HEC_GATE_RANK ? " rank=N" : "",
-           (*g)->takes & HEC_GATE_TEMPERATURE ? " temperature=X" : "");
+  hec_text keys = {0};
+  printf("gates of --gate: NAME, or NAME:key=value,key=value\n");
+  for (const hec_gate *const *g = hec_gates; *g; g++) {
+    printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
+    keys.length = 0;
+    hec_gate_explain(*g, &keys);
+    if (keys.length > 0)
+      printf("%s", keys.data);
+    if ((*g)->caution)
+      printf("    mind: %s\n", (*g)->caution);
+  }
+  hec_text_free(&keys);
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
