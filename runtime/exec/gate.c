@@ -27,7 +27,7 @@ static const option known[] = {
     {"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
      "factor on the mean that an expert takes of a group at most (default 1)"},
     {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
-     "tokens that a capacity counts over, a divisor of --tokens (default: all of a rank and micro-batch)"},
+     "tokens that a capacity counts over, a divisor of --tokens (default: --tokens)"},
     {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
      "dimensions of the sphere, at most --d-model (default: half the experts, at least 2)"},
     {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,

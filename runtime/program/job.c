@@ -117,7 +117,8 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, text);
   wrong = text && moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
   return wrong
-             ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong, moe->name, moe->n_heads)
+             ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong,
+                        options->model ? options->model : moe->name, moe->n_heads)
              : HEC_OK;
 }
 
@@ -370,7 +371,8 @@ static void take_transitions(hec_job *job, hec_arena *arena) {
 }
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
-  *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+  *job = (hec_job){.header = *hec_trace_header_of(reader),
+                   .origin = hec_trace_origin(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
                     job->header.n_layers, options->layers);
@@ -387,7 +389,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
     hec_job_say(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
                 job->micro_batches);
   job->moe.tokens_per_rank = tokens;
-  HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
+  HEC_TRY(hec_moe_check(&job->moe, options->model ? options->model : job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
   job->problem.t = options->t;
   job->problem.m = options->m;
@@ -418,12 +420,12 @@ hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_
   if (status != HEC_OK) { /* the counts are the trace's: bad input */
     char why[256];
     (void)snprintf(why, sizeof why, "%s", hec_last_error());
-    return hec_fail(HEC_BAD_INPUT, "line %" PRId64 ": %s", record->line, why);
+    return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": %s", job->origin, record->line, why);
   }
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
-  char line[40];
-  (void)snprintf(line, sizeof line, "line %" PRId64, record->line);
+  char line[512];
+  (void)snprintf(line, sizeof line, "%.460s:%" PRId64, job->origin, record->line);
   for (int32_t l = 0; l < out->n_layers; l++)
     HEC_TRY(check_assignments(line, hec_load_layer_total(out, l)));
   return HEC_OK;

@@ -31,18 +31,8 @@ void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
   hec_text_add(out, "\n");
 }
 
-void hec_summary_add_wrapped(const char *at, size_t column, int indent, hec_text *out) {
-  while (*at) {
-    size_t word = strcspn(at, " ");
-    bool wraps = column + 1 + word > COLUMNS;
-    if (wraps)
-      hec_text_printf(out, "\n%*s", indent, "");
-    else
-      hec_text_add(out, " ");
-    hec_text_add_bytes(out, at, word);
-    column = (wraps ? (size_t)indent : column + 1) + word;
-    at += word + (at[word] == ' ');
-  }
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out) {
+  hec_text_wrap(out, words, column, indent, COLUMNS);
   hec_text_add(out, "\n");
 }
 

@@ -25,7 +25,7 @@ refuses 2 "expected --text FILE"
 refuses 2 "nowhere.txt: cannot be opened" --text nowhere.txt
 refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
-refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
+refuses 2 "--tokens: expected a multiple of the sequence length (48, --seq-len), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
 refuses 2 'must not be seen, found "full"' --text "$text" --attention full
 refuses 2 '(s2:shards=N,local=N,block=N,dense=N), found "half"' --text "$text" --attention half

@@ -1,6 +1,8 @@
 /* See args.h: one loop over argv, one look-up in the table. */
 #include "tools/common/args.h"
 
+#include "runtime/base/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,14 @@
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
 #endif
+
+void hec_args_item(const char *name, int width, const char *words) {
+  hec_text line = {0};
+  hec_text_printf(&line, "  %-*s", width, name);
+  hec_text_wrap(&line, words, line.length, width + 3, HEC_ARGS_COLUMNS);
+  printf("%s\n", line.data);
+  hec_text_free(&line);
+}
 
 void hec_args_help(const hec_command *command) {
   printf("usage: %s\n\n%s\n", command->usage, command->summary);
@@ -19,7 +29,7 @@ void hec_args_help(const hec_command *command) {
     }
     char left[64];
     (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
-    printf("  %-26s %s\n", left, arg->help);
+    hec_args_item(left, 26, arg->help);
   }
   printf("\n  --help, --version\n");
   if (command->examples)

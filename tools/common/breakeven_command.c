@@ -52,8 +52,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "that nothing hides.",
       .examples =
           "  hecate-sim breakeven --cluster dgx-h100 --model deepseek-v3\n"
-          "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us nics=8 flops=600T eff=1 mem=80G\" "
-          "--model mixtral-8x7b --json",
+          "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
+          "olmoe --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

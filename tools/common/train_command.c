@@ -206,12 +206,18 @@ static hec_moe shape_of(const settings *s) {
 
 /* Not full: the next character would be seen. */
 static hec_status choose_attention(const settings *s, hec_moe *moe) {
+  if (s->top_k > s->experts)
+    return hec_fail(HEC_BAD_INPUT, "--top-k: expected at most the --experts (%" PRId64 "), found %" PRId64, s->experts,
+                    s->top_k);
   const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
   if (!wrong && moe->attention == HEC_ATTENTION_FULL)
     wrong = "causal or s2, because the next character must not be seen";
   if (wrong)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
-  return hec_moe_check(moe, "--attention");
+  wrong = moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention %s: %s (--heads %" PRId32 ")", s->attention, wrong, moe->n_heads);
+  return hec_moe_check(moe, "the model");
 }
 
 /* What plans are made for: the memory that is stated is the memory that they may use. */
