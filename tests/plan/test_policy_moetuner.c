@@ -134,6 +134,38 @@ START_TEST(solver_is_no_worse) {
 }
 END_TEST
 
+/* The counts of a recording say how tokens go, its length does not: the note's seconds are of this run's micro-batch. */
+START_TEST(seconds_are_of_a_micro_batch) {
+  char note[3][HEC_NOTE_BYTES];
+  for (int k = 0; k < 3; k++) {
+    static uint64_t transitions[1 * 16 * 16];
+    hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 2, 16, 2, false);
+    uint64_t seed = 67;
+    for (size_t i = 0; i < 256; i++)
+      transitions[i] = (1 + hec_test_below(&seed, 50)) * (k == 1 ? 1000 : 1);
+    p->transitions = transitions;
+    p->period = 1;
+    p->tokens *= k == 2 ? 10 : 1;
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 0, 0);
+    memcpy(note[k], run.note, sizeof run.note);
+    hec_policy_stop(&run);
+  }
+  const char *at[3];
+  double seconds[3];
+  for (int k = 0; k < 3; k++) {
+    at[k] = strstr(note[k], "slowest pairs ");
+    ck_assert_msg(at[k] != NULL, "%s", note[k]);
+    seconds[k] = strtod(at[k] + strlen("slowest pairs "), NULL);
+  }
+  ck_assert(seconds[0] > 0);
+  ck_assert_str_eq(at[0], at[1]);
+  ck_assert_double_eq_tol(seconds[2], 10 * seconds[0], 1e-3 * seconds[2]);
+}
+END_TEST
+
 static bool never(void) {
   return false;
 }
@@ -188,6 +220,7 @@ static Suite *suite(void) {
   tcase_add_test(c, equals_the_partition);
   tcase_add_test(c, follows_transitions);
   tcase_add_test(c, solver_is_no_worse);
+  tcase_add_test(c, seconds_are_of_a_micro_batch);
   tcase_add_test(c, absent_solver_is_none);
   tcase_add_test(c, choices_go_along);
   suite_add_tcase(s, c);

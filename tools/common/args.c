@@ -4,6 +4,7 @@
 #include "runtime/base/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,15 @@ void hec_args_item(const char *name, int width, const char *words) {
   hec_text_wrap(&line, words, line.length, width + 3, HEC_ARGS_COLUMNS);
   printf("%s\n", line.data);
   hec_text_free(&line);
+}
+
+void hec_args_list_item(const char *name, const char *format, ...) {
+  char words[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  hec_args_item(name, 26, words);
 }
 
 void hec_args_help(const hec_command *command) {

@@ -133,7 +133,7 @@ static void print_head(const question *q, hec_text *out) {
   hec_text_printf(out, "model    %s: an expert has %.4g M parameters, %.4g MB of weights\n", q->moe.name, params * 1e-6,
                   params * q->moe.dtype_bytes * 1e-6);
   hec_text_printf(out, "         %.4g MFLOP a token forward, three times that in training\n", 2e-6 * params);
-  hec_text_printf(out, "cluster  %s: a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
+  hec_text_printf(out, "cluster  %s\n         a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
                   q->flops_s * 1e-12);
   const char *shared = q->cluster.nics == q->cluster.devices_per_node ? "its own" : "of a NIC that devices share";
   for (int32_t l = 0; l < q->n_links; l++)
@@ -170,7 +170,7 @@ static void print_table(const question *q, hec_text *out) {
       }
       hec_text_add(out, "\n");
     }
-  hec_text_add(out, "\nNumbers are assignments (token, expert) that the copy computes in a micro-batch and its owner then need not:\n"
+  hec_text_add(out, "\nNumbers are assignments (token, expert) of a micro-batch that the copy computes in place of its owner:\n"
                     "from so many on the copy pays.\n"
                     "exposed:         share of the transfer that nothing hides (1: all of it delays the iteration)\n"
                     "weights once:    the copy gets its weights before the forward pass, which is all there is\n"

@@ -7,7 +7,6 @@
 #include "sim/simulate.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,32 +217,22 @@ static void list_presets(const char *kind, const char *title) {
   hec_text_free(&names);
 }
 
-/* The words under the name's row; what there is to say in brackets behind. */
-__attribute__((format(printf, 2, 3))) static void list_item(const char *name, const char *format, ...) {
-  char words[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  (void)vsnprintf(words, sizeof words, format, arguments);
-  va_end(arguments);
-  hec_args_item(name, 26, words);
-}
-
 void hec_job_args_list(void) {
   static const char *const known[] = {"no load", "a window of past loads, periodically",
                                       "past loads, every micro-batch", "the gate's choice"};
   printf("policies\n");
   for (int32_t i = 0; hec_policies[i]; i++)
-    list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s]", hec_policies[i]->summary,
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s]", hec_policies[i]->summary,
               known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
-    list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
+    hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
   printf("collectives\n");
   for (int32_t i = 0; hec_collectives[i]; i++)
-    list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);
+    hec_args_list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
-    list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),
+    hec_args_list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),
               hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
