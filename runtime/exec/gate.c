@@ -23,15 +23,14 @@ typedef struct {
 } option;
 
 #define AT(name) offsetof(hec_gate_options, name)
-static const option known[] = {
-    {"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
-     "factor on the mean that an expert takes of a group at most (default 1)"},
-    {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
-     "tokens that a capacity counts over, a divisor of --tokens (default: --tokens)"},
-    {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
-     "dimensions of the sphere, at most --d-model (default: half the experts, at least 2)"},
-    {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,
-     "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
+static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
+                                "factor on the mean that an expert takes of a group at most (default 1)"},
+                               {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
+                                "tokens that a capacity counts over, a divisor of --tokens (default: --tokens)"},
+                               {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
+                                "dimensions of the sphere, at most --d-model (default: half the experts, at least 2)"},
+                               {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,
+                                "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
 static const hec_gate *find(const char *name, size_t length) {
@@ -56,7 +55,8 @@ static bool number_at(const char *text, double *value, const char **end) {
   errno = 0;
   *value = strtod(text, &stop);
   *end = stop;
-  bool begins = (*text >= '0' && *text <= '9') || *text == '.', decimal = text + strspn(text, "0123456789.eE+-") >= stop;
+  bool begins = (*text >= '0' && *text <= '9') || *text == '.',
+       decimal = text + strspn(text, "0123456789.eE+-") >= stop;
   return begins && decimal && stop > text && errno == 0 && (*stop == '\0' || *stop == ',');
 }
 

@@ -32,7 +32,8 @@ typedef struct {
 typedef struct {
   const char *name;
   hec_milp_answer (*solve)(hec_milp *milp, int64_t nodes_max);
-  bool (*ready)(void); /* opens what it needs, at the first call; false: it is not on this machine. NULL: it always is */
+  /* Opens what it needs, at the first call; false: it is not on this machine. NULL: it always is ready. */
+  bool (*ready)(void);
 } hec_solver;
 
 /* `solver` when it can be asked, NULL when there is none: what planners begin with. */

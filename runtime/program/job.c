@@ -116,10 +116,9 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
   if (wrong)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, text);
   wrong = text && moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
-  return wrong
-             ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong,
-                        options->model ? options->model : moe->name, moe->n_heads)
-             : HEC_OK;
+  return wrong ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong,
+                          options->model ? options->model : moe->name, moe->n_heads)
+               : HEC_OK;
 }
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
@@ -372,7 +371,8 @@ static void take_transitions(hec_job *job, hec_arena *arena) {
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader),
-                   .origin = hec_trace_origin(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+                   .origin = hec_trace_origin(reader),
+                   .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
                     job->header.n_layers, options->layers);

@@ -33,7 +33,7 @@ typedef struct {
   hec_cluster cluster;
   const char *cluster_spec; /* what it was made of: preset, file or line, to be handed on */
   hec_problem problem;
-  const char *origin;       /* the trace's path, or what it is called; the reader's */
+  const char *origin;      /* the trace's path, or what it is called; the reader's */
   hec_trace_header header; /* of the trace; texts belong to the reader */
   int32_t micro_batches, warmup;
   int64_t first_reported; /* `iter` of the first iteration after the warm-up */

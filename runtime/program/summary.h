@@ -34,7 +34,7 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  const char *label; /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
+  const char *label;            /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   bool executed;                /* not simulated */
   bool reference;               /* no system but a reference row (ideal, ep-balanced) */
   bool baseline, rearrangement; /* the row others are compared to; counts for speedup_vs_best_rearrangement */

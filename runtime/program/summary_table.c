@@ -298,8 +298,7 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
   int32_t other = fastest_that_rearranges(summary);
   if (other >= 0 && !winner->rearranges)
     hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",
-                    hec_summary_median(&summary->rows[other]) / hec_summary_median(winner),
-                    summary->rows[other].label);
+                    hec_summary_median(&summary->rows[other]) / hec_summary_median(winner), summary->rows[other].label);
 }
 
 void hec_summary_table(hec_summary *summary, hec_text *out) {

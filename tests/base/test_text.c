@@ -182,9 +182,12 @@ START_TEST(words_are_wrapped) {
     size_t column;
     int indent;
     const char *text;
-  } cases[] = {{"a bc def", 0, 2, " a bc def"},          {"a bc def g", 0, 2, " a bc def\n  g"},
-               {"a bc", 8, 1, " a\n bc"},                {"a bc", 7, 3, " a\n   bc"},
-               {"", 5, 2, ""},                           {"abcdefghijkl m", 3, 0, "\nabcdefghijkl\nm"},
+  } cases[] = {{"a bc def", 0, 2, " a bc def"},
+               {"a bc def g", 0, 2, " a bc def\n  g"},
+               {"a bc", 8, 1, " a\n bc"},
+               {"a bc", 7, 3, " a\n   bc"},
+               {"", 5, 2, ""},
+               {"abcdefghijkl m", 3, 0, "\nabcdefghijkl\nm"},
                {"a  b", 0, 0, " a  b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hec_text text = {0};

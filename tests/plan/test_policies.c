@@ -176,12 +176,13 @@ END_TEST
 
 /* What reports call a system that rearranges experts: by load or affinity, and not by gathering from shards. */
 START_TEST(rearranging_rows) {
-  static const char *const yes[] = {"fastermoe",   "smartmoe", "flexmoe",  "prophet", "eplb",   "eplb-global", "eplb-no-replicas",
-                                    "eplb-match",  "eplb-online", "lplb",  "echo",    "harmoeny", "llep",      "moonep",
-                                    "ultraep",     "taot",     "hiermoe",  "exflow",  "moetuner", "symi"};
-  static const char *const no[] = {"ep",     "ep-balanced", "ep-capacity", "ideal",     "fsdp",
-                                   "janus",  "micromoe",    "laer",        "hecate",    "hecate-rm",
-                                   "hecate-nosharding", "hecate-nomaterialisation"};
+  static const char *const yes[] = {"fastermoe",   "smartmoe",         "flexmoe",    "prophet",     "eplb",
+                                    "eplb-global", "eplb-no-replicas", "eplb-match", "eplb-online", "lplb",
+                                    "echo",        "harmoeny",         "llep",       "moonep",      "ultraep",
+                                    "taot",        "hiermoe",          "exflow",     "moetuner",    "symi"};
+  static const char *const no[] = {"ep",     "ep-balanced", "ep-capacity",       "ideal",
+                                   "fsdp",   "janus",       "micromoe",          "laer",
+                                   "hecate", "hecate-rm",   "hecate-nosharding", "hecate-nomaterialisation"};
   for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
     ck_assert_msg(hec_policy_find(yes[i])->rearranges, "%s", yes[i]);
   for (size_t i = 0; i < sizeof no / sizeof *no; i++)

@@ -2,8 +2,8 @@
  * the generator draws. */
 #include "tests/support/check_main.h"
 #include "traces/synth.h"
-#include "traces/trace_info.h"
 #include "traces/trace.h"
+#include "traces/trace_info.h"
 
 #include <math.h>
 #include <string.h>

@@ -50,10 +50,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "How many token-expert assignments a copy of an expert must take over, in one micro-batch, before it pays "
           "for being\nsent to another device: inside a node and between nodes, by what is sent and by how much of "
           "that nothing hides.",
-      .examples =
-          "  hecate-sim breakeven --cluster dgx-h100 --model deepseek-v3\n"
-          "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
-          "olmoe --json",
+      .examples = "  hecate-sim breakeven --cluster dgx-h100 --model deepseek-v3\n"
+                  "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
+                  "olmoe --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -141,7 +140,8 @@ static void print_head(const question *q, hec_text *out) {
                     l == 0 ? "a copy is sent" : "              ", q->link[l].text, q->link[l].path.bandwidth * 1e-9,
                     q->link[l].path.latency_s * 1e6, strcmp(q->link[l].key, "node") == 0 ? "a device's port" : shared);
   if (strcmp(q->link[q->n_links - 1].key, "between") == 0 && q->cluster.nics < q->cluster.devices_per_node)
-    hec_text_printf(out, "               %" PRId32 " devices share %" PRId32 " NIC%s: each has %.4g GB/s when all send\n",
+    hec_text_printf(out,
+                    "               %" PRId32 " devices share %" PRId32 " NIC%s: each has %.4g GB/s when all send\n",
                     q->cluster.devices_per_node, q->cluster.nics, q->cluster.nics == 1 ? "" : "s",
                     q->link[q->n_links - 1].path.bandwidth * 1e-9 * q->cluster.nics / q->cluster.devices_per_node);
   hec_text_add(out, "\n");
@@ -170,15 +170,16 @@ static void print_table(const question *q, hec_text *out) {
       }
       hec_text_add(out, "\n");
     }
-  hec_text_add(out, "\nNumbers are assignments (token, expert) of a micro-batch that the copy computes in place of its owner:\n"
-                    "from so many on the copy pays.\n"
-                    "exposed:         share of the transfer that nothing hides (1: all of it delays the iteration)\n"
-                    "weights once:    the copy gets its weights before the forward pass, which is all there is\n"
-                    "weights twice:   they are sent again for the backward pass; its gradients go back in fp32 or bf16\n"
-                    "weights kept:    they stay till the backward pass, which takes memory; gradients go back in fp32\n"
-                    "plain:           bytes sent over the bandwidth above, against the products saved, nothing else\n"
-                    "by law:          half of an expert's assignments moved to the copy, with the cluster's latency,\n"
-                    "                 launches, tiles and streaming of weights; -: it never pays\n");
+  hec_text_add(
+      out, "\nNumbers are assignments (token, expert) of a micro-batch that the copy computes in place of its owner:\n"
+           "from so many on the copy pays.\n"
+           "exposed:         share of the transfer that nothing hides (1: all of it delays the iteration)\n"
+           "weights once:    the copy gets its weights before the forward pass, which is all there is\n"
+           "weights twice:   they are sent again for the backward pass; its gradients go back in fp32 or bf16\n"
+           "weights kept:    they stay till the backward pass, which takes memory; gradients go back in fp32\n"
+           "plain:           bytes sent over the bandwidth above, against the products saved, nothing else\n"
+           "by law:          half of an expert's assignments moved to the copy, with the cluster's latency,\n"
+           "                 launches, tiles and streaming of weights; -: it never pays\n");
 }
 
 static hec_status run(const settings *s, hec_arena *arena) {

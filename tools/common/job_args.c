@@ -223,7 +223,7 @@ void hec_job_args_list(void) {
   printf("policies\n");
   for (int32_t i = 0; hec_policies[i]; i++)
     hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s]", hec_policies[i]->summary,
-              known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
+                       known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
@@ -233,7 +233,7 @@ void hec_job_args_list(void) {
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
     hec_args_list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),
-              hec_law_limits(hec_laws[i]));
+                       hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
 }

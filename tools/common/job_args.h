@@ -52,11 +52,11 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   "TRACE: JSON Lines, one JSON object or gzip of either; - is standard input. The form: traces/README.md.\n"           \
   "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
   "ms s:\n"                                                                                                            \
-  "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"    \
+  "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"   \
   "  eff, nvlink_eff, nic_eff: share of flops, nvlink and nic that is reached (1); nics per node (1); leaf: nodes "    \
   "per "                                                                                                               \
   "leaf;\n"                                                                                                            \
-  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"       \
+  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
   "  as in models/presets/."
 
 /* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.

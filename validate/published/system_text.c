@@ -113,7 +113,8 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
       "is the faster. "
       "Ours / published takes the geometric middle of ranges. *Moves*: ours over the values tried of what "
       "is not known; *in the range tried*: the published number lies in there. *Who wins*: same, where a gain and its "
-      "published number are on one side of 1 (1 %% around it is neither); other, where not; open, where a range of ours "
+      "published number are on one side of 1 (1 %% around it is neither); other, where not; open, where a range of "
+      "ours "
       "holds both. *Skipped*: no number of ours, the reason stands below. *Within 10 %%*: ours / published is 0.9 to "
       "1.1. Synthetic loads have seed %" PRIu64 ".%s\n",
       options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");

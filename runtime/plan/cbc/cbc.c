@@ -53,9 +53,7 @@ typedef struct Cbc_Model Cbc_Model;
   X(double, getBestPossibleObjValue, (Cbc_Model *))
 
 #define FIELD(result, name, parameters) result(*name) parameters;
-static struct {
-  CBC_FUNCTIONS(FIELD)
-} cbc; /* written under the lock, before anybody solves */
+static struct { CBC_FUNCTIONS(FIELD) } cbc; /* written under the lock, before anybody solves */
 #undef FIELD
 
 /* By the version of their interface: another one may take other arguments. */

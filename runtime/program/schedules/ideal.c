@@ -26,7 +26,8 @@ static void backward(hec_lowering *low, int32_t l) {
 
 const hec_schedule hec_schedule_ideal = {
     .name = "ideal",
-    .summary = "reference: compute as balanced as devices allow, no token, parameter or migration traffic (a bound, not a system)",
+    .summary = "reference: compute as balanced as devices allow, no token, parameter or migration traffic (a bound, "
+               "not a system)",
     .source = "this project, DESIGN",
     .bound = true,
     .to_gate = to_gate,
