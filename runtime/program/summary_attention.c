@@ -65,7 +65,7 @@ void hec_summary_add_hidden(const hec_summary *summary, hec_text *out) {
     int n = snprintf(item, sizeof item, " %s %.0f %%", row->label,
                      100 * hec_summary_hidden(row->sparse_s, row->exposed_sparse_s));
     if (column + n + 1 > WIDTH) {
-      hec_text_add(out, "\n ");
+      hec_text_add(out, ",\n ");
       column = 1;
     }
     hec_text_printf(out, "%s%s", column > 1 ? "," : "", item);

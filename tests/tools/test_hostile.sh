@@ -189,6 +189,7 @@ four="$tiny"',"source_ranks":4'
 most='[4294967295,4294967295]'
 trace bad "$four" "{\"iter\":0,\"layers\":[[$most,$most,$most,$most]]}"
 refused 2 'choose with --tokens' "$sim" "$folder/bad"
+refused 2 "$folder/bad:2: layer 0, expert 0: the sources put on rank 0 hold" "$sim" "$folder/bad" --ranks 2 --tokens 5
 refused 2 'more than 2^32-1' "$sim" "$folder/bad" --ranks 2 --tokens 5
 trace huge "$tiny" "{\"iter\":0,\"layers\":[$most]}"
 works 'scaled to it' "$sim" "$folder/huge"
