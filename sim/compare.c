@@ -17,11 +17,16 @@ typedef struct {
   const hec_schedule *schedule;
 } lane;
 
+static hec_status schedule_of(const hec_compare_options *options, int32_t p, const hec_schedule **schedule) {
+  return hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
+                         schedule);
+}
+
 static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
   for (int32_t p = 0; p < options->n_policies; p++) {
     const hec_schedule *schedule;
     HEC_TRY(hec_policy_suits(options->policies[p], &job->problem));
-    HEC_TRY(hec_schedule_of(options->policies[p], options->schedule, &schedule));
+    HEC_TRY(schedule_of(options, p, &schedule));
     lanes[p].schedule = schedule;
     lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
     lanes[p].sim = hec_sim_new(&job->problem, options->law, arena);
@@ -147,10 +152,12 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
   for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++) {
     const hec_policy *policy = options->policies[p];
     const hec_schedule *schedule = NULL;
-    status = hec_schedule_of(policy, options->schedule, &schedule);
+    status = schedule_of(options, p, &schedule);
     if (status == HEC_OK)
       summary->rows[p] = hec_summary_row_of(policy, schedule, job->problem.n_ranks, arena);
   }
+  if (status == HEC_OK)
+    hec_summary_tell_apart(summary, arena);
   if (status == HEC_OK)
     status = run_all(job, reader, options, lanes, summary, arena);
   close_lanes(lanes, options->n_policies);

@@ -8,7 +8,8 @@
 typedef struct {
   const hec_policy *const *policies; /* [n_policies] */
   int32_t n_policies;
-  const char *schedule;             /* "auto" or a row's name */
+  const char *schedule;             /* of all of them: "auto" or a row's name */
+  const char *const *schedules;     /* [n_policies] of each, a policy then standing more than once; NULL: `schedule` */
   const hec_collective *collective; /* NULL: cheapest */
   const hec_law *law;
   bool check;                                          /* verify every program and timeline (slow) */

@@ -50,6 +50,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
                   "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
                   "max_min --json\n\n" HEC_JOB_ARGS_FORMS,
@@ -101,7 +102,33 @@ typedef struct {
   hec_trace_reader *reader;
   const hec_compare_options *options;
   hec_arena *arena;
+  int32_t n_left_out; /* policies */
 } runner;
+
+/* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
+static hec_status choose_policies(const hec_job_args *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
+  HEC_TRY(hec_job_args_policies(args->policies, policies, n));
+  *n_left = 0;
+  if (args->esp <= 1 || strcmp(args->policies, "all") != 0)
+    return HEC_OK;
+  int32_t n_all = *n;
+  *n = 0;
+  for (int32_t i = 0; i < n_all; i++)
+    if (policies[i]->shards)
+      policies[(*n)++] = policies[i];
+  *n_left = n_all - *n;
+  return HEC_OK;
+}
+
+static void say_left_out(const runner *r, hec_job *job) {
+  hec_text names = {0};
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->shards)
+      hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
+  hec_job_say(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
+              r->n_left_out, names.data);
+  hec_text_free(&names);
+}
 
 /* One comparison, under one kind of attention (NULL: the model's). */
 static hec_status compare(const runner *r, const char *attention, hec_job *job, hec_summary *summary) {
@@ -109,6 +136,8 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
   HEC_TRY(hec_job_args_options(&r->s->job, &wanted));
   wanted.attention = attention;
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
+  if (r->n_left_out > 0)
+    say_left_out(r, job);
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
   if (r->options->progress)
     fprintf(stderr, "\r\033[K");
@@ -134,10 +163,15 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   const hec_policy *policies[HEC_POLICIES_MAX];
   const char *kind[HEC_ATTENTIONS_MAX];
   hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
-  int32_t n_kinds;
-  hec_compare_options options = {.policies = policies, .schedule = s->job.schedule, .check = s->check};
+  int32_t n_kinds, n_policies, n_left_out;
+  hec_job_rows rows;
+  hec_compare_options options = {.check = s->check};
   HEC_TRY(hec_job_args_law(s->job.law, &options.law));
-  HEC_TRY(hec_job_args_policies(s->job.policies, policies, &options.n_policies));
+  HEC_TRY(choose_policies(&s->job, policies, &n_policies, &n_left_out));
+  HEC_TRY(hec_job_args_rows(policies, n_policies, s->job.schedule, arena, &rows));
+  options.policies = rows.policies;
+  options.schedules = rows.schedules;
+  options.n_policies = rows.n;
   HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
   HEC_TRY(hec_job_args_attentions(s->job.attention, arena, kind, &n_kinds));
   if (s->out)
@@ -145,7 +179,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   options.progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
   hec_job job;
   hec_summary summary = {0};
-  const runner r = {s, reader, &options, arena};
+  const runner r = {s, reader, &options, arena, n_left_out};
   HEC_TRY(compare_others(&r, kind, n_kinds, attentions));
   hec_status status = compare(&r, kind[0], &job, &summary);
   summary.tool = "hecate-sim " HEC_VERSION;

@@ -107,18 +107,23 @@ static hec_status parse_integer(const char *option, const char *text, int64_t le
   char *end = NULL;
   errno = 0;
   long long parsed = strtoll(text, &end, 10);
-  if (end == text || *end || errno || parsed < least || parsed > most)
+  if (end == text || *end || errno || strspn(text, "0123456789") != strlen(text) || parsed < least || parsed > most)
     return hec_fail(HEC_BAD_INPUT, "--%s: expected a whole number from %" PRId64 " to %" PRId64 ", found \"%.40s\"",
                     option, least, most, text);
   *value = parsed;
   return HEC_OK;
 }
 
+/* No hexadecimal, no blanks, neither infinity nor NaN: as in every tool. */
+static bool is_plain(const char *text, const char *end) {
+  return text + strspn(text, "0123456789+-.eE") >= end;
+}
+
 static hec_status parse_real(const char *option, const char *text, double *value) {
   char *end = NULL;
   *value = strtod(text, &end);
-  if (end == text || *end || !(*value - *value == 0))
-    return hec_fail(HEC_BAD_INPUT, "--%s: expected a number, found \"%.40s\"", option, text);
+  if (end == text || *end || !is_plain(text, end) || !(*value - *value == 0))
+    return hec_fail(HEC_BAD_INPUT, "--%s: expected a number in plain decimals, found \"%.40s\"", option, text);
   return HEC_OK;
 }
 
@@ -240,7 +245,7 @@ static hec_status parse_drift(const char *text, hec_synth_options *options) {
     bool good = end != p && *end == ':' && lag > 0 && lag <= HEC_SYNTH_LAG_MAX && options->n_knots < HEC_SYNTH_KNOTS;
     p = good ? end + 1 : p;
     double correlation = good ? strtod(p, &end) : 0;
-    if (!good || end == p || (*end && *end != ','))
+    if (!good || end == p || !is_plain(p, end) || (*end && *end != ','))
       return hec_fail(HEC_BAD_INPUT,
                       "--drift: expected LAG:CORRELATION,... (at most %d, lags 1 to %d), found \"%.60s\"",
                       HEC_SYNTH_KNOTS, HEC_SYNTH_LAG_MAX, text);
@@ -309,6 +314,8 @@ static hec_status run_synth(int argc, char **argv) {
   HEC_TRY(hec_synth_check(&wanted));
   if (!out)
     return hec_fail(HEC_BAD_INPUT, "synth: expected --out FILE (hecate-trace synth --help)");
+  if (strcmp(out, "-") != 0)
+    HEC_TRY(hec_output_check_file("--out", out));
   return hec_synth_write(&wanted, out);
 }
 

@@ -67,8 +67,8 @@ hec_packages() {
   [ "${#missing[@]}" -eq 0 ] || hec_die "Still missing or too old after the installation: ${missing[*]} (cmake must be 3.25 or newer)"
 }
 
-# Those of the optional packages that are not there, one a line; asked for the thing itself as above. OpenBLAS is looked
-# for when hecate runs, the rest when it is configured.
+# Those of the optional packages that are not there, one a line; asked for the thing itself as above. OpenBLAS and
+# CBC are looked for when hecate runs, the rest when it is configured.
 hec_optional_missing() {
   local name
   for name in "$@"; do
@@ -78,7 +78,7 @@ hec_optional_missing() {
     openmpi-bin) command -v mpirun.openmpi ;;
     libmpich-dev) command -v mpicc.mpich ;;
     mpich) command -v mpirun.mpich ;;
-    coinor-libcbc-dev) printf '#include <coin/Cbc_C_Interface.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>&1 ;;
+    coinor-libcbc3) PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep 'libCbcSolver\.so\.3 ' ;;
     libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"

@@ -207,3 +207,33 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
   hec_arena_free(&arena);
   return status;
 }
+
+/* Half the sum of |count - row * column / all|; adds the pair's counts to *all. */
+static double off_independence(const uint64_t *count, size_t n, double *row, double *column, double *all) {
+  double pair = 0, off = 0;
+  memset(row, 0, n * sizeof *row);
+  memset(column, 0, n * sizeof *column);
+  for (size_t a = 0; a < n; a++)
+    for (size_t b = 0; b < n; b++) {
+      row[a] += (double)count[a * n + b];
+      column[b] += (double)count[a * n + b];
+    }
+  for (size_t a = 0; a < n; a++)
+    pair += row[a];
+  for (size_t a = 0; pair > 0 && a < n; a++)
+    for (size_t b = 0; b < n; b++)
+      off += fabs((double)count[a * n + b] - row[a] * (column[b] / pair));
+  *all += pair;
+  return off / 2;
+}
+
+double hec_trace_affinity(const hec_trace_header *header) {
+  size_t n = (size_t)header->n_experts;
+  double off = 0, all = 0;
+  hec_arena arena = {0};
+  double *row = HEC_NEW(&arena, double, n), *column = HEC_NEW(&arena, double, n);
+  for (int32_t l = 0; header->transitions && l + 1 < header->n_layers; l++)
+    off += off_independence(header->transitions + (size_t)l * n * n, n, row, column, &all);
+  hec_arena_free(&arena);
+  return all > 0 ? off / all : NAN;
+}

@@ -38,6 +38,12 @@ static void add_transitions(const hec_trace_header *h, hec_text *text) {
     hec_text_printf(text, "iterations %" PRId64 " to %" PRId64 "\n", h->transitions_first, h->transitions_last);
   else
     hec_text_add(text, "the whole run (the header does not say)\n");
+  double affinity = hec_trace_affinity(h), most = 1 - 1.0 / h->n_experts;
+  if (!isnan(affinity))
+    hec_text_printf(text,
+                    "%-22s %.3f: share of transitions that loads alone do not explain; 0: the next expert depends on "
+                    "none,\n%-22s %.3f: every expert has its own next one\n",
+                    "affinity", affinity, "", most);
 }
 
 static void add_shape(const hec_trace_info *info, const hec_trace_header *h, hec_text *text) {
@@ -139,6 +145,9 @@ static void json_shape(hec_json_out *json, const hec_trace_info *info, const hec
   hec_json_double(json, "assignments_per_layer", info->assignments_mean);
   hec_json_int(json, "empty_layers", (int64_t)info->n_empty_layers);
   hec_json_bool(json, "transitions", h->transitions != NULL);
+  double affinity = hec_trace_affinity(h);
+  if (!isnan(affinity))
+    hec_json_double(json, "transitions_affinity", affinity);
   if (h->transitions_over) {
     hec_json_array(json, "transitions_over");
     hec_json_int(json, NULL, h->transitions_first);

@@ -326,6 +326,10 @@ const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader) {
   return &reader->header;
 }
 
+const char *hec_trace_origin(const hec_trace_reader *reader) {
+  return reader->scan.source->origin;
+}
+
 static hec_status rewind_reader(hec_trace_reader *reader) {
   HEC_TRY(hec_scan_rewind(&reader->scan));
   hec_arena arena = {0};

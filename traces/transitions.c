@@ -64,6 +64,15 @@ static hec_status read_count(reading *r, int64_t to) {
   return HEC_OK;
 }
 
+/* A bad value's message says which key has it. */
+static hec_status name_key(hec_status status, const char *key) {
+  if (status == HEC_OK)
+    return HEC_OK;
+  char why[512];
+  (void)snprintf(why, sizeof why, "%s", hec_last_error());
+  return hec_fail(status, "%s (key \"%s\")", why, key);
+}
+
 /* {"3":17,"9":2}: keys are experts in plain digits. Messages name the row. */
 static hec_status read_sparse_row(reading *r) {
   hec_scan *scan = r->scan;
@@ -90,7 +99,7 @@ static hec_status read_sparse_row(reading *r) {
       return hec_scan_fail(scan, found, "keys that are experts from 0 to %" PRId64, most);
     }
     r->t->to_most = to > r->t->to_most ? to : r->t->to_most;
-    HEC_TRY(read_count(r, to));
+    HEC_TRY(name_key(read_count(r, to), key));
   }
 }
 

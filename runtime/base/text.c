@@ -24,6 +24,20 @@ void hec_text_add(hec_text *text, const char *string) {
   hec_text_add_bytes(text, string, strlen(string));
 }
 
+void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent, size_t columns) {
+  for (const char *at = words; *at;) {
+    size_t word = strcspn(at, " ");
+    bool wraps = column + 1 + word > columns;
+    if (wraps)
+      hec_text_printf(text, "\n%*s", indent, "");
+    else
+      hec_text_add(text, " ");
+    hec_text_add_bytes(text, at, word);
+    column = (wraps ? (size_t)indent : column + 1) + word;
+    at += word + (at[word] == ' ');
+  }
+}
+
 void hec_text_add_plain(hec_text *text, const char *string) {
   for (; *string; string++) {
     unsigned char c = (unsigned char)*string;

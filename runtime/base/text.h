@@ -16,6 +16,9 @@ typedef struct {
 void hec_text_add(hec_text *text, const char *string);
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n);
 void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Words, a blank before each, in lines of at most `columns`, of which `column` are taken; further lines begin with
+ * `indent` blanks. A longer word stands alone. */
+void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent, size_t columns);
 /* For terminals: control characters of a foreign name become '?'. */
 void hec_text_add_plain(hec_text *text, const char *string);
 void hec_text_add_double(hec_text *text, double value); /* not finite: null */

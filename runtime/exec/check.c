@@ -3,6 +3,7 @@
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/gate.h"
 #include "runtime/exec/reference.h"
 
 #include <inttypes.h>
@@ -26,7 +27,9 @@ struct hec_check {
 int32_t hec_check_steps(const hec_model *model) {
   const hec_moe *moe = &model->moe;
   double width = (double)(moe->d_model > moe->d_ffn ? moe->d_model : moe->d_ffn);
-  double steps = HEC_CHECK_MOVED / ((double)model->adam.rate * sqrt(width));
+  double sharp = model->gate && model->gate->sharpness ? model->gate->sharpness(model) : 1;
+  double steps = fmin(HEC_CHECK_WINDOW, HEC_CHECK_MOVED / ((double)model->adam.rate * sqrt(width)));
+  steps *= fmin(1, HEC_CHECK_SHARP / sharp);
   return steps >= HEC_CHECK_WINDOW ? HEC_CHECK_WINDOW : steps > 1 ? (int32_t)steps : 1;
 }
 

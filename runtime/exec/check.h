@@ -13,8 +13,10 @@
 #include "runtime/exec/work.h"
 
 /* Steps of a window: HEC_CHECK_WINDOW, less where the learning rate is high: until the parameters may have moved by a
- * share HEC_CHECK_MOVED of their size, which is at most rate * sqrt(width) a step under Adam. One at least. */
-enum { HEC_CHECK_WINDOW = 10 };
+ * share HEC_CHECK_MOVED of their size, which is at most rate * sqrt(width) a step under Adam; and less where the gate
+ * multiplies differences of scores by more than HEC_CHECK_SHARP before its softmax: that much faster do two runs of equal
+ * routing part (X-MoE's at temperature 0.03: by 1e4 in six steps, all of it rounding at first). One at least. */
+enum { HEC_CHECK_WINDOW = 10, HEC_CHECK_SHARP = 10 };
 #define HEC_CHECK_MOVED 0.35
 int32_t hec_check_steps(const hec_model *model);
 

@@ -68,12 +68,13 @@ hec_status hec_corpus_check(const hec_corpus *corpus, const hec_model *model, in
   int32_t length = model->moe.seq_len;
   if (tokens < length || tokens % length != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "tokens per rank: expected a multiple of the sequence length (%" PRId32 "), found %" PRId32, length,
-                    tokens);
+                    "--tokens: expected a multiple of the sequence length (%" PRId32 ", --seq-len), found %" PRId32,
+                    length, tokens);
   if (corpus->n < (int64_t)length + 1)
     return hec_fail(HEC_BAD_INPUT,
-                    "the text has %" PRId64 " characters: fewer than a sequence and the one after it (%" PRId32 ")",
-                    corpus->n, length + 1);
+                    "--text: expected at least a sequence and the character after it (%" PRId32
+                    ", --seq-len), found %" PRId64 " characters",
+                    length + 1, corpus->n);
   return HEC_OK;
 }
 

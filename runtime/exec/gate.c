@@ -19,13 +19,18 @@ typedef struct {
   bool whole;
   size_t at;
   double least, most;
+  const char *help;
 } option;
 
 #define AT(name) offsetof(hec_gate_options, name)
-static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6},
-                               {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9},
-                               {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16},
-                               {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3}};
+static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
+                                "factor on the mean that an expert takes of a group at most (default 1)"},
+                               {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
+                                "tokens that a capacity counts over, a divisor of --tokens (default: --tokens)"},
+                               {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
+                                "dimensions of the sphere, at most --d-model (default: half the experts, at least 2)"},
+                               {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,
+                                "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
 static const hec_gate *find(const char *name, size_t length) {
@@ -50,8 +55,9 @@ static bool number_at(const char *text, double *value, const char **end) {
   errno = 0;
   *value = strtod(text, &stop);
   *end = stop;
-  bool begins = (*text >= '0' && *text <= '9') || *text == '.';
-  return begins && stop > text && errno == 0 && (*stop == '\0' || *stop == ',');
+  bool begins = (*text >= '0' && *text <= '9') || *text == '.',
+       decimal = text + strspn(text, "0123456789.eE+-") >= stop;
+  return begins && decimal && stop > text && errno == 0 && (*stop == '\0' || *stop == ',');
 }
 
 static hec_status unexpected(const hec_gate *gate, const char *text, int length) {
@@ -118,6 +124,13 @@ void hec_gate_describe(const hec_model *model, hec_text *out) {
   }
 }
 
+void hec_gate_explain(const hec_gate *gate, hec_text *out) {
+  for (int i = 0; i < N_KNOWN; i++)
+    if (gate->takes & known[i].bit)
+      hec_text_printf(out, "    %s=%s  %s; %g to %g\n", known[i].key, known[i].whole ? "N" : "X", known[i].help,
+                      known[i].least, known[i].most);
+}
+
 static hec_status unbalanced(const char *text) {
   return hec_fail(HEC_BAD_INPUT,
                   "--balance: expected none, aux=COEFFICIENT (0 to 1000) or bias=RATE (0 to 1), found \"%s\"", text);
@@ -125,12 +138,16 @@ static hec_status unbalanced(const char *text) {
 
 hec_status hec_balancing_parse(const char *text, hec_balancing *balancing) {
   hec_balancing read = {0};
+  bool has_aux = false, has_bias = false;
   for (const char *at = text; strcmp(text, "none") != 0;) {
     bool aux = strncmp(at, "aux=", 4) == 0, bias = strncmp(at, "bias=", 5) == 0;
     double value;
     const char *end;
     if (!(aux || bias) || !number_at(at + (aux ? 4 : 5), &value, &end) || value > (aux ? 1000 : 1))
       return unbalanced(text);
+    if (aux ? has_aux : has_bias)
+      return hec_fail(HEC_BAD_INPUT, "--balance: %s is given twice, found \"%s\"", aux ? "aux" : "bias", text);
+    *(aux ? &has_aux : &has_bias) = true;
     *(aux ? &read.aux : &read.bias) = value;
     if (*end == '\0')
       break;

@@ -42,6 +42,8 @@ struct hec_gate {
   bool unnormalised; /* a token's affinities do not sum to 1 */
   bool biased;       /* its choice can be biased (hec_bias_update) */
   bool balanced;     /* every expert gets the same by construction: nothing else may balance it */
+  /* The factor that differences of scores, and rounding among them, have before the softmax; NULL: 1. */
+  double (*sharpness)(const hec_model *model);
   /* HEC_BAD_INPUT for shapes it cannot work on; NULL: there are none. */
   hec_status (*check)(const hec_model *model, int32_t tokens);
   int64_t (*size)(const hec_model *model);                    /* parameters; NULL: one matrix [d, E] */
@@ -64,6 +66,8 @@ extern const hec_gate *const hec_gates[]; /* ends with NULL */
 hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_options *options) HEC_MUST_USE;
 /* "gshard: capacity=1", with what was said or is the default. */
 void hec_gate_describe(const hec_model *model, hec_text *out);
+/* A line for each key that it takes: what it is, its default, its range. */
+void hec_gate_explain(const hec_gate *gate, hec_text *out);
 /* Gives a model its gate; before the problem is made of model->moe. */
 hec_status hec_gate_set(hec_model *model, const hec_gate *gate, const hec_gate_options *options) HEC_MUST_USE;
 /* HEC_BAD_INPUT when the gate cannot work on this many tokens of a rank. */

@@ -18,8 +18,9 @@ typedef struct {
   /* Means over layers and micro-batches of busiest over mean, of ranks (by what they compute under the policy) and of
    * experts; share of the T k assignments of a layer that a capacity took back, and of tokens without any expert. */
   double overload, expert_overload, dropped, unrouted;
-  const hec_timeline *timeline; /* valid during the call */
+  const hec_timeline *timeline; /* valid during the call, as the two below */
   const hec_program *program;
+  const char *note; /* the policy's */
 } hec_train_measure;
 
 typedef struct {

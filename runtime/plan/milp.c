@@ -3,6 +3,10 @@
 
 #include "runtime/base/status.h"
 
+const hec_solver *hec_solver_ready(const hec_solver *solver) {
+  return solver && (!solver->ready || solver->ready()) ? solver : NULL;
+}
+
 hec_milp hec_milp_new(hec_arena *arena, int32_t columns_max, int32_t rows_max, int64_t entries_max) {
   return (hec_milp){
       .columns_max = columns_max,

@@ -32,7 +32,12 @@ typedef struct {
 typedef struct {
   const char *name;
   hec_milp_answer (*solve)(hec_milp *milp, int64_t nodes_max);
+  /* Opens what it needs, at the first call; false: it is not on this machine. NULL: it always is ready. */
+  bool (*ready)(void);
 } hec_solver;
+
+/* `solver` when it can be asked, NULL when there is none: what planners begin with. */
+const hec_solver *hec_solver_ready(const hec_solver *solver);
 
 hec_milp hec_milp_new(hec_arena *arena, int32_t columns_max, int32_t rows_max, int64_t entries_max);
 void hec_milp_clear(hec_milp *milp);

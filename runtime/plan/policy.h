@@ -53,7 +53,8 @@ struct hec_policy {
   bool reference;            /* no system but a reference row */
   bool drops;                /* computes less than the gate chose: no row to compare times with */
   bool baseline;             /* the row that others are compared to (ep) */
-  bool rearrangement;        /* counts when others are compared to the best rearrangement system */
+  bool rearrangement;        /* one of the four that speedup_vs_best_rearrangement is defined over */
+  bool rearranges; /* moves or copies experts by load or affinity; not: gathers from shards, fetches what is used */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Allocates state and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);

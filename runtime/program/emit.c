@@ -124,39 +124,6 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   return id;
 }
 
-/* Rows in proportion to speed take equally long everywhere; whole numbers, rounded down: still a bound. */
-static void add_mean_work(hec_lowering *low, hec_layer_chunk *chunk) {
-  const hec_problem *problem = low->problem;
-  hec_program *program = &low->program;
-  double speed = 0;
-  uint64_t total = 0;
-  for (int32_t r = 0; r < problem->n_ranks; r++) {
-    const hec_device *device = &problem->cluster->devices[r];
-    speed += device->speed * device->flops * device->flops_efficiency;
-    total += low->routing.rank_tokens[r];
-  }
-  HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)problem->n_ranks);
-  HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)problem->n_ranks + 1);
-  chunk->work_at = (int32_t)program->n_work_index;
-  for (int32_t r = 0; r < problem->n_ranks; r++) {
-    const hec_device *device = &problem->cluster->devices[r];
-    double share = device->speed * device->flops * device->flops_efficiency / speed;
-    program->work_index[program->n_work_index++] = (int32_t)program->n_work;
-    program->work[program->n_work++] = (hec_work){-1, (int32_t)((double)total * share)};
-  }
-  program->work_index[program->n_work_index++] = (int32_t)program->n_work;
-}
-
-int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
-  hec_layer_ops *ops = &low->layer[layer];
-  if (!backward) /* by the time of the backward, low->routing is another layer's */
-    add_mean_work(low, &ops->chunk[0]);
-  hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
-  op.work_at = ops->chunk[0].work_at;
-  return hec_program_add(&low->program, op, deps, n_deps);
-}
-
 int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COUNTS, HEC_LANE_TOKEN, HEC_ROLE_COUNTS, layer, false);
   op.bytes = 4.0 * low->problem->n_experts;

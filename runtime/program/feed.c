@@ -43,8 +43,8 @@ void hec_feed_free(hec_feed *feed) {
 
 static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *record) {
   if (to->n == HEC_MICRO_BATCHES_MAX)
-    return hec_fail(HEC_BAD_INPUT, "line %" PRId64 ": iter: expected at most %d records of one iteration, found more",
-                    record->line, HEC_MICRO_BATCHES_MAX);
+    return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": iter: expected at most %d records of one iteration, found more",
+                    feed->job->origin, record->line, HEC_MICRO_BATCHES_MAX);
   if (to->n == to->capacity) {
     int32_t capacity = to->capacity ? 2 * to->capacity : 1;
     hec_load *loads = HEC_NEW(&feed->arena, hec_load, capacity);

@@ -116,9 +116,9 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
   if (wrong)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, text);
   wrong = text && moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
-  return wrong
-             ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong, moe->name, moe->n_heads)
-             : HEC_OK;
+  return wrong ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong,
+                          options->model ? options->model : moe->name, moe->n_heads)
+               : HEC_OK;
 }
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
@@ -232,16 +232,18 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
 
 static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,
                                 hec_arena *arena) {
-  int64_t last = -1, n = 0, first = 0, second = 0;
+  int64_t last = -1, n = 0, first = 0, second = 0, by_default = 0;
   const hec_trace_record *record;
   HEC_TRY(hec_trace_rewind(reader));
-  while (n < WARMUP_RECORDS_LEAST) {
+  while (n < WARMUP_RECORDS_LEAST || n <= options->warmup) {
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       break;
     if (n == 0 || record->iter != last) {
       first = n == 0 ? record->iter : first;
       second = n == 1 ? record->iter : second;
+      by_default = n == WARMUP ? record->iter : by_default;
+      job->first_reported = n == options->warmup ? record->iter : job->first_reported;
       n++;
     }
     last = record->iter;
@@ -253,6 +255,8 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
                 "stride: records are %" PRId64 " iterations apart; history counts records, periods count iterations",
                 second - first);
   job->warmup = options->warmup >= 0 ? options->warmup : n < WARMUP_RECORDS_LEAST ? 0 : WARMUP;
+  if (options->warmup < 0)
+    job->first_reported = job->warmup == 0 ? first : by_default;
   if (options->warmup < 0 && job->warmup > 0)
     hec_job_say(job, arena, "warm-up: the first %d iterations run but are not reported", WARMUP);
   if (options->warmup >= n && n < WARMUP_RECORDS_LEAST)
@@ -349,18 +353,26 @@ static void take_transitions(hec_job *job, hec_arena *arena) {
   if (!header->transitions || job->problem.n_layers < 2)
     return;
   job->problem.transitions = header->transitions; /* [n_layers - 1] first of them */
+  int64_t first = header->transitions_first, last = header->transitions_last, judged = job->first_reported;
   if (!header->transitions_over)
     hec_job_say(job, arena,
                 "transitions: counted over the whole run: who places by them knows the iterations it is judged on");
+  else if (last < judged)
+    hec_job_say(job, arena,
+                "transitions: counted over iterations %" PRId64 " to %" PRId64
+                ", before the first that is judged (%" PRId64 ")",
+                first, last, judged);
   else
     hec_job_say(job, arena,
                 "transitions: counted over iterations %" PRId64 " to %" PRId64
-                ": who places by them knows those it is judged on",
-                header->transitions_first, header->transitions_last);
+                ": who places by them knows those from %" PRId64 " to %" PRId64 " that it is judged on",
+                first, last, first > judged ? first : judged, last);
 }
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
-  *job = (hec_job){.header = *hec_trace_header_of(reader), .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+  *job = (hec_job){.header = *hec_trace_header_of(reader),
+                   .origin = hec_trace_origin(reader),
+                   .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
                     job->header.n_layers, options->layers);
@@ -377,7 +389,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
     hec_job_say(job, arena, "micro-batches: an iteration of one record is repeated %" PRId32 " times",
                 job->micro_batches);
   job->moe.tokens_per_rank = tokens;
-  HEC_TRY(hec_moe_check(&job->moe, job->moe.name));
+  HEC_TRY(hec_moe_check(&job->moe, options->model ? options->model : job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
   job->problem.t = options->t;
   job->problem.m = options->m;
@@ -408,12 +420,12 @@ hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_
   if (status != HEC_OK) { /* the counts are the trace's: bad input */
     char why[256];
     (void)snprintf(why, sizeof why, "%s", hec_last_error());
-    return hec_fail(HEC_BAD_INPUT, "line %" PRId64 ": %s", record->line, why);
+    return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": %s", job->origin, record->line, why);
   }
   if (job->scale_to > 0)
     hec_load_scale(out, job->scale_to, order);
-  char line[40];
-  (void)snprintf(line, sizeof line, "line %" PRId64, record->line);
+  char line[512];
+  (void)snprintf(line, sizeof line, "%.460s:%" PRId64, job->origin, record->line);
   for (int32_t l = 0; l < out->n_layers; l++)
     HEC_TRY(check_assignments(line, hec_load_layer_total(out, l)));
   return HEC_OK;

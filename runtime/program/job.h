@@ -33,8 +33,10 @@ typedef struct {
   hec_cluster cluster;
   const char *cluster_spec; /* what it was made of: preset, file or line, to be handed on */
   hec_problem problem;
+  const char *origin;      /* the trace's path, or what it is called; the reader's */
   hec_trace_header header; /* of the trace; texts belong to the reader */
   int32_t micro_batches, warmup;
+  int64_t first_reported; /* `iter` of the first iteration after the warm-up */
   uint64_t scale_to; /* assignments per layer that every load is scaled to; 0: as recorded */
   char **defaults;   /* [n_defaults] sentences */
   int32_t n_defaults;

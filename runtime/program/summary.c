@@ -82,11 +82,16 @@ double hec_summary_mean(const hec_summary_row *row) {
   return row->stride > 0 ? row->weighted_s / row->stride : 0;
 }
 
-double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
+int32_t hec_summary_baseline(const hec_summary *summary) {
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].baseline)
-      return hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
-  return NAN;
+      return i;
+  return -1;
+}
+
+double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
+  int32_t i = hec_summary_baseline(summary);
+  return i < 0 ? NAN : hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
 }
 
 int32_t hec_summary_best_rearrangement(hec_summary *summary) {

@@ -34,9 +34,11 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
+  const char *label;            /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
   bool executed;                /* not simulated */
   bool reference;               /* no system but a reference row (ideal, ep-balanced) */
-  bool baseline, rearrangement; /* the row others are compared to; counts as a rearrangement system */
+  bool baseline, rearrangement; /* the row others are compared to; counts for speedup_vs_best_rearrangement */
+  bool rearranges;              /* its policy's flag: the verdict names the fastest of these */
   hec_series iteration_s;       /* per iteration, one-off costs included */
   hec_series overload;          /* per (iteration, micro-batch, layer) */
   const char *bound_class;      /* what its policy may do (runtime/plan/bound.h); NULL: no bound */
@@ -114,6 +116,8 @@ typedef struct {
 
 hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule *schedule, int32_t n_ranks,
                                    hec_arena *arena);
+/* Labels of rows of the same policy under several schedules. */
+void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena);
 void hec_summary_free(hec_summary *summary); /* the series of its rows */
 
 /* Adds the iteration that was just lowered and how long its parts took: times, traffic, overload, memory, degrees.
@@ -142,6 +146,7 @@ double hec_summary_spread(hec_summary_row *row);   /* interquartile range over m
 double hec_summary_mean(const hec_summary_row *row);
 /* Share of the time of gathers and scatters in which something else was computed or sent; NAN of a row without. */
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s);
+int32_t hec_summary_baseline(const hec_summary *summary);               /* the first such row; -1: none ran */
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
 int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
@@ -149,6 +154,8 @@ double hec_summary_memory(const hec_summary *summary);                  /* bytes
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
+/* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
 /* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
  * not say and what was chosen. They need job, law and execution. */
 void hec_summary_execution_place(const hec_summary *summary, hec_text *out);

@@ -10,18 +10,34 @@
 hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule *schedule, int32_t n_ranks,
                                    hec_arena *arena) {
   return (hec_summary_row){.name = policy->name,
+                           .label = policy->name,
                            .schedule = schedule->name,
                            .reference = policy->reference,
                            .baseline = policy->baseline,
                            .rearrangement = policy->rearrangement,
                            .cuts = schedule->pipelined,
                            .routes = schedule->routes,
+                           .rearranges = policy->rearranges,
                            .t_least = -1,
                            .t_most = -1,
                            .m_least = -1,
                            .m_most = -1,
                            .dropped_share = -1,
                            .rank_peak = HEC_NEW(arena, double, n_ranks)};
+}
+
+void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena) {
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    int32_t n = 0;
+    for (int32_t k = 0; k < summary->n_rows; k++)
+      n += strcmp(summary->rows[k].name, row->name) == 0;
+    if (n == 1)
+      continue;
+    char label[128];
+    (void)snprintf(label, sizeof label, "%s/%s", row->name, row->schedule);
+    row->label = hec_arena_text(arena, label);
+  }
 }
 
 void hec_summary_free(hec_summary *summary) {

@@ -39,7 +39,7 @@ hec_summary_attention hec_summary_attention_of(hec_summary *summary, hec_arena *
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double per = row->stride > 0 ? 1 / row->stride : 0;
-    of.rows[i] = (hec_summary_attention_row){.name = row->name,
+    of.rows[i] = (hec_summary_attention_row){.name = row->label,
                                              .iteration_s = hec_summary_median(row),
                                              .sparse_s = per * row->sparse_s,
                                              .exposed_sparse_s = per * row->exposed_sparse_s,
@@ -62,10 +62,10 @@ void hec_summary_add_hidden(const hec_summary *summary, hec_text *out) {
                            "computing or tokens\n ");
       column = 1;
     }
-    int n = snprintf(item, sizeof item, " %s %.0f %%", row->name,
+    int n = snprintf(item, sizeof item, " %s %.0f %%", row->label,
                      100 * hec_summary_hidden(row->sparse_s, row->exposed_sparse_s));
     if (column + n + 1 > WIDTH) {
-      hec_text_add(out, "\n ");
+      hec_text_add(out, ",\n ");
       column = 1;
     }
     hec_text_printf(out, "%s%s", column > 1 ? "," : "", item);
@@ -112,28 +112,30 @@ static void add_kinds(const hec_summary *summary, hec_text *out) {
 }
 
 void hec_summary_add_attentions(const hec_summary *summary, hec_text *out) {
-  int32_t n = 0;
+  int32_t n_shown = 0, n_sparse = 0;
   int width = 17;
   if (summary->n_attentions == 0)
     return;
   add_kinds(summary, out);
   for (int32_t i = 0; i < summary->n_rows; i++)
-    width = (int)strlen(summary->rows[i].name) > width ? (int)strlen(summary->rows[i].name) : width;
+    width = (int)strlen(summary->rows[i].label) > width ? (int)strlen(summary->rows[i].label) : width;
   for (int32_t i = 0; i < summary->n_rows; i++) {
-    if (!any_sparse(summary, i))
+    bool sparse = any_sparse(summary, i);
+    if (!sparse && !summary->rows[i].baseline)
       continue;
-    if (n++ == 0) {
+    if (n_shown++ == 0) {
       hec_text_printf(out, "\n%-*s", width, "ms, by attention");
       for (int32_t k = 0; k < summary->n_attentions; k++)
         hec_text_printf(out, " %" PRId32 "%8s %8s %4s", k + 1, "median", "exposed", "hid");
       hec_text_add(out, "\n");
     }
-    hec_text_printf(out, "%-*s", width, summary->rows[i].name);
+    hec_text_printf(out, "%-*s", width, summary->rows[i].label);
     for (int32_t k = 0; k < summary->n_attentions; k++)
       add_cell(&summary->attentions[k].rows[i], out);
     hec_text_add(out, "\n");
+    n_sparse += sparse;
   }
-  if (n == 0)
+  if (n_sparse == 0)
     hec_text_add(out, "   no policy of these gathers parameters\n");
 }
 

@@ -31,9 +31,16 @@ void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
   hec_text_add(out, "\n");
 }
 
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out) {
+  hec_text_wrap(out, words, column, indent, COLUMNS);
+  hec_text_add(out, "\n");
+}
+
 void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
-  for (int32_t i = 0; i < summary->job->n_defaults; i++)
-    hec_text_printf(out, "%s%s\n", i == 0 ? "assumed  " : "         ", summary->job->defaults[i]);
+  for (int32_t i = 0; i < summary->job->n_defaults; i++) {
+    hec_text_add(out, i == 0 ? "assumed " : "        ");
+    hec_summary_add_wrapped(summary->job->defaults[i], 8, 11, out);
+  }
 }
 
 static void add_header(hec_summary *summary, hec_text *out) {
@@ -59,11 +66,12 @@ void hec_summary_add_ratio(hec_text *out, int width, double ratio) {
     hec_text_printf(out, " %*s", width, "-");
 }
 
-static int name_width(const hec_summary *summary) {
+static int name_width(const hec_summary *summary, bool labels) {
   int width = 17;
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if ((int)strlen(summary->rows[i].name) > width)
-      width = (int)strlen(summary->rows[i].name);
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    int length = (int)strlen(labels ? summary->rows[i].label : summary->rows[i].name);
+    width = length > width ? length : width;
+  }
   return width;
 }
 
@@ -122,7 +130,7 @@ static void add_books(hec_summary *summary, int width, int decimals, hec_text *o
   for (int32_t i = 0; i < summary->n_rows; i++) {
     const hec_summary_row *row = &summary->rows[i];
     double per_ms = row->stride > 0 ? 1e3 / row->stride : 0;
-    hec_text_printf(out, "%-*s", width, row->name);
+    hec_text_printf(out, "%-*s", width, row->label);
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
       hec_text_printf(out, k == 0 ? " %9.*f " : " %8.*f", decimals, per_ms * row->book_s[order[k]]);
     hec_text_printf(out, " %8.*f\n", decimals, per_ms * row->wait_s);
@@ -169,14 +177,14 @@ static void add_degrees(const hec_summary *summary, hec_text *out) {
     if (row->t_most < 0 || (row->t_most == 0 && row->m_most == 0))
       continue;
     if (before && same_degrees(before, row)) {
-      hec_text_printf(out, ", %s", row->name);
+      hec_text_printf(out, ", %s", row->label);
       continue;
     }
     if (!before)
       add_window(summary, row, out);
     add_range("\n  t", row->t_least, row->t_most, out);
     add_range(", m", row->m_least, row->m_most, out);
-    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->name);
+    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->label);
     before = row;
   }
   if (before)
@@ -188,22 +196,13 @@ static void add_dropped(const hec_summary *summary, hec_text *out) {
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].dropped_share >= 0)
       hec_text_printf(out, "\n%s drops %.1f %% of the token-expert assignments: its time buys less than the others'\n",
-                      summary->rows[i].name, 100 * summary->rows[i].dropped_share);
+                      summary->rows[i].label, 100 * summary->rows[i].dropped_share);
 }
 
-/* "NAME: what is said of it" in lines of at most 110 columns, further ones indented. */
-static void add_paragraph(const char *name, const char *at, hec_text *out) {
+/* "NAME: what is said of it", further lines indented. */
+static void add_paragraph(const char *name, const char *what, hec_text *out) {
   hec_text_printf(out, "%s:", name);
-  size_t column = strlen(name) + 1;
-  while (*at) {
-    size_t word = strcspn(at, " ");
-    bool wraps = column + 1 + word > COLUMNS;
-    hec_text_add(out, wraps ? "\n  " : " ");
-    hec_text_add_bytes(out, at, word);
-    column = (wraps ? 2 : column + 1) + word;
-    at += word + (at[word] == ' ');
-  }
-  hec_text_add(out, "\n");
+  hec_summary_add_wrapped(what, strlen(name) + 1, 2, out);
 }
 
 /* What policies say of themselves. */
@@ -211,7 +210,7 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].note[0]) {
       hec_text_add(out, "\n");
-      add_paragraph(summary->rows[i].name, summary->rows[i].note, out);
+      add_paragraph(summary->rows[i].label, summary->rows[i].note, out);
     }
 }
 
@@ -310,7 +309,7 @@ static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
     double more = hec_summary_median(row) / least - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= CLOSE))
       continue;
-    hec_text_printf(out, "%s%s (%.1f %%)", n++ ? ", " : "  Within 0.5 % of it: ", row->name, ceil(1e3 * more) * 0.1);
+    hec_text_printf(out, "%s%s (%.1f %%)", n++ ? ", " : "  Within 0.5 % of it: ", row->label, ceil(1e3 * more) * 0.1);
   }
   hec_text_add(out, n ? ".\n" : "");
 }
@@ -320,6 +319,15 @@ static bool drops_in(const hec_summary *summary) {
   for (int32_t i = 0; i < summary->n_rows; i++)
     drops = drops || summary->rows[i].dropped_share >= 0;
   return drops;
+}
+
+static int32_t fastest_that_rearranges(hec_summary *summary) {
+  int32_t best = -1;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].rearranges &&
+        (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
+      best = i;
+  return best;
 }
 
 static void add_verdict(hec_summary *summary, hec_text *out) {
@@ -333,26 +341,26 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
                   drops_in(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
   add_close(summary, best, out);
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].baseline && i != best) {
-      hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best), summary->rows[i].name);
-      add_reason(winner, &summary->rows[i], out);
-      hec_text_add(out, ".\n");
-    }
-  int32_t rearrangement = hec_summary_best_rearrangement(summary);
-  if (rearrangement >= 0 && !winner->rearrangement)
-    hec_text_printf(
-        out, "  %.2fx as fast as %s, the fastest that rearranges experts (fastermoe, smartmoe, flexmoe, eplb).\n",
-        hec_summary_vs_rearrangement(summary, best), summary->rows[rearrangement].name);
+  int32_t baseline = hec_summary_baseline(summary);
+  if (baseline >= 0 && baseline != best) {
+    hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best),
+                    summary->rows[baseline].label);
+    add_reason(winner, &summary->rows[baseline], out);
+    hec_text_add(out, ".\n");
+  }
+  int32_t other = fastest_that_rearranges(summary);
+  if (other >= 0 && !winner->rearranges)
+    hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",
+                    hec_summary_median(&summary->rows[other]) / hec_summary_median(winner), summary->rows[other].label);
 }
 
 void hec_summary_table(hec_summary *summary, hec_text *out) {
   bool executed = summary->execution != NULL;
   (executed ? hec_summary_execution_header : add_header)(summary, out);
-  int width = name_width(summary), decimals = decimals_of(summary);
+  int width = name_width(summary, false), decimals = decimals_of(summary);
   (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
   hec_summary_execution_late(summary, out);
-  add_books(summary, width, decimals, out);
+  add_books(summary, name_width(summary, true), decimals, out);
   add_degrees(summary, out);
   hec_summary_add_hidden(summary, out);
   hec_summary_add_attentions(summary, out);

@@ -176,12 +176,35 @@ START_TEST(json_is_utf8_whatever_the_text) {
 }
 END_TEST
 
+START_TEST(words_are_wrapped) {
+  static const struct {
+    const char *words;
+    size_t column;
+    int indent;
+    const char *text;
+  } cases[] = {{"a bc def", 0, 2, " a bc def"},
+               {"a bc def g", 0, 2, " a bc def\n  g"},
+               {"a bc", 8, 1, " a\n bc"},
+               {"a bc", 7, 3, " a\n   bc"},
+               {"", 5, 2, ""},
+               {"abcdefghijkl m", 3, 0, "\nabcdefghijkl\nm"},
+               {"a  b", 0, 0, " a  b"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_text text = {0};
+    hec_text_wrap(&text, cases[i].words, cases[i].column, cases[i].indent, 10);
+    ck_assert_str_eq(text.data ? text.data : "", cases[i].text);
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("base.text");
   TCase *cases = tcase_create("text");
   tcase_add_test(cases, doubles_read_back);
   tcase_add_test(cases, json_forms);
   tcase_add_test(cases, foreign_names_are_plain);
+  tcase_add_test(cases, words_are_wrapped);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
   tcase_add_test(cases, files_are_whole_or_absent);

@@ -90,6 +90,7 @@ static const struct {
     {"gshard:capacity=1,,group=2", "found \"\""},
     {"gshard:group=2.5", "--gate gshard: group: expected an integer from 1 to 1e+09, found \"2.5\""},
     {"xmoe:temperature=0", "from 0.01 to 1000, found \"0\""},
+    {"xmoe:temperature=0x1", "from 0.01 to 1000, found \"0x1\""},
     {"xmoe:capacity=2", "expected rank=VALUE, temperature=VALUE"},
 };
 
@@ -111,6 +112,9 @@ START_TEST(bad_texts) {
     ck_assert_msg(strstr(hec_last_error(), "--balance: expected none, aux=") != NULL, "%s", hec_last_error());
     ck_assert(balancing.aux == -1 && balancing.bias == -1);
   }
+  ck_assert_int_eq(hec_balancing_parse("aux=0.5,bias=0.1,aux=0.2", &balancing), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "--balance: aux is given twice"));
+  ck_assert(balancing.aux == -1 && balancing.bias == -1);
   ck_assert_int_eq(hec_balancing_parse("bias=0.001,aux=.5", &balancing), HEC_OK);
   ck_assert(balancing.aux == .5 && balancing.bias == .001);
   ck_assert_int_eq(hec_balancing_parse("none", &balancing), HEC_OK);

@@ -204,8 +204,9 @@ START_TEST(refusals) {
   wish = small(2);
   wish.tokens = 20;
   ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "multiple of the sequence length (8), found 20") != NULL, "%s",
-                hec_last_error());
+  ck_assert_msg(
+      strstr(hec_last_error(), "--tokens: expected a multiple of the sequence length (8, --seq-len), found 20") != NULL,
+      "%s", hec_last_error());
   hec_corpus corpus;
   ck_assert_int_eq(hec_corpus_make("aaaa", 4, "a.txt", &corpus), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "a.txt") != NULL, "%s", hec_last_error());

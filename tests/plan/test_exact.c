@@ -1,6 +1,6 @@
 /* MoETuner's two programmes given to a solver: as good as all placements tried one by one, never worse than the
  * heuristics, the same every time, with bounds that are bounds; and what a solver that fails or lies may do: nothing.
- * With CBC where hecate is built with it; the rest needs none. */
+ * With CBC where it is installed; the rest needs none. */
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/chain.h"
 #include "runtime/plan/partition.h"
@@ -14,9 +14,9 @@ static void teardown(void) {
 }
 
 static const hec_solver *solver_or_skip(const char *test) {
-  const hec_solver *solver = hec_solver_cbc();
+  const hec_solver *solver = hec_solver_ready(hec_solver_cbc());
   if (!solver)
-    hec_test_skip(test, "hecate was built without CBC");
+    hec_test_skip(test, "no CBC on this machine (Debian: coinor-libcbc3)");
   return solver;
 }
 
@@ -286,7 +286,7 @@ static hec_milp_answer says_all_fit(hec_milp *milp, int64_t nodes_max) {
 
 /* A wrong answer is none: the heuristic's stays, nothing is said to be proven. */
 START_TEST(wrong_answers_change_nothing) {
-  const hec_solver solvers[] = {{"a", fails}, {"b", says_nothing_fits}, {"c", says_all_fit}};
+  const hec_solver solvers[] = {{"a", fails, NULL}, {"b", says_nothing_fits, NULL}, {"c", says_all_fit, NULL}};
   uint64_t seed = 75, weight[40];
   for (size_t s = 0; s < 6; s++) {
     const hec_solver *solver = &solvers[s % 3];

@@ -174,6 +174,27 @@ START_TEST(table) {
 }
 END_TEST
 
+/* What reports call a system that rearranges experts: by load or affinity, and not by gathering from shards. */
+START_TEST(rearranging_rows) {
+  static const char *const yes[] = {"fastermoe",   "smartmoe",         "flexmoe",    "prophet",     "eplb",
+                                    "eplb-global", "eplb-no-replicas", "eplb-match", "eplb-online", "lplb",
+                                    "echo",        "harmoeny",         "llep",       "moonep",      "ultraep",
+                                    "taot",        "hiermoe",          "exflow",     "moetuner",    "symi"};
+  static const char *const no[] = {"ep",     "ep-balanced", "ep-capacity",       "ideal",
+                                   "fsdp",   "janus",       "micromoe",          "laer",
+                                   "hecate", "hecate-rm",   "hecate-nosharding", "hecate-nomaterialisation"};
+  for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+    ck_assert_msg(hec_policy_find(yes[i])->rearranges, "%s", yes[i]);
+  for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+    ck_assert_msg(!hec_policy_find(no[i])->rearranges, "%s", no[i]);
+  for (size_t i = 0; hec_policies[i]; i++) {
+    const hec_policy *p = hec_policies[i];
+    ck_assert_msg(!p->rearranges || !(p->reference || p->baseline || p->drops), "%s", p->name);
+    ck_assert_msg(!p->rearrangement || p->rearranges, "%s", p->name);
+  }
+}
+END_TEST
+
 static double now_ns(void) {
   struct timespec t;
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -221,6 +242,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, every_row_on_random_problems, 0, 2);
   tcase_add_test(c, table);
+  tcase_add_test(c, rearranging_rows);
   tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;

@@ -85,18 +85,18 @@ START_TEST(follows_transitions) {
   for (int32_t l = 0; l + 1 < LAYERS; l++)
     for (int32_t e = 0; e < EXPERTS; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, l, e), hec_plan_home(&run.plan, l + 1, (3 * e + l) % EXPERTS));
-  ck_assert_ptr_nonnull(strstr(run.note, "; ranks: proven best, slowest pairs 0 ms, bound 0 ms"));
+  ck_assert_ptr_nonnull(strstr(run.note, "; ranks: proven best, slowest pairs 0 ms a micro-batch, bound 0 ms"));
   hec_policy_stop(&run);
 }
 END_TEST
 
 /* With a solver loads are no less equal, chains no slower, and the row says how good both are. */
 START_TEST(solver_is_no_worse) {
-  const hec_solver *solver = hec_solver_cbc();
+  const hec_solver *solver = hec_solver_ready(hec_solver_cbc());
   uint64_t seed = 65;
   int better = 0;
   if (!solver)
-    hec_test_skip("moetuner.solver_is_no_worse", "hecate was built without CBC");
+    hec_test_skip("moetuner.solver_is_no_worse", "no CBC on this machine (Debian: coinor-libcbc3)");
   for (int round = 0; solver && round < 5; round++) {
     hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 8, 16, 2, false);
     uint64_t deviation[2] = {0}, *transitions = HEC_NEW(&arena, uint64_t, 7 * 256);
@@ -134,10 +134,62 @@ START_TEST(solver_is_no_worse) {
 }
 END_TEST
 
+/* The counts of a recording say how tokens go, its length does not: the note's seconds are of this run's micro-batch. */
+START_TEST(seconds_are_of_a_micro_batch) {
+  char note[3][HEC_NOTE_BYTES];
+  for (int k = 0; k < 3; k++) {
+    static uint64_t transitions[1 * 16 * 16];
+    hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 2, 16, 2, false);
+    uint64_t seed = 67;
+    for (size_t i = 0; i < 256; i++)
+      transitions[i] = (1 + hec_test_below(&seed, 50)) * (k == 1 ? 1000 : 1);
+    p->transitions = transitions;
+    p->period = 1;
+    p->tokens *= k == 2 ? 10 : 1;
+    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+    hec_history_push(&run.history, &load);
+    hec_policy_decide(&run, 0, 0);
+    memcpy(note[k], run.note, sizeof run.note);
+    hec_policy_stop(&run);
+  }
+  const char *at[3];
+  double seconds[3];
+  for (int k = 0; k < 3; k++) {
+    at[k] = strstr(note[k], "slowest pairs ");
+    ck_assert_msg(at[k] != NULL, "%s", note[k]);
+    seconds[k] = strtod(at[k] + strlen("slowest pairs "), NULL);
+  }
+  ck_assert(seconds[0] > 0);
+  ck_assert_str_eq(at[0], at[1]);
+  ck_assert_double_eq_tol(seconds[2], 10 * seconds[0], 1e-3 * seconds[2]);
+}
+END_TEST
+
+static bool never(void) {
+  return false;
+}
+
+/* A solver that is not on this machine is none. */
+START_TEST(absent_solver_is_none) {
+  static const hec_solver absent = {"absent", NULL, never};
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 2, 16, 2, false);
+  uint64_t seed = 66;
+  p->period = 1;
+  p->solver = &absent;
+  hec_load load = hec_test_random_load(&arena, p, &seed);
+  hec_policy_run run = hec_policy_start(&hec_policy_moetuner, p, &arena);
+  hec_history_push(&run.history, &load);
+  hec_policy_decide(&run, 0, 0);
+  ck_assert(run.planned && strstr(run.note, "(heuristics alone: no solver here)"));
+  hec_policy_stop(&run);
+}
+END_TEST
+
 /* A problem made again, for another cluster or fewer layers, plans alike: what was chosen goes with it. */
 START_TEST(choices_go_along) {
   static const uint64_t transitions[3 * 64] = {1};
-  static const hec_solver solver = {"none", NULL};
+  static const hec_solver solver = {"none", NULL, NULL};
   static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G";
   hec_problem *p = hec_test_problem(&arena, box, 4, 4, 8, 2, true),
               *two = hec_test_problem(&arena, box, 4, 2, 8, 2, true);
@@ -168,6 +220,8 @@ static Suite *suite(void) {
   tcase_add_test(c, equals_the_partition);
   tcase_add_test(c, follows_transitions);
   tcase_add_test(c, solver_is_no_worse);
+  tcase_add_test(c, seconds_are_of_a_micro_batch);
+  tcase_add_test(c, absent_solver_is_none);
   tcase_add_test(c, choices_go_along);
   suite_add_tcase(s, c);
   return s;

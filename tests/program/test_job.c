@@ -244,6 +244,39 @@ START_TEST(warm_up_takes_everything) {
 }
 END_TEST
 
+/* Who places by transitions knows of the iterations that are judged those that were counted. */
+static const struct {
+  int32_t records, warmup, first, last;
+  const char *said;
+} counted[] = {
+    {3, -1, 1, 5, "counted over iterations 1 to 5, before the first that is judged (7)"},
+    {3, -1, 1, 7, "counted over iterations 1 to 7: who places by them knows those from 7 to 7 that it is judged on"},
+    {3, 1, 7, 8, "counted over iterations 7 to 8, before the first that is judged (9)"},
+    {3, -1, 8, 11, "knows those from 8 to 11 that it is judged on"},
+    {30, -1, 7, 30, "knows those from 17 to 30 that it is judged on"},
+    {30, 11, 7, 30, "knows those from 29 to 30 that it is judged on"},
+    {30, 12, 7, 30, "before the first that is judged (31)"},
+    {30, 20, 7, 47, "knows those from 47 to 47 that it is judged on"},
+    {3, -1, -1, -1, "counted over the whole run: who places by them knows the iterations it is judged on"},
+};
+
+START_TEST(transitions_counted) {
+  char over[400];
+  int n = snprintf(over, sizeof over, ",\"transitions\":[[{},{},{},{},{},{},{},{\"1\":2}]]");
+  if (counted[_i].first >= 0)
+    (void)snprintf(over + n, sizeof over - (size_t)n, ",\"transitions_over\":[%d,%d]", (int)counted[_i].first,
+                   (int)counted[_i].last);
+  hec_test_trace t = small;
+  t.records = counted[_i].records;
+  t.stride = 2;
+  t.extra = over;
+  hec_job_options o = options();
+  o.warmup = counted[_i].warmup;
+  must(make(t, o));
+  ck_assert_msg(said(counted[_i].said), "%s", job.defaults[job.n_defaults - 1]);
+}
+END_TEST
+
 START_TEST(iterations_and_stride) {
   hec_test_trace t = small;
   t.records = 3;
@@ -441,6 +474,7 @@ static Suite *suite(void) {
   tcase_add_test(c, unknown_phase);
   tcase_add_loop_test(c, warm_up, 0, 6);
   tcase_add_test(c, warm_up_takes_everything);
+  tcase_add_loop_test(c, transitions_counted, 0, sizeof counted / sizeof *counted);
   tcase_add_test(c, iterations_and_stride);
   tcase_add_test(c, alone_has_stride_one);
   tcase_add_test(c, records_of_one_iteration);

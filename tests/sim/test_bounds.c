@@ -50,7 +50,7 @@ static void visit_ideal(const hec_test_step *step, void *context) {
 }
 
 static void compare_with_ideal(uint64_t seed, hec_test_wish wish, const hec_law *law) {
-  wish.uniform = true;
+  wish.uniform = !wish.uneven;
   const hec_test_case *c = hec_test_random_case(&arena, &seed, wish);
   bound b = {.law = law, .fill = true};
   hec_test_each(c, false, visit_ideal, &b);
@@ -79,6 +79,13 @@ END_TEST
 START_TEST(none_below_ideal_with_comm_share) {
   compare_with_ideal(4000 + (uint64_t)_i, (hec_test_wish){.no_overhead = _i % 2 == 0, .comm_share = true},
                      &hec_law_alpha_beta);
+}
+END_TEST
+
+/* Devices whose speeds differ by up to 10,000: products follow it, traffic through memory does not. */
+START_TEST(none_below_ideal_uneven) {
+  compare_with_ideal(5000 + (uint64_t)_i, (hec_test_wish){.no_overhead = _i % 2 == 0, .uneven = true},
+                     _i % 4 == 1 ? &hec_law_max_min : &hec_law_alpha_beta);
 }
 END_TEST
 
@@ -256,6 +263,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, none_below_ideal_without_overhead, 0, HEC_TEST_CASES(120));
   tcase_add_loop_test(c, none_below_ideal_with_heavy_state, 0, HEC_TEST_CASES(60));
   tcase_add_loop_test(c, none_below_ideal_of_flows, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, none_below_ideal_uneven, 0, HEC_TEST_CASES(160));
   tcase_add_loop_test(c, none_below_ideal_with_comm_share, 0, HEC_TEST_CASES(40));
   tcase_add_loop_test(c, engine_repeats_the_walk, 0, HEC_TEST_CASES(60));
   tcase_add_loop_test(c, breakdown_adds_up, 0, HEC_TEST_CASES(30));

@@ -34,7 +34,12 @@ static void random_line(char *line, size_t size, uint64_t *seed, hec_test_wish w
     n += snprintf(line + n, size - (size_t)n, " tile=%d", 1 + (int)hec_test_below(seed, 40));
   if (wish.comm_share)
     n += snprintf(line + n, size - (size_t)n, " sm=0.%d", 1 + (int)hec_test_below(seed, 8));
-  if (!wish.uniform && nodes * per_node > 1 && chance(seed, 4))
+  static const char *const speeds[] = {"0.01", "0.2", "0.7", "3", "20", "100"};
+  for (int i = 0; wish.uneven && i < 3 && n < (int)size - 16; i++)
+    if (i == 0 || chance(seed, 2))
+      n += snprintf(line + n, size - (size_t)n, " slow=%d:%s", (int)hec_test_below(seed, (uint64_t)(nodes * per_node)),
+                    speeds[hec_test_below(seed, 6)]);
+  if (!wish.uniform && !wish.uneven && nodes * per_node > 1 && chance(seed, 4))
     (void)snprintf(line + n, size - (size_t)n, " slow=%d:0.%d", (int)hec_test_below(seed, (uint64_t)(nodes * per_node)),
                    3 + (int)hec_test_below(seed, 6));
 }

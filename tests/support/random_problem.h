@@ -19,6 +19,7 @@
 
 typedef struct {
   bool uniform;     /* all devices alike */
+  bool uneven;      /* some much faster or slower than others */
   bool comm_share;  /* communication may take a share of the device */
   bool no_overhead; /* no launch, no GEMM constants, tiles of one row, free planning */
   bool heavy_state; /* hardly any tokens, much to optimise, a network that costs next to nothing */

@@ -59,6 +59,42 @@ refused 2 '--esp: expected a divisor of the 16 ranks' "$sim" $sample --esp 3 --p
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$sim" $sample --esp 2 --policy ep,eplb
 refused 2 '--esp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --esp 3 --policy ep
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$1/hecate-run" $sample --esp 2
+train=("$1/hecate-run" train --text README.md --steps 1 --virtual)
+refused 2 '--top-k: expected at most the --experts (16), found 99' "${train[@]}" --top-k 99
+refused 2 '--tokens: expected a multiple of the sequence length (48, --seq-len), found 256' "${train[@]}" --seq-len 48
+refused 2 '--text: expected at least a sequence and the character after it (65537, --seq-len)' "${train[@]}" --seq-len 65536 --tokens 65536
+refused 2 '--attention s2:shards=9: shards: expected at most the heads' "${train[@]}" --attention s2:shards=9
+refused 2 '--cluster nope' "${train[@]}" --cluster nope
+refused 2 '--balance: aux is given twice' "${train[@]}" --balance aux=0.1,aux=0.2
+refused 2 'temperature: expected a number from 0.01' "${train[@]}" --gate xmoe:temperature=0x1
+refused 2 '--cluster-a nope: expected' "$1/hecate-validate" published --quick --cluster-a nope
+refused 2 '--cluster-b nope: expected' "$1/hecate-validate" published --quick --cluster-b nope
+refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1
+refused 2 '--policy: expected all alone or a list of policies, found "all,ep"' "$sim" $sample --policy all,ep
+refused 2 '--schedule: expected one of auto, serial' "$sim" $sample --schedule serial,none
+refused 2 '--schedule: "serial" is named twice' "$sim" $sample --schedule serial,serial
+refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule serial,
+refused 2 '--affinity: expected a number in plain decimals' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
+refused 2 '--drift: expected LAG:CORRELATION' "${synth[@]}" --workload zipf --drift 1:0x1p-1 --out "$folder/none"
+refused 2 '--layers: expected a whole number' "${synth[@]}" --workload W0 --layers ' 3' --out "$folder/none"
+sed 's/"top_k": *2/"top_k": 65/' models/presets/moe-gpt-moe-s.json >"$folder/cap3.json"
+refused 2 "$folder/cap3.json: top_k: expected at most" "$sim" $sample --policy ep --model "$folder/cap3.json"
+sed 's/"seq_len": *2048/"seq_len": 2048, "attention": "s2:shards=12"/; s/"attention": "full",//; s/"heads": 12/"heads": 12/' \
+  models/presets/moe-gpt-moe-s.json >"$folder/s2.json"
+refused 2 "($folder/s2.json has 12)" "$sim" $sample --policy ep --model "$folder/s2.json" --attention s2:shards=13
+
+# ---- outputs that cannot be written: bad input, everywhere ----
+refused 2 "--out $folder/no/x: expected" "${synth[@]}" --workload W0 --out "$folder/no/x"
+refused 2 "--out $folder/no/x: expected" "$sim" $sample --policy ep --out "$folder/no/x"
+refused 2 "--out $folder/no/x/y: expected" "$1/hecate-run" $sample --policy ep --out "$folder/no/x/y"
+refused 2 "--record $folder/no/x: expected" "${train[@]}" --record "$folder/no/x"
+for command in calibrate gate hardware outcomes published 'published --system lplb'; do
+  # shellcheck disable=SC2086 # the system is a second word
+  refused 2 "--out $folder/no/x: expected" "$1/hecate-validate" $command --out "$folder/no/x"
+done
+refused 2 "--update $folder/no/x: expected" "$1/hecate-validate" gate --update "$folder/no/x"
+refused 2 "--calibrated $folder/no/x: expected" "$1/hecate-validate" gate --calibrated "$folder/no/x"
+
 refused 2 '--period: expected' "$sim" $sample --period 0
 refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
 refused 2 '--law: expected' "$sim" $sample --law none
@@ -141,6 +177,8 @@ refuse_header 'experts: expected' '"layers":1,"experts":0,"top_k":1'
 refuse_header 'layers: expected' '"layers":4294967296,"experts":2,"top_k":1'
 refuse_header 'ranks: expected at most the 64 devices' "$tiny"',"ranks":1000'
 refuse_header 'shape": expected an object' "$tiny"',"shape":"/dev/zero"' # a trace may not name files
+refuse_header 'transitions[0][1]: expected a whole number from 0 to 9007199254740988, found -3 (key "1")' \
+  '"layers":2,"experts":2,"top_k":1,"transitions":[[[0,1],{"0":2,"1":-3}]]'
 refuse_header 'expected a member "name"' "$tiny"',"shape":{}'
 sed 's/"version":1/"version":2/' $sample >"$folder/bad"
 refused 2 'version: expected 1, found 2' "$sim" "$folder/bad"
@@ -152,6 +190,7 @@ four="$tiny"',"source_ranks":4'
 most='[4294967295,4294967295]'
 trace bad "$four" "{\"iter\":0,\"layers\":[[$most,$most,$most,$most]]}"
 refused 2 'choose with --tokens' "$sim" "$folder/bad"
+refused 2 "$folder/bad:2: layer 0, expert 0: the sources put on rank 0 hold" "$sim" "$folder/bad" --ranks 2 --tokens 5
 refused 2 'more than 2^32-1' "$sim" "$folder/bad" --ranks 2 --tokens 5
 trace huge "$tiny" "{\"iter\":0,\"layers\":[$most]}"
 works 'scaled to it' "$sim" "$folder/huge"
@@ -241,7 +280,7 @@ for law in alpha_beta max_min; do
   done
 done
 works '"iter": 9007199254740991' "$sim" plan "$folder/odd" --policy hecate --layer 1 --iter 9007199254740991 --json
-for policy in $("$sim" --list | awk '$1 == "schedules" {exit} NR > 1 {print $1}'); do
+for policy in $("$sim" --list | awk '$1 == "schedules" {exit} /^  [a-z]/ {print $1}'); do
   works "\"name\": \"$policy\"" "$sim" "$folder/odd" --json --check --policy "$policy" --period 1 --slots 1 --t 999999
   works "\"policy\": \"$policy\"" "$sim" plan "$folder/odd" --policy "$policy" --layer 0 --iter 0 --m 0 --json
 done

@@ -124,6 +124,30 @@ accepts "$sample" --policy ep --schedule pipemoe
 grep -q '^pipemoe: degree [0-9]* in \([0-9]*\) of \1 layers in [0-9]* iterations (ep)$' out.txt || fail "what pipemoe chose"
 accepts "$sample" --policy ep --schedule serial && grep -q '^serial: degree' out.txt && fail "serial chooses nothing"
 
+"$sim" plan "$sample" --policy moetuner --layer 0 --iter 3 >out.txt && has "moetuner: experts stood as in ep"
+"$sim" plan "$sample" --policy moetuner --layer 0 --iter 3 --json >out.txt && has '"note": "experts stood as in ep'
+
+# Schedules: every policy under each, pairs that come twice once; a row's numbers are those it has alone.
+accepts "$sample" --policy ep,hecate,ideal --schedule auto,serial,pipemoe --json && mv out.txt list.json
+expect list.json '[p["name"]+" "+p["schedule"] for p in d["policies"]]' \
+  "['ep serial', 'ep pipemoe', 'hecate hecate', 'hecate serial', 'hecate pipemoe', 'ideal ideal']"
+accepts "$sample" --policy hecate --schedule pipemoe --json && mv out.txt alone.json
+expect list.json 'd["policies"][4]["iteration_s"]' "$(value alone.json 'd["policies"][0]["iteration_s"]')"
+accepts "$sample" --policy ep,eplb --schedule serial,pipemoe && has "ep/pipemoe " && has "eplb/serial "
+has "as fast as ep/serial, mostly by"
+accepts "$sample" --policy ep,eplb --schedule serial && ! grep -q 'ep/serial' out.txt || fail "one schedule, and rows name it twice"
+# Experts in shards: all means those that run so, and the others are named.
+accepts "$sample" --esp 2 && has "left out, which do not run with experts in shards (--esp): ep-capacity, ideal" && has "ep-balanced "
+awk 'length > 110 { exit 1 }' out.txt || fail "a line of the table with --esp is wider than 110 columns"
+# The table of kinds of attention has the row that times are compared to.
+accepts "$sample" --policy ep,hecate --attention causal,s2
+[ "$(grep -c '^ep ' out.txt)" -eq 3 ] || fail "no row of ep in the table of kinds: $(grep '^ep ' out.txt)"
+# Help and lists fit a terminal.
+for words in --help --list "plan --help" "flows --help" "breakeven --help"; do
+  # shellcheck disable=SC2086 # words
+  "$sim" $words | awk 'length > 120 { exit 1 }' || fail "hecate-sim $words: a line is wider than 120 columns"
+done
+
 # The traces in traces/README.md, which users start from.
 awk '/^```/ { inside = !inside && /^```$/; n += inside; next } inside { print > "readme" n ".jsonl" }' \
   "$source_dir/traces/README.md"

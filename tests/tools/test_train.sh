@@ -27,11 +27,11 @@ refuses 2 "ideal cannot train: it is a bound" --text "$text" --policy ideal
 refuses 2 'experts in shards beside --esp 2 (ep, ep-balanced), found "hecate"' --text "$text" --esp 2
 refuses 2 "--esp: expected a divisor of the 4 ranks" --text "$text" --esp 3 --policy ep
 refuses 2 "ep-balanced cannot train: it forces loads" --text "$text" --policy ep-balanced
-refuses 2 "expected a multiple of the sequence length (48), found 256" --text "$text" --seq-len 48
+refuses 2 "--tokens: expected a multiple of the sequence length (48, --seq-len), found 256" --text "$text" --seq-len 48
 refuses 2 "--heads: expected a divisor of --d-model (64), found 3" --text "$text" --heads 3
 refuses 2 'must not be seen, found "full"' --text "$text" --attention full
 refuses 2 '(s2:shards=N,local=N,block=N,dense=N), found "half"' --text "$text" --attention half
-refuses 2 "--attention: attention: shards: expected at most the heads" --text "$text" --attention s2:shards=5
+refuses 2 "--attention s2:shards=5: shards: expected at most the heads" --text "$text" --attention s2:shards=5
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
 refuses 2 "--virtual: expected backend cpu and transport shm" --text "$text" --virtual --transport emulated
@@ -55,7 +55,7 @@ done
 printf 'aaaa' >one.txt
 refuses 2 "expected a text of at least two different characters" --text one.txt
 printf 'abab' >short.txt
-refuses 2 "the text has 4 characters" --text short.txt
+refuses 2 "--text: expected at least a sequence and the character after it (65, --seq-len), found 4 characters" --text short.txt
 refuses 1 "the stated capacity of a rank is 100000 bytes" --text "$text" --memory 100K --record gone.jsonl --virtual
 refuses 2 "--ranks" --text "$text" --ranks 257
 refuses 2 "--virtual" --text "$text" "${small[@]}" --virtual --transport paced
@@ -127,6 +127,23 @@ grep -q '^mean    overload of ranks 1.000, of experts 1.000; [0-9.]*% of tokens 
 grep -q 'Gate expert-choice, bias' chosen.jsonl || fail "notes: $(head -c 1500 chosen.jsonl)"
 "$run" train --text "$text" "${small[@]}" --steps 2 --gate sigmoid --balance bias=0.01 >out || fail "train --gate sigmoid"
 grep -q '^gate    sigmoid, choice biased by 0.01 a step' out || fail "train --gate sigmoid: $(cat out)"
+
+# What the policy went without is said, and which gates take what.
+"$run" train --text "$text" "${small[@]}" --steps 2 --policy moetuner >out || fail "moetuner"
+grep -q '^policy  experts stood as in ep' out || fail "no note of the policy: $(tail -n 5 out)"
+"$run" train --text "$text" "${small[@]}" --steps 2 --policy exflow --json | grep -q '"note": "experts stand as in ep' ||
+  fail "no note of the policy in JSON"
+"$run" train --gate list >out || fail "--gate list"
+grep -q '^    capacity=X  .*default 1' out && grep -q '^    temperature=X  .*default: learned' out ||
+  fail "--gate list does not explain its keys: $(cat out)"
+for words in "train --help" --help --list "train --gate list"; do
+  # shellcheck disable=SC2086 # words
+  "$run" $words | awk 'length > 120 { exit 1 }' || fail "hecate-run $words: a line is wider than 120 columns"
+done
+# A sharp gate passes the check on more than one rank: its windows are shorter.
+"$run" train --text "$text" --steps 10 --gate xmoe:temperature=0.02 --ranks 4 --virtual --check >out ||
+  fail "xmoe at temperature 0.02: $(grep -A3 check out)"
+grep -q 'of at most 2 steps' out || fail "windows of a sharp gate: $(grep windows out)"
 
 # The same losses under another policy and with threads, up to rounding: compared to five digits.
 losses() {

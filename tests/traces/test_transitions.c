@@ -3,7 +3,9 @@
 #include "tests/support/check_main.h"
 #include "traces/synth.h"
 #include "traces/trace.h"
+#include "traces/trace_info.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,7 +85,7 @@ START_TEST(errors) {
   refused(AFTER("[[{\"x\":1},[2,3]],[[0,0],[0,4]]]"),
           "t:2: transitions[0][0]: expected keys that are experts from 0 to 1, found \"x\"");
   refused(AFTER("[[{\"1\":\"1\"},[2,3]],[[0,0],[0,4]]]"),
-          "t:2: transitions[0][0]: expected a whole number from 0 to 9007199254740991, found \"1\"");
+          "t:2: transitions[0][0]: expected a whole number from 0 to 9007199254740991, found \"1\" (key \"1\")");
   refused(AFTER("[[{\"1\":1,\"1\":2},[2,3]],[[0,0],[0,4]]]"),
           "t:2: transitions: expected every expert once in a row, found two counts from expert 0 to expert 1 behind "
           "layer 0");
@@ -165,11 +167,29 @@ static uint64_t row_sum(const hec_load *load, int32_t layer, int32_t expert) {
   return sum;
 }
 
+static double affinity_of(const uint64_t *counts, int32_t layers, int32_t experts) {
+  uint64_t copy[64];
+  memcpy(copy, counts, (size_t)(layers - 1) * (size_t)(experts * experts) * sizeof *copy);
+  return hec_trace_affinity(&(hec_trace_header){.n_layers = layers, .n_experts = experts, .transitions = copy});
+}
+
+/* By hand: a product of margins has none; a permutation of E even experts has 1 - 1/E; pairs of layers weigh by counts. */
+START_TEST(affinity_is_off_independence) {
+  static const uint64_t product[] = {2, 4, 6, 12}, permutation[] = {0, 5, 0, 0, 0, 5, 5, 0, 0};
+  static const uint64_t both[] = {10, 10, 10, 10, 0, 60, 60, 0}, none[4] = {0};
+  ck_assert_double_eq_tol(affinity_of(product, 2, 2), 0, 1e-15);
+  ck_assert_double_eq_tol(affinity_of(permutation, 2, 3), 2.0 / 3, 1e-15);
+  ck_assert_double_eq_tol(affinity_of(both, 3, 2), 0.5 * 120 / 160, 1e-15);
+  ck_assert(isnan(affinity_of(none, 2, 2)));
+  ck_assert(isnan(hec_trace_affinity(&(hec_trace_header){.n_layers = 3, .n_experts = 4})));
+}
+END_TEST
+
 /* Every assignment of the first record has top_k of the next layer behind it. With affinity 1 all go where a coupling of
  * at most 2 E - 1 pairs sends them; with 0 they follow the next layer's loads alone. Same options, same numbers. */
 START_TEST(synthetic_affinity) {
   enum { LAYERS = 4, EXPERTS = 32, TOP_K = 2 };
-  double kept[3] = {0};
+  double kept[3] = {0}, affinity[3] = {0};
   for (int a = 0; a < 3; a++) {
     hec_synth_options o = hec_synth_defaults();
     char path[] = "/tmp/hecate-affinity-XXXXXX";
@@ -191,6 +211,7 @@ START_TEST(synthetic_affinity) {
     ck_assert_int_eq(hec_trace_next(reader, &record), HEC_OK);
     ck_assert(h->transitions && h->transitions_over && h->transitions_first == 1 && h->transitions_last == 1);
     ck_assert(strstr(h->synthetic, "\"affinity\"") && strstr(h->notes, " --affinity "));
+    affinity[a] = hec_trace_affinity(h);
     uint64_t total = 0, most = 0;
     for (int32_t l = 0; l + 1 < LAYERS; l++) {
       int32_t n_pairs = 0;
@@ -212,6 +233,8 @@ START_TEST(synthetic_affinity) {
     hec_trace_close(reader);
     ck_assert_int_eq(unlink(path), 0);
   }
+  ck_assert_msg(affinity[0] < 0.1 && affinity[1] > 0.3 && affinity[2] > affinity[1] + 0.2, "%g %g %g", affinity[0],
+                affinity[1], affinity[2]);
   ck_assert_msg(kept[0] < kept[1] - 0.1 && kept[1] < kept[2] - 0.1, "%g %g %g", kept[0], kept[1], kept[2]);
 }
 END_TEST
@@ -223,6 +246,7 @@ static Suite *suite(void) {
   tcase_add_test(c, errors);
   tcase_add_test(c, has_a_limit);
   tcase_add_test(c, round_trip);
+  tcase_add_test(c, affinity_is_off_independence);
   tcase_add_test(c, synthetic_affinity);
   suite_add_tcase(s, c);
   return s;

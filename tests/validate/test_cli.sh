@@ -49,7 +49,10 @@ head -c1 "$folder/a.json" | grep -q '{' || fail "stdout is not JSON"
 grep -q '"trace": null' "$folder/a.json" || fail "a trace where there is none"
 grep -q '^# The published numbers' "$folder/report.md" || fail "report.md"
 HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >/dev/null 2>&1
-[ $? -eq 1 ] || fail "--out into a folder that is not there"
+[ $? -eq 2 ] || fail "--out into a folder that is not there"
+"$tool" published --system list --json >"$folder/list.json" && grep -q '"name": "lplb"' "$folder/list.json" &&
+  [ "$(head -c1 "$folder/list.json")" = '{' ] || fail "--system list --json is not JSON: $(head -c 200 "$folder/list.json")"
+"$tool" published --system lplb --quick >"$folder/terms" && grep -q 'Who wins.*same' "$folder/terms" || fail "terms are not defined"
 
 # Other systems: every row of the list runs, an unknown one is answered with the list.
 "$tool" published --system nonsense 2>&1 | grep -q 'hecate, fsmoe, .*taot, all or list' || fail "--system nonsense"

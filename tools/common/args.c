@@ -1,7 +1,10 @@
 /* See args.h: one loop over argv, one look-up in the table. */
 #include "tools/common/args.h"
 
+#include "runtime/base/text.h"
+
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +12,23 @@
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
 #endif
+
+void hec_args_item(const char *name, int width, const char *words) {
+  hec_text line = {0};
+  hec_text_printf(&line, "  %-*s", width, name);
+  hec_text_wrap(&line, words, line.length, width + 3, HEC_ARGS_COLUMNS);
+  printf("%s\n", line.data);
+  hec_text_free(&line);
+}
+
+void hec_args_list_item(const char *name, const char *format, ...) {
+  char words[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  hec_args_item(name, 26, words);
+}
 
 void hec_args_help(const hec_command *command) {
   printf("usage: %s\n\n%s\n", command->usage, command->summary);
@@ -19,7 +39,7 @@ void hec_args_help(const hec_command *command) {
     }
     char left[64];
     (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
-    printf("  %-26s %s\n", left, arg->help);
+    hec_args_item(left, 26, arg->help);
   }
   printf("\n  --help, --version\n");
   if (command->examples)

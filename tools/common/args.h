@@ -55,6 +55,10 @@ typedef struct {
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 void hec_args_help(const hec_command *command);
+/* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
+enum { HEC_ARGS_COLUMNS = 118 };
+void hec_args_item(const char *name, int width, const char *words);
+void hec_args_list_item(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints "PROGRAM: MESSAGE" to stderr for the last failure and returns the exit code. */
 int hec_tool_exit(const char *program, hec_status status);

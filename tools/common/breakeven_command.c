@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
@@ -49,10 +50,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "How many token-expert assignments a copy of an expert must take over, in one micro-batch, before it pays "
           "for being\nsent to another device: inside a node and between nodes, by what is sent and by how much of "
           "that nothing hides.",
-      .examples =
-          "  hecate-sim breakeven --cluster dgx-h100 --model deepseek-v3\n"
-          "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us nics=8 flops=600T eff=1 mem=80G\" "
-          "--model mixtral-8x7b --json",
+      .examples = "  hecate-sim breakeven --cluster dgx-h100 --model deepseek-v3\n"
+                  "  hecate-sim breakeven --cluster \"2x8 nvlink=450G@2us nic=400G@5us flops=600T mem=80G\" --model "
+                  "olmoe --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -134,10 +134,17 @@ static void print_head(const question *q, hec_text *out) {
   hec_text_printf(out, "         %.4g MFLOP a token forward, three times that in training\n", 2e-6 * params);
   hec_text_printf(out, "cluster  %s\n         a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
                   q->flops_s * 1e-12);
+  const char *shared = q->cluster.nics == q->cluster.devices_per_node ? "its own" : "of a NIC that devices share";
   for (int32_t l = 0; l < q->n_links; l++)
-    hec_text_printf(out, "%s%s %.4g GB/s, %.3g us", l == 0 ? "         " : "; ", q->link[l].text,
-                    q->link[l].path.bandwidth * 1e-9, q->link[l].path.latency_s * 1e6);
-  hec_text_add(out, "\n\n");
+    hec_text_printf(out, "%s %s %.4g GB/s, %.3g us: what one transfer alone gets (%s)\n",
+                    l == 0 ? "a copy is sent" : "              ", q->link[l].text, q->link[l].path.bandwidth * 1e-9,
+                    q->link[l].path.latency_s * 1e6, strcmp(q->link[l].key, "node") == 0 ? "a device's port" : shared);
+  if (strcmp(q->link[q->n_links - 1].key, "between") == 0 && q->cluster.nics < q->cluster.devices_per_node)
+    hec_text_printf(out,
+                    "               %" PRId32 " devices share %" PRId32 " NIC%s: each has %.4g GB/s when all send\n",
+                    q->cluster.devices_per_node, q->cluster.nics, q->cluster.nics == 1 ? "" : "s",
+                    q->link[q->n_links - 1].path.bandwidth * 1e-9 * q->cluster.nics / q->cluster.devices_per_node);
+  hec_text_add(out, "\n");
 }
 
 static void print_table(const question *q, hec_text *out) {
@@ -163,10 +170,16 @@ static void print_table(const question *q, hec_text *out) {
       }
       hec_text_add(out, "\n");
     }
-  hec_text_add(out, "\nexposed: share of the transfer that nothing hides\n"
-                    "plain:   what is sent over the bandwidth against the products that it saves, nothing else\n"
-                    "by law:  half of an expert's tokens moved to the copy, with the cluster's latency,\n"
-                    "         launches, tiles and streaming of weights\n");
+  hec_text_add(
+      out, "\nNumbers are assignments (token, expert) of a micro-batch that the copy computes in place of its owner:\n"
+           "from so many on the copy pays.\n"
+           "exposed:         share of the transfer that nothing hides (1: all of it delays the iteration)\n"
+           "weights once:    the copy gets its weights before the forward pass, which is all there is\n"
+           "weights twice:   they are sent again for the backward pass; its gradients go back in fp32 or bf16\n"
+           "weights kept:    they stay till the backward pass, which takes memory; gradients go back in fp32\n"
+           "plain:           bytes sent over the bandwidth above, against the products saved, nothing else\n"
+           "by law:          half of an expert's assignments moved to the copy, with the cluster's latency,\n"
+           "                 launches, tiles and streaming of weights; -: it never pays\n");
 }
 
 static hec_status run(const settings *s, hec_arena *arena) {

@@ -285,6 +285,10 @@ static hec_status run(gate *g, int *code) {
   HEC_TRY(find_broken(g));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
+  if (s->update)
+    HEC_TRY(hec_output_check_file("--update", s->update));
+  if (s->calibrated)
+    HEC_TRY(hec_output_check_file("--calibrated", s->calibrated));
   HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
   hec_gate_prediction *now = HEC_NEW(&g->arena, hec_gate_prediction, g->file.n_cases * g->file.n_steps);
   HEC_TRY(hec_gate_predict(&g->file, now));

@@ -77,6 +77,8 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
     char name[64] = "";
     if (length < sizeof name)
       memcpy(name, p, length);
+    if (strcmp(name, "all") == 0)
+      return hec_fail(HEC_BAD_INPUT, "--policy: expected all alone or a list of policies, found \"%s\"", list);
     const hec_policy *policy = hec_policy_find(name);
     if (!policy)
       return unknown_policy(p, (int)length);
@@ -88,6 +90,49 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
       return HEC_OK;
     p += length + 1;
   }
+}
+
+/* The names in "A,B,...", copies on the arena. */
+static hec_status split(const char *option, const char *list, hec_arena *arena, const char ***names, int32_t *n) {
+  size_t length = strlen(list);
+  *names = HEC_NEW(arena, const char *, length + 1);
+  *n = 0;
+  for (char *at = hec_arena_text(arena, list);;) {
+    char *end = at + strcspn(at, ",");
+    bool last = *end == 0;
+    *end = 0;
+    for (int32_t i = 0; i < *n; i++)
+      if (strcmp((*names)[i], at) == 0)
+        return hec_fail(HEC_BAD_INPUT, "%s: \"%s\" is named twice", option, at);
+    (*names)[(*n)++] = at;
+    if (last)
+      return HEC_OK;
+    at = end + 1;
+  }
+}
+
+hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_policies, const char *schedules,
+                             hec_arena *arena, hec_job_rows *rows) {
+  const char **names;
+  int32_t n_names;
+  HEC_TRY(split("--schedule", schedules, arena, &names, &n_names));
+  size_t most = (size_t)n_policies * (size_t)n_names;
+  *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, most), HEC_NEW(arena, const char *, most), 0};
+  for (int32_t p = 0; p < n_policies; p++)
+    for (int32_t s = 0; s < n_names; s++) {
+      const hec_schedule *one, *before;
+      bool there = false;
+      HEC_TRY(hec_schedule_of(policies[p], names[s], &one));
+      for (int32_t k = 0; k < s && !there; k++) {
+        HEC_TRY(hec_schedule_of(policies[p], names[k], &before));
+        there = one == before;
+      }
+      if (there)
+        continue;
+      rows->policies[rows->n] = policies[p];
+      rows->schedules[rows->n++] = names[s];
+    }
+  return HEC_OK;
 }
 
 /* "OPTION: expected one of A, B, found NAME"; `names`: the rows, separated by ", ". */
@@ -164,7 +209,11 @@ hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader 
 static void list_presets(const char *kind, const char *title) {
   hec_text names = {0};
   hec_preset_names(kind, &names);
-  printf("%-12s %s\n", title, names.data ? names.data : "");
+  hec_text line = {0};
+  hec_text_printf(&line, "%-12s", title);
+  hec_text_wrap(&line, names.data ? names.data : "", line.length, 13, HEC_ARGS_COLUMNS);
+  printf("%s\n", line.data);
+  hec_text_free(&line);
   hec_text_free(&names);
 }
 
@@ -173,18 +222,18 @@ void hec_job_args_list(void) {
                                       "past loads, every micro-batch", "the gate's choice"};
   printf("policies\n");
   for (int32_t i = 0; hec_policies[i]; i++)
-    printf("  %-26s %s [knows %s; schedule %s; %s]\n", hec_policies[i]->name, hec_policies[i]->summary,
-           known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s]", hec_policies[i]->summary,
+                       known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
-    printf("  %-26s %s [%s]\n", hec_schedules[i]->name, hec_schedules[i]->summary, hec_schedules[i]->source);
+    hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
   printf("collectives\n");
   for (int32_t i = 0; hec_collectives[i]; i++)
-    printf("  %-26s %s\n", hec_collectives[i]->name, hec_collectives[i]->summary);
+    hec_args_list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);
   printf("network laws\n");
   for (int32_t i = 0; hec_laws[i]; i++)
-    printf("  %-26s %s; not modelled: %s\n", hec_law_name(hec_laws[i]), hec_law_summary(hec_laws[i]),
-           hec_law_limits(hec_laws[i]));
+    hec_args_list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),
+                       hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
 }

@@ -31,7 +31,7 @@ extern const hec_job_args hec_job_args_default;
 #define HEC_POLICY_ARG_ROWS(a) \
   HEC_ARG_TITLE("Policies"), \
   HEC_ARG_WORD("--policy", (a).policies, "P[,P...]", "policies to compare, or all (default); see --list"), \
-  HEC_ARG_WORD("--schedule", (a).schedule, "S", "auto (default: each policy's own) or a schedule of --list for all"), \
+  HEC_ARG_WORD("--schedule", (a).schedule, "S", "auto (default: each policy's own) or a schedule of --list for all; of hecate-sim several: S,S,..."), \
   HEC_ARG_WORD("--collective", (a).collective, "K", "a sparse collective of --list (default: the cheapest by cost)"), \
   HEC_FSSDP_ARG_ROWS(a), \
   HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policy ep)", 1, 65536), \
@@ -52,13 +52,12 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   "TRACE: JSON Lines, one JSON object or gzip of either; - is standard input. The form: traces/README.md.\n"           \
   "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
   "ms s:\n"                                                                                                            \
-  "  nvlink of a device, nic of a node, uplink of a leaf, hbm of a device: bytes/s; flops: FLOP/s and mem: bytes of "  \
-  "a device;\n"                                                                                                        \
+  "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"   \
   "  eff, nvlink_eff, nic_eff: share of flops, nvlink and nic that is reached (1); nics per node (1); leaf: nodes "    \
   "per "                                                                                                               \
   "leaf;\n"                                                                                                            \
-  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h, as in " \
-  "models/presets/."
+  "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
+  "  as in models/presets/."
 
 /* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.
  * NULL text: n = 1, kind[0] = NULL. HEC_BAD_INPUT: more than HEC_ATTENTIONS_MAX, an empty one, one twice. */
@@ -72,6 +71,15 @@ enum { HEC_POLICIES_MAX = 64 };
 /* "all" or a comma-separated list; unknown or double names are errors that list the rows. */
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
                                  int32_t *n) HEC_MUST_USE;
+/* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that
+ * run under one schedule only). On the arena. Unknown or double names are errors. */
+typedef struct {
+  const hec_policy **policies; /* [n] */
+  const char **schedules;      /* [n] */
+  int32_t n;
+} hec_job_rows;
+hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_policies, const char *schedules,
+                             hec_arena *arena, hec_job_rows *rows) HEC_MUST_USE;
 hec_status hec_job_args_collective(const char *name,
                                    const hec_collective **collective) HEC_MUST_USE; /* NULL name: NULL */
 hec_status hec_job_args_law(const char *name, const hec_law **law) HEC_MUST_USE;

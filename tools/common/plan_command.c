@@ -4,6 +4,7 @@
 #include "tools/common/plan_command.h"
 
 #include "runtime/program/lower.h"
+#include "runtime/program/summary.h"
 #include "tools/common/job_args.h"
 
 #include <errno.h>
@@ -131,6 +132,8 @@ static void print_json(const found_plan *found, hec_text *out) {
   hec_json_int(&json, "gather", found->gather_bytes);
   hec_json_int(&json, "migration", found->migration_bytes);
   hec_json_close(&json);
+  if (found->run->note[0])
+    hec_json_string(&json, "note", found->run->note);
   hec_json_close(&json);
 }
 
@@ -183,6 +186,10 @@ static void print_table(const found_plan *found, hec_text *out) {
                   "same), gather %.3f, migration %.3f\n",
                   hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6,
                   (double)found->gather_bytes * 1e-6, (double)found->migration_bytes * 1e-6);
+  if (found->run->note[0]) {
+    hec_text_printf(out, "\n%s:", found->run->policy->name);
+    hec_summary_add_wrapped(found->run->note, strlen(found->run->policy->name) + 1, 2, out);
+  }
 }
 
 /* Plans the iteration in full: decide, then (stage refine) refine of the layer. */

@@ -88,13 +88,31 @@ static hec_status print(const settings *s, const hec_published *published) {
   return status;
 }
 
+/* An error in one of two clusters names the option that chose it. */
+static hec_status check_cluster(const char *option, const char *spec) {
+  hec_cluster cluster;
+  hec_arena arena = {0};
+  hec_status status = hec_cluster_load(spec, &arena, &cluster);
+  hec_arena_free(&arena);
+  static const char loaded_as[] = "--cluster ";
+  char why[1024];
+  (void)snprintf(why, sizeof why, "%s", status == HEC_OK ? "" : hec_last_error());
+  if (status != HEC_OK && strncmp(why, loaded_as, strlen(loaded_as)) == 0)
+    return hec_fail(status, "%s %s", option, why + strlen(loaded_as));
+  return status;
+}
+
 static hec_status run_hecate(settings *s) {
   if (s->synthetic && s->options.trace)
     return hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other");
-  char *found = s->synthetic || s->options.trace ? NULL : default_trace();
-  s->options.trace = found ? found : s->options.trace;
   s->options.cluster_a = s->options.cluster_a ? s->options.cluster_a : "p3dn-4x8";
   s->options.cluster_b = s->options.cluster_b ? s->options.cluster_b : "p4d-4x8";
+  HEC_TRY(check_cluster("--cluster-a", s->options.cluster_a));
+  HEC_TRY(check_cluster("--cluster-b", s->options.cluster_b));
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  char *found = s->synthetic || s->options.trace ? NULL : default_trace();
+  s->options.trace = found ? found : s->options.trace;
   s->options.seed = (uint64_t)s->seed;
   s->options.progress = on_terminal() ? show_progress : NULL;
   hec_published *published = NULL;
@@ -110,9 +128,9 @@ static hec_status run_hecate(settings *s) {
 
 /* ---- other systems ---- */
 
-static hec_status list_systems(void) {
+static hec_status list_systems(bool json) {
   hec_text text = {0};
-  hec_systems_list(&text);
+  (json ? hec_systems_list_json : hec_systems_list)(&text);
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;
@@ -166,7 +184,7 @@ int hec_published_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
     status = !s.system || strcmp(s.system, "hecate") == 0 ? run_hecate(&s)
-             : strcmp(s.system, "list") == 0              ? list_systems()
+             : strcmp(s.system, "list") == 0              ? list_systems(s.json)
                                                           : run_systems(&s);
   return hec_tool_exit("hecate-validate", status);
 }

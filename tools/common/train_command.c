@@ -84,12 +84,18 @@ static hec_status parse_gate(settings *s) {
 }
 
 static void list_gates(void) {
-  printf("gates\n");
-  for (const hec_gate *const *g = hec_gates; *g; g++)
-    printf("  %-14s %s\n  %14s %s%s%s%s%s%s\n", (*g)->name, (*g)->summary, "", (*g)->source,
-           (*g)->takes ? "; takes" : "", (*g)->takes & HEC_GATE_CAPACITY ? " capacity=X" : "",
-           (*g)->takes & HEC_GATE_GROUP ? " group=N" : "", (*g)->takes & HEC_GATE_RANK ? " rank=N" : "",
-           (*g)->takes & HEC_GATE_TEMPERATURE ? " temperature=X" : "");
+  hec_text keys = {0};
+  printf("gates of --gate: NAME, or NAME:key=value,key=value\n");
+  for (const hec_gate *const *g = hec_gates; *g; g++) {
+    printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
+    keys.length = 0;
+    hec_gate_explain(*g, &keys);
+    if (keys.length > 0)
+      printf("%s", keys.data);
+    if ((*g)->caution)
+      printf("    mind: %s\n", (*g)->caution);
+  }
+  hec_text_free(&keys);
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -202,12 +208,18 @@ static hec_moe shape_of(const settings *s) {
 
 /* Not full: the next character would be seen. */
 static hec_status choose_attention(const settings *s, hec_moe *moe) {
+  if (s->top_k > s->experts)
+    return hec_fail(HEC_BAD_INPUT, "--top-k: expected at most the --experts (%" PRId64 "), found %" PRId64, s->experts,
+                    s->top_k);
   const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
   if (!wrong && moe->attention == HEC_ATTENTION_FULL)
     wrong = "causal or s2, because the next character must not be seen";
   if (wrong)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
-  return hec_moe_check(moe, "--attention");
+  wrong = moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention %s: %s (--heads %" PRId32 ")", s->attention, wrong, moe->n_heads);
+  return hec_moe_check(moe, "the model");
 }
 
 /* What plans are made for: the memory that is stated is the memory that they may use. */
@@ -275,6 +287,7 @@ static void measured(void *context, const hec_train_measure *m) {
   command *c = context;
   hec_train_curve *curve = c->report.curve;
   curve->step[curve->n++] = *m;
+  (void)snprintf(curve->note, sizeof curve->note, "%s", m->note);
   if (c->s->json)
     return;
   int error = hec_train_report_step(&c->report, m);

@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/gate.h"
 #include "runtime/exec/math.h"
+#include "runtime/program/summary.h"
 #include "tools/common/machine.h"
 
 #include <errno.h>
@@ -168,6 +169,12 @@ void hec_train_report_tail(const hec_train_report *r) {
   if (r->train->model->gate->varies)
     printf("; %.2f%% of tokens without an expert", 100 * mean_of(r, AT(unrouted)));
   printf("\n");
+  if (r->curve->note[0]) {
+    hec_text note = {0};
+    hec_summary_add_wrapped(r->curve->note, 7, 8, &note);
+    printf("policy %s", note.data);
+    hec_text_free(&note);
+  }
   if (r->train->check)
     print_check(r);
   if (r->train->record)
@@ -306,6 +313,8 @@ void hec_train_report_json(const hec_train_report *r, hec_text *out) {
   add_load(&json, r);
   add_numbers(&json, r, "iteration_s", AT(iteration_s));
   hec_json_double(&json, "iteration_median_s", median_s(r));
+  if (r->curve->note[0])
+    hec_json_string(&json, "note", r->curve->note);
   if (t->check)
     add_check(&json, r);
   if (t->record)

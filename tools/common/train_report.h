@@ -9,6 +9,7 @@
 typedef struct {
   hec_check_result check;
   int unwritten; /* errno of a line of losses that could not be written; 0: none */
+  char note[HEC_NOTE_BYTES]; /* the policy's, after the last step */
   int64_t n;
   hec_train_measure step[]; /* [steps] */
 } hec_train_curve;

@@ -2,6 +2,7 @@
 #include "tools/common/where.h"
 
 #include "runtime/exec/device_link.h"
+#include "tools/common/args.h"
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
@@ -134,8 +135,9 @@ void hec_where_list_backends(void) {
     hec_text why = {0};
     bool there = hec_backends[i]->available(&why);
     const char *reason = why.data ? why.data : "no reason is known";
-    printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
-           there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
+    hec_args_list_item(
+        hec_backends[i]->name, "%s [%s%s]", hec_backends[i]->summary,
+        there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
     hec_text_free(&why);
   }
 }
@@ -143,14 +145,14 @@ void hec_where_list_backends(void) {
 static void list_links(void) {
   printf("transports of backend nccl\n");
   for (int32_t i = 0; hec_device_links[i]; i++)
-    printf("  %-26s %s\n", hec_device_links[i]->name, hec_device_links[i]->summary);
+    hec_args_list_item(hec_device_links[i]->name, "%s", hec_device_links[i]->summary);
 }
 
 void hec_where_list_transports(void) {
   printf("transports of backend cpu\n");
   for (int32_t i = 0; hec_transports[i]; i++)
-    printf("  %-26s %s [%s%s]\n", hec_transports[i]->name, hec_transports[i]->summary,
-           hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
-           hec_transports[i]->law ? hec_transports[i]->law : "");
+    hec_args_list_item(hec_transports[i]->name, "%s [%s%s]", hec_transports[i]->summary,
+                       hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
+                       hec_transports[i]->law ? hec_transports[i]->law : "");
   list_links();
 }

@@ -225,7 +225,11 @@ static void add_heading(const hec_published *p, hec_text *out) {
   hec_text_printf(
       out,
       "Paper: arXiv 2502.02581v1. Clusters: A = %s, B = %s; every time is simulated (law alpha_beta), nothing is "
-      "measured. Every value is a ratio of means over iterations. "
+      "measured. Every value is a ratio of means over iterations. *Where*: cluster and number of GPUs. *Sign agrees*: "
+      "ours and the paper's are on one side of 1. *Best rearrangement*: the fastest of FasterMoE, SmartMoE and FlexMoE "
+      "there. *Unknown inputs*: what the paper leaves open and the row depends on (skew of the loads, share of the NIC "
+      "that is reached, factor on non-MoE time; t: experts copied before the gate, m: copies a rank has room for). "
+      "*Objective*: mean over rows of |ln(ours / paper)|. "
       "*Synthetic* loads: log-normal popularity with drift, seed %" PRIu64 ", made by this program. ",
       p->options.cluster_a, p->options.cluster_b, p->options.seed);
   if (p->recorded)

@@ -100,6 +100,7 @@ hec_system_summary hec_system_sum(const hec_system_report *report, const hec_sys
 
 void hec_systems_markdown(const hec_system_report *report, hec_text *out);
 void hec_systems_json(const hec_system_report *report, hec_text *out);
-void hec_systems_list(hec_text *out); /* `--system list` */
+void hec_systems_list(hec_text *out);      /* `--system list` */
+void hec_systems_list_json(hec_text *out); /* with --json */
 
 #endif

@@ -112,8 +112,11 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
       "defaults; nothing is measured, no constant is fitted. Gains (x) are ratios: above 1 the system of the heading "
       "is the faster. "
       "Ours / published takes the geometric middle of ranges. *Moves*: ours over the values tried of what "
-      "is not known; *in the range tried*: the published number lies in there. Synthetic loads have seed %" PRIu64
-      ".%s\n",
+      "is not known; *in the range tried*: the published number lies in there. *Who wins*: same, where a gain and its "
+      "published number are on one side of 1 (1 %% around it is neither); other, where not; open, where a range of "
+      "ours "
+      "holds both. *Skipped*: no number of ours, the reason stands below. *Within 10 %%*: ours / published is 0.9 to "
+      "1.1. Synthetic loads have seed %" PRIu64 ".%s\n",
       options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");
   add_overview(out, report);
   int32_t n = hec_system_count(report);
@@ -131,9 +134,35 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
   add_summary(out, "All", hec_system_sum(report, NULL));
 }
 
+static void json_system(hec_json_out *json, const char *name, const char *title, const char *source) {
+  hec_json_object(json, NULL);
+  hec_json_string(json, "name", name);
+  hec_json_string(json, "title", title);
+  hec_json_string(json, "source", source);
+  hec_json_close(json);
+}
+
+void hec_systems_list_json(hec_text *out) {
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_array(&json, "systems");
+  json_system(&json, "hecate", "the FSSDP paper", "arXiv 2502.02581");
+  for (int32_t i = 0; hec_systems[i]; i++)
+    json_system(&json, hec_systems[i]->name, hec_systems[i]->title, hec_systems[i]->source);
+  hec_json_close(&json);
+  hec_json_close(&json);
+}
+
 void hec_systems_list(hec_text *out) {
   hec_text_add(out, "hecate        the FSSDP paper, arXiv 2502.02581 (default)\n");
-  for (int32_t i = 0; hec_systems[i]; i++)
-    hec_text_printf(out, "%-13s %s; %s\n", hec_systems[i]->name, hec_systems[i]->title, hec_systems[i]->source);
+  for (int32_t i = 0; hec_systems[i]; i++) {
+    hec_text words = {0};
+    hec_text_printf(&words, "%s; %s", hec_systems[i]->title, hec_systems[i]->source);
+    hec_text_printf(out, "%-13s", hec_systems[i]->name);
+    hec_text_wrap(out, words.data, 13, 14, 110);
+    hec_text_add(out, "\n");
+    hec_text_free(&words);
+  }
   hec_text_add(out, "all           every one of these but hecate\n");
 }

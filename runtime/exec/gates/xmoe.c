@@ -37,6 +37,11 @@ static int64_t size(const hec_model *model) {
   return theta_at(model) + learned(model);
 }
 
+/* Of a learned one what it begins with: it takes ln(5) / rate steps, all of them the same way, to pass HEC_CHECK_SHARP. */
+static double sharpest(const hec_model *model) {
+  return learned(model) ? (double)hec_fast_exp(theta_first) : 1 / model->gate_options.temperature;
+}
+
 static float sharpness(const hec_gate_pass *p) {
   if (!learned(p->model))
     return (float)(1 / p->model->gate_options.temperature);
@@ -160,6 +165,7 @@ const hec_gate hec_gate_xmoe = {
     .source = "X-MoE, arXiv:2204.09179",
     .takes = HEC_GATE_RANK | HEC_GATE_TEMPERATURE,
     .biased = true,
+    .sharpness = sharpest,
     .check = check,
     .size = size,
     .scratch = scratch,

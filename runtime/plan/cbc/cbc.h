@@ -1,9 +1,10 @@
-/* The door of CBC, COIN-OR's branch-and-cut solver: built where CMake finds it. */
+/* The door of CBC, COIN-OR's branch-and-cut solver: its library is opened by the first planner that asks
+ * (hec_solver_ready), so that whoever solves nothing does not have it in his process. */
 #ifndef HEC_PLAN_CBC_CBC_H
 #define HEC_PLAN_CBC_CBC_H
 #include "runtime/plan/milp.h"
 
-/* NULL where hecate was built without it. */
+/* Never NULL. Programs that multiply matrices too call hec_math_open before it is ready: cbc.c says why. */
 const hec_solver *hec_solver_cbc(void);
 
 #endif

@@ -21,4 +21,5 @@ const hec_policy hec_policy_eplb = {
     .init = init,
     .decide = hec_eplb_decide,
     .rearrangement = true,
+    .rearranges = true,
 };

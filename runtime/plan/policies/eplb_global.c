@@ -14,6 +14,7 @@ const hec_policy hec_policy_eplb_global = {
     .dispatch = &hec_dispatch_round_robin,
     .window = 10,
     .period = 100,
+    .rearranges = true,
     .init = init,
     .decide = hec_eplb_decide,
 };

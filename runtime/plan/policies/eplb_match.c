@@ -17,6 +17,7 @@ const hec_policy hec_policy_eplb_match = {
     .dispatch = &hec_dispatch_round_robin,
     .window = 10,
     .period = 100,
+    .rearranges = true,
     .init = init,
     .decide = hec_eplb_decide,
 };

@@ -15,6 +15,7 @@ const hec_policy hec_policy_eplb_no_replicas = {
     .dispatch = &hec_dispatch_round_robin,
     .window = 10,
     .period = 100,
+    .rearranges = true,
     .init = init,
     .decide = hec_eplb_decide,
 };

@@ -21,6 +21,7 @@ const hec_policy hec_policy_eplb_online = {
     .window = 10,
     .period = 100,
     .migrates_beside = true,
+    .rearranges = true,
     .init = init,
     .decide = hec_eplb_decide,
 };

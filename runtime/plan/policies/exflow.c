@@ -112,5 +112,6 @@ const hec_policy hec_policy_exflow = {
     .dispatch = &hec_dispatch_group,
     .window = 1,
     .whole = true,
+    .rearranges = true,
     .init = init,
 };

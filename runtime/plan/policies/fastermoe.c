@@ -66,4 +66,5 @@ const hec_policy hec_policy_fastermoe = {
     .decide = decide,
     .refine = refine,
     .rearrangement = true,
+    .rearranges = true,
 };

@@ -278,4 +278,5 @@ const hec_policy hec_policy_flexmoe = {
     .init = init,
     .decide = decide,
     .rearrangement = true,
+    .rearranges = true,
 };

@@ -150,6 +150,7 @@ const hec_policy hec_policy_hiermoe = {
     .whole = true,
     .window = 2,
     .period = 25,
+    .rearranges = true,
     .init = init,
     .decide = decide,
 };

@@ -1,6 +1,6 @@
 /* The lower bound: what no placement and no schedule can beat. Here only its memory layout (that of `ep`); its schedule
- * lowers every rank to the mean work as one perfect GEMM, with no token, parameter or migration traffic and no
- * planning. */
+ * lowers the mean loads to one perfect GEMM a rank, cut as the devices can best share them, with no token, parameter or
+ * migration traffic and no planning. */
 #include "runtime/plan/policy.h"
 
 static void init(hec_policy_run *run) {

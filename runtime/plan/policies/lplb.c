@@ -245,6 +245,7 @@ const hec_policy hec_policy_lplb = {
     .dispatch = &hec_dispatch_quota,
     .window = 10,
     .period = 100,
+    .rearranges = true,
     .init = init,
     .decide = decide,
     .refine = refine,

@@ -17,6 +17,9 @@
  * tokens that go from expert to expert, so it means something in a forward phase alone, and only where a token stays
  * where it was computed; here it goes back to its source after every layer, so nothing it saves shows in the times.
  *
+ * The counts are of a whole recording, however long; the seconds in the row's note are of one micro-batch of this run: counts
+ * scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that micro-batch would.
+ *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
  * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
  * of ranks have the same homes. The paper plans offline: planning is charged for the heuristics' steps, O(E^2 passes)
@@ -31,6 +34,7 @@
 
 typedef struct {
   int64_t last;
+  const hec_solver *solver; /* NULL: heuristics alone */
   uint64_t *load; /* [n_experts] */
   hec_partition partition;
   hec_partition_exact partition_exact;
@@ -44,7 +48,7 @@ static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *
   hec_rates rates = hec_rates_of(problem);
   int32_t n = problem->ep;
   state->chain = hec_chain_new(arena, problem->n_layers, n);
-  state->chain_exact = hec_chain_exact_new(arena, problem->n_layers, n, problem->solver);
+  state->chain_exact = hec_chain_exact_new(arena, problem->n_layers, n, state->solver);
   state->rank = state->chain.rank;
   for (int32_t a = 0; a < n; a++)
     for (int32_t b = 0; b < n; b++) {
@@ -55,12 +59,14 @@ static void start_chain(moetuner *state, const hec_problem *problem, hec_arena *
 
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
+  const hec_solver *solver = hec_solver_ready(problem->solver);
   moetuner *state = HEC_NEW(run->arena, moetuner, 1);
   *state = (moetuner){
       .last = -1,
+      .solver = solver,
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
       .partition = hec_partition_new(run->arena, problem->n_experts, problem->ep),
-      .partition_exact = hec_partition_exact_new(run->arena, problem->n_experts, problem->ep, problem->solver),
+      .partition_exact = hec_partition_exact_new(run->arena, problem->n_experts, problem->ep, solver),
       .group = HEC_NEW(run->arena, int32_t, (size_t)problem->n_layers * (size_t)problem->n_experts),
   };
   run->state = state;
@@ -112,7 +118,7 @@ static grouping group_experts(hec_policy_run *run) {
     hec_history_sum(&run->history, layer, run->policy->window, state->load);
     hec_partition_make(&state->partition, state->load);
     hec_partition_verdict verdict =
-        hec_partition_improve(&state->partition_exact, &state->partition, state->load, problem->solver);
+        hec_partition_improve(&state->partition_exact, &state->partition, state->load, state->solver);
     memcpy(state->group + (ptrdiff_t)layer * problem->n_experts, state->partition.part,
            (size_t)problem->n_experts * sizeof *state->group);
     for (int32_t r = 0; r < problem->ep; r++) {
@@ -128,6 +134,15 @@ static grouping group_experts(hec_policy_run *run) {
   return all;
 }
 
+/* What of the counts a micro-batch of one expert-parallel group has. */
+static double share_of_micro_batch(const hec_problem *problem) {
+  size_t pairs = (size_t)problem->n_layers - 1, experts = (size_t)problem->n_experts;
+  double counted = 0, own = (double)pairs * (double)problem->ep * problem->tokens * problem->top_k * problem->top_k;
+  for (size_t i = 0; i < pairs * experts * experts; i++)
+    counted += (double)problem->transitions[i];
+  return counted > 0 ? own / counted : 0;
+}
+
 /* Groups to ranks. */
 static void place_groups(hec_policy_run *run) {
   moetuner *state = run->state;
@@ -141,13 +156,14 @@ static void place_groups(hec_policy_run *run) {
   add_flows(state, problem);
   hec_chain_make(&state->chain);
   run->units += state->chain.units;
-  hec_chain_verdict verdict = hec_chain_improve(&state->chain_exact, &state->chain, problem->solver);
+  hec_chain_verdict verdict = hec_chain_improve(&state->chain_exact, &state->chain, state->solver);
   seconds = hec_chain_seconds(&state->chain, &all);
+  double per_ms = 1e3 * share_of_micro_batch(problem);
   hec_policy_note(run,
-                  "; ranks: %s%s, slowest pairs %.4g ms, bound %.4g ms (forward, if tokens stayed where they are: "
-                  "here they go back)",
+                  "; ranks: %s%s, slowest pairs %.4g ms a micro-batch, bound %.4g ms (forward, if tokens stayed where "
+                  "they are: here they go back)",
                   verdict.proven ? "proven best" : "not proven", verdict.improved ? ", bettered too" : "",
-                  1e3 * seconds, 1e3 * verdict.bound_s);
+                  per_ms * seconds, per_ms * verdict.bound_s);
 }
 
 static void decide(hec_policy_run *run) {
@@ -161,8 +177,8 @@ static void decide(hec_policy_run *run) {
   double scaled = (double)problem->ep * (double)(groups.load > 0 ? groups.load : 1);
   run->note[0] = 0;
   hec_policy_note(run, "groups: proven best in %" PRId32 " of %" PRId32 " layers", groups.n_proven, problem->n_layers);
-  if (problem->solver)
-    hec_policy_note(run, ", bettered by %s in %" PRId32, problem->solver->name, groups.n_improved);
+  if (state->solver)
+    hec_policy_note(run, ", bettered by %s in %" PRId32, state->solver->name, groups.n_improved);
   else
     hec_policy_note(run, " (heuristics alone: no solver here)");
   hec_policy_note(run, ", deviation %.3f %% of the load, bound %.3f %%", 100 * (double)groups.deviation / scaled,
@@ -184,6 +200,7 @@ const hec_policy hec_policy_moetuner = {
     .window = 10,
     .period = INT32_MAX, /* once */
     .whole = true,
+    .rearranges = true,
     .init = init,
     .decide = decide,
 };

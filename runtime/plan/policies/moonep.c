@@ -84,6 +84,7 @@ const hec_policy hec_policy_moonep = {
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,
     .window = 1,
+    .rearranges = true,
     .init = init,
     .decide = hec_spill_decide,
     .refine = refine,

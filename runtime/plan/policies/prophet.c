@@ -77,6 +77,7 @@ const hec_policy hec_policy_prophet = {
     .dispatch = &hec_dispatch_home,
     .window = 1,
     .by_source = true,
+    .rearranges = true,
     .init = init,
     .decide = decide,
 };

@@ -123,4 +123,5 @@ const hec_policy hec_policy_smartmoe = {
     .init = init,
     .decide = decide,
     .rearrangement = true,
+    .rearranges = true,
 };

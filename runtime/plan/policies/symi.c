@@ -83,6 +83,7 @@ const hec_policy hec_policy_symi = {
     .dispatch = &hec_dispatch_round_robin,
     .window = 1,
     .sliced = true,
+    .rearranges = true,
     .init = init,
     .decide = decide,
 };

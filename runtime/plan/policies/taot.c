@@ -126,6 +126,7 @@ const hec_policy hec_policy_taot = {
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,
     .window = 1,
+    .rearranges = true,
     .init = init,
     .decide = hec_spill_decide,
     .refine = refine,

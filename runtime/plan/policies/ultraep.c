@@ -198,6 +198,7 @@ const hec_policy hec_policy_ultraep = {
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,
     .window = 1,
+    .rearranges = true,
     .init = init,
     .decide = hec_spill_decide,
     .refine = refine,

@@ -1,8 +1,8 @@
 /* Schedule `ideal`, a lower bound and no system: attention, gate and shared experts as everywhere; experts as one GEMM
- * of the mean assignments (in proportion to device speed) without tiles, weight streaming or fixed cost; no counts, no
- * token, parameter or migration traffic, no planning; dense all-reduce kept, optimizer over an even share of the
- * experts. Every other schedule emits these same rows, with at least this compute, plus more, so no policy under any
- * schedule is faster (a test). */
+ * of the assignments as the ranks' devices can best share them (emit_mean.c; alike: the mean) without tiles, weight
+ * streaming or fixed cost; no counts, no token, parameter or migration traffic, no planning; dense all-reduce kept,
+ * optimizer over an even share of the experts. Every other schedule emits these same rows, with at least this compute,
+ * plus more, so no policy under any schedule is faster (a test, on even clusters and on uneven ones). */
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -26,7 +26,8 @@ static void backward(hec_lowering *low, int32_t l) {
 
 const hec_schedule hec_schedule_ideal = {
     .name = "ideal",
-    .summary = "reference: balanced compute, no token, parameter or migration traffic (a bound, not a system)",
+    .summary = "reference: compute as balanced as devices allow, no token, parameter or migration traffic (a bound, "
+               "not a system)",
     .source = "this project, DESIGN",
     .bound = true,
     .to_gate = to_gate,
