@@ -225,7 +225,8 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
   uint32_t *counts =
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
-    hec_assign_forced(work->model, hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank), work->tokens,
+    hec_assign_forced(&(hec_token_row){hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank),
+                                       work->model->n_experts, work->tokens, op->layer, work->rank},
                       b->assignments);
   else
     choose(work, exec, op, b);
