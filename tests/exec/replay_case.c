@@ -86,6 +86,7 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
   int32_t micro_batches = wish.micro_batches > 0 ? wish.micro_batches : 1 + below(seed, 2);
   int32_t steps = wish.exact ? 1 : wish.steps > 0 ? wish.steps : 1 + below(seed, 3);
   const char *machine = machines[below(seed, (int32_t)(sizeof machines / sizeof *machines))];
+  machine = wish.machine ? wish.machine : machine;
   random_moe(seed, wish, &c->moe);
   if (hec_cluster_load(machine, arena, &c->cluster) != HEC_OK ||
       hec_problem_make(&c->moe, &c->cluster, !wish.forward, ranks, c->moe.tokens_per_rank, &c->problem) != HEC_OK ||
@@ -154,7 +155,9 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
-    if (l->launch.pipelined)
+    if (l->launch.schedule)
+      HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
+    else if (l->launch.pipelined)
       HEC_TRY(run_pipelined(l, rank, policy));
     else
       HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn + p) % n_schedules] : "auto"));

@@ -21,6 +21,7 @@ typedef struct {
   int32_t steps, micro_batches; /* 0: random */
   int32_t top_k, layers;        /* 0: random */
   int32_t d_model;              /* 0: random; one head of attention */
+  const char *machine;          /* NULL: random */
 } hec_replay_wish;
 
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);
@@ -32,8 +33,9 @@ typedef struct {
   /* 0: each policy's own schedule; else policy p under schedule number turn + p of those that are systems: turn by turn
    * all pairs. */
   int32_t turn;
-  bool pipelined;     /* every schedule that is, instead */
-  const char *policy; /* NULL: all */
+  bool pipelined;       /* every schedule that is, instead */
+  const char *schedule; /* this one, instead; NULL: not */
+  const char *policy;   /* NULL: all */
   double limit_s;
   /* Not 0: ranks are threads that compute on devices with streams (queued_cpu.h) of this seed, linked by `local`. */
   uint64_t device_seed;
