@@ -234,11 +234,20 @@ static void take(hec_lowering *low, hec_nodes *nodes, hec_layer_nodes *of) {
   memcpy(low->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
 }
 
+/* Once, unless the policy began its note anew. */
+static void note(hec_lowering *low, const char *text) {
+  hec_policy_run *run = &low->run;
+  if (!strstr(run->note, text) && strlen(run->note) + strlen(text) + 3 < sizeof run->note)
+    hec_policy_note(run, "%s%s", run->note[0] ? "; " : "", text);
+}
+
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   const hec_problem *p = low->problem;
   hec_program *program = &low->program;
   hec_layer_ops *ops = &low->layer[layer];
   size_t n_cells = program->n_cells;
+  if (nodes && low->gated)
+    note(low, "tokens travelled once per expert, not once per node: gates say too late which share nodes");
   if (!nodes || low->gated)
     return false;
   HEC_ASSERT(ops->degree == 1);
@@ -257,8 +266,11 @@ bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
     program->n_cells = n_cells;
     ops->cell_at = ops->n_cells = of.cell_at = of.n_cells = 0;
   }
-  if (on)
+  if (on) {
     take(low, nodes, &of);
+    note(low, "tokens went once per node where that is faster; which share nodes is inferred from counts, as if chosen "
+              "independently");
+  }
   ops->nodes = of;
   return on;
 }
