@@ -45,19 +45,20 @@ static void close_lanes(lane *lanes, int32_t n) {
 /* Bounds of the iteration at hand. */
 typedef struct {
   hec_bound *bound;
-  bool closed_form;                       /* of the law */
-  hec_load rewritten;                     /* of a policy that computes something else than the gate chose */
-  double known_s[HEC_N_BOUND_CLASSES][2]; /* by class and schedule->tokens_wait; 0: not yet */
+  bool closed_form;                          /* of the law */
+  hec_load rewritten;                        /* of a policy that computes something else than the gate chose */
+  double known_s[HEC_N_BOUND_CLASSES][2][2]; /* by class and schedule: tokens_wait, by_node; 0: not yet */
 } bounds;
 
 static double bound_s_of(bounds *b, const lane *one, const hec_iteration *iteration) {
   const hec_policy_run *run = hec_lowering_run(one->low);
   hec_bound_class class = hec_bound_class_of(run->policy, run->problem);
-  double *known_s = &b->known_s[class][one->schedule->tokens_wait];
+  double *known_s = &b->known_s[class][one->schedule->tokens_wait][one->schedule->by_node];
   if (!run->policy->rewrite && *known_s > 0)
     return *known_s;
   hec_bound_begin(b->bound, (hec_bound_case){.class = class,
                                              .tokens_wait = one->schedule->tokens_wait,
+                                             .by_node = one->schedule->by_node,
                                              .closed_form = b->closed_form,
                                              .n_micro_batches = iteration->n_micro_batches});
   for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {

@@ -107,6 +107,7 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
   e->keeps = HEC_NEW(arena, uint8_t, (size_t)p->n_layers * (size_t)p->n_experts * (size_t)options->n_slices);
   e->rows = HEC_NEW(arena, const hec_rows *, p->n_layers);
   e->rows_of = HEC_NEW(arena, int32_t, p->n_layers);
+  e->node_rows = HEC_NEW(arena, const hec_node_rows *, p->n_layers);
   e->links = options->rank->cluster ? options->rank->cluster : p->cluster;
   e->cost = hec_link_cost_new(e->links, arena);
   if (e->train) /* a region may have been used before */

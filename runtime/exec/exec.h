@@ -18,6 +18,7 @@
 #ifndef HEC_EXEC_EXEC_H
 #define HEC_EXEC_EXEC_H
 #include "runtime/exec/buffers.h"
+#include "runtime/exec/node_rows.h"
 #include "runtime/exec/rank.h"
 #include "runtime/exec/rows.h"
 #include "runtime/exec/store.h"
@@ -103,6 +104,8 @@ int32_t hec_exec_guests(const hec_exec *exec, const hec_exec_op *op);
 int32_t hec_exec_guest(const hec_exec *exec, const hec_exec_op *op, int32_t i);
 /* Rows of the operation's layer and micro-batch (from its cells). */
 const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op);
+/* Where rows of the layer stand that travel once per node (op.by_node); newest. */
+const hec_node_rows *hec_exec_node_rows(hec_exec *exec, const hec_exec_op *op);
 /* Experts that the operation computes here, ascending, with their rows. Valid while it is bound. */
 const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32_t *n);
 /* Counts after the gate: row of this rank to be filled in by the gate's step; complete after the counts operation. */

@@ -76,6 +76,11 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   x->post.n_receives = to_experts ? n_computed : n_assigned;
 }
 
+static void bind_between_nodes(hec_exec *exec, hec_exec_op *op) {
+  op->exchange = new_state(exec, op->op.lane, exec->n_ranks);
+  hec_exchange_bind_nodes(exec, op, &op->exchange->post);
+}
+
 /* ---- Parcels ---- */
 
 /* The arrays of a kind of state: from *first on, and how many. */
@@ -277,6 +282,8 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
     bind_allreduce(exec, op);
   else if (op->op.kind == HEC_OP_COUNTS)
     bind_counts(exec, op);
+  else if (op->op.role == HEC_ROLE_NODE_DISPATCH || op->op.role == HEC_ROLE_NODE_COMBINE)
+    bind_between_nodes(exec, op);
   else if (tokens)
     bind_tokens(exec, op);
   else if (op->op.role == HEC_ROLE_SHARD_GATHER || op->op.role == HEC_ROLE_SHARD_SCATTER)

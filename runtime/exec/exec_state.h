@@ -59,10 +59,11 @@ struct hec_exec {
   int32_t *after; /* while posting: operations that newly opened memory waits for */
   size_t after_capacity;
   hec_lane_queue lane[HEC_N_LANES];
-  const hec_rows **rows;      /* [n_layers] newest; NULL: none yet */
-  int32_t *rows_of;           /* [n_layers] micro-batch that they belong to */
-  const hec_program *program; /* while posting */
-  hec_piece *staged;          /* what the reduction after the newest staged exchange adds */
+  const hec_rows **rows;           /* [n_layers] newest; NULL: none yet */
+  int32_t *rows_of;                /* [n_layers] micro-batch that they belong to */
+  const hec_node_rows **node_rows; /* [n_layers] newest, of operations that say so (by_node) */
+  const hec_program *program;      /* while posting */
+  hec_piece *staged;               /* what the reduction after the newest staged exchange adds */
   int32_t n_staged;
   int64_t planned_begin_ns, planned_end_ns;
   size_t n_done;
@@ -102,6 +103,8 @@ void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds);
  * order to the other. */
 void hec_relays_bind(hec_exec *exec, hec_exec_op *op, float *assigned, float *computed);
 void hec_alignment_bind(hec_exec *exec, hec_exec_op *op);
+/* exec_nodes.c: messages of an exchange between nodes; there is room for n_ranks each. */
+void hec_exchange_bind_nodes(hec_exec *exec, hec_exec_op *op, hec_post *post);
 
 /* exec_stream.c: an operation that was bound, on the stream of its lane. */
 hec_status hec_stream_enqueue(hec_exec *exec, hec_exec_op *op) HEC_MUST_USE;

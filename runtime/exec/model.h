@@ -21,6 +21,7 @@
 #include "models/moe.h"
 #include "runtime/base/arena.h"
 #include "runtime/exec/processor.h"
+#include "runtime/plan/token_sets.h"
 
 typedef struct hec_gate hec_gate;
 /* What a gate may be told, see the rows; 0: its own default. */
@@ -71,14 +72,15 @@ struct hec_assignments {
   int32_t n, n_tokens, capacity;
   int32_t n_dropped; /* assignments that the gate made and a capacity took back */
   int32_t *expert_at, *token;
+  int32_t *expert_first; /* scratch [E] */
   float *weight, *weight_grad;
   float *balance; /* [E] gradient of a balance loss by each token's probability of e; NULL: there is none */
 };
 /* weights: where weight and weight_grad go, [2 * capacity] of the processor's memory; NULL: on the arena, for the CPU. */
 hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, int32_t capacity, float *weights);
-/* Forced: counts[E]; assignment j of the sorted list is of token j mod T, so a token never has one expert twice unless
- * it must. n > capacity: HEC_ASSERT. */
-void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out);
+/* Forced: which tokens the counts of a source in a layer are of is inferred, as everywhere (runtime/plan/token_sets.h).
+ * n > capacity: HEC_ASSERT. */
+void hec_assign_forced(const hec_token_row *row, hec_assignments *out);
 /* The top-k experts of each token by probability, plus bias [E] where there is one (ties to the lower expert). */
 void hec_assign_top_k(const hec_model *model, const float *probabilities, const float *bias, int32_t tokens,
                       hec_assignments *out);

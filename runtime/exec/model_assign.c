@@ -9,24 +9,26 @@ hec_assignments hec_assignments_new(hec_arena *arena, const hec_model *model, in
   float *at = weights ? weights : HEC_NEW(arena, float, 2 * (int64_t)capacity);
   return (hec_assignments){.capacity = capacity,
                            .expert_at = HEC_NEW(arena, int32_t, model->n_experts + 1),
+                           .expert_first = HEC_NEW(arena, int32_t, model->n_experts),
                            .token = HEC_NEW(arena, int32_t, capacity),
                            .weight = at,
                            .weight_grad = at + capacity};
 }
 
-void hec_assign_forced(const hec_model *model, const uint32_t *counts, int32_t tokens, hec_assignments *out) {
+void hec_assign_forced(const hec_token_row *row, hec_assignments *out) {
+  int32_t *order = out->expert_at, *first = out->expert_first; /* the offsets come after the order */
+  hec_token_sets(row, first, order);
   int64_t n = 0;
-  for (int32_t e = 0; e < model->n_experts; e++) {
+  for (int32_t e = 0; e < row->n_experts; e++) {
     out->expert_at[e] = (int32_t)n;
-    n += counts[e];
+    n += row->counts[e];
     HEC_ASSERT(n <= out->capacity);
+    for (int32_t j = out->expert_at[e], t = first[e]; j < n; j++, t = t + 1 < row->tokens ? t + 1 : 0)
+      out->token[j] = t;
   }
-  HEC_ASSERT(n == 0 || tokens > 0);
-  out->expert_at[model->n_experts] = out->n = (int32_t)n;
-  out->n_tokens = tokens;
+  out->expert_at[row->n_experts] = out->n = (int32_t)n;
+  out->n_tokens = row->tokens;
   out->n_dropped = 0;
-  for (int32_t j = 0; j < out->n; j++)
-    out->token[j] = j % tokens;
 }
 
 /* The best expert that comes after (value, expert) in the order of falling probability (plus bias), ties to the lower

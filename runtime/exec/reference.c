@@ -274,7 +274,7 @@ static void assign_given(hec_reference *r, int64_t step, int32_t layer, const ui
   const hec_model *m = &r->model;
   int64_t n = (int64_t)r->tokens * m->top_k, place = (int64_t)r->rank * r->n_micro_batches + r->micro_batch;
   int64_t list = place * m->n_blocks + layer;
-  hec_assign_forced(m, counts, r->tokens, a);
+  hec_assign_forced(&(hec_token_row){counts, m->n_experts, r->tokens, layer, r->rank}, a);
   HEC_ASSERT(a->n <= n);
   memcpy(a->token, r->text->choices + list * n, (size_t)a->n * sizeof *a->token);
   for (int32_t j = 0; j < a->n; j++)
@@ -347,7 +347,7 @@ static void forward(hec_reference *r, int64_t step, int32_t layer, const uint32_
   if (r->text)
     assign_given(r, step, layer, counts, kept.probabilities, a);
   else
-    hec_assign_forced(m, counts, r->tokens, a);
+    hec_assign_forced(&(hec_token_row){counts, m->n_experts, r->tokens, layer, r->rank}, a);
   hec_assign_weights(&hec_processor_cpu, m, kept.probabilities, a);
   cpu->permute(&hec_processor_cpu, a, kept.h2, m->moe.d_model, rows_of(r, 0, in, a->n));
   for (int32_t e = 0; e < m->n_experts; e++) {

@@ -359,7 +359,8 @@ static bool run(counter *c, int32_t micro_batch, int32_t rank, hec_assignments *
   int64_t n = (int64_t)p->tokens * c->w.d, at = ((int64_t)micro_batch * p->n_ranks + rank) * n;
   float *data = HEC_NEW(c->arena, float, n + 1);
   stream s = stream_new(c), y = stream_new(c), g = stream_new(c);
-  hec_assign_forced(c->model, hec_load_row(&p->loads[micro_batch], 0, rank), p->tokens, a);
+  const uint32_t *counts = hec_load_row(&p->loads[micro_batch], 0, rank);
+  hec_assign_forced(&(hec_token_row){counts, c->model->n_experts, p->tokens, 0, rank}, a);
   hec_assign_weights(&hec_processor_cpu, c->model, NULL, a);
   hec_model_input(c->model, p->step, micro_batch, rank, p->tokens, data);
   s.x0 = tensor_of(c, data, n);

@@ -39,6 +39,8 @@ hec_status hec_runner_open(hec_runner *r, const hec_policy *policy) {
   HEC_TRY(hec_schedule_of(policy, o->schedule, &schedule));
   r->low = hec_lowering_new(p, policy, schedule, o->collective, &r->arena);
   hec_lowering_detail(r->low);
+  if (o->gated)
+    hec_lowering_gated(r->low);
   const hec_plan *plan = &hec_lowering_run(r->low)->plan;
   hec_exec_options wanted = exec_options(o, r->rank, plan->n_slices);
   r->work = (hec_work_state){.model = o->model,

@@ -15,6 +15,7 @@ typedef struct {
   const char *schedule;              /* "auto" or a row */
   const hec_collective *collective;  /* NULL: by cost */
   bool virtual_time, keep_grads;
+  bool gated;      /* gates choose, loads are not given */
   double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
 } hec_runner_options;
 

@@ -37,6 +37,7 @@ static hec_runner_options options_of(const hec_train *train) {
                               .collective = train->collective,
                               .virtual_time = train->virtual_time,
                               .keep_grads = train->check,
+                              .gated = true,
                               .capacity = train->capacity};
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/gate.h"
 #include "runtime/exec/language.h"
+#include "runtime/exec/node_work.h"
 
 #include <string.h>
 
@@ -25,8 +26,9 @@ typedef struct {
   int32_t n_staying;
   hec_expert_rows *experts;
   int32_t n_experts;
-  bool together; /* all experts in one step */
-  float **zero;  /* [n_zero] gradients of guests without rows */
+  bool together;        /* all experts in one step */
+  hec_node_work *nodes; /* rows travel once per node; NULL: they do not */
+  float **zero;         /* [n_zero] gradients of guests without rows */
   int32_t n_zero;
 } bound;
 
@@ -159,9 +161,26 @@ static void bind_experts(hec_work_state *work, hec_exec *exec, hec_exec_op *op, 
   op->n_steps = (b->together ? b->n_experts > 0 : b->n_experts) + (b->n_zero > 0);
 }
 
+static bool between_nodes(hec_role role) {
+  return role == HEC_ROLE_NODE_PERMUTE || role == HEC_ROLE_NODE_UNPERMUTE;
+}
+
+static void bind_nodes(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bound *b) {
+  b->nodes = hec_node_work_bind(exec, op,
+                                &(hec_node_places){.assignments = b->assignments,
+                                                   .h2 = b->kept.h2,
+                                                   .x = b->x,
+                                                   .dx = b->dx,
+                                                   .dh2 = work->dh2,
+                                                   .row = b->row,
+                                                   .returned = b->returned,
+                                                   .staying = b->staying,
+                                                   .n_staying = b->n_staying});
+}
+
 static bool in_block(hec_role role) {
   return role == HEC_ROLE_ATTENTION || role == HEC_ROLE_GATE || role == HEC_ROLE_PERMUTE ||
-         role == HEC_ROLE_UNPERMUTE || role == HEC_ROLE_SHARED_EXPERTS;
+         role == HEC_ROLE_UNPERMUTE || role == HEC_ROLE_SHARED_EXPERTS || between_nodes(role);
 }
 
 static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
@@ -181,6 +200,8 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
     b->assignments = *assignments_of(work, &op->op);
   if (op->op.role == HEC_ROLE_PERMUTE || op->op.role == HEC_ROLE_UNPERMUTE)
     bind_rows(work, exec, op, b);
+  if (op->op.by_node && op->op.kind == HEC_OP_LOCAL)
+    bind_nodes(work, exec, op, b);
   if (op->op.role == HEC_ROLE_EXPERTS)
     bind_experts(work, exec, op, b);
 }
@@ -226,7 +247,8 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
   uint32_t *counts =
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
-    hec_assign_forced(work->model, hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank), work->tokens,
+    hec_assign_forced(&(hec_token_row){hec_load_row(&work->loads[op->micro_batch], op->layer, work->rank),
+                                       work->model->n_experts, work->tokens, op->layer, work->rank},
                       b->assignments);
   else
     choose(work, exec, op, b);
@@ -389,7 +411,12 @@ static void run(void *context, hec_exec *exec, hec_exec_op *op) {
     break;
   case HEC_ROLE_PERMUTE:
   case HEC_ROLE_UNPERMUTE:
-    rows(work, exec, &op->op, b);
+  case HEC_ROLE_NODE_PERMUTE:
+  case HEC_ROLE_NODE_UNPERMUTE:
+    if (b->nodes)
+      hec_node_work_run(b->nodes, hec_exec_processor(exec), &op->op);
+    else
+      rows(work, exec, &op->op, b);
     break;
   case HEC_ROLE_EXPERTS:
     experts(work, exec, op, b);

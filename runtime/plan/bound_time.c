@@ -33,6 +33,9 @@
  * (returned on another), and others as in COPIES:  time >= max(U, (U + V')/2) / sum. All of this may hide, so it is
  * compared with the rest, not added.
  *
+ * A schedule that may send a token once per node (program/nodes.h): a row serves at most as many assignments as a token has,
+ * K, and comes over any NIC of the node: V/K, Q/K, m_se with a row's K-th part, and nothing from other nodes in d.
+ *
  * A schedule that does not make experts wait for tokens gets the largest of computing, exchanging and all-reducing. It may
  * cut a layer's exchange into chunks, whose busiest sources differ: of the ranks of a node that end one after the other
  * only (Q/B)/2 is left, since each chunk, ended half way on average, adds half of its own.
@@ -368,7 +371,7 @@ static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, 
       near += n;
       most = n > most ? n : most;
     }
-    uint64_t far = largest->tokens - near;
+    uint64_t far = b->options.by_node ? 0 : largest->tokens - near;
     double s = near > most ? (double)(near - most) * p->bytes.token / b->port : 0;
     s = far > 0 ? larger(s, (double)far * p->bytes.token / b->nics) : s;
     least = least < 0 ? s : smaller(least, s);
@@ -404,6 +407,20 @@ static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, layer
   }
 }
 
+/* Assignments that a row may serve. */
+static double per_row(const hec_bound *b, const hec_load *load, int32_t layer) {
+  const hec_problem *p = b->problem;
+  uint64_t most = 1;
+  for (int32_t s = 0; b->options.by_node && s < p->n_ranks; s++) {
+    uint64_t sum = 0;
+    for (int32_t e = 0; e < p->n_experts; e++)
+      sum += hec_load_row(load, layer, s)[e];
+    uint64_t each = (sum + (uint64_t)p->tokens - 1) / (uint64_t)p->tokens;
+    most = each > most ? each : most;
+  }
+  return (double)most;
+}
+
 static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_rise *rise) {
   const hec_problem *p = b->problem;
   leaving bytes = {0, 0};
@@ -421,6 +438,8 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_r
       sum += hec_load_row(load, layer, s)[e];
     busiest = sum > busiest ? sum : busiest;
   }
+  bytes.rank /= per_row(b, load, layer);
+  bytes.node /= per_row(b, load, layer);
   rise->exchange_s = exchange_s(b, bytes, (double)busiest * p->bytes.token);
   add_busiest(b, load, layer, rise);
 }
@@ -431,7 +450,8 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
   const hec_problem *p = b->problem;
   const hec_memory_cost *bytes = &p->bytes;
   bool sharded = b->options.class == HEC_BOUND_SHARDED;
-  double row = (p->train ? 2 : 1) * bytes->token, used = 0, params = hec_moe_expert_params(p->moe);
+  double row = (p->train ? 2 : 1) * bytes->token / per_row(b, load, layer), used = 0,
+         params = hec_moe_expert_params(p->moe);
   double part = (double)(p->n_ranks - 1) / p->n_ranks,
          slack = params > 0 ? 1 / params : 1; /* a slice: whole parameters */
   part = sharded ? larger(part - slack, 0) : 1;

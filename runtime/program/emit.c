@@ -89,6 +89,7 @@ static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
 }
 
 void hec_set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index) {
+  op->by_node = ops->nodes.on;
   op->chunk = ops->degree > 1 ? index : 0;
   op->degree = ops->degree;
   op->route = ops->route;
@@ -181,10 +182,15 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) {
     add_dispatch(low, ops);
-    if (low->detail || ops->degree > 1)
+    if ((low->detail || ops->degree > 1) && !ops->nodes.on)
       hec_add_cells(low, layer);
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
+  }
+  int32_t wait[HEC_NODE_WAITS];
+  if (ops->nodes.on && !backward) {
+    n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
+    deps = wait;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
@@ -194,8 +200,10 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_INPUT, id);
-    return id;
+    return ops->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
   }
+  if (ops->nodes.on)
+    hec_node_out_read(low, layer, backward, id);
   const hec_memory_cost *bytes = &low->problem->bytes;
   open_rows(low, layer, HEC_TENSOR_SEND, id, ops->assigned_at);
   low->program.holds[ops->hold[HEC_TENSOR_SEND]].last = id; /* until a dispatch follows */
@@ -209,12 +217,19 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
 
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
+  int32_t wait[HEC_NODE_WAITS];
+  if (ops->nodes.on && backward) {
+    n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
+    deps = wait;
+  }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
   op.bytes_at = ops->assigned_at;
   op.bytes = 2;
   hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
+    if (ops->nodes.on)
+      hec_node_out_read(low, layer, backward, id);
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
     open_rows(low, layer, HEC_TENSOR_GRAD_SEND, id, ops->assigned_at);
     low->program.holds[ops->hold[HEC_TENSOR_GRAD_SEND]].last = id; /* until a combine follows */
@@ -228,7 +243,7 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
     low->program.holds[ops->hold[HEC_TENSOR_RETURNED]].memory = HEC_MEMORY_ACTIVATION;
   else
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
-  return id;
+  return ops->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
 }
 
 /* Towards the experts the receiving buffer is the experts' own. */

@@ -30,6 +30,20 @@ typedef struct {
   bool relayed; /* something does */
 } hec_layer_chunk;
 
+/* Of a layer whose token rows travel once per node (nodes.h): one of its two kinds of exchange between nodes. */
+typedef struct {
+  int32_t transfer_at, n_transfers, part_at; /* from sources to proxies */
+  int32_t sent_at, arrived_at;               /* local_bytes: of sources, of proxies */
+  double bytes;
+} hec_node_leg;
+
+typedef struct {
+  bool on;
+  int32_t cell_at, n_cells; /* of the sources; only with detail */
+  hec_node_leg leg[2];      /* rows alone; with 4 bytes per assignment */
+  int32_t weights_at;       /* local_bytes: of weights and their gradients */
+} hec_layer_nodes;
+
 /* What lowering remembers of a layer from its forward to its backward (ids of operations; -1: none). */
 typedef struct {
   int32_t counts;
@@ -44,6 +58,7 @@ typedef struct {
   int32_t guest_hold[3]; /* open holds of guest parameters */
   int32_t hold[HEC_N_TENSORS]; /* the newest hold of each tensor; -1 */
   int32_t cell_at, n_cells;    /* of all chunks */
+  hec_layer_nodes nodes;
 } hec_layer_ops;
 
 struct hec_lowering {
@@ -74,6 +89,7 @@ struct hec_lowering {
   bool migrated, one_off;
   hec_token_choice choice;
   bool detail;              /* fill in what executors need */
+  bool gated;               /* hec_lowering_gated */
   const hec_load *load;     /* of the micro-batch, while a layer is lowered */
   int32_t *split_rank;      /* scratch [2 * n_ranks + copies of a layer] */
   uint32_t *split_tokens;   /* likewise */
@@ -205,6 +221,15 @@ int32_t hec_emit_to_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bo
 int32_t hec_emit_relays_end(hec_lowering *low, hec_chunk chunk, bool backward, int32_t relayed, int32_t sent);
 int32_t hec_emit_from_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, int32_t sent,
                              const int32_t *deps, int32_t n_deps);
+/* nodes.c, where a layer's rows travel once per node: out to the proxies, before the permute (backward: the unpermute), after
+ * `deps`; wait: what it waits for then, of which there are HEC_NODE_WAITS at most; returns how many. The permute, or
+ * unpermute, `id` has read what came. And home again, behind the unpermute (backward: the permute) `id`; returns what
+ * follows waits for. */
+enum { HEC_NODE_WAITS = HEC_DEGREE_MAX + 4 };
+int32_t hec_emit_node_out(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps,
+                          int32_t *wait);
+void hec_node_out_read(hec_lowering *low, int32_t layer, bool backward, int32_t id);
+int32_t hec_emit_node_home(hec_lowering *low, int32_t layer, bool backward, int32_t id);
 
 /* Compute on every rank, `rows` rows each. */
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,

@@ -101,6 +101,10 @@ void hec_lowering_detail(hec_lowering *low) {
   low->detail = low->each.per_item = true;
 }
 
+void hec_lowering_gated(hec_lowering *low) {
+  low->gated = true;
+}
+
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
   if (low->run.policy->rewrite)
     low->run.policy->rewrite(&low->run, load);

@@ -36,7 +36,8 @@ typedef struct {
   /* AllGather and ReduceScatter of expert-sharding groups (problem.esp) have the intra-node lane, beside the tokens between
    * nodes; false: they stand in line with them on the token lane. */
   bool inside;
-  bool bound; /* a lower bound, no system: the optimizer runs over an even share of the experts */
+  bool by_node; /* token rows may travel once per node, for several of the token's experts (nodes.h) */
+  bool bound;   /* a lower bound, no system: the optimizer runs over an even share of the experts */
   void (*to_gate)(hec_lowering *low, int32_t layer);   /* forward up to and with the counts of the gate */
   void (*from_gate)(hec_lowering *low, int32_t layer); /* the rest of the layer's forward */
   void (*backward)(hec_lowering *low, int32_t layer);
@@ -48,7 +49,8 @@ typedef struct {
 
 #define HEC_SCHEDULE_LIST(X)                                                                                           \
   X(serial)                                                                                                            \
-  X(deepspeed) X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(ideal)
+  X(deepspeed)                                                                                                         \
+  X(hecate) X(laer) X(pipemoe) X(tutel) X(tutel_improved) X(lina) X(fsmoe) X(fsmoe_no_iio) X(hiermoe) X(ideal)
 #define HEC_SCHEDULE_DECLARE(name) extern const hec_schedule hec_schedule_##name;
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
@@ -78,6 +80,9 @@ void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads,
 
 /* From now on programs say what travels, not only how much: parcels, cells, items (program.h). For executors. */
 void hec_lowering_detail(hec_lowering *low);
+
+/* Gates choose, so which tokens have which experts is not to be inferred from counts: rows travel by assignment. */
+void hec_lowering_gated(hec_lowering *low);
 
 /* Applies the policy's rewriting of loads, if it has one, in place (hec_lower_iteration does it itself). */
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load);

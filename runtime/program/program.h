@@ -78,7 +78,11 @@ typedef enum {
   X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)                                              \
   X(DISPATCH_INSIDE, "dispatch inside nodes", TOKEN, DISPATCH, TOKENS)                                                 \
   X(COMBINE_INSIDE, "combine inside nodes", TOKEN, COMBINE, TOKENS)                                                    \
-  X(ALIGN, "relay alignment", TOKEN, NONE, NONE)
+  X(ALIGN, "relay alignment", TOKEN, NONE, NONE)                                                                       \
+  X(NODE_PERMUTE, "node permute", COMPUTE, NONE, PERMUTE)                                                              \
+  X(NODE_DISPATCH, "node dispatch", TOKEN, DISPATCH, TOKENS)                                                           \
+  X(NODE_COMBINE, "node combine", TOKEN, COMBINE, TOKENS)                                                              \
+  X(NODE_UNPERMUTE, "node unpermute", COMPUTE, NONE, UNPERMUTE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -105,6 +109,7 @@ typedef struct {
   bool backward;
   bool reverse;  /* exchange: source and destination of its transfers swapped (combine is dispatch reversed) */
   bool sliced;   /* moves slices of experts: what a rank keeps of them is copied or added with it */
+  bool by_node;  /* of a layer whose token rows travel once per node (nodes.h) */
   bool one_off;  /* paid when a placement changes, not in an ordinary iteration */
   int32_t layer; /* MoE layer, -1: none */
   int32_t micro_batch;
@@ -129,7 +134,8 @@ typedef struct {
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   /* permute, dispatch, experts, combine, unpermute: into program.cells. Those of a layer of degree r stand r times, chunk
-   * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. */
+   * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. Where rows travel once
+   * per node, a cell's source is the proxy; node permutes have the cells of the sources themselves. */
   int32_t cell_at, n_cells;
 } hec_op;
 
@@ -161,22 +167,28 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
 
 /* Which buffer a hold is; an executor finds its memory by (tensor, layer, micro-batch). "Rows" are one token row per
  * assignment: of the rank's own tokens (assigned), or of what its experts compute (computed). */
-#define HEC_TENSOR_LIST(X)                                                                                             \
-  X(STATE)     /* parameters, gradients and optimizer state kept between iterations, activations outside MoE blocks */ \
-  X(BLOCK)     /* what attention and gate of a block keep for backward */                                              \
-  X(SEND)      /* assigned rows sorted for dispatch */                                                                 \
-  X(INPUT)     /* computed rows: inputs of experts and what they keep for backward */                                  \
-  X(OUTPUT)    /* computed rows: outputs of experts */                                                                 \
-  X(RETURNED)  /* assigned rows: outputs back at their tokens, kept for the gate's gradient */                         \
-  X(GRAD_SEND) /* assigned rows: gradients of outputs sorted for the way to the experts */                             \
-  X(GRAD_OUTPUT)   /* computed rows: gradients of outputs */                                                           \
-  X(GRAD_INPUT)    /* computed rows: gradients of inputs */                                                            \
-  X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                       \
-  X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                   \
-  X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                 \
-  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */   \
-  X(RELAYED) /* rows of a chunk that are neither the rank's own nor computed here, by source: as they come */          \
-  X(ALIGNED) /* the same by destination: as they go on */
+#define HEC_TENSOR_LIST(X)                                                                                              \
+  X(STATE)     /* parameters, gradients and optimizer state kept between iterations, activations outside MoE blocks */  \
+  X(BLOCK)     /* what attention and gate of a block keep for backward */                                               \
+  X(SEND)      /* assigned rows sorted for dispatch */                                                                  \
+  X(INPUT)     /* computed rows: inputs of experts and what they keep for backward */                                   \
+  X(OUTPUT)    /* computed rows: outputs of experts */                                                                  \
+  X(RETURNED)  /* assigned rows: outputs back at their tokens, kept for the gate's gradient */                          \
+  X(GRAD_SEND) /* assigned rows: gradients of outputs sorted for the way to the experts */                              \
+  X(GRAD_OUTPUT)   /* computed rows: gradients of outputs */                                                            \
+  X(GRAD_INPUT)    /* computed rows: gradients of inputs */                                                             \
+  X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                        \
+  X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                    \
+  X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                  \
+  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */    \
+  X(RELAYED) /* rows of a chunk that are neither the rank's own nor computed here, by source: as they come */           \
+  X(ALIGNED) /* the same by destination: as they go on */                                                               \
+  /* Where rows travel once per node (nodes.h), of either direction: rows by peer, then weights, or their gradients. */ \
+  X(NODE_SEND)     /* for proxies: token rows, gradients of sums */                                                     \
+  X(NODE_ARRIVED)  /* on proxies, the same */                                                                           \
+  X(NODE_WEIGHTS)  /* weights, then their gradients, of all assignments that the rank permutes */                       \
+  X(NODE_PARTIAL)  /* on proxies: sums of outputs, or of gradients of inputs */                                         \
+  X(NODE_RETURNED) /* the same, back at their tokens */
 #define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
 typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 

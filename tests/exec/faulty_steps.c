@@ -92,7 +92,7 @@ static void forward_rank(run *r, int32_t mb, int32_t layer, int32_t rank) {
   float *x = r->x[mb * r->s->n_ranks + rank];
   hec_block_attention(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
   hec_block_gate(&hec_processor_cpu, m, r->blocks + layer * r->block, tokens, x, &p->kept, r->scratch);
-  hec_assign_forced(m, counts, tokens, &p->a);
+  hec_assign_forced(&(hec_token_row){counts, m->n_experts, tokens, layer, rank}, &p->a);
   hec_assign_weights(&hec_processor_cpu, m, p->kept.probabilities, &p->a);
   if (is_fault(r, HEC_DROPPED, mb, layer, rank))
     p->a.weight[r->fault->assignment] = 0;

@@ -124,15 +124,33 @@ static void feed(const hec_model *m, const double *params, int32_t f, const doub
   free(inner);
 }
 
+/* Tokens of the assignments by expert. */
+static int32_t *tokens_of(const hec_oracle *o, const uint32_t *counts, int32_t layer) {
+  int32_t n_experts = o->model->n_experts, n = 0, j = 0;
+  int32_t *first = calloc(2 * (size_t)n_experts, sizeof *first);
+  ck_assert_ptr_nonnull(first);
+  if (!o->choices)
+    hec_token_sets(&(hec_token_row){counts, n_experts, o->tokens, layer, o->rank}, first, first + n_experts);
+  for (int32_t e = 0; e < n_experts; e++)
+    n += (int32_t)counts[e];
+  int32_t *token = calloc((size_t)n + 1, sizeof *token);
+  ck_assert_ptr_nonnull(token);
+  for (int32_t e = 0; e < n_experts; e++)
+    for (int32_t i = 0; i < (int32_t)counts[e]; i++, j++)
+      token[j] = o->choices ? o->choices[(int64_t)layer * o->tokens * o->model->top_k + j] : (first[e] + i) % o->tokens;
+  free(first);
+  return token;
+}
+
 /* Experts of each token among the assignments [T, E]. */
-static bool *chosen_of(const hec_oracle *o, const uint32_t *counts, int32_t layer) {
+static bool *chosen_of(const hec_oracle *o, const uint32_t *counts, const int32_t *token) {
   const hec_model *m = o->model;
   bool *chosen = calloc((size_t)o->tokens * (size_t)m->n_experts + 1, sizeof *chosen);
   ck_assert_ptr_nonnull(chosen);
-  int64_t j = 0, n = (int64_t)o->tokens * m->top_k;
+  int64_t j = 0;
   for (int32_t e = 0; e < m->n_experts; e++)
     for (uint32_t i = 0; i < counts[e]; i++, j++)
-      chosen[(o->choices ? o->choices[layer * n + j] : j % o->tokens) * m->n_experts + e] = true;
+      chosen[token[j] * m->n_experts + e] = true;
   return chosen;
 }
 
@@ -151,16 +169,17 @@ static void experts(const hec_oracle *o, int32_t layer, const double *params, co
     for (int32_t s = 0; s < m->moe.n_shared_experts; s++)
       feed(m, params + at.shared + (int64_t)s * m->moe.n_ffn_matrices * d * f, f, row, 1, x + (int64_t)t * d);
   }
-  bool *chosen = chosen_of(o, counts, layer);
+  int32_t *token = tokens_of(o, counts, layer);
+  bool *chosen = chosen_of(o, counts, token);
   int64_t j = 0;
   for (int32_t e = 0; e < n_experts; e++)
     for (uint32_t i = 0; i < counts[e]; i++, j++) {
-      int64_t n = (int64_t)o->tokens * m->top_k, t = o->choices ? o->choices[layer * n + j] : j % o->tokens;
+      int64_t t = token[j];
       double weight = m->exact ? ldexp(1, -(int)((t + j / o->tokens) % 3))
                                : hec_oracle_weight(m, p + t * n_experts, chosen + t * n_experts, e);
       feed(m, own + e * hec_model_expert_size(m), m->moe.d_ffn, h + t * d, weight, x + t * d);
     }
-  free(h), free(p), free(chosen);
+  free(h), free(p), free(chosen), free(token);
 }
 
 void hec_oracle_forward(const hec_oracle *o, double *x) {

@@ -32,7 +32,7 @@ static choices choose(const load *l) {
     n += (int32_t)l->counts[e];
   choices c = {.weights = hec_case_random(2 * (int64_t)n)};
   c.there = hec_assignments_new(&hec_case_arena, &model, n, c.weights.at);
-  hec_assign_forced(&model, l->counts, l->tokens, &c.there);
+  hec_assign_forced(&(hec_token_row){l->counts, l->experts, l->tokens, 0, 0}, &c.there);
   for (int32_t j = 0; j < n; j++)
     c.there.token[j] = j % 11 == 0 ? c.there.token[j] : (int32_t)hec_test_below(&hec_case_seed, (uint64_t)l->tokens);
   c.here = c.there;

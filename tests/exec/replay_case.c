@@ -94,6 +94,7 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
   int32_t micro_batches = wish.micro_batches > 0 ? wish.micro_batches : 1 + below(seed, 2);
   int32_t steps = wish.exact ? 1 : wish.steps > 0 ? wish.steps : 1 + below(seed, 3);
   const char *machine = machines[below(seed, (int32_t)(sizeof machines / sizeof *machines))];
+  machine = wish.machine ? wish.machine : machine;
   random_moe(seed, wish, &c->moe);
   if (wish.esp > 0)
     machine = shard(seed, wish, &ranks, &c->moe.n_experts);

@@ -165,7 +165,7 @@ START_TEST(forced_assignments) {
     hec_load load;
     int32_t tokens = random_shape(&random, &model, &arena, &load, 12), n = 0, seen[64][12] = {{0}}, all[12] = {0};
     hec_assignments a = hec_assignments_new(&arena, &model, tokens * model.top_k, NULL);
-    hec_assign_forced(&model, load.counts, tokens, &a);
+    hec_assign_forced(&(hec_token_row){load.counts, model.n_experts, tokens, i % 3, i}, &a);
     for (int32_t e = 0; e < model.n_experts; e++) {
       ck_assert_int_eq(a.expert_at[e], n);
       n += (int32_t)load.counts[e];
@@ -190,9 +190,9 @@ START_TEST(no_tokens_no_assignments) {
   hec_model model = hec_oracle_random_model(&random, false);
   uint32_t none[8] = {0};
   hec_assignments a = hec_assignments_new(&arena, &model, 0, NULL);
-  hec_assign_forced(&model, none, 0, &a);
+  hec_assign_forced(&(hec_token_row){none, model.n_experts, 0, 0, 0}, &a);
   ck_assert_int_eq(a.n, 0);
-  hec_assign_forced(&model, none, 5, &a);
+  hec_assign_forced(&(hec_token_row){none, model.n_experts, 5, 0, 0}, &a);
   ck_assert_int_eq(a.expert_at[model.n_experts], 0);
   hec_assign_top_k(&model, NULL, NULL, 0, &a);
   ck_assert_int_eq(a.n, 0);
@@ -413,7 +413,7 @@ START_TEST(promised_sizes_are_enough) {
     hec_block_attention(on, &model, params, tokens, x, &kept, scratch);
     hec_block_gate(on, &model, params, tokens, x, &kept, scratch);
     hec_block_shared(on, &model, params, tokens, kept.h2, x, scratch);
-    hec_assign_forced(&model, none, tokens, &a);
+    hec_assign_forced(&(hec_token_row){none, model.n_experts, tokens, 0, 0}, &a);
     hec_block_shared_backward(on, &model, params, grads, tokens, kept.h2, dx, dh2, scratch);
     hec_block_gate_backward(on, &model, params, grads, tokens, dh2, dx, &a, &kept, scratch);
     hec_block_attention_backward(on, &model, params, grads, tokens, dx, &kept, scratch);

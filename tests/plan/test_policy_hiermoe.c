@@ -4,6 +4,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
+#include <math.h>
 #include <string.h>
 
 static hec_arena arena;
@@ -61,8 +62,12 @@ static double model(const hec_problem *p, const uint64_t *load, const int32_t *h
     most_node = node[r] > most_node ? node[r] : most_node;
   }
   double rows = (p->train ? 4 : 2) * p->bytes.token;
+  double total = 0;
+  for (int32_t r = 0; r < 16; r++)
+    total += (double)rank[r];
+  double once = total > 0 ? total / p->top_k * (1 - pow(1 - (double)most_node / total, p->top_k)) : 0;
   return ((p->train ? 3 : 1) * rates.assignment_s + rows / rates.port) * (double)most_rank +
-         rows * (p->n_nodes - 1) / p->n_nodes / rates.node * (double)most_node;
+         rows * (p->n_nodes - 1) / p->n_nodes / rates.node * once;
 }
 
 /* Never worse, every rank keeps its number of experts, and no pair of the busiest rank's is left that pays. */

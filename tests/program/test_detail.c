@@ -94,6 +94,9 @@ static void check_cells(const hec_test_step *step, const hec_op *op, const hec_l
         ck_assert_int_eq(hec_test_rows(program, op, r, e), work[r * n_experts + e]);
   const uint32_t *all = hec_load_row(load, op->layer, 0);
   bool chunk = op->degree > 1 && op->chunk >= 0;
+  bool folded = op->by_node && op->role != HEC_ROLE_NODE_PERMUTE && op->role != HEC_ROLE_NODE_UNPERMUTE;
+  if (folded) /* proxies have what their sources had: test_nodes.c */
+    return;
   for (int32_t i = 0; i < n_ranks * n_experts; i++)
     ck_assert(chunk ? sent[i] <= all[i] : sent[i] == all[i]);
 }
@@ -178,8 +181,24 @@ static void check_buffers(const hec_test_step *step, int32_t i) {
     else
       EXPECT(HEC_TENSOR_OUTPUT, HEC_TENSOR_RETURNED);
     break;
+  case HEC_ROLE_NODE_PERMUTE:
+    EXPECT(b ? HEC_TENSOR_NODE_RETURNED : HEC_TENSOR_NODE_SEND);
+    break;
+  case HEC_ROLE_NODE_UNPERMUTE:
+    EXPECT(b ? HEC_TENSOR_NODE_SEND : HEC_TENSOR_NODE_RETURNED);
+    break;
+  case HEC_ROLE_NODE_DISPATCH:
+    EXPECT(b ? HEC_TENSOR_NODE_PARTIAL : HEC_TENSOR_NODE_SEND, b ? HEC_TENSOR_NODE_RETURNED : HEC_TENSOR_NODE_ARRIVED);
+    break;
+  case HEC_ROLE_NODE_COMBINE:
+    EXPECT(b ? HEC_TENSOR_NODE_SEND : HEC_TENSOR_NODE_PARTIAL, b ? HEC_TENSOR_NODE_ARRIVED : HEC_TENSOR_NODE_RETURNED);
+    break;
   default:
     break;
+  }
+  if (op->by_node && (op->role == HEC_ROLE_PERMUTE || op->role == HEC_ROLE_UNPERMUTE)) {
+    bool out = b == (op->role == HEC_ROLE_UNPERMUTE);
+    EXPECT(out ? HEC_TENSOR_NODE_ARRIVED : HEC_TENSOR_NODE_PARTIAL, HEC_TENSOR_NODE_WEIGHTS);
   }
 }
 
@@ -222,7 +241,7 @@ static void visit(const hec_test_step *step, void *context) {
   hec_program_check(program);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    if (op->kind == HEC_OP_EXCHANGE && op->n_cells == 0)
+    if (op->kind == HEC_OP_EXCHANGE && op->n_cells == 0 && !op->by_node)
       check_parcels(&c->problem, program, op);
     if (op->n_cells > 0) {
       hec_load load = hec_test_actual_load(step, op->micro_batch, &arena);

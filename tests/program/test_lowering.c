@@ -38,6 +38,11 @@ static int32_t degree_of(const hec_test_step *step, int32_t layer, int32_t micro
   return id >= 0 && step->program->ops[id].degree > 1 ? step->program->ops[id].degree : 1;
 }
 
+/* Rows travel once per node: who sends them on, test_nodes.c has. */
+static bool by_node(const hec_test_step *step, int32_t layer, int32_t micro_batch) {
+  return find_op(step, HEC_ROLE_NODE_DISPATCH, false, layer, micro_batch) >= 0;
+}
+
 static bool is_ideal(const hec_test_step *step) {
   return strcmp(step->schedule->name, "ideal") == 0;
 }
@@ -117,7 +122,7 @@ static void check_tokens_once(const hec_test_step *step, int32_t layer, int32_t 
   }
   int64_t token = (int64_t)step->c->problem.bytes.token;
   const int64_t *sent = both_of(step, HEC_ROLE_DISPATCH, false, layer, mb); /* relays send what they receive */
-  for (int32_t r = 0; r < n; r++) {
+  for (int32_t r = 0; r < n && !by_node(step, layer, mb); r++) {
     int64_t balance = 0, own = 0;
     for (int32_t other = 0; other < n; other++) {
       balance += sent[other * n + r] - sent[r * n + other];
@@ -154,7 +159,7 @@ static void check_routing(const hec_test_step *step, int32_t layer, int32_t mb, 
     if (q != d)
       left[1][q * n + d] += bytes;
   }
-  for (int32_t i = 0; i < n * n; i++) {
+  for (int32_t i = 0; i < n * n && !by_node(step, layer, mb); i++) {
     ck_assert_int_eq(inside[i], left[0][i]);
     ck_assert_int_eq(between[i], left[1][i]);
   }
@@ -176,6 +181,11 @@ static void check_mirrors(const hec_test_step *step, int32_t layer, int32_t mb) 
     ck_assert_int_lt(find_op(step, HEC_ROLE_EXPERTS, true, layer, mb), 0);
     return;
   }
+  out = matrix_of(step, HEC_ROLE_NODE_DISPATCH, false, layer, mb);
+  expect_same(step, matrix_of(step, HEC_ROLE_NODE_DISPATCH, true, layer, mb), out, true, "node dispatch");
+  out = matrix_of(step, HEC_ROLE_NODE_COMBINE, false, layer, mb);
+  expect_same(step, matrix_of(step, HEC_ROLE_NODE_COMBINE, true, layer, mb), out, true, "node combine");
+  out = matrix_of(step, HEC_ROLE_DISPATCH, false, layer, mb);
   expect_same(step, combine, out, false, "combine backward");
   expect_same(step, dispatch, out, true, "dispatch backward");
   expect_same(step, matrix_of(step, HEC_ROLE_COMBINE_INSIDE, true, layer, mb), inside, false,
@@ -311,12 +321,16 @@ static int32_t find_of(const hec_test_step *step, hec_role role, bool backward, 
 
 /* Each chunk in its own order, what they have in common (permutes, the rest of the block) before and after all of them. */
 static void check_layer_order(const order *o, int32_t l, int32_t mb, int32_t chunk) {
-  static const hec_role there[] = {HEC_ROLE_ATTENTION,       HEC_ROLE_GATE,     HEC_ROLE_COUNTS,  HEC_ROLE_PERMUTE,
-                                   HEC_ROLE_DISPATCH_INSIDE, HEC_ROLE_DISPATCH, HEC_ROLE_EXPERTS, HEC_ROLE_COMBINE,
-                                   HEC_ROLE_COMBINE_INSIDE,  HEC_ROLE_UNPERMUTE};
-  static const hec_role back[] = {HEC_ROLE_UNPERMUTE, HEC_ROLE_COMBINE_INSIDE, HEC_ROLE_COMBINE,
-                                  HEC_ROLE_EXPERTS,   HEC_ROLE_DISPATCH,       HEC_ROLE_DISPATCH_INSIDE,
-                                  HEC_ROLE_PERMUTE,   HEC_ROLE_GATE,           HEC_ROLE_ATTENTION};
+  static const hec_role there[] = {HEC_ROLE_ATTENTION,       HEC_ROLE_GATE,           HEC_ROLE_COUNTS,
+                                   HEC_ROLE_NODE_PERMUTE,    HEC_ROLE_NODE_DISPATCH,  HEC_ROLE_PERMUTE,
+                                   HEC_ROLE_DISPATCH_INSIDE, HEC_ROLE_DISPATCH,       HEC_ROLE_EXPERTS,
+                                   HEC_ROLE_COMBINE,         HEC_ROLE_COMBINE_INSIDE, HEC_ROLE_UNPERMUTE,
+                                   HEC_ROLE_NODE_COMBINE,    HEC_ROLE_NODE_UNPERMUTE};
+  static const hec_role back[] = {HEC_ROLE_NODE_UNPERMUTE, HEC_ROLE_NODE_COMBINE,    HEC_ROLE_UNPERMUTE,
+                                  HEC_ROLE_COMBINE_INSIDE, HEC_ROLE_COMBINE,         HEC_ROLE_EXPERTS,
+                                  HEC_ROLE_DISPATCH,       HEC_ROLE_DISPATCH_INSIDE, HEC_ROLE_PERMUTE,
+                                  HEC_ROLE_NODE_DISPATCH,  HEC_ROLE_NODE_PERMUTE,    HEC_ROLE_GATE,
+                                  HEC_ROLE_ATTENTION};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     for (size_t j = i + 1; j < sizeof there / sizeof *there; j++)
       expect_before(o, find_of(o->step, there[i], false, l, mb, chunk),

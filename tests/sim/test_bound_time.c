@@ -38,6 +38,7 @@ static hec_bound_time bound_of(const hec_test_step *step, const context *c, hec_
   hec_arena own = {0};
   hec_bound_begin(bound, (hec_bound_case){.class = class,
                                           .tokens_wait = step->schedule->tokens_wait,
+                                          .by_node = step->schedule->by_node,
                                           .closed_form = c->law == &hec_law_alpha_beta,
                                           .n_micro_batches = step->c->n_micro_batches});
   for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++) {
@@ -156,7 +157,7 @@ START_TEST(reached) {
   hec_lowering *low = hec_lowering_new(&c.problem, &hec_policy_ep, &hec_schedule_serial, NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   hec_bound *bound = hec_bound_new(&c.problem, &arena);
-  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1});
+  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1, false});
   hec_bound_add(bound, &load);
   double total_s = hec_bound_end(bound).total_s;
   double s = (double)time_of(&c.problem, hec_lowering_program(low), &hec_law_alpha_beta) * 1e-12;
@@ -187,7 +188,7 @@ START_TEST(one_hot_expert) {
   double flops_s = c.cluster.devices[0].flops * c.cluster.devices[0].flops_efficiency;
   double seconds[2];
   for (hec_bound_class class = 0; class < 2; class ++) {
-    hec_bound_begin(bound, (hec_bound_case){class, true, true, 1});
+    hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false});
     hec_bound_add(bound, &load);
     seconds[class] = hec_bound_end(bound).total_s;
   }
@@ -220,7 +221,7 @@ START_TEST(what_must_move) {
       hec_bound *bound = hec_bound_new(&problem, &arena);
       double moved_s[HEC_N_BOUND_CLASSES];
       for (hec_bound_class class = 0; class < HEC_N_BOUND_CLASSES; class ++) {
-        hec_bound_begin(bound, (hec_bound_case){class, true, true, 1});
+        hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false});
         hec_bound_add(bound, &load);
         moved_s[class] = hec_bound_end(bound).moved_s;
       }
@@ -249,7 +250,7 @@ START_TEST(speed) {
     clock_t start = clock();
     double total_s = 0;
     for (int i = 0; i < 10; i++) {
-      hec_bound_begin(bound, (hec_bound_case){class, true, true, 1});
+      hec_bound_begin(bound, (hec_bound_case){class, true, true, 1, false});
       hec_bound_add(bound, &load);
       total_s += hec_bound_end(bound).total_s;
     }

@@ -2,7 +2,8 @@
  *
  *   token_s   sum over dispatch and combine rows of (end - ready), ready = end of the row's dependencies and of its lane
  *   layer_s   forward: last end of the gate row to last end of the unpermute row; backward: last begin of unpermute' to
- *             last end of permute' (so waiting for gathers and for the gradient buffer counts)
+ *             last end of permute' (so waiting for gathers and for the gradient buffer counts); where rows travel once per
+ *             node, of the rows between nodes
  *   state     peak over the program's order of the holds that are parameters, gradients, optimizer state or copies
  *
  * O(operations * ranks) per iteration beside the simulation. */
@@ -37,7 +38,7 @@ static double token_seconds(const hec_program *program, const hec_timeline *time
         ready = before > ready ? before : ready;
       }
       lane_end[r] = end;
-      if (op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_COMBINE)
+      if (op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_COMBINE || op->by_node)
         sum += end - ready;
     }
   }
@@ -57,15 +58,17 @@ static void add_layers(const hec_program *program, const hec_timeline *timeline,
     const hec_op *op = &program->ops[i];
     if (op->layer < 0)
       continue;
-    double sign = op->role == HEC_ROLE_GATE ? -1 : op->role == HEC_ROLE_UNPERMUTE ? 1 : 0;
+    bool unpermute = op->role == (op->by_node ? HEC_ROLE_NODE_UNPERMUTE : HEC_ROLE_UNPERMUTE);
+    bool permute = op->role == (op->by_node ? HEC_ROLE_NODE_PERMUTE : HEC_ROLE_PERMUTE);
+    double sign = op->role == HEC_ROLE_GATE ? -1 : unpermute ? 1 : 0;
     if (sign != 0 && !op->backward) {
       double end_s = last(timeline->end_ps, i, program->n_ranks);
       layer_s[op->layer] += sign * end_s;
       forward_s[op->layer] += sign * end_s;
     }
-    if (op->role == HEC_ROLE_UNPERMUTE && op->backward)
+    if (unpermute && op->backward)
       layer_s[op->layer] -= last(timeline->begin_ps, i, program->n_ranks);
-    if (op->role == HEC_ROLE_PERMUTE && op->backward)
+    if (permute && op->backward)
       layer_s[op->layer] += last(timeline->end_ps, i, program->n_ranks);
   }
 }
@@ -74,10 +77,10 @@ static void add_layers(const hec_program *program, const hec_timeline *timeline,
 static void add_longest(const hec_program *program, const hec_timeline *timeline, hec_lab_cell *cell) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    double *sum = op->role == HEC_ROLE_GATHER || op->role == HEC_ROLE_CALIBRATE ? &cell->gather_s
-                  : op->role == HEC_ROLE_PLAN                                   ? &cell->plan_s
-                  : op->role == HEC_ROLE_DISPATCH                               ? &cell->dispatch_s
-                                                                                : NULL;
+    double *sum = op->role == HEC_ROLE_GATHER || op->role == HEC_ROLE_CALIBRATE         ? &cell->gather_s
+                  : op->role == HEC_ROLE_PLAN                                           ? &cell->plan_s
+                  : op->role == HEC_ROLE_DISPATCH || op->role == HEC_ROLE_NODE_DISPATCH ? &cell->dispatch_s
+                                                                                        : NULL;
     if (!sum || op->backward)
       continue;
     int64_t most = 0;

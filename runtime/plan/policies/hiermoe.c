@@ -1,27 +1,23 @@
 /* HierMoE (arXiv 2508.09591; reference policies.md 3.12), its expert swaps: no replicas, and every `period` iterations
  * pairs of experts change places while a hierarchical cost model says that it pays.
  *
- *   A = busiest rank's assignments,  B = busiest node's
- *   time = A (3 computations + 4 rows over a port) + B (1 - 1/N) (4 rows over the node's network)
- *                                                             (forward only: 1 and 2; one node: without B)
+ *   A = busiest rank's assignments,  B = busiest node's, of W in all,  k experts a token, N nodes
+ *   C = W/k (1 - (1 - B/W)^k)        tokens with an expert on that node, as if chosen independently
+ *   time = A (3 computations + 4 rows over a port) + C (1 - 1/N) (4 rows over the node's network)
+ *                                                             (forward only: 1 and 2; one node: without C)
  *   round: of all pairs (expert of the busiest rank, expert of another rank with less load) the one with the least time;
  *          done while that is less than now; ties to the lower experts, the busiest rank's first
  *
- * The rule is inferred; sources are taken as alike, since histories have totals by expert. Load: the last two records,
- * period 25, as smartmoe.c: the paper's are not known here. What moves takes its optimizer state along and is not weighed
- * against the gain: the simulator charges it. O(E^2) per round and group, at most E rounds per layer.
+ * The rule is inferred; sources are taken as alike, since histories have totals by expert, and C as the mean over tokens,
+ * since they have no sets. Load: the last two records, period 25, as smartmoe.c: the paper's are not known here. What moves
+ * takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2) per round and group,
+ * at most E rounds per layer.
  *
- * Not here: token de-duplication, the larger half of the paper's gain. A token with several experts on a node (or rank)
- * would be sent there once and multiplied behind the slow link, and come back as one partial sum. Counts by (source,
- * expert) do not say how many tokens that spares; expected for independent choices is N (1 - (1 - 1/N)^k) rows of k. It
- * would take
- *   loads     beside the counts, tokens by (source, node) with at least one expert there, which depends on homes: a row
- *             of expert sets, or co-occurrences, in the trace; the real gate has them
- *   program   dispatch as two exchanges with a local operation that multiplies rows between them, combine with one that
- *             adds weighted rows, each transfer's rows counted in tokens, not assignments
- *   executors an index from the rows that arrive to the assignments that they stand for, sent beside the rows; gate
- *             weights sent along, since partial sums are weighted before they travel
- * The other half of its choice, the depth of the hierarchy, comes with it. */
+ * The other half of the system, sending a token once to a node that has several of its experts, and the choice of where to,
+ * is its schedule (runtime/program/schedules/hiermoe.c), simulated and executed in replays; under another schedule every
+ * assignment's row travels, and C is too small. Counts by (source, expert) do not say which tokens share a node: sets are
+ * inferred as independent choices given the counts (token_sets.h). Real routers correlate, so a real gain may be larger or
+ * smaller. */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
 
@@ -29,7 +25,8 @@
 
 typedef struct {
   int64_t last;
-  double rank_s, node_s; /* seconds per assignment on the busiest rank, and node */
+  double rank_s, node_s; /* seconds per assignment on the busiest rank, per row of the busiest node */
+  double total;          /* assignments of all groups */
   uint64_t *load;        /* [n_experts] */
   uint64_t *rank_load;   /* [ep] by place in the group */
   uint64_t *node_load;   /* [n_nodes] scratch */
@@ -52,6 +49,14 @@ static void init(hec_policy_run *run) {
   hec_plan_set_contiguous(&run->plan, problem);
 }
 
+/* Tokens of which one assignment or more is among the node's `load`; one expert a token: the load. */
+static double rows_of(const hiermoe *state, const hec_problem *problem, double load) {
+  double share = state->total > 0 ? load / state->total : 0, none = 1;
+  for (int32_t i = 0; i < problem->top_k; i++)
+    none *= 1 - share;
+  return state->total / problem->top_k * (1 - none);
+}
+
 /* The model's time, in units that all placements of the layer share. All groups have the same homes. */
 static double estimate(hiermoe *state, const hec_problem *problem) {
   uint64_t rank = 0, node = 0;
@@ -62,7 +67,7 @@ static double estimate(hiermoe *state, const hec_problem *problem) {
     rank = state->rank_load[place] > rank ? state->rank_load[place] : rank;
     node = *here > node ? *here : node;
   }
-  return state->rank_s * (double)rank + state->node_s * (double)node;
+  return state->rank_s * (double)rank + state->node_s * rows_of(state, problem, (double)node);
 }
 
 static void shift(hiermoe *state, int32_t from, int32_t to, uint64_t load) {
@@ -103,8 +108,11 @@ static bool improve(hec_policy_run *run, int32_t layer) {
   hec_plan *plan = &run->plan;
   hec_history_sum(&run->history, layer, run->policy->window, state->load);
   memset(state->rank_load, 0, (size_t)run->problem->ep * sizeof *state->rank_load);
-  for (int32_t e = 0; e < plan->n_experts; e++)
+  state->total = 0;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
     state->rank_load[hec_plan_home(plan, layer, e)] += state->load[e];
+    state->total += (double)state->load[e] * run->problem->dp;
+  }
   double time = estimate(state, run->problem);
   int32_t rounds = 0, a, b;
   while (rounds < plan->n_experts && best_swap(run, layer, &time, &a, &b)) {
@@ -142,10 +150,10 @@ static void decide(hec_policy_run *run) {
 
 const hec_policy hec_policy_hiermoe = {
     .name = "hiermoe",
-    .summary = "periodic swaps of experts by a hierarchical cost model; its token de-duplication is not built",
+    .summary = "periodic swaps of experts by a hierarchical cost model; its schedule sends a token once per node",
     .source = "HierMoE, arXiv 2508.09591",
     .known = HEC_KNOWN_PERIODIC,
-    .schedule = "serial",
+    .schedule = "hiermoe",
     .dispatch = &hec_dispatch_group,
     .whole = true,
     .window = 2,
