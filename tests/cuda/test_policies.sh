@@ -1,5 +1,6 @@
 # Every policy on imitated devices (fake.h) against the dense reference: on 4 and 8 ranks, over both links; those that move
-# parameters under each sparse collective; in another order of the devices each time. Usage: test_policies.sh BUILD_DIR
+# parameters under each sparse collective; rows that travel once per node; in another order of the devices each time. Usage:
+# test_policies.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
 seed=0
 all=$("$build/hecate-run" --list | awk '/^policies/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { n++ } END { print n }')
@@ -40,6 +41,10 @@ for schedule in serial fsmoe; do
   check nccl 8 8 --esp 2 --schedule $schedule
 done
 check local 1 4 --esp 2 --schedule tutel --virtual
+policies=hiermoe,hecate n_policies=2 # token rows once per node
+slow="4x2 nvlink=300G@0s nic=1M@0s flops=100T mem=40G a=0s c=0s launch=0s"
+check local 1 8 --schedule hiermoe --cluster "$slow"
+check nccl 5 5 --schedule hiermoe --cluster "$slow"
 
 [ "$failures" -eq 0 ] || exit 1
 echo "every policy on imitated devices: numbers are the reference's"
