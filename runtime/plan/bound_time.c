@@ -8,7 +8,9 @@
  *               of o_r x_r c_r with sum x_r = n. Attention, gate and the rest raise it by their weighted means. The law
  *               of a rank is at least linear: launches, tiles and streaming only add.
  *   all-reduce  starts when the last rank is there, so not before A; one at a time; the optimizer after the last, over
- *               an even share on the fullest rank at least. As schedule `ideal` has them.
+ *               an even share on the fullest rank at least. As schedule `ideal` has them. With tensor parallelism
+ *               (problem.mp) two of each: of what is cut, among ranks of equal place, and of what is whole; its AllGathers
+ *               and ReduceScatters, inside nodes, are left out: they only add.
  *
  * WHOLE, pieces p = (group, expert) with tokens n_sp of source s, w_p in all:
  *   exchange    At least V = sum over p of (w_p - max_s n_sp) rows leave their source's rank and Q = sum over p of
@@ -138,12 +140,14 @@ static void set_rows(hec_bound *b) {
   }
 }
 
-/* Adds what the rank needs for one shape, forward and backward; returns the sum of what training has of it. */
-static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, double mean_s[2]) {
+/* Adds what the rank needs for `parts` times its rows of one shape, forward and backward; returns the sum of what training
+ * has of it. */
+static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, int32_t parts, double mean_s[2]) {
   const hec_problem *p = b->problem;
   hec_work_shape backward = hec_work_backward_of(p->moe, forward);
-  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, p->tokens),
-                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, p->tokens) : 0};
+  double rows = (double)parts * p->tokens;
+  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, rows),
+                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, rows) : 0};
   mean_s[0] += b->weight[rank] * s[0];
   mean_s[1] += b->weight[rank] * s[1];
   return s[0] + s[1];
@@ -153,36 +157,39 @@ static void set_uniform(hec_bound *b) {
   const hec_problem *p = b->problem;
   const hec_moe *moe = p->moe;
   for (int32_t r = 0; r < p->n_ranks; r++) {
-    double layer_s = add_uniform(b, r, hec_work_attention(moe), b->attention_s[0]), once_s = 0;
-    double dense_s = add_uniform(b, r, hec_work_dense_attention(moe), b->attention_s[1]) - layer_s;
-    layer_s += add_uniform(b, r, hec_work_gate(moe), b->attention_s[0]);
-    (void)add_uniform(b, r, hec_work_gate(moe), b->attention_s[1]);
+    double layer_s = add_uniform(b, r, hec_problem_attention(p, false), p->mp, b->attention_s[0]), once_s = 0;
+    double dense_s = add_uniform(b, r, hec_problem_attention(p, true), p->mp, b->attention_s[1]) - layer_s;
+    layer_s += add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[0]);
+    (void)add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[1]);
     once_s += hec_moe_n_dense_attention(moe, true) * dense_s;
     if (moe->n_shared_experts > 0) {
       hec_work_shape shared = hec_work_shared(moe);
       double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
       b->least_shared_s = r == 0 ? shared_s : smaller(b->least_shared_s, shared_s);
-      layer_s += add_uniform(b, r, shared, b->shared_s);
+      layer_s += add_uniform(b, r, shared, 1, b->shared_s);
     }
     if (moe->vocabulary > 0) {
-      once_s += add_uniform(b, r, hec_work_embedding(moe), b->before_s);
-      once_s += add_uniform(b, r, hec_work_head(moe), b->head_s);
+      once_s += add_uniform(b, r, hec_work_embedding(moe), 1, b->before_s);
+      once_s += add_uniform(b, r, hec_work_head(moe), 1, b->head_s);
     }
     if (moe->n_layers > moe->n_moe_layers)
-      once_s += add_uniform(b, r, hec_work_dense_blocks(moe), b->before_s);
+      once_s += add_uniform(b, r, hec_work_cut(hec_work_dense_blocks(moe), p->mp), p->mp, b->before_s);
     b->slowest_s = larger(b->slowest_s, p->n_layers * layer_s + once_s);
   }
 }
 
-/* A ring all-reduce: 2 (n-1)/n of the bytes leave every rank, and every node, over all rings. */
-static double reduce_s(const hec_bound *b, double bytes, bool closed_form) {
+/* `stride` ring all-reduces at once, of n ranks each: 2 (n-1)/n of the bytes leave every rank, of all of them every node, over
+ * all rings. */
+static double ring_s(const hec_bound *b, double bytes, int32_t stride, bool closed_form) {
   const hec_problem *p = b->problem;
-  if (p->n_ranks == 1 || bytes <= 0)
+  int32_t n = p->n_ranks / stride;
+  if (n == 1 || bytes <= 0)
     return 0;
   if (closed_form)
-    return hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
-  double each = 2 * bytes * (double)(p->n_ranks - 1) / p->n_ranks;
-  return larger(each / b->rank_rate, p->n_nodes > 1 ? each / b->node_nics : 0);
+    return stride > 1 ? hec_link_cost_allreduce_strided(p->cluster, p->n_ranks, stride, bytes)
+                      : hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
+  double each = 2 * bytes * (double)(n - 1) / n;
+  return larger(each / b->rank_rate, p->n_nodes > 1 ? stride * each / b->node_nics : 0);
 }
 
 /* The closed form of pieces adds up to no less than that of the whole; a measured curve may bend, so it counts by its least
@@ -192,8 +199,15 @@ static double in_pieces_s(const hec_bound *b, double bytes) {
   const hec_curve *curve = p->cluster->measured.n > 0
                                ? hec_curves_find(&p->cluster->measured, HEC_CURVE_ALLREDUCE, false, 0, p->n_ranks)
                                : NULL;
-  double whole_s = reduce_s(b, bytes, true);
+  double whole_s = ring_s(b, bytes, 1, true);
   return curve && whole_s > 0 ? smaller(whole_s, least_slope(curve) * bytes) : whole_s;
+}
+
+/* Of an MoE block's gradients (layer 0), of the rest (-1): what is cut, then what is whole. Form: reduce_form. */
+static double reduce_s(const hec_bound *b, int32_t layer, int32_t form) {
+  const hec_problem *p = b->problem;
+  double cut = hec_problem_cut_gradients(p, layer), whole = hec_problem_gradients(p, layer) - cut;
+  return ring_s(b, cut, p->mp, form > 0) + (form == 2 ? in_pieces_s(b, whole) : ring_s(b, whole, 1, form == 1));
 }
 
 static void set_end(hec_bound *b) {
@@ -201,10 +215,9 @@ static void set_end(hec_bound *b) {
   const hec_memory_cost *bytes = &p->bytes;
   if (!p->train)
     return;
-  double block = hec_moe_block_params(p->moe) * p->moe->grad_bytes, rest = bytes->dense_grad - p->n_layers * block;
-  for (int closed = 0; closed < 3; closed++) {
-    b->block_reduce_s[closed] = closed == 2 ? in_pieces_s(b, block) : reduce_s(b, block, closed == 1);
-    b->rest_reduce_s[closed] = closed == 2 ? in_pieces_s(b, rest) : reduce_s(b, rest, closed == 1);
+  for (int32_t form = 0; form < 3; form++) {
+    b->block_reduce_s[form] = reduce_s(b, 0, form);
+    b->rest_reduce_s[form] = reduce_s(b, -1, form);
   }
   double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;

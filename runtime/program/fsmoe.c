@@ -23,7 +23,7 @@ struct hec_fsmoe_run {
 
 hec_fsmoe_run *hec_fsmoe_run_new(const hec_problem *problem, bool folded, hec_arena *arena) {
   hec_fsmoe_run *run = HEC_NEW(arena, hec_fsmoe_run, 1);
-  double bytes = hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
+  double bytes = hec_problem_gradients(problem, 0);
   int64_t unit = (int64_t)problem->moe->grad_bytes;
   run->decision = hec_fsmoe_decide(problem, folded, arena);
   run->block = (int64_t)bytes;

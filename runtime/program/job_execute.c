@@ -47,6 +47,11 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   hec_job_options wanted = *options;
   const hec_trace_header *header = hec_trace_header_of(reader);
   char line[HEC_CPU_LINE_BYTES];
+  if (options->mp > 1)
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "--mp: tensor parallelism is simulated only (hecate-sim), here the dense part is whole; found %" PRId32,
+        options->mp);
   wanted.executed = true;
   if (options->ranks == 0)
     HEC_TRY(choose_ranks(options, &wanted.ranks));

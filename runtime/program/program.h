@@ -75,7 +75,10 @@ typedef enum {
   X(OPTIMIZER, "optimizer", COMPUTE, NONE, OPTIMIZER)                                                                  \
   X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, TOKENS)                                                         \
   X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, SCATTER)                                                    \
-  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)
+  X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)                                              \
+  X(TENSOR_GATHER, "tensor AllGather", TOKEN, TENSOR, NONE)                                                            \
+  X(TENSOR_SCATTER, "tensor ReduceScatter", TOKEN, TENSOR, NONE)                                                       \
+  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, NONE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -85,7 +88,8 @@ extern const hec_book hec_role_book[HEC_N_ROLES];
 #define HEC_TRAFFIC_LIST(X)                                                                                            \
   X(DISPATCH, "dispatch")                                                                                              \
   X(COMBINE, "combine")                                                                                                \
-  X(GATHER, "gather") X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration")
+  X(GATHER, "gather")                                                                                                  \
+  X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration") X(TENSOR, "tensor")
 #define HEC_TRAFFIC_ENUM(name, text) HEC_TRAFFIC_##name,
 typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NONE = HEC_N_TRAFFIC } hec_traffic;
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
@@ -120,6 +124,7 @@ typedef struct {
    * hec_program_add with part_at */
   double bytes;
   int64_t first_byte; /* allreduce: of the layer's dense gradients, from this byte on, `bytes` of them */
+  int32_t stride;     /* allreduce: above 1, that many at once, each among the ranks r, r + stride, r + 2 stride ... */
   uint64_t units;     /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */

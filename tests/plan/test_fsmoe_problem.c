@@ -47,6 +47,25 @@ START_TEST(plain_by_hand) {
 }
 END_TEST
 
+/* Tensor parallelism: gradients in two parts, each with its all-reduce, and two exchanges of a rank's rows in the dense part. */
+START_TEST(tensor_by_hand) {
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
+  hec_fsmoe_view whole = hec_fsmoe_view_of(p, &arena);
+  ck_assert(whole.tensor_s == 0);
+  ck_assert(hec_problem_tensor(p, 2) == HEC_OK);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  double attention = 4 * 64 * 64, rest = 2 * 64 + 64 * 8, bytes = p->moe->grad_bytes;
+  ck_assert_double_eq(view.gradient, bytes * (attention / 2 + rest));
+  /* the NIC of a node carries both places' rings of 2 ranks, then one ring of 4 */
+  ck_assert_double_eq_tol(view.reduce.start + view.reduce.per_unit * view.gradient,
+                          (2 * attention / 2 + 1.5 * rest) * bytes / 1e9, 1e-12);
+  ck_assert_double_eq_tol(view.tensor_s, 2 * 256 * 128 / 10e9, 1e-9);
+  ck_assert_double_eq_tol(view.dense_s, whole.dense_s, 1e-9);
+  ck_assert_double_eq_tol(at_one(view.forward.a2a), at_one(whole.forward.a2a), 1e-12);
+  ck_assert_double_eq_tol(at_one(view.backward.experts), at_one(whole.backward.experts), 1e-12);
+}
+END_TEST
+
 START_TEST(one_rank_reduces_nothing) {
   hec_problem *p = hec_test_problem(&arena, "1x1 nvlink=10G" PLAIN, 1, 2, 4, 2, true);
   hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
@@ -101,6 +120,7 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("all");
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, plain_by_hand);
+  tcase_add_test(cases, tensor_by_hand);
   tcase_add_test(cases, one_rank_reduces_nothing);
   tcase_add_loop_test(cases, decision_is_the_best_degree, 0, 40);
   suite_add_tcase(suite, cases);

@@ -59,6 +59,9 @@ refused 2 '--esp: expected a divisor of the 16 ranks' "$sim" $sample --esp 3 --p
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$sim" $sample --esp 2 --policy ep,eplb
 refused 2 '--esp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --esp 3 --policy ep
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$1/hecate-run" $sample --esp 2
+refused 2 '--mp: expected' "$sim" $sample --mp 0
+refused 2 '--mp: expected a divisor of the 16 ranks' "$sim" $sample --mp 3 --policy ep
+refused 2 '--mp: tensor parallelism is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep
 refused 2 '--period: expected' "$sim" $sample --period 0
 refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
 refused 2 '--law: expected' "$sim" $sample --law none
