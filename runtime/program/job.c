@@ -390,9 +390,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(check_clock(job));
   say_measured(job, arena);
   if (job->problem.esp > 1)
-    hec_job_say(job, arena,
-                "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards; no lower bound is known "
-                "for such rows",
+    hec_job_say(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",
                 job->problem.esp);
   if (job->problem.mp > 1)
     hec_job_say(
