@@ -14,7 +14,7 @@
  * those gradients travel too, unless they stand in line with them (folded). O(R (ep + mp)).
  *
  * FSMoE chooses the degrees of forward and backward apart. Here they are one, that of the least sum with the gradients
- * divided for it: what forward keeps for backward lies chunk by chunk, and an executor would have to sort it anew. */
+ * divided for it: what forward keeps for backward lies chunk by chunk (runtime/program/fsmoe.c: what two would take and save). */
 #include "runtime/plan/fsmoe_problem.h"
 
 #include "models/link_cost.h"
