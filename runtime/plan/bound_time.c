@@ -84,7 +84,7 @@ struct hec_bound {
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
                                               port and NICs of a rank together */
-  double token_factor, moved_factor;       /* measured exchanges may be faster than the closed form */
+  double token_factor, moved_factor; /* measured exchanges may be faster than the closed form: of tokens; of any kind */
   /* Of the iteration. */
   hec_bound_case options;
   int32_t done;              /* micro-batches */
@@ -133,6 +133,13 @@ static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
   return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
 }
 
+/* Seconds of a byte of an addition, at least: no launch, and a measured curve by its least slope. */
+static double added_byte_s(const hec_device *device) {
+  const hec_curve *curve = device->measured ? hec_curves_find(device->measured, HEC_CURVE_REDUCE, false, 0, 0) : NULL;
+  double law_s = 1 / device->hbm_bandwidth;
+  return curve ? smaller(law_s, least_slope(curve) / device->speed) : law_s;
+}
+
 static void set_rows(hec_bound *b) {
   const hec_problem *p = b->problem;
   hec_work_shape shape[2] = {p->expert, hec_work_backward_of(p->moe, p->expert)};
@@ -147,7 +154,7 @@ static void set_rows(hec_bound *b) {
       b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
       b->least_row_s[back] = r == 0 ? row_s : smaller(b->least_row_s[back], row_s);
     }
-    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] / p->cluster->devices[r].hbm_bandwidth;
+    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * added_byte_s(&p->cluster->devices[r]);
     b->add_s = r == 0 ? add_s : smaller(b->add_s, add_s);
   }
   for (int back = 0; back < 2; back++)
@@ -417,7 +424,7 @@ static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, 
 /* Of `rows` in all of a sharding group: what its AllGather, or its ReduceScatter, takes at least on any rank of it. */
 static double gather_s(const hec_bound *b, double rows) {
   int32_t esp = b->problem->esp;
-  return esp > 1 ? rows * b->problem->bytes.token * (esp - 1) / (esp * b->port) : 0;
+  return esp > 1 ? b->moved_factor * rows * b->problem->bytes.token * (esp - 1) / (esp * b->port) : 0;
 }
 
 static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer, const piece *one) {

@@ -76,9 +76,9 @@ typedef enum {
   X(SHARD_GATHER, "expert AllGather", TOKEN, DISPATCH, TOKENS)                                                         \
   X(SHARD_SCATTER, "expert ReduceScatter", TOKEN, COMBINE, SCATTER)                                                    \
   X(SHARD_REDUCE, "expert ReduceScatter (addition)", TOKEN, NONE, REDUCE)                                              \
-  X(TENSOR_GATHER, "tensor AllGather", TOKEN, TENSOR, NONE)                                                            \
-  X(TENSOR_SCATTER, "tensor ReduceScatter", TOKEN, TENSOR, NONE)                                                       \
-  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, NONE)
+  X(TENSOR_GATHER, "tensor AllGather", TOKEN, TENSOR, TOKENS)                                                          \
+  X(TENSOR_SCATTER, "tensor ReduceScatter", TOKEN, TENSOR, SCATTER)                                                    \
+  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, REDUCE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
