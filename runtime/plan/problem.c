@@ -2,7 +2,7 @@
  *
  *   ep = max { d : d divides R, d <= E }      ranks of an expert-parallel group; dp = R / ep
  *   bytes without copies = dense state + ceil(L * E / R) * expert state + activations + two token buffers (or, where it is
- *                          more, what a tensor-parallel attention has in flight: 3 mp - 2 times its rank's rows)
+ *                          more, what a tensor-parallel attention has in flight: 2 mp times its rank's rows, 3 mp with recomputation)
  *
  * The share of expert state is that of an even split over all layers together, which every policy here starts from. */
 #include "runtime/plan/problem.h"
@@ -196,7 +196,8 @@ double hec_problem_bytes_without_copies(const hec_problem *problem) {
   double expert = b->expert_param + b->expert_grad + b->expert_optimizer;
   double kept = b->activation_layer + (b->expert_row + b->returned_row) * assignments;
   int32_t layers = problem->train ? problem->n_layers : 1; /* forward alone keeps nothing for later */
-  double flight = 2 * assignments * b->token, tensor = (3.0 * problem->mp - 2) * problem->tokens * b->token;
+  double flight = 2 * assignments * b->token,
+         tensor = (problem->moe->recompute ? 3.0 : 2.0) * problem->mp * problem->tokens * b->token;
   if (problem->mp > 1 && tensor > flight)
     flight = tensor;
   return dense + (double)share * expert + layers * kept + b->activation_rest + flight;

@@ -175,7 +175,9 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
   X(GRAD_RETURNED) /* assigned rows: gradients of inputs back at their tokens */                                       \
   X(GUEST_PARAM)   /* parameters of guests, experts as listed in the hold's items */                                   \
   X(GUEST_GRAD)    /* gradients of guests, likewise */                                                                 \
-  X(STAGING) /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */
+  X(STAGING)  /* what is received to be added (gradients, partial sums of shards): one slot per transfer, in order */  \
+  X(GATHERED) /* rows of a tensor-parallel group that are not kept: one slot per rank of it */                         \
+  X(PARTIAL)  /* partial sums of the rows of a tensor-parallel group, likewise */
 #define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
 typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 

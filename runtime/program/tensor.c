@@ -10,7 +10,7 @@
  * exchanges of the forward precede the backward's (systems may spread them over the block; the sum is the same). Blocks
  * without MoE are one operation elsewhere; here each is attention, then FFN, both between such exchanges.
  *
- * Memory in flight: gathered rows of others that are not kept for backward, partial sums, staging.
+ * Memory in flight: gathered rows that are not kept for backward, partial sums, staging.
  * O(ranks * s) transfers an iteration, operations O(blocks). */
 #include "runtime/program/emit.h"
 
@@ -45,14 +45,15 @@ static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, co
   return hec_op_of(low, kind, lane, role, part->layer, part->backward);
 }
 
-static void hold(hec_lowering *low, const dense_part *part, int32_t first, int32_t last, double times) {
+static void hold(hec_lowering *low, const dense_part *part, hec_tensor tensor, int32_t first, int32_t last,
+                 double times) {
   (void)hec_program_hold(&low->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
                                                    .layer = part->layer,
                                                    .first = first,
                                                    .last = last,
                                                    .bytes_at = -1,
                                                    .bytes = times * rows_bytes(low),
-                                                   .tensor = HEC_TENSOR_STAGING,
+                                                   .tensor = tensor,
                                                    .micro_batch = low->micro_batch,
                                                    .items_at = -1});
 }
@@ -79,15 +80,15 @@ static int32_t emit_scatter(hec_lowering *low, const dense_part *part, int32_t a
   hec_op add = op_of(low, HEC_OP_LOCAL, HEC_ROLE_TENSOR_REDUCE, part);
   add.bytes = (low->problem->mp + 1) * rows_bytes(low);
   int32_t id = hec_program_add(&low->program, add, HEC_DEPS(scatter));
-  hold(low, part, after, id, low->problem->mp);
-  hold(low, part, scatter, id, low->problem->mp - 1);
+  hold(low, part, HEC_TENSOR_PARTIAL, after, id, low->problem->mp);
+  hold(low, part, HEC_TENSOR_STAGING, scatter, id, low->problem->mp - 1);
   return id;
 }
 
 /* Returns the addition; *gather: the first AllGather, *compute: the operation between. */
 static int32_t emit_part(hec_lowering *low, const dense_part *part, const int32_t *deps, int32_t n_deps,
                          int32_t *gather, int32_t *compute) {
-  int32_t others = low->problem->mp - 1, again = -1, added = -1;
+  int32_t mp = low->problem->mp, again = -1, added = -1;
   if (low->problem->tokens == 0) {
     *gather = *compute = hec_emit_uniform(low, part->role, part->shape, part->layer, part->backward, 0, deps, n_deps);
     return *compute;
@@ -99,11 +100,11 @@ static int32_t emit_part(hec_lowering *low, const dense_part *part, const int32_
   *gather = again >= 0 ? emit_exchange(low, HEC_ROLE_TENSOR_GATHER, part, HEC_DEPS(added))
                        : emit_exchange(low, HEC_ROLE_TENSOR_GATHER, part, deps, n_deps);
   *compute = hec_emit_uniform(low, part->role, part->shape, part->layer, part->backward,
-                              (double)low->problem->mp * low->problem->tokens, HEC_DEPS(*gather));
+                              (double)mp * low->problem->tokens, HEC_DEPS(*gather));
   if (!part->kept)
-    hold(low, part, *gather, *compute, others);
+    hold(low, part, HEC_TENSOR_GATHERED, *gather, *compute, mp);
   if (again >= 0)
-    hold(low, part, again, *compute, others);
+    hold(low, part, HEC_TENSOR_GATHERED, again, *compute, mp);
   return emit_scatter(low, part, *compute);
 }
 
@@ -114,8 +115,8 @@ int32_t hec_emit_tensor_attention(hec_lowering *low, int32_t layer, bool backwar
   dense_part part = {HEC_ROLE_ATTENTION, dense ? HEC_SHAPE_DENSE_ATTENTION : HEC_SHAPE_ATTENTION, layer, backward,
                      !backward && !problem->moe->recompute};
   int32_t gather, compute, id = emit_part(low, &part, deps, n_deps, &gather, &compute);
-  if (backward)
-    hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, compute);
+  if (backward) /* the norm's backward follows the sum */
+    hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, id);
   else
     hec_open_buffer(low, layer, HEC_TENSOR_BLOCK,
                     (hec_hold){.memory = HEC_MEMORY_ACTIVATION,

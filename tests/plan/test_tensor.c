@@ -107,7 +107,7 @@ END_TEST
 START_TEST(room_for_copies) {
   hec_problem *p = everything(false, true), q = *p;
   ck_assert(hec_problem_tensor(&q, 4) == HEC_OK);
-  double tokens = 2 * 256.0 * 2 * 128, flight = 10 * 256.0 * 128,
+  double tokens = 2 * 256.0 * 2 * 128, flight = 8 * 256.0 * 128,
          state = 16 * (p->bytes.dense_param - q.bytes.dense_param) / 2;
   double kept =
       2 * 3 * 256.0 * 128 + 4 * 3 * 256.0 * 128; /* gathered rows: of two MoE blocks, twice of the two others */

@@ -228,7 +228,7 @@ START_TEST(times_by_hand) {
 }
 END_TEST
 
-/* In flight beside the state: gathered rows of the others, partial sums, then sums and what arrived. */
+/* In flight beside the state: gathered rows, partial sums, then sums and what arrived. */
 START_TEST(memory_in_flight) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G flops=312T mem=40G", 4, 1, 4, 1, true);
   ck_assert(hec_problem_tensor(p, 4) == HEC_OK);
@@ -243,8 +243,8 @@ START_TEST(memory_in_flight) {
       buffers[i] += i >= program->holds[h].first && i <= program->holds[h].last ? program->holds[h].bytes : 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    double wanted = op->role == HEC_ROLE_TENSOR_GATHER    ? (op->backward ? 3 : 0)
-                    : op->role == HEC_ROLE_ATTENTION      ? (op->backward ? 3 + 4 : 4)
+    double wanted = op->role == HEC_ROLE_TENSOR_GATHER    ? (op->backward ? 4 : 0)
+                    : op->role == HEC_ROLE_ATTENTION      ? (op->backward ? 4 + 4 : 4)
                     : op->role == HEC_ROLE_TENSOR_SCATTER ? 4 + 3
                     : op->role == HEC_ROLE_TENSOR_REDUCE  ? 4 + 3
                                                           : -1;

@@ -61,7 +61,9 @@ refused 2 '--esp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --e
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$1/hecate-run" $sample --esp 2
 refused 2 '--mp: expected' "$sim" $sample --mp 0
 refused 2 '--mp: expected a divisor of the 16 ranks' "$sim" $sample --mp 3 --policy ep
-refused 2 '--mp: tensor parallelism is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep
+refused 2 '--mp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --mp 3 --policy ep
+refused 2 '--mp: s2 attention in parts is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep --attention s2
+refused 2 '--mp: expected 1, attention in parts is not calibrated' "$1/hecate-validate" compare $sample --mp 2
 refused 2 '--period: expected' "$sim" $sample --period 0
 refused 2 '--nonmoe-scale: expected' "$sim" $sample --nonmoe-scale 0x1p0
 refused 2 '--law: expected' "$sim" $sample --law none
