@@ -2,7 +2,10 @@
  * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). K rings, one per NIC that every
  * node taking part has, carry bytes/K each: a NIC carries one ring, a device's port and a shared leaf uplink carry them
  * all. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
- * O(ranks). */
+ *
+ * Of stride s there are s such all-reduces at once, of m = n / s ranks each: a device's port carries its own one's bytes,
+ * the NICs of a node and a shared uplink those of all s, and a ring hops from rank r to r + s. (NCCL gives each communicator
+ * a ring for every NIC near its ranks; over all of them a NIC has s bytes / K, whichever K it is.) O(ranks). */
 #include "models/link_cost.h"
 
 #include <float.h>
@@ -67,29 +70,33 @@ static bool uses_leaf(const hec_cluster *c, int32_t n_ranks) {
   return false; /* the last node and the first share a leaf: so do all between */
 }
 
-double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double bytes) {
-  const hec_curve *measured = hec_curves_find(&c->measured, HEC_CURVE_ALLREDUCE, false, 0, n_ranks);
-  if (measured && n_ranks > 1 && bytes > 0)
-    return hec_curve_s(measured, bytes);
-  HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
-  if (n_ranks == 1 || bytes <= 0)
+double hec_link_cost_allreduce_strided(const hec_cluster *c, int32_t n_ranks, int32_t stride, double bytes) {
+  HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices && stride >= 1 && n_ranks % stride == 0);
+  int32_t n_nodes = n_nodes_of(c, n_ranks), n = n_ranks / stride;
+  if (n == 1 || bytes <= 0)
     return 0;
-  int32_t n_nodes = n_nodes_of(c, n_ranks);
   int32_t n_rings = nics_used(c, ranks_in(c, n_nodes - 1, n_ranks));
-  slowest_links slowest = slowest_of(c, n_ranks, n_rings, bytes / (double)n_ranks);
-  double ring_bytes = bytes / (double)n_rings, busiest_s = 0, latency_s = 0;
+  slowest_links slowest = slowest_of(c, n_ranks, n_rings, bytes / (double)n);
+  double all_bytes = bytes * (double)stride, ring_bytes = all_bytes / (double)n_rings, busiest_s = 0, latency_s = 0;
   if (n_nodes > 1)
     busiest_s = ring_bytes / slowest.nic;
   if (c->devices_per_node > 1 && bytes / slowest.port > busiest_s)
     busiest_s = bytes / slowest.port;
   if (uses_leaf(c, n_ranks)) {
     bool rails = c->nics == c->devices_per_node;
-    double leaf_s = (rails ? ring_bytes : bytes) / slowest.leaf;
+    double leaf_s = (rails ? ring_bytes : all_bytes) / slowest.leaf;
     busiest_s = leaf_s > busiest_s ? leaf_s : busiest_s;
   }
-  for (int32_t r = 0; r < n_ranks; r++)
-    latency_s += (double)hec_cluster_latency_ps(c, r, r + 1 < n_ranks ? r + 1 : 0) * 1e-12;
-  return 2 * (double)(n_ranks - 1) / (double)n_ranks * (busiest_s + latency_s);
+  for (int32_t r = 0; r < n_ranks; r += stride)
+    latency_s += (double)hec_cluster_latency_ps(c, r, r + stride < n_ranks ? r + stride : 0) * 1e-12;
+  return 2 * (double)(n - 1) / (double)n * (busiest_s + latency_s);
+}
+
+double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double bytes) {
+  const hec_curve *measured = hec_curves_find(&c->measured, HEC_CURVE_ALLREDUCE, false, 0, n_ranks);
+  if (measured && n_ranks > 1 && bytes > 0)
+    return hec_curve_s(measured, bytes);
+  return hec_link_cost_allreduce_strided(c, n_ranks, 1, bytes);
 }
 
 double hec_link_cost_allgather(const hec_cluster *c, int32_t n_ranks, double bytes) {

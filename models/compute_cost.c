@@ -112,8 +112,19 @@ static hec_work_shape both(hec_work_shape a, hec_work_shape b) {
                           .n_gemms = a.n_gemms + b.n_gemms};
 }
 
+hec_work_shape hec_work_dense_ffn(const hec_moe *moe) {
+  return ffn_shape(moe, (double)moe->d_ffn_dense);
+}
+
+hec_work_shape hec_work_cut(hec_work_shape shape, int32_t parts) {
+  shape.flops_per_row /= (double)parts;
+  shape.weight_bytes /= (double)parts;
+  shape.bytes_per_row /= (double)parts;
+  return shape;
+}
+
 hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
-  hec_work_shape ffn = ffn_shape(moe, (double)moe->d_ffn_dense);
+  hec_work_shape ffn = hec_work_dense_ffn(moe);
   int32_t n = moe->n_layers - moe->n_moe_layers;
   int32_t n_dense = hec_moe_n_dense_attention(moe, false) - hec_moe_n_dense_attention(moe, true);
   hec_work_shape blocks = times(both(hec_work_attention(moe), ffn), n - n_dense);

@@ -60,10 +60,13 @@ hec_work_shape hec_work_dense_attention(const hec_moe *moe);
 hec_work_shape hec_work_gate(const hec_moe *moe);
 hec_work_shape
 hec_work_dense_blocks(const hec_moe *moe); /* all blocks without MoE together (0 rows cost if there are none) */
+hec_work_shape hec_work_dense_ffn(const hec_moe *moe);    /* of one of them */
 hec_work_shape hec_work_embedding(const hec_moe *moe);    /* a row of the table per token; no GEMM */
 hec_work_shape hec_work_head(const hec_moe *moe);         /* logits and loss */
 hec_work_shape hec_work_backward(hec_work_shape forward); /* flops, bytes and GEMMs doubled */
-/* The same, with the forward done again first where the model recomputes. */
+/* A part of `parts` over `parts` times the rows: as many FLOPs, a part of the weights (tensor parallelism). */
+hec_work_shape hec_work_cut(hec_work_shape shape, int32_t parts);
+/* A backward operation, with the forward done again first where the model recomputes. */
 hec_work_shape hec_work_backward_of(const hec_moe *moe, hec_work_shape forward);
 
 /* Seconds of an operation that moves `bytes` through HBM (permute, reduce, optimizer; kind NONE: any other); 0 bytes cost

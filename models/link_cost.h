@@ -50,6 +50,9 @@ double hec_link_cost_exchange(hec_link_cost *cost, const hec_transfer *transfers
  * 2(n-1)/n * bytes over the slowest link of a ring plus 2(n-1) latencies (mean over the hops of the ring). n == 1: 0.
  * NCCL's ring, reference field.md 3.4; or the cluster's measured curve. Rings share ports and shared uplinks, each has its NIC and rail to itself. */
 double hec_link_cost_allreduce(const hec_cluster *cluster, int32_t n_ranks, double bytes);
+/* `stride` of them at once, each of `bytes` over the ranks of equal place, r, r + stride, r + 2 stride ...; stride divides
+ * n_ranks. By the law: measured curves are of all ranks together. */
+double hec_link_cost_allreduce_strided(const hec_cluster *cluster, int32_t n_ranks, int32_t stride, double bytes);
 
 /* All-gather of `bytes` from each of ranks 0..n-1 (the counts after a gate): (n-1) * bytes into each port,
  * (n - ranks of the node) * bytes into each node, plus one route latency; or the measured curve. */

@@ -107,7 +107,7 @@ static void add_bounds(bounds *b, const hec_iteration *iteration, lane *lanes, h
   for (int32_t p = 0; p < summary->n_rows; p++) {
     const hec_schedule *schedule = lanes[p].schedule;
     const hec_policy_run *run = hec_lowering_run(lanes[p].low);
-    if (schedule->bound || run->problem->esp > 1) /* is one itself; none is known where experts are in shards */
+    if (schedule->bound) /* is one itself */
       continue;
     summary->rows[p].bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
     hec_series_add(&summary->rows[p].bound_s, bound_s_of(b, &lanes[p], iteration));

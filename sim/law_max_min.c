@@ -6,7 +6,8 @@
  *
  * All-reduce: one ring per NIC of a node, the bytes split evenly; ring k passes a node's ranks starting after local
  * rank k * ranks / NICs; every rank sends 2(n-1)/n of its ring's bytes to its successor as one flow, after the latency
- * of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. */
+ * of the 2(n-1) hops that a piece makes around the ring: 2(n-1) times the mean of its hops. Of stride s: s of them at once, each
+ * over every s-th rank, with a ring per NIC near its ranks, at most one of each of its ranks of a node. */
 #include "runtime/base/arena.h"
 #include "sim/duration.h"
 #include "sim/law.h"
@@ -68,38 +69,52 @@ static void flow_done(hec_engine *engine, hec_exchange *x, int32_t transfer) {
   one_less(engine, x, flow->destination);
 }
 
-/* Position p of ring k: nodes in order, each node's ranks rotated. */
-static int32_t ring_rank(const hec_problem *problem, int32_t k, int32_t p) {
-  int32_t per_node = problem->cluster->devices_per_node, node = p / per_node, first = node * per_node;
-  int32_t n = hec_problem_node_end(problem, node) - first;
-  int32_t shift = (int32_t)((int64_t)k * n / problem->cluster->nics);
-  return first + (p - first + shift + 1) % n;
+/* Ring k of the n_rings of the ranks of one place: first, first + stride ... */
+typedef struct {
+  int32_t place, stride, k, n_rings;
+} ring;
+
+/* Position p of a ring: nodes in order, each node's ranks of that place rotated. */
+static int32_t ring_rank(const hec_problem *problem, ring of, int32_t p) {
+  int32_t per_node = problem->cluster->devices_per_node / of.stride, node = p / per_node;
+  int32_t first = node * problem->cluster->devices_per_node;
+  int32_t n = (hec_problem_node_end(problem, node) - first) / of.stride;
+  int32_t shift = (int32_t)((int64_t)of.k * n / of.n_rings);
+  return first + (p - node * per_node + shift + 1) % n * of.stride + of.place;
 }
 
-static int64_t ring_latency_ps(const hec_problem *problem, int32_t k) {
-  int64_t sum = 0, n = problem->n_ranks;
+static int64_t ring_latency_ps(const hec_problem *problem, ring of) {
+  int64_t sum = 0, n = problem->n_ranks / of.stride;
   for (int32_t p = 0; p < n; p++)
-    sum +=
-        hec_cluster_latency_ps(problem->cluster, ring_rank(problem, k, p), ring_rank(problem, k, (p + 1) % (int32_t)n));
+    sum += hec_cluster_latency_ps(problem->cluster, ring_rank(problem, of, p),
+                                  ring_rank(problem, of, (p + 1) % (int32_t)n));
   return 2 * (n - 1) * (sum / n) + 2 * (n - 1) * (sum % n) / n; /* = 2 (n - 1) sum / n, which may not fit */
+}
+
+static int32_t n_rings_of(const hec_problem *problem, int32_t stride) {
+  const hec_cluster *c = problem->cluster;
+  int32_t ranks = c->devices_per_node / stride;
+  return problem->n_ranks <= c->devices_per_node ? 1 : ranks < c->nics ? ranks : c->nics;
 }
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {
   const hec_problem *problem = hec_engine_problem(engine);
-  int32_t n = problem->n_ranks, rings = n > problem->cluster->devices_per_node ? problem->cluster->nics : 1;
-  x->n_flows = n * rings;
+  int32_t stride = x->row->stride > 1 ? x->row->stride : 1, n = problem->n_ranks / stride;
+  int32_t rings = n_rings_of(problem, stride);
+  x->n_flows = n * rings * stride;
   x->flow = HEC_NEW(&x->arena, hec_flow, x->n_flows);
   x->left[0] = x->n_flows;
   double bytes = 2.0 * (n - 1) / n * x->row->bytes / rings;
-  for (int32_t r = 0; r < n; r++)
+  for (int32_t r = 0; r < problem->n_ranks; r++)
     hec_engine_begin(engine, x, r);
   int64_t latency = 0;
   for (int32_t i = 0; i < x->n_flows; i++) {
-    int32_t k = i / n, p = i % n;
-    latency = p == 0 ? ring_latency_ps(problem, k) : latency;
+    ring of = {i / n / rings, stride, i / n % rings, rings};
+    int32_t p = i % n;
+    latency = p == 0 ? ring_latency_ps(problem, of) : latency;
     hec_flow *flow = &x->flow[i];
-    *flow =
-        (hec_flow){.source = ring_rank(problem, k, p), .destination = ring_rank(problem, k, (p + 1) % n), .after = -1};
+    *flow = (hec_flow){
+        .source = ring_rank(problem, of, p), .destination = ring_rank(problem, of, (p + 1) % n), .after = -1};
     double share = hec_cluster_share_of(problem->cluster, flow->source, flow->destination, x->row->bytes / n);
     hec_engine_start_flow(engine, x, i, bytes / share, hec_engine_now(engine) + latency);
   }

@@ -245,6 +245,40 @@ static void adopt(hec_check *check, const hec_reference_part *part, const float 
     hec_reference_adopt(check->reference, part, values);
 }
 
+/* Of a block: what the rank has of it (dense_part.h); of the rest: all. */
+static void compare_dense(hec_check *check, const float *found, int64_t n, int32_t layer, int32_t array, int32_t rank) {
+  hec_reference_state state = hec_reference_block(check->reference, layer);
+  const float *whole = reference_array(&state, array), *expected = whole;
+  int32_t mp = layer < 0 ? 1 : check->problem->mp;
+  char what[64];
+  (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[array], layer, rank);
+  hec_arena_mark mark = hec_arena_save(&check->arena);
+  if (mp > 1) {
+    float *part = HEC_NEW(&check->arena, float, n);
+    hec_dense_part_take(&(hec_dense_part){check->model, rank % mp, mp}, whole, part);
+    expected = part;
+  }
+  compare(check, found, (expectation){whole, state.n, expected, n}, what);
+  hec_arena_rewind(&check->arena, mark);
+}
+
+/* The parts of the first group, which were compared like all. */
+static void adopt_dense(hec_check *check, const float *all, int64_t n, int32_t layer, int32_t array) {
+  hec_reference_part part = {(hec_reference_array)array, layer, -1, 0, n};
+  int32_t mp = layer < 0 ? 1 : check->problem->mp;
+  if (mp == 1)
+    adopt(check, &part, all);
+  for (int32_t r = 0; mp > 1 && r < mp; r++) {
+    hec_dense_part own = {check->model, r, mp};
+    for (int32_t i = 0; i < hec_dense_part_runs(&own); i++) {
+      hec_shard_run run = hec_dense_part_run(&own, i);
+      part.begin = run.whole;
+      part.n = run.n;
+      adopt(check, &part, all + r * n + run.shard);
+    }
+  }
+}
+
 static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, bool goes_on) {
   hec_dense dense = hec_exec_dense(exec, layer);
   const float *const arrays[] = {dense.params, dense.grads, dense.first, dense.second};
@@ -252,14 +286,10 @@ static hec_status check_dense(hec_check *check, hec_exec *exec, int32_t layer, b
     float *all;
     hec_arena_rewind(&check->arena, (hec_arena_mark){0});
     HEC_TRY(gather_from(check, arrays[a], dense.n, &all));
-    for (int32_t r = 0; all && compares(check) && r < check->rank->n_ranks; r++) {
-      char what[64];
-      hec_reference_state state = hec_reference_block(check->reference, layer);
-      (void)snprintf(what, sizeof what, "%s of dense block %d on rank %d", array_names[a], layer, r);
-      compare(check, all + r * dense.n, all_of(reference_array(&state, a), dense.n), what);
-    }
+    for (int32_t r = 0; all && compares(check) && r < check->rank->n_ranks; r++)
+      compare_dense(check, all + r * dense.n, dense.n, layer, a, r);
     if (all && goes_on && compares(check))
-      adopt(check, &(hec_reference_part){(hec_reference_array)a, layer, -1, 0, dense.n}, all);
+      adopt_dense(check, all, dense.n, layer, a);
   }
   return HEC_OK;
 }

@@ -9,8 +9,8 @@
  * Where a device computes (processor.h, streams), lanes are its streams and posting is all that the host does: exec_stream.c.
  *
  * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
- * knows the model but neither lanes nor transports. Known here: exchanges of token rows (inside expert-sharding groups
- * too) and of expert parcels, the reduction that follows a scatter, all-reduce, counts.
+ * knows the model but neither lanes nor transports. Known here: exchanges of token rows (inside expert-sharding and
+ * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, counts.
  *
  * Times: nanoseconds from the start of the iteration. Real time by default; virtual: compute and local operations are
  * measured in CPU time of the thread while one rank at a time computes, and the timeline is walked with these durations
@@ -50,6 +50,8 @@ typedef struct {
   void (*bind)(void *context, hec_exec *exec, hec_exec_op *op);
   void (*run)(void *context, hec_exec *exec, hec_exec_op *op);
   void *context;
+  /* Of tensor-parallel groups: the rank's own rows [T, d] at the operation: the stream, backward its gradient. */
+  float *(*stream)(void *context, const hec_op *op);
 } hec_work_table;
 
 typedef struct {
@@ -58,7 +60,7 @@ typedef struct {
   hec_work_table work;
   int32_t n_slices;        /* of the policy's plans */
   int64_t expert_size;     /* parameters of an expert; of a shard where problem.esp > 1 */
-  int64_t block_size;      /* dense parameters of a block */
+  int64_t block_size;      /* dense parameters of a block that a rank has */
   int64_t rest_size;       /* dense parameters outside the MoE blocks */
   int32_t n_micro_batches; /* at most */
   int64_t workspace_size;  /* floats that the work table wants in the rank's region */

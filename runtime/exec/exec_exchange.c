@@ -3,7 +3,8 @@
  *   dispatch, combine   token rows, of one chunk: assigned rows of one side, computed rows of the other (rows.h)
  *   gather, scatter ..  parcels of experts: parameters, gradients, optimizer state, found by (layer, expert, part)
  *   all-reduce          slice p of the buffer belongs to rank p: every rank sends slice p to p, p adds in ascending order
- *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each
+ *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each;
+ *                       of stride s among the ranks of equal place alone, of slices that are theirs
  *   counts              every rank's row to all
  *
  * Where the transport adds while it receives, what is to be summed is added straight out of the sender's memory;
@@ -12,6 +13,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/device_link.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/program/walk.h"
 
 #include <string.h>
 
@@ -213,11 +215,12 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
                          .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
   x->additions = HEC_NEW(&exec->step, hec_piece, exec->n_ranks);
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
-  float *own = slice_at(all, n, exec->r, exec->n_ranks, &mine), *staging = exec->staging;
-  for (int32_t p = 0; p < exec->n_ranks; p++) {
+  int32_t stride = op->op.stride > 1 ? op->op.stride : 1, members = exec->n_ranks / stride;
+  float *own = slice_at(all, n, exec->r / stride, members, &mine), *staging = exec->staging;
+  for (int32_t p = exec->r % stride; p < exec->n_ranks; p += stride) {
     if (p == exec->r)
       continue;
-    float *other = slice_at(all, n, p, exec->n_ranks, &theirs);
+    float *other = slice_at(all, n, p / stride, members, &theirs);
     segment[0] = segment[3] = (hec_segment){other, theirs * (int64_t)sizeof(float)};
     segment[1] = segment[2] = (hec_segment){own, mine * (int64_t)sizeof(float)};
     if (!direct && mine > 0) {
@@ -264,8 +267,7 @@ static void bind_law(hec_exec *exec, hec_exec_op *op) {
       if (t[k].source == exec->r || t[k].destination == exec->r)
         partner[t[k].source] = partner[t[k].destination] = 1;
   } else {
-    seconds = o->kind == HEC_OP_ALLREDUCE ? hec_link_cost_allreduce(exec->links, exec->n_ranks, o->bytes)
-                                          : hec_link_cost_allgather(exec->links, exec->n_ranks, o->bytes);
+    seconds = hec_walk_together_s(exec->links, exec->n_ranks, o);
     memset(partner, 1, (size_t)exec->n_ranks);
   }
   x->law_ns = (int64_t)(seconds * 1e9 + 0.5);
@@ -286,6 +288,8 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
     bind_between_nodes(exec, op);
   else if (tokens)
     bind_tokens(exec, op);
+  else if (op->op.role == HEC_ROLE_TENSOR_GATHER || op->op.role == HEC_ROLE_TENSOR_SCATTER)
+    hec_tensor_rows_bind(exec, op, adds(exec));
   else if (op->op.role == HEC_ROLE_SHARD_GATHER || op->op.role == HEC_ROLE_SHARD_SCATTER)
     hec_shard_rows_bind(exec, op, adds(exec));
   else
@@ -325,7 +329,7 @@ static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   int64_t n;
   float *all = reduced(exec, &op->op, &n);
   HEC_TRY(check_device(exec));
-  if (exec->rank->link->allreduce)
+  if (exec->rank->link->allreduce && op->op.stride <= 1) /* the link's is of all ranks */
     return exec->rank->link->allreduce(exec->rank, x->post.lane, all, n);
   HEC_TRY(exchange(exec, &x->post));
   on->math->add(on, x->additions, x->n_additions);

@@ -115,6 +115,8 @@ static hec_status bind(hec_exec *exec, hec_exec_op *op) {
       hec_alignment_bind(exec, op);
       return HEC_OK;
     }
+    if (op->op.role == HEC_ROLE_TENSOR_REDUCE) /* and then what follows from the sum */
+      bind_reduction(exec, op);
     if (op->op.role == HEC_ROLE_GATHER || op->op.role == HEC_ROLE_CALIBRATE || op->op.role == HEC_ROLE_REGATHER)
       return HEC_OK; /* the end of a gather of several stages */
     break;

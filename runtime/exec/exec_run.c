@@ -70,13 +70,16 @@ static hec_status move(hec_exec *exec, hec_exec_op *op, bool *done, bool *moved)
 }
 
 void hec_exec_step(hec_exec *exec, hec_exec_op *op) {
-  if (op->op.role == HEC_ROLE_REDUCE || op->op.role == HEC_ROLE_SHARD_REDUCE) {
+  bool tensor = op->op.role == HEC_ROLE_TENSOR_REDUCE;
+  bool adds = tensor || op->op.role == HEC_ROLE_REDUCE || op->op.role == HEC_ROLE_SHARD_REDUCE;
+  if (adds) {
     hec_processor *on = exec->rank->processor;
     on->math->add(on, op->exchange->additions, op->exchange->n_additions);
     on->math->add(on, op->exchange->own, op->exchange->n_own);
   } else if (op->op.role == HEC_ROLE_ALIGN) {
     exec->rank->processor->math->copy(exec->rank->processor, op->exchange->own, op->exchange->n_own);
-  } else {
+  }
+  if (tensor || (!adds && op->op.role != HEC_ROLE_ALIGN)) {
     exec->options.work.run(exec->options.work.context, exec, op);
   }
   op->step++;

@@ -69,12 +69,12 @@ hec_model_widths hec_model_widths_of(const hec_model *model) {
 
 hec_block_layout hec_model_block(const hec_model *model) {
   hec_model_widths w = hec_model_widths_of(model);
-  hec_block_layout at = {.norm1 = 0};
-  at.q = w.d;
+  hec_block_layout at = {.q = 0};
   at.k = at.q + (int64_t)w.d * w.q;
   at.v = at.k + (int64_t)w.d * w.kv;
   at.o = at.v + (int64_t)w.d * w.kv;
-  at.norm2 = at.o + (int64_t)w.q * w.d;
+  at.norm1 = at.o + (int64_t)w.q * w.d;
+  at.norm2 = at.norm1 + w.d;
   at.gate = at.norm2 + w.d;
   at.shared = at.gate + hec_gate_size(model);
   at.size = at.shared + model->moe.n_shared_experts * hec_ffn_size(model, model->moe.d_ffn_shared);
@@ -92,8 +92,10 @@ int64_t hec_model_expert_size(const hec_model *model) {
 
 int64_t hec_block_kept_size(const hec_model *model, int32_t tokens) {
   hec_model_widths w = hec_model_widths_of(model);
-  int64_t size = (3 * (int64_t)w.d + 2 * ((int64_t)w.q + w.kv) + w.experts + 2) * tokens;
-  HEC_ASSERT(model->moe.recompute ||
+  int32_t parts = hec_model_parts(model);
+  int64_t size = (2 * (int64_t)w.d + w.experts + 1) * tokens;
+  size += ((int64_t)w.d + 2 * ((int64_t)w.q + w.kv) + 1) * parts * tokens;
+  HEC_ASSERT(parts > 1 || model->moe.recompute ||
              4 * (double)size <= hec_memory_cost_of(&model->moe, tokens, true).activation_layer);
   return size;
 }
@@ -106,16 +108,16 @@ static float *take(float **memory, int64_t n) {
 
 hec_block_kept hec_block_kept_at(const hec_model *model, int32_t layer, int32_t tokens, float *memory) {
   hec_model_widths w = hec_model_widths_of(model);
-  int64_t t = tokens;
-  hec_block_kept kept = {.layer = layer, .x0 = take(&memory, t * w.d)};
-  kept.q = take(&memory, t * w.q);
-  kept.k = take(&memory, t * w.kv);
-  kept.v = take(&memory, t * w.kv);
-  kept.attended = take(&memory, t * w.q);
+  int64_t t = tokens, all = t * hec_model_parts(model);
+  hec_block_kept kept = {.layer = layer, .x0 = take(&memory, all * w.d)};
+  kept.q = take(&memory, all * w.q);
+  kept.k = take(&memory, all * w.kv);
+  kept.v = take(&memory, all * w.kv);
+  kept.attended = take(&memory, all * w.q);
   kept.x1 = take(&memory, t * w.d);
   kept.h2 = take(&memory, t * w.d);
   kept.probabilities = take(&memory, t * w.experts);
-  kept.scale1 = take(&memory, t);
+  kept.scale1 = take(&memory, all);
   kept.scale2 = take(&memory, t);
   return kept;
 }

@@ -36,6 +36,8 @@ typedef struct {
   hec_moe moe; /* dtype 4 bytes, n_layers == n_moe_layers; vocabulary 0 in replay */
   int32_t n_experts, top_k, n_blocks;
   bool exact;
+  int32_t
+      parts; /* ranks whose rows attention is over, with as many heads as a part has (dense_part.h); 0, 1: its own */
   hec_activation activation;
   uint64_t seed;
   hec_adam adam;
@@ -48,10 +50,14 @@ typedef struct {
  * factor, d_model below 4, kv heads that do not divide the heads, several blocks in exact mode. */
 hec_status hec_model_make(const hec_moe *moe, bool exact, uint64_t seed, hec_model *model) HEC_MUST_USE;
 
-/* Dense parameters of a block, offsets in floats: g1[d] Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g2[d]
+static inline int32_t hec_model_parts(const hec_model *model) {
+  return model->parts > 1 ? model->parts : 1;
+}
+
+/* Dense parameters of a block, offsets in floats: Wq[d, heads*dh] Wk[d, kv*dh] Wv[d, kv*dh] Wo[heads*dh, d] g1[d] g2[d]
  * the gate's (Wg[d, E]) shared experts. size == hec_moe_block_params. */
 typedef struct {
-  int64_t norm1, q, k, v, o, norm2, gate, shared, size;
+  int64_t q, k, v, o, norm1, norm2, gate, shared, size;
 } hec_block_layout;
 hec_block_layout hec_model_block(const hec_model *model);
 /* One expert: two matrices W1[d, f] W2[f, d], three: Wgate[d, f] Wup[d, f] Wdown[f, d]. */
@@ -104,7 +110,8 @@ double hec_assign_balance(const hec_model *model, const hec_balance *balance, co
  * added to what experts are chosen by and to nothing else: no gradient flows, every rank has the same. */
 void hec_bias_update(const hec_model *model, float rate, const hec_load *loads, int32_t n, float *bias);
 
-/* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input,
+/* What a block keeps from forward to backward, in floats; fits in memory_cost's activation_layer (asserted). x0: input (of all
+ * parts, first of all, as are its scale,
  * qkv, attended: input of Wo, x1: between attention and MoE, h2, probabilities [T, E]: what the gate gave. */
 typedef struct {
   int32_t layer; /* of the block: some layers beside s2 attention are dense */
@@ -121,6 +128,21 @@ void hec_block_attention(hec_processor *on, const hec_model *model, const float 
                          const hec_block_kept *kept, float *scratch);
 void hec_block_attention_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
                                   int32_t tokens, float *dx, const hec_block_kept *kept, float *scratch);
+/* The same of a part's heads over the rows of all `parts` ranks, tokens each, which stand in kept.x0 (tensor parallelism):
+ * partial [parts T, d] is this part of what attention adds to the stream; backward, from the gradients dx [parts T, d] of
+ * all: of the gradient of the norm's output. Then, of the rank's own rows, once partial sums are added up: x [T, d] +=, or
+ * dx [T, d] += and the norm's gradient. `member`: the rank in its group. */
+void hec_block_part_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens,
+                              float *partial, const hec_block_kept *kept, float *scratch);
+typedef struct {
+  const float *params;
+  float *grads;
+  int32_t tokens, member;
+} hec_block_part;
+void hec_block_part_attention_backward(hec_processor *on, const hec_model *model, const hec_block_part *part,
+                                       const float *dx, float *partial, const hec_block_kept *kept, float *scratch);
+void hec_block_part_attention_end(hec_processor *on, const hec_model *model, const hec_block_part *part, bool backward,
+                                  const float *partial, float *x, const hec_block_kept *kept);
 /* Norm and gate: fills kept.x1, scale2, h2, probabilities from the stream. Backward: dh2 [T, d] (what dispatch brought
  * back, shared experts included) plus the gate's own through weight_grad, into dx +=. */
 void hec_block_gate(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, const float *x,

@@ -31,7 +31,7 @@ static int64_t scores_size(const hec_model *model, int32_t tokens) {
 int64_t hec_attention_scratch_size(const hec_model *model, int32_t tokens) {
   hec_model_widths w = hec_model_widths_of(model);
   int64_t rows = 2 * ((int64_t)w.d + w.q + w.kv);
-  return rows * tokens + 2 * scores_size(model, tokens);
+  return rows * hec_model_parts(model) * tokens + 2 * scores_size(model, tokens);
 }
 
 typedef struct {
@@ -82,14 +82,14 @@ static void leave_out(hec_s2 s2, int32_t at, score_block *b) {
   b->visible -= gone;
 }
 
-/* Calls `function` for every block, in a fixed order: sequences, heads, queries. */
-static void walk(const attention *a, int32_t tokens, block_function *function) {
+/* Calls `function` for every block of the rows begin .. begin + tokens - 1, in a fixed order: sequences, heads, queries. */
+static void walk_part(const attention *a, int64_t begin, int32_t tokens, block_function *function) {
   const hec_moe *moe = &a->model->moe;
   bool sharded = moe->attention == HEC_ATTENTION_S2 && !hec_moe_dense_attention(moe, a->kept->layer);
   bool causal = moe->attention != HEC_ATTENTION_FULL;
   int32_t batch = sharded ? 1 : a->on->math->batch;
-  for (int64_t first = 0; first < tokens; first += moe->seq_len) {
-    int32_t length = longest(a->model, (int32_t)(tokens - first));
+  for (int64_t first = begin, end = begin + tokens; first < end; first += moe->seq_len) {
+    int32_t length = longest(a->model, (int32_t)(end - first));
     for (int32_t head = 0; head < moe->n_heads; head += batch)
       for (int32_t at = 0, n; at < length; at += n) {
         n = length - at < QUERIES ? length - at : QUERIES;
@@ -108,6 +108,12 @@ static void walk(const attention *a, int32_t tokens, block_function *function) {
         function(a, &block);
       }
   }
+}
+
+/* Sequences begin anew with every rank's tokens. */
+static void walk(const attention *a, int32_t tokens, block_function *function) {
+  for (int64_t part = 0; part < hec_model_parts(a->model); part++)
+    walk_part(a, part * tokens, tokens, function);
 }
 
 static float score_scale(const attention *a) {
@@ -281,62 +287,112 @@ static void project_backward(hec_processor *on, int32_t tokens, const projection
   on->math->gemm(on, both, 2);
 }
 
-void hec_block_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, float *x,
-                         const hec_block_kept *kept, float *scratch) {
-  hec_block_layout at = hec_model_block(model);
-  attention a = {.on = on, .model = model, .w = hec_model_widths_of(model), .kept = kept};
-  int32_t d = a.w.d;
-  const float *h1 = kept->x0;
-  on->math->copy(on, &(hec_piece){kept->x0, x, (int64_t)tokens * d}, 1);
-  if (!model->exact) {
-    on->math->norm(on, &(hec_norm){x, params + at.norm1, kept->scale1, tokens, d}, scratch);
-    h1 = scratch;
-  }
-  a.scores = scratch + (int64_t)tokens * d;
-  project(on, tokens, d, a.w.q, h1, params + at.q, kept->q, false);
-  project(on, tokens, d, a.w.kv, h1, params + at.k, kept->k, false);
-  project(on, tokens, d, a.w.kv, h1, params + at.v, kept->v, false);
-  walk(&a, tokens, forward_block);
-  project(on, tokens, a.w.q, d, kept->attended, params + at.o, x, true);
+static attention attention_of(hec_processor *on, const hec_model *model, const hec_block_kept *kept) {
+  return (attention){.on = on, .model = model, .w = hec_model_widths_of(model), .kept = kept};
 }
 
-void hec_block_attention_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
-                                  int32_t tokens, float *dx, const hec_block_kept *kept, float *scratch) {
-  hec_block_layout at = hec_model_block(model);
-  attention a = {.on = on, .model = model, .w = hec_model_widths_of(model), .kept = kept};
-  int32_t d = a.w.d;
-  int64_t t = tokens;
-  float *h1 = scratch, *dh1 = h1 + t * d;
-  hec_norm norm = {kept->x0, params + at.norm1, kept->scale1, tokens, d};
-  a.dattended = dh1 + t * d;
-  a.dq = a.dattended + t * a.w.q;
-  a.dk = a.dq + t * a.w.q;
-  a.dv = a.dk + t * a.w.kv;
-  a.scores = a.dv + t * a.w.kv;
-  a.dscores = a.scores + scores_size(model, tokens);
-  if (model->exact)
+static hec_norm norm_of(const hec_model *model, const float *params, const hec_block_kept *kept, int32_t rows) {
+  return (hec_norm){kept->x0, params + hec_model_block(model).norm1, kept->scale1, rows, model->moe.d_model};
+}
+
+/* From kept.x0 to out [rows, d], of all rows: out = attended Wo, or += where `add`. */
+static void forward(attention *a, const float *params, int32_t tokens, float *out, bool add, float *scratch) {
+  hec_processor *on = a->on;
+  const hec_block_kept *kept = a->kept;
+  hec_block_layout at = hec_model_block(a->model);
+  int32_t d = a->w.d, rows = tokens * hec_model_parts(a->model);
+  const float *h1 = kept->x0;
+  if (!a->model->exact) {
+    hec_norm norm = norm_of(a->model, params, kept, rows);
+    on->math->norm(on, &norm, scratch);
+    h1 = scratch;
+  }
+  a->scores = scratch + (int64_t)rows * d;
+  project(on, rows, d, a->w.q, h1, params + at.q, kept->q, false);
+  project(on, rows, d, a->w.kv, h1, params + at.k, kept->k, false);
+  project(on, rows, d, a->w.kv, h1, params + at.v, kept->v, false);
+  walk(a, tokens, forward_block);
+  project(on, rows, a->w.q, d, kept->attended, params + at.o, out, add);
+}
+
+void hec_block_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens, float *x,
+                         const hec_block_kept *kept, float *scratch) {
+  attention a = attention_of(on, model, kept);
+  on->math->copy(on, &(hec_piece){kept->x0, x, (int64_t)tokens * a.w.d}, 1);
+  forward(&a, params, tokens, x, true, scratch);
+}
+
+void hec_block_part_attention(hec_processor *on, const hec_model *model, const float *params, int32_t tokens,
+                              float *partial, const hec_block_kept *kept, float *scratch) {
+  attention a = attention_of(on, model, kept);
+  forward(&a, params, tokens, partial, false, scratch);
+}
+
+/* From dx, of the output, to dh1, of the norm's output: [rows, d], of all rows; dh1 NULL: in scratch. Returns dh1. */
+static float *backward(attention *a, const hec_block_part *part, const float *dx, float *dh1, float *scratch) {
+  hec_processor *on = a->on;
+  const hec_block_kept *kept = a->kept;
+  const float *params = part->params;
+  float *grads = part->grads, *h1 = scratch;
+  hec_block_layout at = hec_model_block(a->model);
+  int32_t d = a->w.d, rows = part->tokens * hec_model_parts(a->model);
+  int64_t t = rows;
+  dh1 = dh1 ? dh1 : h1 + t * d;
+  a->dattended = h1 + 2 * t * d;
+  a->dq = a->dattended + t * a->w.q;
+  a->dk = a->dq + t * a->w.q;
+  a->dv = a->dk + t * a->w.kv;
+  a->scores = a->dv + t * a->w.kv;
+  a->dscores = a->scores + scores_size(a->model, part->tokens);
+  hec_norm norm = norm_of(a->model, params, kept, rows);
+  if (a->model->exact)
     on->math->copy(on, &(hec_piece){h1, kept->x0, t * d}, 1);
   else /* its scale is computed again too: the same bits */
     on->math->norm(on, &norm, h1);
-  project_backward(on, tokens,
-                   &(projection_backward){.d = a.w.q,
+  project_backward(on, rows,
+                   &(projection_backward){.d = a->w.q,
                                           .n = d,
                                           .in = kept->attended,
                                           .matrix = params + at.o,
                                           .dout = dx,
                                           .dmatrix = grads + at.o,
-                                          .din = a.dattended});
-  on->math->zero(on, a.dk, 2 * t * a.w.kv);
-  walk(&a, tokens, backward_block);
+                                          .din = a->dattended});
+  on->math->zero(on, a->dk, 2 * t * a->w.kv);
+  walk(a, part->tokens, backward_block);
   const projection_backward into[] = {
-      {d, a.w.q, h1, params + at.q, a.dq, grads + at.q, dh1, false},
-      {d, a.w.kv, h1, params + at.k, a.dk, grads + at.k, dh1, true},
-      {d, a.w.kv, h1, params + at.v, a.dv, grads + at.v, dh1, true},
+      {d, a->w.q, h1, params + at.q, a->dq, grads + at.q, dh1, false},
+      {d, a->w.kv, h1, params + at.k, a->dk, grads + at.k, dh1, true},
+      {d, a->w.kv, h1, params + at.v, a->dv, grads + at.v, dh1, true},
   };
   for (int i = 0; i < 3; i++)
-    project_backward(on, tokens, &into[i]);
-  if (model->exact)
-    on->math->add(on, &(hec_piece){dx, dh1, t * d}, 1);
-  else
-    on->math->norm_backward(on, &norm, dh1, dx, grads + at.norm1);
+    project_backward(on, rows, &into[i]);
+  return dh1;
+}
+
+void hec_block_part_attention_backward(hec_processor *on, const hec_model *model, const hec_block_part *part,
+                                       const float *dx, float *partial, const hec_block_kept *kept, float *scratch) {
+  attention a = attention_of(on, model, kept);
+  (void)backward(&a, part, dx, partial, scratch);
+}
+
+void hec_block_part_attention_end(hec_processor *on, const hec_model *model, const hec_block_part *part,
+                                  bool is_backward, const float *partial, float *x, const hec_block_kept *kept) {
+  int64_t n = (int64_t)part->tokens * model->moe.d_model;
+  const float *sum = partial + part->member * n;
+  if (!is_backward || model->exact) {
+    on->math->add(on, &(hec_piece){x, sum, n}, 1);
+    return;
+  }
+  hec_norm norm = norm_of(model, part->params, kept, part->tokens);
+  norm.x += part->member * n;
+  norm.scale += (int64_t)part->member * part->tokens;
+  on->math->norm_backward(on, &norm, sum, x, part->grads + hec_model_block(model).norm1);
+}
+
+void hec_block_attention_backward(hec_processor *on, const hec_model *model, const float *params, float *grads,
+                                  int32_t tokens, float *dx, const hec_block_kept *kept, float *scratch) {
+  attention a = attention_of(on, model, kept);
+  hec_block_part whole = {.params = params, .grads = grads, .tokens = tokens};
+  float *dh1 = backward(&a, &whole, dx, NULL, scratch);
+  hec_block_part_attention_end(on, model, &whole, true, dh1, dx, kept);
 }

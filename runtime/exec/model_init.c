@@ -83,7 +83,7 @@ static void random_block(const hec_model *model, uint64_t key, float *params) {
   float in = inverse_root((double)w.d);
   fill_normal(key + 1, 1, 0.125F, params + at.norm1, w.d);
   fill_normal(key + 2, 0, in, params + at.q, at.o - at.q);
-  fill_normal(key + 3, 0, inverse_root(2.0 * model->n_blocks * w.q), params + at.o, at.norm2 - at.o);
+  fill_normal(key + 3, 0, inverse_root(2.0 * model->n_blocks * w.q), params + at.o, at.norm1 - at.o);
   fill_normal(key + 4, 1, 0.125F, params + at.norm2, w.d);
   fill_normal(key + 5, 0, in, params + at.gate, at.shared - at.gate);
   if (model->gate->init)

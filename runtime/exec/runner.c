@@ -14,15 +14,16 @@ static int64_t expert_size(const hec_runner_options *o) {
 }
 
 static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank, int32_t n_slices) {
+  hec_model parts = hec_model_of_parts(o->model, o->problem->mp);
   return (hec_exec_options){.problem = o->problem,
                             .rank = rank,
                             .n_slices = n_slices,
                             .expert_size = expert_size(o),
-                            .block_size = hec_model_block(o->model).size,
+                            .block_size = hec_model_block(&parts).size,
                             .rest_size = hec_language_size(o->model),
                             .n_micro_batches = o->n_micro_batches,
                             .workspace_size =
-                                hec_work_workspace(o->model, o->problem->tokens, o->n_micro_batches, o->assigned),
+                                hec_work_workspace(&parts, o->problem->tokens, o->n_micro_batches, o->assigned),
                             .virtual_time = o->virtual_time,
                             .capacity = o->capacity};
 }

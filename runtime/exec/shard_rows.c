@@ -35,16 +35,15 @@ static int32_t row_segments(void *context, int32_t k, hec_segment *out) {
   return n;
 }
 
-/* This rank's transfers of the exchange, turned round where it is reversed; ascending by the other rank. */
-static hec_transfer *own_transfers(hec_exec *exec, const hec_op *op, int32_t *n) {
-  hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, 2 * exec->problem->esp);
+hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t most, int32_t *n) {
+  hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, most);
   int32_t before = -1; /* whom the last one is received from */
   *n = 0;
   for (int32_t k = 0; k < op->n_transfers; k++) {
     hec_transfer t = exec->program->transfers[op->transfer_at + k];
     if (t.source != exec->r && t.destination != exec->r)
       continue;
-    HEC_ASSERT(*n < 2 * exec->problem->esp);
+    HEC_ASSERT(*n < most);
     int32_t source = t.source;
     t.source = op->reverse ? t.destination : source;
     t.destination = op->reverse ? source : t.destination;
@@ -58,7 +57,7 @@ static hec_transfer *own_transfers(hec_exec *exec, const hec_op *op, int32_t *n)
 void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds) {
   const hec_op *o = &op->op;
   int32_t n;
-  const hec_transfer *own = own_transfers(exec, o, &n);
+  const hec_transfer *own = hec_exec_transfers(exec, o, 2 * exec->problem->esp, &n);
   static const hec_tensor tensor_of[2][2] = {{HEC_TENSOR_INPUT, HEC_TENSOR_GRAD_OUTPUT},
                                              {HEC_TENSOR_OUTPUT, HEC_TENSOR_GRAD_INPUT}};
   shard_rows of = {.rows = hec_exec_rows(exec, op),

@@ -26,9 +26,10 @@ typedef struct {
   int32_t n_staying;
   hec_expert_rows *experts;
   int32_t n_experts;
-  bool together;        /* all experts in one step */
-  hec_node_work *nodes; /* rows travel once per node; NULL: they do not */
-  float **zero;         /* [n_zero] gradients of guests without rows */
+  bool together;             /* all experts in one step */
+  hec_node_work *nodes;      /* rows travel once per node; NULL: they do not */
+  float *partial, *gathered; /* tensor parallelism: partial sums, and gradients, of the rows of all parts */
+  float **zero;              /* [n_zero] gradients of guests without rows */
   int32_t n_zero;
 } bound;
 
@@ -41,6 +42,9 @@ int64_t hec_work_workspace(const hec_model *model, int32_t tokens, int32_t n_mic
 void hec_work_open(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   int64_t stream = (int64_t)work->tokens * work->model->moe.d_model;
   work->shards = hec_model_of_shards(work->model, hec_exec_problem(exec)->esp);
+  work->parts = hec_model_of_parts(work->model, hec_exec_problem(exec)->mp);
+  HEC_ASSERT(4.0 * (double)hec_block_kept_size(&work->parts, work->tokens) <=
+             hec_exec_problem(exec)->bytes.activation_layer);
   work->x = hec_exec_workspace(exec);
   work->dx = work->x + work->n_micro_batches * stream;
   work->dh2 = work->dx + work->n_micro_batches * stream;
@@ -179,8 +183,9 @@ static void bind_nodes(hec_work_state *work, hec_exec *exec, hec_exec_op *op, bo
 }
 
 static bool in_block(hec_role role) {
-  return role == HEC_ROLE_ATTENTION || role == HEC_ROLE_GATE || role == HEC_ROLE_PERMUTE ||
-         role == HEC_ROLE_UNPERMUTE || role == HEC_ROLE_SHARED_EXPERTS || between_nodes(role);
+  return role == HEC_ROLE_ATTENTION || role == HEC_ROLE_TENSOR_REDUCE || role == HEC_ROLE_GATE ||
+         role == HEC_ROLE_PERMUTE || role == HEC_ROLE_UNPERMUTE || role == HEC_ROLE_SHARED_EXPERTS ||
+         between_nodes(role);
 }
 
 static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
@@ -191,7 +196,7 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
   b->x = hec_work_stream(work, work->x, op->op.micro_batch);
   b->dx = hec_work_stream(work, work->dx, op->op.micro_batch);
   if (in_block(op->op.role)) {
-    b->kept = hec_block_kept_at(work->model, layer, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
+    b->kept = hec_block_kept_at(&work->parts, layer, work->tokens, hec_exec_tensor(exec, op, HEC_TENSOR_BLOCK));
     b->dense = hec_exec_dense(exec, layer);
   }
   if (op->op.role == HEC_ROLE_GATE && !op->op.backward)
@@ -204,6 +209,16 @@ static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
     bind_nodes(work, exec, op, b);
   if (op->op.role == HEC_ROLE_EXPERTS)
     bind_experts(work, exec, op, b);
+  bool attends = op->op.role == HEC_ROLE_ATTENTION || op->op.role == HEC_ROLE_TENSOR_REDUCE;
+  if (attends && hec_model_parts(&work->parts) > 1)
+    b->partial = hec_exec_tensor(exec, op, HEC_TENSOR_PARTIAL);
+  if (b->partial && op->op.role == HEC_ROLE_ATTENTION && op->op.backward)
+    b->gathered = hec_exec_tensor(exec, op, HEC_TENSOR_GATHERED);
+}
+
+static float *stream(void *context, const hec_op *op) {
+  hec_work_state *work = context;
+  return hec_work_stream(work, op->backward ? work->dx : work->x, op->micro_batch);
 }
 
 /* ---- Steps ---- */
@@ -239,11 +254,11 @@ static void gate(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *
   if (op->backward) {
     if (work->balance > 0)
       balance(work, exec, op, b);
-    hec_block_gate_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
+    hec_block_gate_backward(on, &work->parts, b->dense.params, b->dense.grads, work->tokens, work->dh2, b->dx,
                             b->assignments, &b->kept, work->scratch);
     return;
   }
-  hec_block_gate(on, work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
+  hec_block_gate(on, &work->parts, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
   uint32_t *counts =
       hec_exec_counts(exec, op->layer, op->micro_batch) + (size_t)work->rank * (size_t)work->model->n_experts;
   if (work->loads)
@@ -297,15 +312,20 @@ static void zero(hec_exec *exec, float *x, int64_t n) {
     hec_exec_processor(exec)->math->zero(hec_exec_processor(exec), x, n);
 }
 
-/* `host`: room for a block's parameters, for two experts'. */
+/* `host`: room for two blocks' parameters, for two experts'. */
 static void init_dense(hec_work_state *work, hec_exec *exec, int32_t layer, float *host) {
   hec_processor *on = hec_exec_processor(exec);
   hec_dense d = hec_exec_dense(exec, layer);
-  if (layer < 0)
+  int32_t mp = hec_exec_problem(exec)->mp;
+  float *kept = host;
+  if (layer < 0) {
     hec_language_init(work->model, host);
-  else
+  } else { /* of which this rank has a part; all there is at mp 1 */
+    kept += hec_model_block(work->model).size;
     hec_model_init_block(work->model, layer, host);
-  on->math->to_device(on, d.params, host, d.n);
+    hec_dense_part_take(&(hec_dense_part){work->model, work->rank % mp, mp}, host, kept);
+  }
+  on->math->to_device(on, d.params, kept, d.n);
   zero(exec, d.first, d.n);
   zero(exec, d.second, d.n);
 }
@@ -325,7 +345,7 @@ static void init_part(hec_work_state *work, hec_exec *exec, int32_t row, int32_t
 
 void hec_work_init(hec_work_state *work, hec_exec *exec, hec_arena *arena) {
   const hec_store *store = hec_exec_store(exec);
-  int64_t sizes[] = {2 * hec_model_expert_size(work->model), hec_model_block(work->model).size,
+  int64_t sizes[] = {2 * hec_model_expert_size(work->model), 2 * hec_model_block(work->model).size,
                      hec_language_size(work->model)};
   int64_t most = sizes[0] > sizes[1] ? sizes[0] : sizes[1];
   hec_arena_mark mark = hec_arena_save(arena);
@@ -372,19 +392,27 @@ static void optimizer(hec_work_state *work, hec_exec *exec) {
 }
 
 static void attention(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {
-  if (op->backward)
-    hec_block_attention_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, b->dx, &b->kept,
+  hec_block_part part = {b->dense.params, b->dense.grads, work->tokens, work->rank % hec_model_parts(&work->parts)};
+  if (op->role == HEC_ROLE_TENSOR_REDUCE)
+    hec_block_part_attention_end(on, &work->parts, &part, op->backward, b->partial, op->backward ? b->dx : b->x,
+                                 &b->kept);
+  else if (b->partial && op->backward)
+    hec_block_part_attention_backward(on, &work->parts, &part, b->gathered, b->partial, &b->kept, work->scratch);
+  else if (b->partial)
+    hec_block_part_attention(on, &work->parts, part.params, work->tokens, b->partial, &b->kept, work->scratch);
+  else if (op->backward)
+    hec_block_attention_backward(on, work->model, part.params, part.grads, work->tokens, b->dx, &b->kept,
                                  work->scratch);
   else
-    hec_block_attention(on, work->model, b->dense.params, work->tokens, b->x, &b->kept, work->scratch);
+    hec_block_attention(on, work->model, part.params, work->tokens, b->x, &b->kept, work->scratch);
 }
 
 static void shared(hec_work_state *work, hec_processor *on, const hec_op *op, bound *b) {
   if (op->backward)
-    hec_block_shared_backward(on, work->model, b->dense.params, b->dense.grads, work->tokens, b->kept.h2, b->dx,
+    hec_block_shared_backward(on, &work->parts, b->dense.params, b->dense.grads, work->tokens, b->kept.h2, b->dx,
                               work->dh2, work->scratch);
   else
-    hec_block_shared(on, work->model, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
+    hec_block_shared(on, &work->parts, b->dense.params, work->tokens, b->kept.h2, b->x, work->scratch);
 }
 
 static void end_of_model(hec_work_state *work, hec_exec *exec, const hec_op *op, bound *b) {
@@ -401,6 +429,7 @@ static void run(void *context, hec_exec *exec, hec_exec_op *op) {
   bound *b = op->data;
   switch (op->op.role) {
   case HEC_ROLE_ATTENTION:
+  case HEC_ROLE_TENSOR_REDUCE:
     attention(work, hec_exec_processor(exec), &op->op, b);
     break;
   case HEC_ROLE_GATE:
@@ -434,5 +463,5 @@ static void run(void *context, hec_exec *exec, hec_exec_op *op) {
 }
 
 hec_work_table hec_work_table_of(hec_work_state *work) {
-  return (hec_work_table){.bind = bind, .run = run, .context = work};
+  return (hec_work_table){.bind = bind, .run = run, .stream = stream, .context = work};
 }

@@ -3,8 +3,8 @@
  * or the gate's own choice) and in what stands before the first and behind the last block. */
 #ifndef HEC_EXEC_WORK_H
 #define HEC_EXEC_WORK_H
+#include "runtime/exec/dense_part.h"
 #include "runtime/exec/exec.h"
-#include "runtime/exec/expert_shard.h"
 
 /* What stands outside the MoE blocks: embedding and head, with the dense parameters of layer -1. Embedding: forward
  * writes x, backward reads dx. Head: forward reads x, backward writes dx. NULL where the model has no vocabulary. */
@@ -36,6 +36,7 @@ typedef struct {
   double balance_loss;  /* this rank's share: backward gates add to it, the driver zeroes it */
   int32_t rank;
   hec_model shards; /* the model with experts as wide as they are here */
+  hec_model parts;  /* the model with blocks as they are here */
   float *x, *dx;  /* [n_micro_batches * T * d] streams: input, then output; gradient of the output, then of the input */
   float *dh2;     /* [T * d] */
   float *weights; /* [n_micro_batches * n_blocks * 2 * assigned] of the assignments */

@@ -38,7 +38,8 @@ double hec_bound_held(const uint64_t *load, const int32_t *holder_at, const int3
 /* What a policy may do. */
 typedef enum {
   HEC_BOUND_COPIES,  /* any copies anywhere, any cut of tokens; each expert has one home */
-  HEC_BOUND_WHOLE,   /* an expert (with expert-data parallelism: of each group) is computed on one rank, any rank */
+  HEC_BOUND_WHOLE,   /* an expert (with expert-data parallelism: of each group) is computed on one rank, any rank; with
+                        problem.esp on one sharding group, any group */
   HEC_BOUND_SHARDED, /* as COPIES, but slice j of every expert is kept on rank j: whoever computes must gather */
   HEC_N_BOUND_CLASSES
 } hec_bound_class;
@@ -48,7 +49,7 @@ hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *
 
 typedef struct {
   double chain_s; /* devices compute, and wait for tokens and all-reduces as the schedule has it */
-  double token_s; /* token exchanges, each the mean over ranks */
+  double token_s; /* token exchanges, each the mean over ranks; or, if longer, those inside sharding groups */
   double moved_s; /* bytes that must move for copies, beside everything else */
   double total_s; /* the bound: the largest, and what follows */
 } hec_bound_time;

@@ -8,7 +8,9 @@
  *               of o_r x_r c_r with sum x_r = n. Attention, gate and the rest raise it by their weighted means. The law
  *               of a rank is at least linear: launches, tiles and streaming only add.
  *   all-reduce  starts when the last rank is there, so not before A; one at a time; the optimizer after the last, over
- *               an even share on the fullest rank at least. As schedule `ideal` has them.
+ *               an even share on the fullest rank at least. As schedule `ideal` has them. With tensor parallelism
+ *               (problem.mp) two of each: of what is cut, among ranks of equal place, and of what is whole; its AllGathers
+ *               and ReduceScatters, inside nodes, are left out: they only add.
  *
  * WHOLE, pieces p = (group, expert) with tokens n_sp of source s, w_p in all:
  *   exchange    At least V = sum over p of (w_p - max_s n_sp) rows leave their source's rank and Q = sum over p of
@@ -21,6 +23,14 @@
  *               A rises by at least phi (d + w c), phi the weight of the sources. Likewise for k+1 pieces that share a
  *               rank (`whole` in bound.h), with the least phi of the candidates and no d.
  *               These are alternatives: the larger counts.
+ * Expert-sharding groups (problem.h; s = esp ranks each, ep groups): as WHOLE with groups for ranks, c_r of a shard's row.
+ *   computing   n assignments are n rows on each rank of a group, so A rises by at least s n min(o_r c_r).
+ *   exchange    V is of rows that leave their source's group: w_p - max over groups of n_gp.
+ *   gather      AllGather and ReduceScatter bring each of n rows, or a part of it, to s - 1 other ranks of a node: each raises A
+ *               by at least min(o) (s-1) n row / port; the additions by min(o_r / hbm_r) (s+1) n row.
+ *   busiest     A rank of the group on which a_j of w rows arrive sends (s-1) a_j and takes in w - a_j, the ReduceScatter
+ *               the other way round: at least g = w row (s-1) / (s port) either way, whatever a_j is. Nobody adds before all
+ *               have computed, so sources wait for d + g + w c + g, d of the index with most to take in.
  * In training dispatch and combine come back with gradients: the same rows twice more, and computing by the backward law.
  *
  * COPIES, training: a rank whose tokens go to expert e sends 2 n rows in a micro-batch (inputs, gradients of outputs), or
@@ -64,6 +74,7 @@ typedef struct {
 /* What a layer raises A by, forward (0) and backward (1). */
 typedef struct {
   double experts_s[2], exchange_s, busiest_s[2];
+  double gather_s, add_s; /* of sharding groups: AllGather, or ReduceScatter; its additions */
 } layer_rise;
 
 struct hec_bound {
@@ -72,7 +83,8 @@ struct hec_bound {
   /* Of the cluster. */
   double *weight;                        /* [n_ranks] o_r */
   double least_weight;                   /* min o_r */
-  double row_s[2], least_row_s[2];       /* min o_r c_r; min c_r */
+  double row_s[2], least_row_s[2];       /* min o_r c_r, of all ranks of a group; min c_r */
+  double add_s;                          /* additions of a group per assignment: (s+1) row min(o_r / hbm_r) */
   double before_s[2], head_s[2];         /* weighted means of a micro-batch: embedding and dense blocks; head */
   double attention_s[2][2], shared_s[2]; /* of a layer: attention (second: dense beside s2) and gate; shared experts */
   double least_shared_s;                 /* forward, of the fastest rank */
@@ -81,18 +93,18 @@ struct hec_bound {
   double optimizer_s;
   double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
                                               port and NICs of a rank together */
-  double token_factor, moved_factor;       /* measured exchanges may be faster than the closed form */
+  double token_factor, moved_factor; /* measured exchanges may be faster than the closed form: of tokens; of any kind */
   /* Of the iteration. */
   hec_bound_case options;
   int32_t done;              /* micro-batches */
   double chain_s, reduced_s; /* A; end of the newest all-reduce */
-  double token_s, moved_s;
+  double token_s, inside_s, moved_s;
   /* Scratch. */
   layer_rise *rise;  /* [n_layers] */
   piece *pieces;     /* [n_pieces] */
   uint64_t *total;   /* [n_experts] */
   uint64_t *node;    /* [n_experts * 2] of the node at hand; the largest of a node */
-  uint64_t *largest; /* [n_experts] of a source */
+  uint64_t *largest; /* [n_experts * 2] of a source's group; of the group at hand */
 };
 
 static double larger(double a, double b) {
@@ -130,6 +142,13 @@ static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
   return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
 }
 
+/* Seconds of a byte of an addition, at least: no launch, and a measured curve by its least slope. */
+static double added_byte_s(const hec_device *device) {
+  const hec_curve *curve = device->measured ? hec_curves_find(device->measured, HEC_CURVE_REDUCE, false, 0, 0) : NULL;
+  double law_s = 1 / device->hbm_bandwidth;
+  return curve ? smaller(law_s, least_slope(curve) / device->speed) : law_s;
+}
+
 static void set_rows(hec_bound *b) {
   const hec_problem *p = b->problem;
   hec_work_shape shape[2] = {p->expert, hec_work_backward_of(p->moe, p->expert)};
@@ -144,15 +163,21 @@ static void set_rows(hec_bound *b) {
       b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
       b->least_row_s[back] = r == 0 ? row_s : smaller(b->least_row_s[back], row_s);
     }
+    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * added_byte_s(&p->cluster->devices[r]);
+    b->add_s = r == 0 ? add_s : smaller(b->add_s, add_s);
   }
+  for (int back = 0; back < 2; back++)
+    b->row_s[back] *= p->esp;
 }
 
-/* Adds what the rank needs for one shape, forward and backward; returns the sum of what training has of it. */
-static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, double mean_s[2]) {
+/* Adds what the rank needs for `parts` times its rows of one shape, forward and backward; returns the sum of what training
+ * has of it. */
+static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, int32_t parts, double mean_s[2]) {
   const hec_problem *p = b->problem;
   hec_work_shape backward = hec_work_backward_of(p->moe, forward);
-  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, p->tokens),
-                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, p->tokens) : 0};
+  double rows = (double)parts * p->tokens;
+  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, rows),
+                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, rows) : 0};
   mean_s[0] += b->weight[rank] * s[0];
   mean_s[1] += b->weight[rank] * s[1];
   return s[0] + s[1];
@@ -162,36 +187,39 @@ static void set_uniform(hec_bound *b) {
   const hec_problem *p = b->problem;
   const hec_moe *moe = p->moe;
   for (int32_t r = 0; r < p->n_ranks; r++) {
-    double layer_s = add_uniform(b, r, hec_work_attention(moe), b->attention_s[0]), once_s = 0;
-    double dense_s = add_uniform(b, r, hec_work_dense_attention(moe), b->attention_s[1]) - layer_s;
-    layer_s += add_uniform(b, r, hec_work_gate(moe), b->attention_s[0]);
-    (void)add_uniform(b, r, hec_work_gate(moe), b->attention_s[1]);
+    double layer_s = add_uniform(b, r, hec_problem_attention(p, false), p->mp, b->attention_s[0]), once_s = 0;
+    double dense_s = add_uniform(b, r, hec_problem_attention(p, true), p->mp, b->attention_s[1]) - layer_s;
+    layer_s += add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[0]);
+    (void)add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[1]);
     once_s += hec_moe_n_dense_attention(moe, true) * dense_s;
     if (moe->n_shared_experts > 0) {
       hec_work_shape shared = hec_work_shared(moe);
       double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
       b->least_shared_s = r == 0 ? shared_s : smaller(b->least_shared_s, shared_s);
-      layer_s += add_uniform(b, r, shared, b->shared_s);
+      layer_s += add_uniform(b, r, shared, 1, b->shared_s);
     }
     if (moe->vocabulary > 0) {
-      once_s += add_uniform(b, r, hec_work_embedding(moe), b->before_s);
-      once_s += add_uniform(b, r, hec_work_head(moe), b->head_s);
+      once_s += add_uniform(b, r, hec_work_embedding(moe), 1, b->before_s);
+      once_s += add_uniform(b, r, hec_work_head(moe), 1, b->head_s);
     }
     if (moe->n_layers > moe->n_moe_layers)
-      once_s += add_uniform(b, r, hec_work_dense_blocks(moe), b->before_s);
+      once_s += add_uniform(b, r, hec_work_cut(hec_work_dense_blocks(moe), p->mp), p->mp, b->before_s);
     b->slowest_s = larger(b->slowest_s, p->n_layers * layer_s + once_s);
   }
 }
 
-/* A ring all-reduce: 2 (n-1)/n of the bytes leave every rank, and every node, over all rings. */
-static double reduce_s(const hec_bound *b, double bytes, bool closed_form) {
+/* `stride` ring all-reduces at once, of n ranks each: 2 (n-1)/n of the bytes leave every rank, of all of them every node, over
+ * all rings. */
+static double ring_s(const hec_bound *b, double bytes, int32_t stride, bool closed_form) {
   const hec_problem *p = b->problem;
-  if (p->n_ranks == 1 || bytes <= 0)
+  int32_t n = p->n_ranks / stride;
+  if (n == 1 || bytes <= 0)
     return 0;
   if (closed_form)
-    return hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
-  double each = 2 * bytes * (double)(p->n_ranks - 1) / p->n_ranks;
-  return larger(each / b->rank_rate, p->n_nodes > 1 ? each / b->node_nics : 0);
+    return stride > 1 ? hec_link_cost_allreduce_strided(p->cluster, p->n_ranks, stride, bytes)
+                      : hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
+  double each = 2 * bytes * (double)(n - 1) / n;
+  return larger(each / b->rank_rate, p->n_nodes > 1 ? stride * each / b->node_nics : 0);
 }
 
 /* The closed form of pieces adds up to no less than that of the whole; a measured curve may bend, so it counts by its least
@@ -201,8 +229,15 @@ static double in_pieces_s(const hec_bound *b, double bytes) {
   const hec_curve *curve = p->cluster->measured.n > 0
                                ? hec_curves_find(&p->cluster->measured, HEC_CURVE_ALLREDUCE, false, 0, p->n_ranks)
                                : NULL;
-  double whole_s = reduce_s(b, bytes, true);
+  double whole_s = ring_s(b, bytes, 1, true);
   return curve && whole_s > 0 ? smaller(whole_s, least_slope(curve) * bytes) : whole_s;
+}
+
+/* Of an MoE block's gradients (layer 0), of the rest (-1): what is cut, then what is whole. Form: reduce_form. */
+static double reduce_s(const hec_bound *b, int32_t layer, int32_t form) {
+  const hec_problem *p = b->problem;
+  double cut = hec_problem_cut_gradients(p, layer), whole = hec_problem_gradients(p, layer) - cut;
+  return ring_s(b, cut, p->mp, form > 0) + (form == 2 ? in_pieces_s(b, whole) : ring_s(b, whole, 1, form == 1));
 }
 
 static void set_end(hec_bound *b) {
@@ -210,10 +245,9 @@ static void set_end(hec_bound *b) {
   const hec_memory_cost *bytes = &p->bytes;
   if (!p->train)
     return;
-  double block = hec_moe_block_params(p->moe) * p->moe->grad_bytes, rest = bytes->dense_grad - p->n_layers * block;
-  for (int closed = 0; closed < 3; closed++) {
-    b->block_reduce_s[closed] = closed == 2 ? in_pieces_s(b, block) : reduce_s(b, block, closed == 1);
-    b->rest_reduce_s[closed] = closed == 2 ? in_pieces_s(b, rest) : reduce_s(b, rest, closed == 1);
+  for (int32_t form = 0; form < 3; form++) {
+    b->block_reduce_s[form] = reduce_s(b, 0, form);
+    b->rest_reduce_s[form] = reduce_s(b, -1, form);
   }
   double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
@@ -290,7 +324,7 @@ hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {
   b->pieces = HEC_NEW(arena, piece, b->n_pieces);
   b->total = HEC_NEW(arena, uint64_t, experts);
   b->node = HEC_NEW(arena, uint64_t, 2 * experts);
-  b->largest = HEC_NEW(arena, uint64_t, experts);
+  b->largest = HEC_NEW(arena, uint64_t, 2 * experts);
   set_rows(b);
   set_uniform(b);
   set_links(b, arena);
@@ -312,17 +346,18 @@ static leaving count_leaving(hec_bound *b, const hec_load *load, int32_t layer, 
                              double most) {
   const hec_problem *p = b->problem;
   int32_t n_experts = p->n_experts;
-  uint64_t *here = b->node, *best = b->node + n_experts;
+  uint64_t *here = b->node, *best = b->node + n_experts, *group = b->largest + n_experts;
   leaving sum = {0, 0};
   memset(b->total, 0, (size_t)n_experts * sizeof *b->total);
-  memset(b->largest, 0, (size_t)n_experts * sizeof *b->largest);
+  memset(b->largest, 0, 2 * (size_t)n_experts * sizeof *b->largest);
   memset(b->node, 0, 2 * (size_t)n_experts * sizeof *b->node);
   for (int32_t s = first; s < end; s++) {
     const uint32_t *count = hec_load_row(load, layer, s);
     for (int32_t e = 0; e < n_experts; e++) {
       b->total[e] += count[e];
       here[e] += count[e];
-      b->largest[e] = count[e] > b->largest[e] ? count[e] : b->largest[e];
+      group[e] = s % p->esp == 0 ? count[e] : group[e] + count[e];
+      b->largest[e] = group[e] > b->largest[e] ? group[e] : b->largest[e];
       sum.rank += smaller(row * count[e], most);
     }
     if (s + 1 < end && hec_problem_node(p, s + 1) == hec_problem_node(p, s))
@@ -358,32 +393,55 @@ static int descending(const void *a, const void *b) {
   return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
 }
 
-/* Seconds of the rows into the rank that computes the piece: least over all places. */
+/* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece: of near sources all but
+ * the largest by a port (of a group: all but its own), of far ones by NICs; of the rank with most. */
+static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t layer, const piece *largest,
+                          int32_t place) {
+  const hec_problem *p = b->problem;
+  int32_t expert = largest->index % p->n_experts, piece_group = largest->index / p->n_experts;
+  int32_t first = hec_problem_node(p, place) * p->cluster->devices_per_node, width = p->n_ranks / p->dp;
+  int32_t end = hec_problem_node_end(p, hec_problem_node(p, place));
+  double longest_s = 0;
+  for (int32_t index = 0; index < p->esp; index++) {
+    uint64_t near = 0, own = 0, far = 0;
+    for (int32_t s = index; s < p->n_ranks; s += p->esp) {
+      uint64_t n = s / width == piece_group ? hec_load_row(load, layer, s)[expert] : 0;
+      bool inside = s >= first && s < end, is_own = p->esp == 1 ? n > own : s / p->esp == place / p->esp;
+      near += inside ? n : 0;
+      far += inside ? 0 : n;
+      own = inside && is_own ? n : own;
+    }
+    double s = near > own ? (double)(near - own) * p->bytes.token / b->port : 0;
+    if (far > 0 && !b->options.by_node)
+      s = larger(s, (double)far * p->bytes.token / b->nics);
+    longest_s = larger(longest_s, s);
+  }
+  return longest_s;
+}
+
+/* The least over all places: nodes, where the rank with most rows is the best, or groups. */
 static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, const piece *largest) {
   const hec_problem *p = b->problem;
-  int32_t expert = largest->index % p->n_experts, group = largest->index / p->n_experts;
+  int32_t step = p->esp == 1 ? p->cluster->devices_per_node : p->esp;
   double least = -1;
-  for (int32_t node = 0; node < p->n_nodes; node++) {
-    int32_t first = node * p->cluster->devices_per_node, end = hec_problem_node_end(p, node);
-    uint64_t near = 0, most = 0;
-    for (int32_t s = first; s < end; s++) {
-      uint64_t n = s / p->ep == group ? hec_load_row(load, layer, s)[expert] : 0;
-      near += n;
-      most = n > most ? n : most;
-    }
-    uint64_t far = b->options.by_node ? 0 : largest->tokens - near;
-    double s = near > most ? (double)(near - most) * p->bytes.token / b->port : 0;
-    s = far > 0 ? larger(s, (double)far * p->bytes.token / b->nics) : s;
+  for (int32_t place = 0; place < p->n_ranks; place += step) {
+    double s = inward_at_s(b, load, layer, largest, place);
     least = least < 0 ? s : smaller(least, s);
   }
   return least * b->token_factor;
 }
 
+/* Of `rows` in all of a sharding group: what its AllGather, or its ReduceScatter, takes at least on any rank of it. */
+static double gather_s(const hec_bound *b, double rows) {
+  int32_t esp = b->problem->esp;
+  return esp > 1 ? b->moved_factor * rows * b->problem->bytes.token * (esp - 1) / (esp * b->port) : 0;
+}
+
 static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer, const piece *one) {
   const hec_problem *p = b->problem;
-  int32_t expert = one->index % p->n_experts, first = one->index / p->n_experts * p->ep;
+  int32_t expert = one->index % p->n_experts, width = p->n_ranks / p->dp, first = one->index / p->n_experts * width;
   double sum = 0;
-  for (int32_t s = first; s < first + p->ep; s++)
+  for (int32_t s = first; s < first + width; s++)
     sum += hec_load_row(load, layer, s)[expert] > 0 ? b->weight[s] : 0;
   return sum;
 }
@@ -393,16 +451,18 @@ static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, layer
   const hec_problem *p = b->problem;
   qsort(b->pieces, (size_t)b->n_pieces, sizeof *b->pieces, descending);
   double waiting = 1;
-  for (int32_t last = 0, k = 0, next = 0; last < b->n_pieces && b->pieces[last].tokens > 0; last += p->n_ranks, k++) {
+  for (int32_t last = 0, k = 0, next = 0; last < b->n_pieces && b->pieces[last].tokens > 0;
+       last += p->n_ranks / p->esp, k++) {
     for (; next <= last; next++)
       waiting = smaller(waiting, waiting_of(b, load, layer, &b->pieces[next]));
     double together = 0;
     for (int32_t i = last - k; i <= last; i++)
       together += (double)b->pieces[i].tokens;
-    double inward = k == 0 ? larger(inward_s(b, load, layer, &b->pieces[0]), b->least_shared_s) : b->least_shared_s;
+    double gather = gather_s(b, together), inward = k == 0 ? inward_s(b, load, layer, &b->pieces[0]) + gather : gather;
     for (int back = 0; back < 2; back++) {
-      double ahead = back == 0 ? inward : k == 0 ? inward_s(b, load, layer, &b->pieces[0]) : 0;
-      rise->busiest_s[back] = larger(rise->busiest_s[back], waiting * (ahead + together * b->least_row_s[back]));
+      double ahead = back == 0 ? larger(inward, b->least_shared_s) : inward;
+      double busiest_s = waiting * (ahead + together * b->least_row_s[back] + gather);
+      rise->busiest_s[back] = larger(rise->busiest_s[back], busiest_s);
     }
   }
 }
@@ -425,8 +485,8 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_r
   const hec_problem *p = b->problem;
   leaving bytes = {0, 0};
   uint64_t busiest = 0;
-  for (int32_t group = 0; group < p->dp; group++) {
-    leaving own = count_leaving(b, load, layer, group * p->ep, (group + 1) * p->ep, p->bytes.token, 1e300);
+  for (int32_t group = 0, width = p->n_ranks / p->dp; group < p->dp; group++) {
+    leaving own = count_leaving(b, load, layer, group * width, (group + 1) * width, p->bytes.token, 1e300);
     bytes.rank += own.rank;
     bytes.node += own.node;
     for (int32_t e = 0; e < p->n_experts; e++)
@@ -440,7 +500,10 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_r
   }
   bytes.rank /= per_row(b, load, layer);
   bytes.node /= per_row(b, load, layer);
+  double n = (double)hec_load_layer_total(load, layer);
   rise->exchange_s = exchange_s(b, bytes, (double)busiest * p->bytes.token);
+  rise->gather_s = b->least_weight * p->esp * gather_s(b, n); /* all ranks of all groups together */
+  rise->add_s = p->esp > 1 ? n * b->add_s : 0;
   add_busiest(b, load, layer, rise);
 }
 
@@ -477,7 +540,7 @@ static void add_moved(hec_bound *b, const hec_load *load, int32_t layer) {
 void hec_bound_begin(hec_bound *b, hec_bound_case options) {
   b->options = options;
   b->done = 0;
-  b->chain_s = b->reduced_s = b->token_s = b->moved_s = 0;
+  b->chain_s = b->reduced_s = b->token_s = b->inside_s = b->moved_s = 0;
 }
 
 static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
@@ -487,15 +550,17 @@ static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
   *rise = (layer_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}};
   if (b->options.class == HEC_BOUND_WHOLE)
     add_whole(b, load, layer, rise);
-  else
+  else if (p->esp == 1)
     add_moved(b, load, layer);
   b->token_s += (p->train ? 4 : 2) * rise->exchange_s;
+  b->inside_s += (p->train ? 2 : 1) * (2 * rise->gather_s + rise->add_s);
 }
 
 /* What a layer adds to A from its gate on (forward) or until its gate (backward); the schedule may compute shared experts
  * beside the forward dispatch. */
 static double rise_of(const hec_bound *b, const layer_rise *rise, int back) {
-  double exchange_s = b->options.tokens_wait ? rise->exchange_s : 0, ahead_s = exchange_s, after_s = exchange_s;
+  bool waits = b->options.tokens_wait;
+  double ahead_s = waits ? rise->exchange_s + rise->gather_s : 0, after_s = waits ? ahead_s + rise->add_s : 0;
   if (back == 0)
     ahead_s = larger(ahead_s, b->shared_s[0]);
   else
@@ -535,9 +600,10 @@ hec_bound_time hec_bound_end(hec_bound *b) {
         (b->options.tokens_wait ? larger(b->reduced_s, b->chain_s) : b->reduced_s) + b->rest_reduce_s[reduce_form(b)];
   double slowest_s = b->slowest_s * b->options.n_micro_batches;
   double total_s = larger(larger(b->chain_s, b->reduced_s), slowest_s) + b->optimizer_s;
-  total_s = larger(total_s, larger(b->token_s, b->moved_s));
+  double token_s = larger(b->token_s, b->inside_s);
+  total_s = larger(total_s, larger(token_s, b->moved_s));
   double rounded = OPERATIONS * b->options.n_micro_batches * (b->problem->n_layers + 1.0);
   total_s = larger(total_s - 0.5e-12 * rounded, 0);
   return (hec_bound_time){
-      .chain_s = b->chain_s + b->optimizer_s, .token_s = b->token_s, .moved_s = b->moved_s, .total_s = total_s};
+      .chain_s = b->chain_s + b->optimizer_s, .token_s = token_s, .moved_s = b->moved_s, .total_s = total_s};
 }

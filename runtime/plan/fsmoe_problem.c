@@ -9,10 +9,12 @@
  *
  * FSMoE fits lines to measured times; here the line is the law's secant between degrees 1 and 8: volume = (t(1) - t(8)) 8/7,
  * start = t(1) - volume, neither below 0 (tiles and weight streaming bend it; the simulator has the law itself). The
- * all-reduce likewise, between a block's gradients and an eighth of them. O(R ep).
+ * all-reduce likewise, between a block's gradients and an eighth of them. With tensor parallelism (problem.mp) a block's
+ * gradients are both parts of a rank in proportion, and its dense part takes an AllGather and a ReduceScatter more; beside
+ * those gradients travel too, unless they stand in line with them (folded). O(R (ep + mp)).
  *
  * FSMoE chooses the degrees of forward and backward apart. Here they are one, that of the least sum with the gradients
- * divided for it: what forward keeps for backward lies chunk by chunk, and an executor would have to sort it anew. */
+ * divided for it: what forward keeps for backward lies chunk by chunk (runtime/program/fsmoe.c: what two would take and save). */
 #include "runtime/plan/fsmoe_problem.h"
 
 #include "models/link_cost.h"
@@ -66,6 +68,22 @@ static double local_s(const hec_problem *p, double bytes) {
   return most;
 }
 
+/* What tensor parallelism adds to the backward of a block's dense part: AllGather, ReduceScatter and its addition, twice with
+ * recomputation. */
+static double tensor_s(const wires *w) {
+  const hec_problem *p = w->problem;
+  double rows = (double)p->tokens * p->bytes.token;
+  int32_t n = 0;
+  for (int32_t s = 0; s < p->n_ranks; s++)
+    for (int32_t d = s / p->mp * p->mp, end = d + p->mp; d < end; d++)
+      if (d != s && rows >= 1)
+        w->transfers[n++] =
+            (hec_transfer){.bytes = (int64_t)rows, .source = s, .destination = d, .item = -1, .after = -1};
+  double once = n > 0 ? 2 * hec_link_cost_exchange(w->cost, w->transfers, n, false, 1) : 0;
+  once += n > 0 ? local_s(p, (p->mp + 1) * rows) : 0;
+  return p->moe->recompute ? 2 * once : once;
+}
+
 static hec_fsmoe_op experts_of(const hec_problem *p, bool backward) {
   int32_t experts = (p->n_experts + p->ep - 1) / p->ep;
   double rows = (double)p->tokens * p->top_k * p->esp / experts;
@@ -77,7 +95,7 @@ static hec_fsmoe_op experts_of(const hec_problem *p, bool backward) {
 static double dense_s(const hec_problem *p) {
   double assigned = (double)p->tokens * p->top_k * p->bytes.token, s = 2 * local_s(p, 2 * assigned);
   s += compute_s(p, hec_work_backward_of(p->moe, hec_work_gate(p->moe)), p->tokens, 1);
-  s += compute_s(p, hec_work_backward_of(p->moe, hec_work_attention(p->moe)), p->tokens, 1);
+  s += compute_s(p, hec_work_backward_of(p->moe, hec_problem_attention(p, false)), (double)p->mp * p->tokens, 1);
   if (p->moe->n_shared_experts > 0)
     s += compute_s(p, hec_work_backward_of(p->moe, hec_work_shared(p->moe)), p->tokens, 1);
   return s;
@@ -85,11 +103,12 @@ static double dense_s(const hec_problem *p) {
 
 hec_fsmoe_view hec_fsmoe_view_of(const hec_problem *p, hec_arena *arena) {
   hec_arena_mark mark = hec_arena_save(arena);
-  size_t pairs = (size_t)p->n_ranks * (size_t)(p->ep > p->esp ? p->ep : p->esp);
+  int32_t widest = p->ep > p->esp ? p->ep : p->esp;
+  size_t pairs = (size_t)p->n_ranks * (size_t)(widest > p->mp ? widest : p->mp);
   hec_link_cost cost = hec_link_cost_new(p->cluster, arena);
   wires w = {p, &cost, HEC_NEW(arena, hec_transfer, pairs)};
   double rows = (double)p->tokens * p->top_k * p->bytes.token, sent = rows / p->ep;
-  hec_fsmoe_view view = {.gradient = hec_moe_block_params(p->moe) * p->moe->grad_bytes};
+  hec_fsmoe_view view = {.gradient = hec_problem_gradients(p, 0)};
   view.forward.a2a = line_of(exchange_s(&w, sent, false), exchange_s(&w, sent / ENDS, false));
   if (p->esp > 1) {
     double whole = exchange_s(&w, rows, true), eighth = exchange_s(&w, rows / ENDS, true);
@@ -101,8 +120,8 @@ hec_fsmoe_view hec_fsmoe_view_of(const hec_problem *p, hec_arena *arena) {
   view.backward = view.forward;
   view.backward.experts = experts_of(p, true);
   view.dense_s = dense_s(p);
-  hec_fsmoe_op reduce = line_of(hec_link_cost_allreduce(p->cluster, p->n_ranks, view.gradient),
-                                hec_link_cost_allreduce(p->cluster, p->n_ranks, view.gradient / ENDS));
+  view.tensor_s = tensor_s(&w);
+  hec_fsmoe_op reduce = line_of(hec_problem_reduce_s(p, view.gradient), hec_problem_reduce_s(p, view.gradient / ENDS));
   if (p->n_ranks == 1 || !(reduce.volume > 0))
     view.gradient = 0;
   view.reduce = (hec_fsmoe_reduce){reduce.start, view.gradient > 0 ? reduce.volume / view.gradient : 1};
@@ -121,7 +140,7 @@ hec_fsmoe_decision hec_fsmoe_decide(const hec_problem *problem, bool folded, hec
   hec_fsmoe_slot *slots = HEC_NEW(arena, hec_fsmoe_slot, n);
   hec_fsmoe_part *parts = HEC_NEW(arena, hec_fsmoe_part, n);
   for (int32_t v = 0; v < n; v++)
-    parts[v] = (hec_fsmoe_part){backward, view.dense_s, view.gradient};
+    parts[v] = (hec_fsmoe_part){backward, view.dense_s + (folded ? 0 : view.tensor_s), view.gradient};
   hec_fsmoe_decision best = {.slots = kept};
   for (int32_t r = 1; r <= HEC_FSMOE_DEGREE_MAX; r *= 2) {
     double time_s = n * hec_fsmoe_case_time(&forward, r, 0, hec_fsmoe_case_of(&forward, r, 0));

@@ -7,6 +7,7 @@
 typedef struct {
   hec_fsmoe_layer forward, backward;
   double dense_s;  /* of a block in the backward pass: all but its exchanges and experts */
+  double tensor_s; /* what tensor parallelism adds to it: its exchanges, and the addition */
   double gradient; /* bytes of a block's dense gradients; 0: nobody to reduce with */
   hec_fsmoe_reduce reduce;
 } hec_fsmoe_view;

@@ -1,10 +1,15 @@
 /* The problem: one place where sizes are derived, so that planners and lowering cannot disagree.
  *
  *   ep = max { d : d divides R, d <= E }      ranks of an expert-parallel group; dp = R / ep
- *   bytes without copies = dense state + ceil(L * E / R) * expert state + activations + two token buffers
+ *   bytes without copies = dense state + ceil(L * E / R) * expert state + activations + two token buffers (or, where it is
+ *                          more, what a tensor-parallel attention has in flight: 2 mp times its rank's rows, 3 mp with recomputation)
  *
  * The share of expert state is that of an even split over all layers together, which every policy here starts from. */
 #include "runtime/plan/problem.h"
+
+#include "models/link_cost.h"
+
+#include <stdio.h>
 
 static int32_t group_size(int32_t n_ranks, int32_t n_experts) {
   int32_t size = n_ranks < n_experts ? n_ranks : n_experts;
@@ -39,6 +44,7 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
       .ep = ep,
       .dp = n_ranks / ep,
       .esp = 1,
+      .mp = 1,
       .bytes = hec_memory_cost_of(moe, tokens, train),
       .expert = hec_work_expert(moe),
       .window_s = hec_nonmoe_forward_s(moe, hec_work_attention(moe), cluster, n_ranks, tokens),
@@ -84,6 +90,103 @@ hec_status hec_problem_shard(hec_problem *problem, int32_t esp) {
   return HEC_OK;
 }
 
+/* Whole parameters of a part. */
+static double part_of(double params, int32_t parts) {
+  int64_t whole = (int64_t)params;
+  return parts == 1 ? params : (double)((whole + parts - 1) / parts);
+}
+
+/* Parameters of the dense part that a rank has a part of, undivided: of an MoE block, of all other blocks. */
+static double cut_params(const hec_problem *p, int32_t layer) {
+  const hec_moe *moe = p->moe;
+  double attention = hec_moe_attention_params(moe), n = (double)(moe->n_layers - moe->n_moe_layers);
+  double ffn = (double)moe->n_ffn_matrices * (double)moe->d_model * (double)moe->d_ffn_dense;
+  return layer >= 0 ? attention : n * (attention + ffn);
+}
+
+/* Parameters that other ranks of the group have instead. */
+static double spared_params(const hec_problem *p) {
+  double sum = 0;
+  for (int32_t l = -1; l < p->n_layers; l++)
+    sum += cut_params(p, l) - part_of(cut_params(p, l), p->mp);
+  return sum;
+}
+
+hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense) {
+  const hec_moe *moe = problem->moe;
+  hec_work_shape shape = dense ? hec_work_dense_attention(moe) : hec_work_attention(moe);
+  return problem->mp == 1 ? shape : hec_work_cut(shape, problem->mp);
+}
+
+/* Forward time of attention and gate on the slowest device. */
+static double window_s(const hec_problem *p, bool dense) {
+  hec_work_shape attention = hec_problem_attention(p, dense), gate = hec_work_gate(p->moe);
+  double slowest = 0;
+  for (int32_t r = 0; r < p->n_ranks; r++) {
+    const hec_device *device = &p->cluster->devices[r];
+    double s = hec_work_s(device, &attention, (double)p->mp * p->tokens) + hec_work_s(device, &gate, p->tokens);
+    slowest = s > slowest ? s : slowest;
+  }
+  return slowest;
+}
+
+static hec_status check_tensor(const hec_problem *p, int32_t mp) {
+  const hec_moe *moe = p->moe;
+  int32_t per_node = p->cluster->devices_per_node;
+  bool ffn = moe->n_layers > moe->n_moe_layers;
+  char dense[48] = "";
+  if (mp >= 1 && p->n_ranks % mp == 0 && per_node % mp == 0 && moe->n_heads % mp == 0 && moe->n_kv_heads % mp == 0 &&
+      (!ffn || moe->d_ffn_dense % mp == 0))
+    return HEC_OK;
+  if (ffn)
+    (void)snprintf(dense, sizeof dense, ", d_ffn_dense %d", moe->d_ffn_dense);
+  return hec_fail(
+      HEC_BAD_INPUT,
+      "--mp: expected a divisor of the %d ranks, the %d devices of a node%s and the model's %d heads and %d "
+      "kv heads, found %d",
+      p->n_ranks, per_node, dense, moe->n_heads, moe->n_kv_heads, mp);
+}
+
+hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) {
+  const hec_moe *moe = problem->moe;
+  if (mp == 1)
+    return HEC_OK;
+  HEC_TRY(check_tensor(problem, mp));
+  problem->mp = mp;
+  double spared = spared_params(problem), rows = (double)(mp - 1) * problem->tokens * problem->bytes.token;
+  problem->bytes.dense_param -= spared * (double)moe->dtype_bytes;
+  problem->window_s = window_s(problem, false);
+  problem->dense_window_s = window_s(problem, true);
+  if (!moe->recompute) { /* gathered rows, kept for the gradients of weights */
+    problem->bytes.activation_layer += rows;
+    problem->bytes.activation_rest += problem->train ? 2 * (moe->n_layers - moe->n_moe_layers) * rows : 0;
+  }
+  if (!problem->train)
+    return HEC_OK;
+  problem->bytes.dense_grad -= spared * moe->grad_bytes;
+  problem->bytes.dense_optimizer -= spared * moe->optimizer_bytes;
+  return HEC_OK;
+}
+
+double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer) {
+  return problem->mp == 1 ? 0 : part_of(cut_params(problem, layer), problem->mp) * problem->moe->grad_bytes;
+}
+
+double hec_problem_gradients(const hec_problem *problem, int32_t layer) {
+  const hec_moe *moe = problem->moe;
+  double spared = cut_params(problem, 0) - part_of(cut_params(problem, 0), problem->mp);
+  double block = (hec_moe_block_params(moe) - spared) * moe->grad_bytes;
+  return layer >= 0 ? block : problem->bytes.dense_grad - problem->n_layers * block;
+}
+
+double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
+  if (problem->mp == 1)
+    return hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes);
+  double cut = bytes * hec_problem_cut_gradients(problem, 0) / hec_problem_gradients(problem, 0);
+  return hec_link_cost_allreduce_strided(problem->cluster, problem->n_ranks, problem->mp, cut) +
+         hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes - cut);
+}
+
 double hec_problem_bytes_without_copies(const hec_problem *problem) {
   const hec_memory_cost *b = &problem->bytes;
   int64_t rows = (int64_t)problem->n_layers * problem->n_experts;
@@ -93,5 +196,9 @@ double hec_problem_bytes_without_copies(const hec_problem *problem) {
   double expert = b->expert_param + b->expert_grad + b->expert_optimizer;
   double kept = b->activation_layer + (b->expert_row + b->returned_row) * assignments;
   int32_t layers = problem->train ? problem->n_layers : 1; /* forward alone keeps nothing for later */
-  return dense + (double)share * expert + layers * kept + b->activation_rest + 2 * assignments * b->token;
+  double flight = 2 * assignments * b->token,
+         tensor = (problem->moe->recompute ? 3.0 : 2.0) * problem->mp * problem->tokens * b->token;
+  if (problem->mp > 1 && tensor > flight)
+    flight = tensor;
+  return dense + (double)share * expert + layers * kept + b->activation_rest + flight;
 }

@@ -9,8 +9,23 @@
  *
  * Backward the same, since a shard's gradients need all rows, too. Plans speak of groups: a home is the first rank of a group
  * and stands for all of it. With esp > 1 every group has experts of its own (dp 1), and homes never move: policies whose
- * row says so (policy.h, `shards`). Tensor parallelism of the dense part (FSMoE's mp) is none of these and not modelled: the
- * dense part is replicated, and ranks of a group have tokens of their own. */
+ * row says so (policy.h, `shards`).
+ *
+ * Tensor parallelism of the dense part (mp; FSMoE's MP group, arXiv 2501.10714) is none of these, and any policy has it: a
+ * group of S = mp consecutive ranks of one node shares attention and dense FFNs, while each rank keeps its own T tokens at its
+ * MoE layers (sequence parallelism; Megatron-LM, Korthikanti et al., MLSys 2023):
+ *
+ *   AllGather      of the group's rows: each rank sends its T to the S - 1 others
+ *   attention      heads / S of them over S T rows: as many FLOPs, 1/S of the weights. The S T rows are S times as many whole
+ *                  sequences of seq_len, never longer ones, so a token's context stays what it is
+ *   ReduceScatter  of the partial sums: each rank gets S - 1 parts of its T rows and adds them to its own
+ *
+ * and backward the same with gradients. A block without MoE does so twice, for attention and for its FFN. Cut are the
+ * projections of attention and the matrices of dense FFNs (rounded up to whole parameters; low-rank forms, MLA, as a whole, of
+ * which systems cut the up-projections alone); whole on every rank, over its own rows: norms, gate, shared experts, embedding
+ * and head. So a rank's dense gradients are two parts: what is cut is reduced among the n/S ranks of equal place in their
+ * groups, what is whole among all n. What backward needs of gathered rows is kept, not gathered again (Megatron-LM has
+ * both); with recomputation it is gathered again, and the ReduceScatter comes again too. */
 #ifndef HEC_PLAN_PROBLEM_H
 #define HEC_PLAN_PROBLEM_H
 #include "models/cluster.h"
@@ -32,6 +47,7 @@ typedef struct {
   int32_t ep; /* ranks (esp > 1: groups) that share the experts: largest divisor of n_ranks that is at most n_experts */
   int32_t dp; /* expert-data-parallel copies of it: n_ranks / ep; group of rank r is r / ep */
   int32_t esp; /* ranks of an expert-sharding group; 1: experts are whole */
+  int32_t mp;  /* ranks that share the dense part; 1: it is whole on every rank */
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
@@ -61,6 +77,19 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
 /* Expert-sharding groups of `esp` ranks from now on; 1: none, nothing changes. HEC_BAD_INPUT unless esp divides the ranks,
  * the devices of a node and d_ffn, and there is an expert for every group. */
 hec_status hec_problem_shard(hec_problem *problem, int32_t esp) HEC_MUST_USE;
+
+/* Groups of `mp` ranks share the dense part from now on; 1: nothing changes. HEC_BAD_INPUT unless mp divides the ranks, the
+ * devices of a node, the model's heads and kv heads, and the width of a dense FFN where there is one. */
+hec_status hec_problem_tensor(hec_problem *problem, int32_t mp) HEC_MUST_USE;
+
+/* Attention of an MoE layer as a rank computes it, forward, over mp * tokens rows; `dense`: as hec_work_dense_attention. */
+hec_work_shape hec_problem_attention(const hec_problem *problem, bool dense);
+/* Bytes of dense gradients that a rank has of an MoE block (layer >= 0; all have as many) or of all the rest (-1), and how
+ * many of these are reduced among ranks of equal place only: they are the first ones, and none where mp is 1. */
+double hec_problem_gradients(const hec_problem *problem, int32_t layer);
+double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer);
+/* Closed form of reducing `bytes` of an MoE block's gradients, of both parts in proportion. */
+double hec_problem_reduce_s(const hec_problem *problem, double bytes);
 
 static inline int32_t hec_problem_node(const hec_problem *p, int32_t rank) {
   return rank / p->cluster->devices_per_node;

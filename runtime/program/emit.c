@@ -39,6 +39,8 @@ static void open_rows(hec_lowering *low, int32_t layer, hec_tensor tensor, int32
 
 int32_t hec_emit_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   bool dense = hec_moe_dense_attention(low->problem->moe, layer);
+  if (low->problem->mp > 1)
+    return hec_emit_tensor_attention(low, layer, backward, deps, n_deps);
   int32_t shape = dense ? HEC_SHAPE_DENSE_ATTENTION : HEC_SHAPE_ATTENTION;
   int32_t id = hec_emit_uniform(low, HEC_ROLE_ATTENTION, shape, layer, backward, low->problem->tokens, deps, n_deps);
   if (backward) {
@@ -310,10 +312,22 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
   if (!hec_lower_last_micro_batch(low) || low->problem->n_ranks == 1 || span.bytes <= 0)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_ALLREDUCE, lane, HEC_ROLE_DENSE_REDUCE, span.layer, true);
+  double before = hec_problem_cut_gradients(low->problem, span.layer) - (double)span.first_byte;
+  int32_t id = -1;
+  if (before > 0) { /* among ranks of equal place */
+    op.stride = low->problem->mp;
+    op.bytes = before < span.bytes ? before : span.bytes;
+    op.first_byte = span.first_byte;
+    span.first_byte += (int64_t)op.bytes;
+    span.bytes -= op.bytes;
+    id = low->problem->mp < low->problem->n_ranks ? hec_program_add(&low->program, op, deps, n_deps) : -1;
+    op.stride = 1;
+  }
   op.bytes = span.bytes;
   op.first_byte = span.first_byte;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  low->grad_tail = lane == HEC_LANE_GRAD ? id : low->grad_tail;
+  if (span.bytes > 0)
+    id = hec_program_add(&low->program, op, deps, n_deps);
+  low->grad_tail = lane == HEC_LANE_GRAD && id >= 0 ? id : low->grad_tail;
   return id;
 }
 
@@ -338,6 +352,5 @@ void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t gate = hec_emit_gate(low, layer, true, HEC_DEPS(permute, shared));
   low->tail = hec_emit_attention(low, layer, true, HEC_DEPS(gate));
   if (reduces)
-    (void)hec_emit_dense_reduce(low, layer, hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes,
-                                HEC_DEPS(low->tail));
+    (void)hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
 }

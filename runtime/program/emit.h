@@ -96,6 +96,7 @@ struct hec_lowering {
   uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
   int64_t *arrived;         /* scratch [n_ranks], zero between uses */
   int64_t *inside_bytes;    /* likewise */
+  hec_layer_chunk tensor;   /* the AllGather of tensor-parallel groups, of every layer; made when first needed */
   void *own;                /* of the schedule */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */
@@ -121,7 +122,8 @@ enum {
   HEC_SHAPE_EXPERT = 10,
   HEC_SHAPE_EXACT = 12,
   HEC_SHAPE_HEAD = 14,
-  HEC_SHAPE_DENSE_ATTENTION = 16
+  HEC_SHAPE_DENSE_ATTENTION = 16,
+  HEC_SHAPE_DENSE_FFN = 18 /* of one block without MoE */
 };
 
 #define HEC_DEPS(...)                                                                                                  \
@@ -170,7 +172,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 /* Gradient all-reduce of resident copies as reduce-scatter, reduction and all-gather among the holders of each expert
  * (2(n-1)/n of the bytes each, hecate.md Eq. 2), only in the last micro-batch; -1 if none. */
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
-/* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. */
+/* Dense gradients of a block, only in the last micro-batch (gradient lane); -1 otherwise or on one rank. With tensor
+ * parallelism a span of both parts (hec_problem_gradients) is two all-reduces, one after the other. */
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps);
 
 /* A span of them, `bytes` from `first_byte` on, on the token lane in line with the tokens, or on the gradient lane. Executors
@@ -230,6 +233,10 @@ int32_t hec_emit_node_out(hec_lowering *low, int32_t layer, bool backward, const
                           int32_t *wait);
 void hec_node_out_read(hec_lowering *low, int32_t layer, bool backward, int32_t id);
 int32_t hec_emit_node_home(hec_lowering *low, int32_t layer, bool backward, int32_t id);
+/* tensor.c, for problem.mp > 1: attention of an MoE layer between its AllGather and its ReduceScatter; returns the addition.
+ * And all blocks without MoE, after low->tail. */
+int32_t hec_emit_tensor_attention(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
+void hec_emit_tensor_blocks(hec_lowering *low, bool backward);
 
 /* Compute on every rank, `rows` rows each. */
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,

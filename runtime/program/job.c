@@ -398,13 +398,18 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.solver = options->solver;
   take_transitions(job, arena);
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
+  HEC_TRY(hec_problem_tensor(&job->problem, options->mp > 0 ? options->mp : 1));
   HEC_TRY(check_clock(job));
   say_measured(job, arena);
   if (job->problem.esp > 1)
-    hec_job_say(job, arena,
-                "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards; no lower bound is known "
-                "for such rows",
+    hec_job_say(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",
                 job->problem.esp);
+  if (job->problem.mp > 1)
+    hec_job_say(
+        job, arena,
+        "tensor parallelism: groups of %" PRId32
+        " ranks, attention by heads over the rows of all; norms, gate, shared experts, embedding and head whole",
+        job->problem.mp);
   if (job->problem.dp > 1)
     hec_job_say(job, arena,
                 "groups: %" PRId32 " expert-parallel groups of %" PRId32

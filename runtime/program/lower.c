@@ -159,7 +159,7 @@ static void add_shapes(hec_lowering *low) {
   const hec_moe *moe = low->problem->moe;
   add_shape(low, hec_work_embedding(moe)); /* order: the enum in emit.h */
   add_shape(low, hec_work_dense_blocks(moe));
-  add_shape(low, hec_work_attention(moe));
+  add_shape(low, hec_problem_attention(low->problem, false));
   add_shape(low, hec_work_gate(moe));
   add_shape(low, hec_work_shared(moe));
   add_shape(low, low->problem->expert);
@@ -167,7 +167,8 @@ static void add_shapes(hec_lowering *low) {
   exact.exact = true;
   add_shape(low, exact);
   add_shape(low, hec_work_head(moe));
-  add_shape(low, hec_work_dense_attention(moe));
+  add_shape(low, hec_problem_attention(low->problem, true));
+  add_shape(low, hec_work_cut(hec_work_dense_ffn(moe), low->problem->mp));
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
@@ -179,6 +180,7 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->choice = (hec_token_choice){0};
   low->migrated = low->one_off = false;
   low->tail = low->grad_tail = low->moved = -1;
+  low->tensor = (hec_layer_chunk){.gather_part_at = -1};
 }
 
 static void emit_head(hec_lowering *low, bool backward) {
@@ -195,7 +197,9 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
   bool there[2] = {moe->vocabulary > 0, moe->n_layers > moe->n_moe_layers};
   for (int32_t i = 0; i < 2; i++) {
     int32_t k = backward ? 1 - i : i;
-    if (there[k])
+    if (there[k] && k == 1 && low->problem->mp > 1)
+      hec_emit_tensor_blocks(low, backward);
+    else if (there[k])
       low->tail =
           hec_emit_uniform(low, role[k], shape[k], -1, backward, low->problem->tokens, HEC_DEPS(low->tail, low->moved));
   }
@@ -349,10 +353,7 @@ void hec_lower_end(hec_lowering *low) {
   hold_kept(low, count_reserved(low, kept));
   if (!low->problem->train)
     return;
-  const hec_problem *problem = low->problem;
-  int32_t layers = problem->n_layers;
-  double rest = problem->bytes.dense_grad - layers * hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
-  (void)hec_emit_dense_reduce(low, -1, rest, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_reduce(low, -1, hec_problem_gradients(low->problem, -1), HEC_DEPS(low->tail));
   emit_optimizer(low, kept);
 }
 

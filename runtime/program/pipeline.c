@@ -67,6 +67,5 @@ void hec_pipeline_backward_dense(hec_lowering *low, int32_t layer) {
 }
 
 int32_t hec_pipeline_reduce(hec_lowering *low, int32_t layer) {
-  const hec_moe *moe = low->problem->moe;
-  return hec_emit_dense_reduce(low, layer, hec_moe_block_params(moe) * moe->grad_bytes, HEC_DEPS(low->tail));
+  return hec_emit_dense_reduce(low, layer, hec_problem_gradients(low->problem, layer), HEC_DEPS(low->tail));
 }

@@ -162,6 +162,8 @@ void hec_program_check(const hec_program *program) {
     }
     if (op->kind == HEC_OP_COMPUTE)
       check_work(program, op);
+    if (op->kind == HEC_OP_ALLREDUCE && op->stride > 1)
+      HEC_ASSERT(program->n_ranks % op->stride == 0);
     if (op->kind == HEC_OP_LOCAL)
       HEC_ASSERT(op->bytes_at < 0 || (size_t)op->bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
   }
@@ -220,6 +222,8 @@ static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec
     digest = digest_add(digest, (const int32_t[]){op->chunk, op->degree}, 2 * sizeof(int32_t));
   if (op->route > 0)
     digest = digest_add(digest, &op->route, sizeof op->route);
+  if (op->stride > 1)
+    digest = digest_add(digest, &op->stride, sizeof op->stride);
   if (op->first_byte != 0)
     digest = digest_add(digest, &op->first_byte, sizeof op->first_byte);
   digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
@@ -272,7 +276,8 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
     hec_traffic traffic = hec_role_traffic[op->role];
     if (traffic == HEC_TRAFFIC_NONE)
       continue;
-    double bytes = op->kind == HEC_OP_ALLREDUCE ? 2.0 * (program->n_ranks - 1) * op->bytes : op->bytes;
+    int32_t groups = op->stride > 1 ? op->stride : 1;
+    double bytes = op->kind == HEC_OP_ALLREDUCE ? 2.0 * (program->n_ranks - groups) * op->bytes : op->bytes;
     (op->one_off ? one_off : ordinary)[traffic] += bytes;
   }
 }

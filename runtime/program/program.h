@@ -82,7 +82,10 @@ typedef enum {
   X(NODE_PERMUTE, "node permute", COMPUTE, NONE, PERMUTE)                                                              \
   X(NODE_DISPATCH, "node dispatch", TOKEN, DISPATCH, TOKENS)                                                           \
   X(NODE_COMBINE, "node combine", TOKEN, COMBINE, TOKENS)                                                              \
-  X(NODE_UNPERMUTE, "node unpermute", COMPUTE, NONE, UNPERMUTE)
+  X(NODE_UNPERMUTE, "node unpermute", COMPUTE, NONE, UNPERMUTE)                                                        \
+  X(TENSOR_GATHER, "tensor AllGather", TOKEN, TENSOR, TOKENS)                                                          \
+  X(TENSOR_SCATTER, "tensor ReduceScatter", TOKEN, TENSOR, SCATTER)                                                    \
+  X(TENSOR_REDUCE, "tensor ReduceScatter (addition)", TOKEN, NONE, REDUCE)
 #define HEC_ROLE_ENUM(name, text, book, bytes, curve) HEC_ROLE_##name,
 typedef enum { HEC_ROLE_LIST(HEC_ROLE_ENUM) HEC_N_ROLES } hec_role;
 extern const char *const hec_role_name[HEC_N_ROLES];
@@ -92,7 +95,8 @@ extern const hec_book hec_role_book[HEC_N_ROLES];
 #define HEC_TRAFFIC_LIST(X)                                                                                            \
   X(DISPATCH, "dispatch")                                                                                              \
   X(COMBINE, "combine")                                                                                                \
-  X(GATHER, "gather") X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration")
+  X(GATHER, "gather")                                                                                                  \
+  X(SCATTER, "scatter") X(REPLICA, "replica") X(DENSE, "dense") X(MIGRATION, "migration") X(TENSOR, "tensor")
 #define HEC_TRAFFIC_ENUM(name, text) HEC_TRAFFIC_##name,
 typedef enum { HEC_TRAFFIC_LIST(HEC_TRAFFIC_ENUM) HEC_N_TRAFFIC, HEC_TRAFFIC_NONE = HEC_N_TRAFFIC } hec_traffic;
 extern const char *const hec_traffic_name[HEC_N_TRAFFIC];
@@ -129,6 +133,7 @@ typedef struct {
    * hec_program_add with part_at */
   double bytes;
   int64_t first_byte; /* allreduce: of the layer's dense gradients, from this byte on, `bytes` of them */
+  int32_t stride;     /* allreduce: above 1, that many at once, each among the ranks r, r + stride, r + 2 stride ... */
   uint64_t units;     /* plan: work units */
   /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
   int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
@@ -188,7 +193,9 @@ extern const char *const hec_memory_name[HEC_N_MEMORY];
   X(NODE_ARRIVED)  /* on proxies, the same */                                                                           \
   X(NODE_WEIGHTS)  /* weights, then their gradients, of all assignments that the rank permutes */                       \
   X(NODE_PARTIAL)  /* on proxies: sums of outputs, or of gradients of inputs */                                         \
-  X(NODE_RETURNED) /* the same, back at their tokens */
+  X(NODE_RETURNED) /* the same, back at their tokens */                                                                 \
+  X(GATHERED)      /* rows of a tensor-parallel group that are not kept: one slot per rank of it */                     \
+  X(PARTIAL)       /* partial sums of the rows of a tensor-parallel group, likewise */
 #define HEC_TENSOR_ENUM(name) HEC_TENSOR_##name,
 typedef enum { HEC_TENSOR_LIST(HEC_TENSOR_ENUM) HEC_N_TENSORS } hec_tensor;
 

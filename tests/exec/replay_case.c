@@ -51,7 +51,11 @@ static void random_moe(uint64_t *seed, hec_replay_wish wish, hec_moe *moe) {
     moe->d_model = moe->d_head = wish.d_model;
     moe->n_heads = moe->n_kv_heads = 1;
   }
-  if (moe->seq_len % 3 == 0) {
+  if (wish.mp > 0) {
+    moe->n_heads = wish.mp * (1 + below(seed, 2));
+    moe->n_kv_heads = below(seed, 2) ? moe->n_heads : wish.mp;
+  }
+  if (moe->seq_len % 3 == 0 && wish.mp == 0) {
     moe->attention = HEC_ATTENTION_S2;
     moe->s2 = (hec_s2){
         .shards = moe->n_heads, .local = 2, .block = 1 + (moe->seq_len == 6), .dense = moe->seq_len == 9 ? 2 : 0};
@@ -72,12 +76,13 @@ static void random_load(uint64_t *seed, const hec_problem *p, hec_load *load) {
   }
 }
 
-/* Whole groups, each inside a node and with an expert of its own. */
-static const char *shard(uint64_t *seed, hec_replay_wish wish, int32_t *ranks, int32_t *experts) {
+/* Whole groups, each inside a node and, of shards, with an expert of its own. */
+static const char *group(uint64_t *seed, hec_replay_wish wish, int32_t *ranks, int32_t *experts) {
   static const int32_t of_nodes[] = {0, 1, 4, 2, 5}; /* machines whose nodes hold four, then two ranks */
-  *ranks = wish.ranks > 0 ? wish.ranks : wish.esp * (1 + below(seed, 8 / wish.esp));
-  *experts = *experts < *ranks / wish.esp ? *ranks / wish.esp : *experts;
-  return machines[of_nodes[below(seed, wish.esp == 4 ? 3 : 5)]];
+  int32_t width = wish.esp > 0 ? wish.esp : wish.mp;
+  *ranks = wish.ranks > 0 ? wish.ranks : width * (1 + below(seed, 8 / width));
+  *experts = wish.esp > 0 && *experts < *ranks / width ? *ranks / width : *experts;
+  return machines[of_nodes[below(seed, width == 4 ? 3 : 5)]];
 }
 
 static void random_options(uint64_t *seed, hec_problem *p) {
@@ -96,11 +101,12 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
   const char *machine = machines[below(seed, (int32_t)(sizeof machines / sizeof *machines))];
   machine = wish.machine ? wish.machine : machine;
   random_moe(seed, wish, &c->moe);
-  if (wish.esp > 0)
-    machine = shard(seed, wish, &ranks, &c->moe.n_experts);
+  if (wish.esp > 0 || wish.mp > 0)
+    machine = group(seed, wish, &ranks, &c->moe.n_experts);
   if (hec_cluster_load(machine, arena, &c->cluster) != HEC_OK ||
       hec_problem_make(&c->moe, &c->cluster, !wish.forward, ranks, c->moe.tokens_per_rank, &c->problem) != HEC_OK ||
       hec_problem_shard(&c->problem, wish.esp > 0 ? wish.esp : 1) != HEC_OK ||
+      hec_problem_tensor(&c->problem, wish.mp > 0 ? wish.mp : 1) != HEC_OK ||
       hec_model_make(&c->moe, wish.exact, *seed, &c->model) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   random_options(seed, &c->problem);
@@ -121,12 +127,13 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
                            .schedule = "auto",
                            .check = true,
                            .differ_iteration = -1};
-  (void)snprintf(c->line, sizeof c->line,
-                 "%d ranks (esp %d) on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d micro-batches, %d "
-                 "steps, t %d, m "
-                 "%d",
-                 ranks, c->problem.esp, machine, c->problem.n_layers, c->problem.n_experts, c->problem.top_k,
-                 c->moe.n_ffn_matrices, c->problem.tokens, micro_batches, steps, c->problem.t, c->problem.m);
+  (void)snprintf(
+      c->line, sizeof c->line,
+      "%d ranks (esp %d, mp %d) on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d micro-batches, %d "
+      "steps, t %d, m "
+      "%d",
+      ranks, c->problem.esp, c->problem.mp, machine, c->problem.n_layers, c->problem.n_experts, c->problem.top_k,
+      c->moe.n_ffn_matrices, c->problem.tokens, micro_batches, steps, c->problem.t, c->problem.m);
   return c;
 }
 

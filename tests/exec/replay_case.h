@@ -23,6 +23,7 @@ typedef struct {
   int32_t d_model;              /* 0: random; one head of attention */
   int32_t esp;                  /* ranks of an expert-sharding group, 2 or 4; 0: none. `ranks` a multiple of it */
   const char *machine;          /* NULL: random */
+  int32_t mp;                   /* ranks of a tensor-parallel group, likewise; with both: as many */
 } hec_replay_wish;
 
 hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_wish wish);

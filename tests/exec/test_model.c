@@ -267,7 +267,7 @@ static void check_gradient(comparison *c, uint64_t *random, const float *gradien
 static void check_block(comparison *c, uint64_t *random, int32_t layer) {
   const hec_model *m = c->oracle.model;
   hec_block_layout at = hec_model_block(m);
-  const int64_t parts[] = {at.norm1, at.q, at.k, at.v, at.o, at.norm2, at.gate, at.shared, at.size};
+  const int64_t parts[] = {at.q, at.k, at.v, at.o, at.norm1, at.norm2, at.gate, at.shared, at.size};
   hec_reference_state state = hec_reference_block(c->reference, layer);
   for (int i = 0; i < 8; i++)
     check_gradient(c, random, state.grads + parts[i], c->blocks + layer * at.size + parts[i], parts[i + 1] - parts[i]);

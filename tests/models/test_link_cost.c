@@ -106,6 +106,27 @@ START_TEST(by_hand_collectives) {
 }
 END_TEST
 
+START_TEST(by_hand_equal_places) {
+  load_cluster(two_by_two);
+  /* pairs 0-2 and 1-3 over one NIC: 2 * 1/2 * (200/10 + 2 hops of 2 s); a pair in a node is a group of its own */
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 2, 100), 20 + 4);
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 4, 100), 0);
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 2, 2, 100), 0);
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 2, 0), 0);
+  for (double bytes = 1; bytes < 1000; bytes *= 3)
+    ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 1, bytes), hec_link_cost_allreduce(&cluster, 4, bytes));
+  load_cluster("2x4 nvlink=100@1s nic=10@2s flops=1 mem=1 nics=4");
+  /* each place its own NIC: 200 / 4 of two rings of 100 through a NIC; 4 ranks, hops 1 + 2 + 1 + 2 */
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 8, 2, 100), 1.5 * (5 + 6));
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 8, 4, 100), 10 + 4);
+  load_cluster("1x4 nvlink=100@1s flops=1 mem=1");
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 4, 2, 100), 1 + 2);
+  /* two leaves of two nodes: both rings of 4 ranks on the uplink */
+  load_cluster("4x2 nvlink=100@1s nic=10@1s leaf=2 uplink=5@3s flops=1 mem=1");
+  ck_near(hec_link_cost_allreduce_strided(&cluster, 8, 2, 100), 1.5 * (40 + 1 + 4 + 1 + 4));
+}
+END_TEST
+
 /* Ports of 100 B/s of which messages of 10 bytes reach half, of 30 bytes all; NICs without such shares. */
 START_TEST(by_hand_shares) {
   const char *text =
@@ -319,6 +340,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, by_hand_sides);
   tcase_add_test(test, by_hand_chain);
   tcase_add_test(test, by_hand_collectives);
+  tcase_add_test(test, by_hand_equal_places);
   tcase_add_test(test, by_hand_shares);
   tcase_add_loop_test(test, against_oracle, 0, N_FORMS);
   tcase_add_loop_test(test, laws, 0, N_FORMS);

@@ -47,6 +47,25 @@ START_TEST(plain_by_hand) {
 }
 END_TEST
 
+/* Tensor parallelism: gradients in two parts, each with its all-reduce, and two exchanges of a rank's rows in the dense part. */
+START_TEST(tensor_by_hand) {
+  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
+  hec_fsmoe_view whole = hec_fsmoe_view_of(p, &arena);
+  ck_assert(whole.tensor_s == 0);
+  ck_assert(hec_problem_tensor(p, 2) == HEC_OK);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  double attention = 4 * 64 * 64, rest = 2 * 64 + 64 * 8, bytes = p->moe->grad_bytes;
+  ck_assert_double_eq(view.gradient, bytes * (attention / 2 + rest));
+  /* the NIC of a node carries both places' rings of 2 ranks, then one ring of 4 */
+  ck_assert_double_eq_tol(view.reduce.start + view.reduce.per_unit * view.gradient,
+                          (2 * attention / 2 + 1.5 * rest) * bytes / 1e9, 1e-12);
+  ck_assert_double_eq_tol(view.tensor_s, 2 * 256 * 128 / 10e9, 1e-9);
+  ck_assert_double_eq_tol(view.dense_s, whole.dense_s, 1e-9);
+  ck_assert_double_eq_tol(at_one(view.forward.a2a), at_one(whole.forward.a2a), 1e-12);
+  ck_assert_double_eq_tol(at_one(view.backward.experts), at_one(whole.backward.experts), 1e-12);
+}
+END_TEST
+
 START_TEST(one_rank_reduces_nothing) {
   hec_problem *p = hec_test_problem(&arena, "1x1 nvlink=10G" PLAIN, 1, 2, 4, 2, true);
   hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
@@ -96,12 +115,63 @@ START_TEST(decision_is_the_best_degree) {
 }
 END_TEST
 
+/* With a degree of each direction's own, gradients divided as freely. */
+static double apart_s(const hec_problem *p) {
+  hec_arena_mark mark = hec_arena_save(&arena);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  int32_t n = p->n_layers;
+  hec_fsmoe_part *parts = HEC_NEW(&arena, hec_fsmoe_part, n);
+  hec_fsmoe_slot *slots = HEC_NEW(&arena, hec_fsmoe_slot, n);
+  for (int32_t v = 0; v < n; v++)
+    parts[v] = (hec_fsmoe_part){view.backward, view.dense_s + view.tensor_s, view.gradient};
+  double s = n * hec_fsmoe_best(&view.forward, 0, HEC_FSMOE_DEGREE_MAX).time;
+  s += hec_fsmoe_divide(parts, n, view.reduce, (hec_fsmoe_options){0}, &arena, slots).time;
+  hec_arena_rewind(&arena, mark);
+  return s;
+}
+
+/* What one degree for both directions costs on presets of clusters and models, by the planner's closed form
+ * (runtime/program/fsmoe.c says so). */
+START_TEST(one_degree_costs_little) {
+  static const char *const clusters[] = {"p3dn-4x8", "p4d-4x8", "dgx-h100", "h800", "pcie-box"};
+  static const char *const models[] = {"gpt-moe-s", "gpt2-xl-moe", "mixtral-8x7b", "olmoe", "qwen3-30b-a3b"};
+  static const int32_t tokens[] = {512, 4096, 16384};
+  double sum = 0, most = 0;
+  int32_t n = 0, n_other = 0;
+  for (int i = 0; i < 5 * 5 * 3 * 3; i++) {
+    hec_moe moe;
+    hec_cluster cluster;
+    hec_problem p;
+    hec_arena own = {0};
+    ck_assert_msg(hec_cluster_load(clusters[i % 5], &own, &cluster) == HEC_OK, "%s", hec_last_error());
+    ck_assert_msg(hec_moe_load(models[i / 5 % 5], &moe) == HEC_OK, "%s", hec_last_error());
+    int32_t ranks = cluster.n_devices < 32 ? cluster.n_devices : 32, esp = i / 75 == 0 ? 1 : i / 75 == 1 ? 2 : 8;
+    ck_assert(hec_problem_make(&moe, &cluster, true, ranks, tokens[i / 25 % 3], &p) == HEC_OK);
+    if (ranks % esp == 0 && ranks / esp <= moe.n_experts && hec_problem_shard(&p, esp) == HEC_OK) {
+      double apart = apart_s(&p), one = hec_fsmoe_decide(&p, false, &arena).time_s;
+      ck_assert_double_ge(one, apart * (1 - 1e-9));
+      sum += one / apart - 1;
+      most = one / apart - 1 > most ? one / apart - 1 : most;
+      n_other += one > apart * (1 + 1e-6);
+      n++;
+    }
+    hec_arena_free(&own);
+  }
+  ck_assert_int_eq(n, 177);
+  ck_assert_int_eq(n_other, 42);
+  ck_assert_double_eq_tol(sum / n, 0.0024, 5e-5);
+  ck_assert_double_eq_tol(most, 0.0388, 5e-5);
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("fsmoe_problem");
   TCase *cases = tcase_create("all");
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, plain_by_hand);
+  tcase_add_test(cases, tensor_by_hand);
   tcase_add_test(cases, one_rank_reduces_nothing);
+  tcase_add_test(cases, one_degree_costs_little);
   tcase_add_loop_test(cases, decision_is_the_best_degree, 0, 40);
   suite_add_tcase(suite, cases);
   return suite;

@@ -89,6 +89,10 @@ for esp in 2 4; do
   grep -q "groups of $esp ranks" out.txt || fail "the groups are not said: $(head -c 500 out.txt)"
 done
 accepts "$sample" --policy ep --esp 2 --steps 2 --tokens 64 --check --virtual
+accepts "$sample" --policy ep,hecate --mp 2 --steps 2 --tokens 64 --check --json
+expect out.txt 'all(p["check"]["passed"] and p["check"]["exact"]["passed"] for p in d["policies"])' True
+grep -q "tensor parallelism: groups of 2 ranks" out.txt || fail "the groups are not said: $(head -c 500 out.txt)"
+accepts "$sample" --policy ep --mp 4 --esp 4 --schedule fsmoe --steps 2 --tokens 64 --check --virtual
 
 accepts "${quick[@]}" --check
 has "passed"

@@ -104,6 +104,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or --random N; see hecate-validate compare --help");
   if (s->stamp && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
+  if (s->session.job.mp > 1)
+    return hec_fail(HEC_BAD_INPUT, "--mp: expected 1, attention in parts is not calibrated; found %d",
+                    (int)s->session.job.mp);
   s->session.where.ranks = s->session.job.ranks;
   if (s->session.repeat == 0)
     s->session.repeat = s->random > 0 ? RANDOM_REPEATS : REPEATS;

@@ -32,6 +32,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .period = (int32_t)args->period,
                                .slots = (int32_t)args->slots,
                                .esp = (int32_t)args->esp,
+                               .mp = (int32_t)args->mp,
                                .nonmoe_scale = args->nonmoe_scale,
                                .attention = args->attention,
                                .solver = hec_solver_cbc()};

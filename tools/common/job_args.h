@@ -10,7 +10,7 @@
 
 typedef struct {
   const char *cluster, *model, *attention, *phase, *policies, *schedule, *law, *collective, *t;
-  int64_t ranks, tokens, micro_batches, warmup, m, period, slots, esp;
+  int64_t ranks, tokens, micro_batches, warmup, m, period, slots, esp, mp;
   double nonmoe_scale;
 } hec_job_args;
 
@@ -35,6 +35,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--collective", (a).collective, "K", "a sparse collective of --list (default: the cheapest by cost)"), \
   HEC_FSSDP_ARG_ROWS(a), \
   HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policy ep)", 1, 65536), \
+  HEC_ARG_WHOLE("--mp", (a).mp, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536), \
   HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)
 
 #define HEC_FSSDP_ARG_ROWS(a) \

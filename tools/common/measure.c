@@ -43,6 +43,7 @@ hec_status hec_measure_open(hec_measure *measure, const hec_measure_options *opt
     HEC_TRY(hec_problem_make(&measure->exact_moe, &options->job->cluster, p->train, p->n_ranks, p->tokens,
                              &measure->exact_problem));
     HEC_TRY(hec_problem_shard(&measure->exact_problem, p->esp));
+    HEC_TRY(hec_problem_tensor(&measure->exact_problem, p->mp));
     hec_problem_choose_as(&measure->exact_problem, p);
     measure->exact_step = options->recording.steps[0];
     hec_load *loads = HEC_NEW(arena, hec_load, measure->exact_step.n_loads);

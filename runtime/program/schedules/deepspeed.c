@@ -25,11 +25,10 @@ static void backward(hec_lowering *low, int32_t l) {
 }
 
 static void end(hec_lowering *low) {
-  double block = hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes;
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
     (void)hec_emit_replicas(low, l, HEC_DEPS(low->tail));
   for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-    (void)hec_emit_dense_reduce(low, l, block, HEC_DEPS(low->tail));
+    (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
 }
 
 const hec_schedule hec_schedule_deepspeed = {

@@ -59,8 +59,7 @@ static void return_gradients(hec_lowering *low, int32_t l, const int32_t *deps, 
 }
 
 static void reduce_dense(hec_lowering *low, int32_t l) {
-  double bytes = hec_moe_block_params(low->problem->moe) * low->problem->moe->grad_bytes;
-  (void)hec_emit_dense_reduce(low, l, bytes, HEC_DEPS(low->tail));
+  (void)hec_emit_dense_reduce(low, l, hec_problem_gradients(low->problem, l), HEC_DEPS(low->tail));
 }
 
 static void backward(hec_lowering *low, int32_t l) {

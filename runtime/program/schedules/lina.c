@@ -30,23 +30,23 @@ typedef struct {
   int32_t sent;                /* the newest, which the next all-to-all waits for; -1 */
 } own;
 
-static double backward_s(const hec_problem *p, const hec_device *device, hec_work_shape shape) {
+static double backward_s(const hec_problem *p, const hec_device *device, hec_work_shape shape, int32_t parts) {
   shape = hec_work_backward_of(p->moe, shape);
-  return hec_work_s(device, &shape, p->tokens);
+  return hec_work_s(device, &shape, (double)parts * p->tokens);
 }
 
 static void *start(const hec_problem *problem, hec_arena *arena) {
   own *o = HEC_NEW(arena, own, 1);
-  double block = hec_moe_block_params(problem->moe) * problem->moe->grad_bytes;
+  double block = hec_problem_gradients(problem, 0);
   o->block_bytes = block;
   o->n_pieces = 1 + (int32_t)(block / micro_op_bytes);
-  o->piece_s = hec_link_cost_allreduce(problem->cluster, problem->n_ranks, block / o->n_pieces);
-  hec_work_shape attention[2] = {hec_work_attention(problem->moe), hec_work_dense_attention(problem->moe)};
+  o->piece_s = hec_problem_reduce_s(problem, block / o->n_pieces);
+  hec_work_shape attention[2] = {hec_problem_attention(problem, false), hec_problem_attention(problem, true)};
   for (int32_t r = 0; r < problem->n_ranks; r++)
     for (int dense = 0; dense < 2; dense++) {
       const hec_device *device = &problem->cluster->devices[r];
-      double s =
-          backward_s(problem, device, attention[dense]) + backward_s(problem, device, hec_work_gate(problem->moe));
+      double s = backward_s(problem, device, attention[dense], problem->mp) +
+                 backward_s(problem, device, hec_work_gate(problem->moe), 1);
       o->window_s[dense] = s > o->window_s[dense] ? s : o->window_s[dense];
     }
   return o;
