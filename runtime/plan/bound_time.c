@@ -53,286 +53,12 @@
  * A time is a whole number of picoseconds, rounded where an operation ends: down by half of one at most, for each of the
  * operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a layer, forward and
  * backward, in however many chunks, and as many for the rest of a micro-batch; so much is taken off in the end. */
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char *const hec_bound_class_name[HEC_N_BOUND_CLASSES] = {
-    [HEC_BOUND_COPIES] = "copies", [HEC_BOUND_WHOLE] = "whole", [HEC_BOUND_SHARDED] = "sharded"};
-
 enum { OPERATIONS = 128 };
-
-/* Tokens of one expert in one group. */
-typedef struct {
-  uint64_t tokens;
-  int32_t index;   /* group * n_experts + expert */
-  double waiting;  /* weight of its sources */
-  double inward_s; /* rows into the rank that computes it, from its best place; only of the largest */
-} piece;
-
-/* What a layer raises A by, forward (0) and backward (1). */
-typedef struct {
-  double experts_s[2], exchange_s, busiest_s[2];
-  double gather_s, add_s; /* of sharding groups: AllGather, or ReduceScatter; its additions */
-} layer_rise;
-
-struct hec_bound {
-  const hec_problem *problem;
-  int32_t n_pieces;
-  /* Of the cluster. */
-  double *weight;                        /* [n_ranks] o_r */
-  double least_weight;                   /* min o_r */
-  double row_s[2], least_row_s[2];       /* min o_r c_r, of all ranks of a group; min c_r */
-  double add_s;                          /* additions of a group per assignment: (s+1) row min(o_r / hbm_r) */
-  double before_s[2], head_s[2];         /* weighted means of a micro-batch: embedding and dense blocks; head */
-  double attention_s[2][2], shared_s[2]; /* of a layer: attention (second: dense beside s2) and gate; shared experts */
-  double least_shared_s;                 /* forward, of the fastest rank */
-  double slowest_s;                      /* all of these on the slowest rank */
-  double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
-  double optimizer_s;
-  double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
-                                              port and NICs of a rank together */
-  double token_factor, moved_factor; /* measured exchanges may be faster than the closed form: of tokens; of any kind */
-  /* Of the iteration. */
-  hec_bound_case options;
-  int32_t done;              /* micro-batches */
-  double chain_s, reduced_s; /* A; end of the newest all-reduce */
-  double token_s, inside_s, moved_s;
-  /* Scratch. */
-  layer_rise *rise;  /* [n_layers] */
-  piece *pieces;     /* [n_pieces] */
-  uint64_t *total;   /* [n_experts] */
-  uint64_t *node;    /* [n_experts * 2] of the node at hand; the largest of a node */
-  uint64_t *largest; /* [n_experts * 2] of a source's group; of the group at hand */
-};
-
-static double larger(double a, double b) {
-  return a > b ? a : b;
-}
-
-static double smaller(double a, double b) {
-  return a < b ? a : b;
-}
-
-hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *problem) {
-  if (policy->sliced && problem->n_ranks > 1)
-    return HEC_BOUND_SHARDED;
-  return policy->whole && (problem->dp == 1 || policy->dispatch == &hec_dispatch_group) ? HEC_BOUND_WHOLE
-                                                                                        : HEC_BOUND_COPIES;
-}
-
-/* ---- What the cluster gives ---- */
-
-/* Seconds per unit that a measured curve never goes below: a point's or the last slope's. */
-static double least_slope(const hec_curve *curve) {
-  double least = curve->seconds[0] / curve->x[0];
-  for (int32_t i = 1; i < curve->n; i++)
-    least = smaller(least, curve->seconds[i] / curve->x[i]);
-  int32_t last = curve->n - 1;
-  if (last > 0)
-    least = smaller(least, (curve->seconds[last] - curve->seconds[last - 1]) / (curve->x[last] - curve->x[last - 1]));
-  return least;
-}
-
-static double row_s_of(const hec_device *device, const hec_work_shape *shape) {
-  hec_work_rate rate = hec_work_rate_of(device, shape);
-  if (rate.curve)
-    return least_slope(rate.curve) / rate.speed;
-  return rate.flops_per_row / rate.flops_s + rate.bytes_per_row / rate.hbm_bandwidth;
-}
-
-/* Seconds of a byte of an addition, at least: no launch, and a measured curve by its least slope. */
-static double added_byte_s(const hec_device *device) {
-  const hec_curve *curve = device->measured ? hec_curves_find(device->measured, HEC_CURVE_REDUCE, false, 0, 0) : NULL;
-  double law_s = 1 / device->hbm_bandwidth;
-  return curve ? smaller(law_s, least_slope(curve) / device->speed) : law_s;
-}
-
-static void set_rows(hec_bound *b) {
-  const hec_problem *p = b->problem;
-  hec_work_shape shape[2] = {p->expert, hec_work_backward_of(p->moe, p->expert)};
-  double sum = 0;
-  for (int32_t r = 0; r < p->n_ranks; r++)
-    sum += b->weight[r] = 1 / row_s_of(&p->cluster->devices[r], &shape[0]);
-  for (int32_t r = 0; r < p->n_ranks; r++) {
-    b->weight[r] /= sum;
-    b->least_weight = r == 0 ? b->weight[r] : smaller(b->least_weight, b->weight[r]);
-    for (int back = 0; back < 2; back++) {
-      double row_s = row_s_of(&p->cluster->devices[r], &shape[back]), weighted_s = b->weight[r] * row_s;
-      b->row_s[back] = r == 0 ? weighted_s : smaller(b->row_s[back], weighted_s);
-      b->least_row_s[back] = r == 0 ? row_s : smaller(b->least_row_s[back], row_s);
-    }
-    double add_s = (p->esp + 1) * p->bytes.token * b->weight[r] * added_byte_s(&p->cluster->devices[r]);
-    b->add_s = r == 0 ? add_s : smaller(b->add_s, add_s);
-  }
-  for (int back = 0; back < 2; back++)
-    b->row_s[back] *= p->esp;
-}
-
-/* Adds what the rank needs for `parts` times its rows of one shape, forward and backward; returns the sum of what training
- * has of it. */
-static double add_uniform(hec_bound *b, int32_t rank, hec_work_shape forward, int32_t parts, double mean_s[2]) {
-  const hec_problem *p = b->problem;
-  hec_work_shape backward = hec_work_backward_of(p->moe, forward);
-  double rows = (double)parts * p->tokens;
-  double s[2] = {hec_work_s(&p->cluster->devices[rank], &forward, rows),
-                 p->train ? hec_work_s(&p->cluster->devices[rank], &backward, rows) : 0};
-  mean_s[0] += b->weight[rank] * s[0];
-  mean_s[1] += b->weight[rank] * s[1];
-  return s[0] + s[1];
-}
-
-static void set_uniform(hec_bound *b) {
-  const hec_problem *p = b->problem;
-  const hec_moe *moe = p->moe;
-  for (int32_t r = 0; r < p->n_ranks; r++) {
-    double layer_s = add_uniform(b, r, hec_problem_attention(p, false), p->mp, b->attention_s[0]), once_s = 0;
-    double dense_s = add_uniform(b, r, hec_problem_attention(p, true), p->mp, b->attention_s[1]) - layer_s;
-    layer_s += add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[0]);
-    (void)add_uniform(b, r, hec_work_gate(moe), 1, b->attention_s[1]);
-    once_s += hec_moe_n_dense_attention(moe, true) * dense_s;
-    if (moe->n_shared_experts > 0) {
-      hec_work_shape shared = hec_work_shared(moe);
-      double shared_s = hec_work_s(&p->cluster->devices[r], &shared, p->tokens);
-      b->least_shared_s = r == 0 ? shared_s : smaller(b->least_shared_s, shared_s);
-      layer_s += add_uniform(b, r, shared, 1, b->shared_s);
-    }
-    if (moe->vocabulary > 0) {
-      once_s += add_uniform(b, r, hec_work_embedding(moe), 1, b->before_s);
-      once_s += add_uniform(b, r, hec_work_head(moe), 1, b->head_s);
-    }
-    if (moe->n_layers > moe->n_moe_layers)
-      once_s += add_uniform(b, r, hec_work_cut(hec_work_dense_blocks(moe), p->mp), p->mp, b->before_s);
-    b->slowest_s = larger(b->slowest_s, p->n_layers * layer_s + once_s);
-  }
-}
-
-/* `stride` ring all-reduces at once, of n ranks each: 2 (n-1)/n of the bytes leave every rank, of all of them every node, over
- * all rings. */
-static double ring_s(const hec_bound *b, double bytes, int32_t stride, bool closed_form) {
-  const hec_problem *p = b->problem;
-  int32_t n = p->n_ranks / stride;
-  if (n == 1 || bytes <= 0)
-    return 0;
-  if (closed_form)
-    return stride > 1 ? hec_link_cost_allreduce_strided(p->cluster, p->n_ranks, stride, bytes)
-                      : hec_link_cost_allreduce(p->cluster, p->n_ranks, bytes);
-  double each = 2 * bytes * (double)(n - 1) / n;
-  return larger(each / b->rank_rate, p->n_nodes > 1 ? stride * each / b->node_nics : 0);
-}
-
-/* The closed form of pieces adds up to no less than that of the whole; a measured curve may bend, so it counts by its least
- * slope. */
-static double in_pieces_s(const hec_bound *b, double bytes) {
-  const hec_problem *p = b->problem;
-  const hec_curve *curve = p->cluster->measured.n > 0
-                               ? hec_curves_find(&p->cluster->measured, HEC_CURVE_ALLREDUCE, false, 0, p->n_ranks)
-                               : NULL;
-  double whole_s = ring_s(b, bytes, 1, true);
-  return curve && whole_s > 0 ? smaller(whole_s, least_slope(curve) * bytes) : whole_s;
-}
-
-/* Of an MoE block's gradients (layer 0), of the rest (-1): what is cut, then what is whole. Form: reduce_form. */
-static double reduce_s(const hec_bound *b, int32_t layer, int32_t form) {
-  const hec_problem *p = b->problem;
-  double cut = hec_problem_cut_gradients(p, layer), whole = hec_problem_gradients(p, layer) - cut;
-  return ring_s(b, cut, p->mp, form > 0) + (form == 2 ? in_pieces_s(b, whole) : ring_s(b, whole, 1, form == 1));
-}
-
-static void set_end(hec_bound *b) {
-  const hec_problem *p = b->problem;
-  const hec_memory_cost *bytes = &p->bytes;
-  if (!p->train)
-    return;
-  for (int32_t form = 0; form < 3; form++) {
-    b->block_reduce_s[form] = reduce_s(b, 0, form);
-    b->rest_reduce_s[form] = reduce_s(b, -1, form);
-  }
-  double share = (double)p->n_layers * (double)p->n_experts / (double)p->n_ranks;
-  double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
-  double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
-  for (int32_t r = 0; r < p->n_ranks; r++) {
-    double s = hec_local_s(&p->cluster->devices[r], HEC_CURVE_OPTIMIZER, true, dense + expert * share);
-    b->optimizer_s = r == 0 ? s : smaller(b->optimizer_s, s);
-  }
-}
-
-/* Sums, over the links of one direction that routes of the rank use, of ports and of NICs. `seen`: [n_links] marks, the
- * rank's own number + 1; those of its node likewise in `node_seen`. */
-static void add_links(hec_bound *b, int32_t rank, bool out, int32_t *seen, int32_t *node_seen, double *node_nics) {
-  const hec_problem *p = b->problem;
-  double port = 0, nics = 0;
-  for (int32_t other = 0; other < p->n_ranks; other++) {
-    if (other == rank)
-      continue;
-    const int32_t *links;
-    int32_t n =
-        out ? hec_cluster_route(p->cluster, rank, other, &links) : hec_cluster_route(p->cluster, other, rank, &links);
-    for (int32_t i = 0; i < n; i++) {
-      const hec_link *link = &p->cluster->links[links[i]];
-      bool is_port = link->kind == (out ? HEC_LINK_PORT_OUT : HEC_LINK_PORT_IN) && link->device == rank;
-      bool is_nic = link->kind == (out ? HEC_LINK_NIC_OUT : HEC_LINK_NIC_IN);
-      if ((!is_port && !is_nic) || seen[links[i]] == rank + 1)
-        continue;
-      seen[links[i]] = rank + 1;
-      *(is_port ? &port : &nics) += link->bandwidth;
-      if (is_nic && !node_seen[links[i]])
-        *node_nics += link->bandwidth;
-      node_seen[links[i]] |= is_nic;
-    }
-  }
-  b->port = larger(b->port, port);
-  b->nics = larger(b->nics, nics);
-  b->rank_rate = larger(b->rank_rate, port + nics);
-  b->node_nics = larger(b->node_nics, *node_nics);
-}
-
-static void set_links(hec_bound *b, hec_arena *arena) {
-  const hec_problem *p = b->problem;
-  hec_arena_mark mark = hec_arena_save(arena);
-  for (int out = 0; out < 2; out++) {
-    int32_t *seen = HEC_NEW(arena, int32_t, p->cluster->n_links);
-    int32_t *node_seen = HEC_NEW(arena, int32_t, p->cluster->n_links);
-    double node_nics = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-      if (r % p->cluster->devices_per_node == 0)
-        node_nics = 0;
-      add_links(b, r, out == 1, seen, node_seen, &node_nics);
-    }
-  }
-  hec_arena_rewind(arena, mark);
-}
-
-static double factor_of(const hec_problem *p, hec_curve_kind first, hec_curve_kind last) {
-  double least = 1;
-  for (int32_t i = 0; i < p->cluster->measured.n; i++) {
-    const hec_curve *curve = &p->cluster->measured.curves[i];
-    if (curve->kind >= first && curve->kind <= last && hec_curve_is_exchange(curve->kind))
-      least = smaller(least, least_slope(curve));
-  }
-  return least;
-}
-
-hec_bound *hec_bound_new(const hec_problem *problem, hec_arena *arena) {
-  hec_bound *b = HEC_NEW(arena, hec_bound, 1);
-  size_t experts = (size_t)problem->n_experts;
-  b->problem = problem;
-  b->n_pieces = problem->dp * problem->n_experts;
-  b->weight = HEC_NEW(arena, double, problem->n_ranks);
-  b->rise = HEC_NEW(arena, layer_rise, problem->n_layers);
-  b->pieces = HEC_NEW(arena, piece, b->n_pieces);
-  b->total = HEC_NEW(arena, uint64_t, experts);
-  b->node = HEC_NEW(arena, uint64_t, 2 * experts);
-  b->largest = HEC_NEW(arena, uint64_t, 2 * experts);
-  set_rows(b);
-  set_uniform(b);
-  set_links(b, arena);
-  set_end(b);
-  b->token_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_TOKENS);
-  b->moved_factor = factor_of(problem, HEC_CURVE_TOKENS, HEC_CURVE_SLICED_SCATTER);
-  return b;
-}
 
 /* ---- Tokens that leave ranks and nodes ---- */
 
@@ -389,13 +115,13 @@ static double exchange_s(const hec_bound *b, leaving bytes, double busiest) {
 }
 
 static int descending(const void *a, const void *b) {
-  const piece *x = a, *y = b;
+  const hec_bound_piece *x = a, *y = b;
   return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens) : x->index - y->index;
 }
 
 /* Seconds of the rows into the rank, or those of a sharding group at `place`, that computes the piece: of near sources all but
  * the largest by a port (of a group: all but its own), of far ones by NICs; of the rank with most. */
-static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t layer, const piece *largest,
+static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t layer, const hec_bound_piece *largest,
                           int32_t place) {
   const hec_problem *p = b->problem;
   int32_t expert = largest->index % p->n_experts, piece_group = largest->index / p->n_experts;
@@ -420,7 +146,7 @@ static double inward_at_s(const hec_bound *b, const hec_load *load, int32_t laye
 }
 
 /* The least over all places: nodes, where the rank with most rows is the best, or groups. */
-static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, const piece *largest) {
+static double inward_s(const hec_bound *b, const hec_load *load, int32_t layer, const hec_bound_piece *largest) {
   const hec_problem *p = b->problem;
   int32_t step = p->esp == 1 ? p->cluster->devices_per_node : p->esp;
   double least = -1;
@@ -437,7 +163,7 @@ static double gather_s(const hec_bound *b, double rows) {
   return esp > 1 ? b->moved_factor * rows * b->problem->bytes.token * (esp - 1) / (esp * b->port) : 0;
 }
 
-static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer, const piece *one) {
+static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer, const hec_bound_piece *one) {
   const hec_problem *p = b->problem;
   int32_t expert = one->index % p->n_experts, width = p->n_ranks / p->dp, first = one->index / p->n_experts * width;
   double sum = 0;
@@ -447,7 +173,7 @@ static double waiting_of(const hec_bound *b, const hec_load *load, int32_t layer
 }
 
 /* The busiest rank: the largest piece alone, and k+1 of the kR+1 largest together. */
-static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, layer_rise *rise) {
+static void add_busiest(hec_bound *b, const hec_load *load, int32_t layer, hec_bound_rise *rise) {
   const hec_problem *p = b->problem;
   qsort(b->pieces, (size_t)b->n_pieces, sizeof *b->pieces, descending);
   double waiting = 1;
@@ -481,7 +207,7 @@ static double per_row(const hec_bound *b, const hec_load *load, int32_t layer) {
   return (double)most;
 }
 
-static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_rise *rise) {
+static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, hec_bound_rise *rise) {
   const hec_problem *p = b->problem;
   leaving bytes = {0, 0};
   uint64_t busiest = 0;
@@ -490,7 +216,7 @@ static void add_whole(hec_bound *b, const hec_load *load, int32_t layer, layer_r
     bytes.rank += own.rank;
     bytes.node += own.node;
     for (int32_t e = 0; e < p->n_experts; e++)
-      b->pieces[group * p->n_experts + e] = (piece){.tokens = b->total[e], .index = group * p->n_experts + e};
+      b->pieces[group * p->n_experts + e] = (hec_bound_piece){.tokens = b->total[e], .index = group * p->n_experts + e};
   }
   for (int32_t s = 0; s < p->n_ranks; s++) {
     uint64_t sum = 0;
@@ -545,9 +271,9 @@ void hec_bound_begin(hec_bound *b, hec_bound_case options) {
 
 static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
   const hec_problem *p = b->problem;
-  layer_rise *rise = &b->rise[layer];
+  hec_bound_rise *rise = &b->rise[layer];
   double n = (double)hec_load_layer_total(load, layer);
-  *rise = (layer_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}};
+  *rise = (hec_bound_rise){.experts_s = {n * b->row_s[0], n * b->row_s[1]}};
   if (b->options.class == HEC_BOUND_WHOLE)
     add_whole(b, load, layer, rise);
   else if (p->esp == 1)
@@ -558,7 +284,7 @@ static void look_at(hec_bound *b, const hec_load *load, int32_t layer) {
 
 /* What a layer adds to A from its gate on (forward) or until its gate (backward); the schedule may compute shared experts
  * beside the forward dispatch. */
-static double rise_of(const hec_bound *b, const layer_rise *rise, int back) {
+static double rise_of(const hec_bound *b, const hec_bound_rise *rise, int back) {
   bool waits = b->options.tokens_wait;
   double ahead_s = waits ? rise->exchange_s + rise->gather_s : 0, after_s = waits ? ahead_s + rise->add_s : 0;
   if (back == 0)
