@@ -250,6 +250,7 @@ void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load)
   low->choice.n_layers++;
   low->choice.degree[low->layer[layer].degree]++;
   low->choice.route[low->layer[layer].route]++;
+  low->choice.by_node += low->layer[layer].nodes.on;
   if (!low->problem->train) /* nothing is kept for a backward */
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, low->tail);
 }

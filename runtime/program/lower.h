@@ -19,9 +19,9 @@ typedef struct hec_lowering hec_lowering;
 
 enum { HEC_DEGREE_MAX = 16 };
 /* How layers had their token work cut and sent, counted once for each micro-batch: [r] those of degree r, [k] those on route
- * k of hec_token_routes. */
+ * k of hec_token_routes, those whose rows travel once per node. */
 typedef struct {
-  int64_t n_layers, degree[HEC_DEGREE_MAX + 1], route[HEC_N_TOKEN_ROUTES];
+  int64_t n_layers, degree[HEC_DEGREE_MAX + 1], route[HEC_N_TOKEN_ROUTES], by_node;
 } hec_token_choice;
 
 typedef struct {

@@ -154,9 +154,14 @@ static void json_bound(hec_summary_row *row, hec_json_out *json) {
   hec_json_string(json, "bound_class", row->bound_class);
 }
 
-/* Layers in every micro-batch of every iteration: how many of each degree, and on each route of token rows. */
+/* Layers in every micro-batch of every iteration: how many of each degree, on each route of token rows, and with rows that
+ * travel once per node. */
 static void json_choice(const hec_summary_row *row, hec_json_out *json) {
   char key[16];
+  if (row->by_node)
+    hec_json_int(json, "layers_by_node", row->choice.by_node);
+  if (!row->cuts)
+    return;
   hec_json_object(json, "degrees");
   for (int32_t r = 1; r <= HEC_DEGREE_MAX; r++) {
     (void)snprintf(key, sizeof key, "%" PRId32, r);
@@ -217,8 +222,7 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
     hec_json_double(json, "dropped_share", row->dropped_share);
   if (row->note[0])
     hec_json_string(json, "note", row->note);
-  if (row->cuts)
-    json_choice(row, json);
+  json_choice(row, json);
   if (row->t_most >= 0) {
     hec_json_array(json, "t");
     hec_json_int(json, NULL, row->t_least);

@@ -59,8 +59,10 @@ typedef struct {
   double *rank_peak;         /* [n_ranks] scratch */
   hec_summary_check *check;  /* NULL: none */
   char note[HEC_NOTE_BYTES]; /* of its policy; "": none */
-  bool cuts, routes;         /* its schedule chooses degrees, and routes of token rows: */
-  hec_token_choice choice;   /* in all iterations */
+  bool cuts, routes,
+      by_node;             /* its schedule chooses degrees, routes of token rows, or layers whose rows travel once per
+                                node: */
+  hec_token_choice choice; /* in all iterations */
 } hec_summary_row;
 
 /* How and where it was executed. */

@@ -17,6 +17,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .rearrangement = policy->rearrangement,
                            .cuts = schedule->pipelined,
                            .routes = schedule->routes,
+                           .by_node = schedule->by_node,
                            .rearranges = policy->rearranges,
                            .t_least = -1,
                            .t_most = -1,
@@ -76,6 +77,7 @@ static void add_choice(hec_token_choice *sum, const hec_token_choice *choice) {
     sum->degree[r] += choice->degree[r];
   for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
     sum->route[k] += choice->route[k];
+  sum->by_node += choice->by_node;
 }
 
 void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, const hec_breakdown *all,

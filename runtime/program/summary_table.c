@@ -205,19 +205,33 @@ static void add_paragraph(const char *name, const char *what, hec_text *out) {
   hec_summary_add_wrapped(what, strlen(name) + 1, 2, out);
 }
 
-/* What policies say of themselves. */
+/* What policies say of themselves; who says the same, once. */
 static void add_notes(const hec_summary *summary, hec_text *out) {
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].note[0]) {
-      hec_text_add(out, "\n");
-      add_paragraph(summary->rows[i].label, summary->rows[i].note, out);
-    }
+  const hec_summary_row *rows = summary->rows;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    int32_t before = 0;
+    while (before < i && strcmp(rows[before].note, rows[i].note) != 0)
+      before++;
+    if (!rows[i].note[0] || before < i)
+      continue;
+    hec_text who = {0};
+    hec_text_add(&who, rows[i].label);
+    for (int32_t k = i + 1; k < summary->n_rows; k++)
+      if (strcmp(rows[i].note, rows[k].note) == 0)
+        hec_text_printf(&who, ", %s", rows[k].label);
+    hec_text_add(out, "\n");
+    add_paragraph(who.data, rows[i].note, out);
+    hec_text_free(&who);
+  }
 }
 
 /* Layers are counted in every micro-batch of every iteration. */
 static void describe_choice(const hec_summary_row *row, hec_text *out) {
   bool first = true;
-  for (int32_t r = 1; r <= HEC_DEGREE_MAX; r++) {
+  if (row->by_node)
+    hec_text_printf(out, "rows once per node in %" PRId64 " of %" PRId64 " layers in %" PRId64 " iteration%s",
+                    row->choice.by_node, row->choice.n_layers, row->n, row->n == 1 ? "" : "s");
+  for (int32_t r = 1; row->cuts && r <= HEC_DEGREE_MAX; r++) {
     if (row->choice.degree[r] == 0)
       continue;
     hec_text_printf(out, "%s%" PRId32 " in %" PRId64, first ? "degree " : ", ", r, row->choice.degree[r]);
@@ -235,8 +249,12 @@ static void describe_choice(const hec_summary_row *row, hec_text *out) {
   }
 }
 
+static bool chooses(const hec_summary_row *row) {
+  return row->cuts || row->by_node;
+}
+
 static bool chose_alike(const hec_summary_row *a, const hec_summary_row *b) {
-  return b->cuts && strcmp(a->schedule, b->schedule) == 0 && memcmp(&a->choice, &b->choice, sizeof a->choice) == 0;
+  return chooses(b) && strcmp(a->schedule, b->schedule) == 0 && memcmp(&a->choice, &b->choice, sizeof a->choice) == 0;
 }
 
 /* What schedules chose, once for all policies under which they chose alike. */
@@ -247,7 +265,7 @@ static void add_choices(const hec_summary *summary, hec_text *out) {
     int32_t before = 0;
     while (before < i && !chose_alike(row, &summary->rows[before]))
       before++;
-    if (!row->cuts || before < i || row->choice.n_layers == 0)
+    if (!chooses(row) || before < i || row->choice.n_layers == 0)
       continue;
     hec_text what = {0};
     describe_choice(row, &what);

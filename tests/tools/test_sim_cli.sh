@@ -123,6 +123,11 @@ grep -q "^tutel: degree 1 in [0-9]* of $counted layers in [0-9]* iterations.*; 2
 accepts "$sample" --policy ep --schedule pipemoe
 grep -q '^pipemoe: degree [0-9]* in \([0-9]*\) of \1 layers in [0-9]* iterations (ep)$' out.txt || fail "what pipemoe chose"
 accepts "$sample" --policy ep --schedule serial && grep -q '^serial: degree' out.txt && fail "serial chooses nothing"
+slow_between="4x4 nvlink=300G nic=1G flops=312T mem=40G"
+accepts "$sample" --cluster "$slow_between" --policy ep,eplb --schedule hiermoe
+grep -q '^hiermoe: rows once per node in [1-9][0-9]* of [0-9]* layers in [0-9]* iterations' out.txt || fail "what hiermoe chose"
+accepts "$sample" --cluster "$slow_between" --policy ep --schedule hiermoe --json
+grep -q '"layers_by_node": [1-9]' out.txt || fail "hiermoe does not count layers in JSON"
 
 "$sim" plan "$sample" --policy moetuner --layer 0 --iter 3 >out.txt && has "moetuner: experts stood as in ep"
 "$sim" plan "$sample" --policy moetuner --layer 0 --iter 3 --json >out.txt && has '"note": "experts stood as in ep'
