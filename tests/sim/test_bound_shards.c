@@ -47,8 +47,11 @@ static double compare(const hec_test_case *c, hec_bound *bound, const hec_policy
   double s = time_of(&c->problem, step.program, law);
   hec_bound_class class = hec_bound_class_of(policy, &c->problem);
   double bound_s = bound_of(bound, loads,
-                            (hec_bound_case){class, schedule->tokens_wait, law == &hec_law_alpha_beta,
-                                             c->n_micro_batches, schedule->by_node});
+                            (hec_bound_case){.class = class,
+                                             .tokens_wait = schedule->tokens_wait,
+                                             .by_node = schedule->by_node,
+                                             .closed_form = law == &hec_law_alpha_beta,
+                                             .n_micro_batches = c->n_micro_batches});
   ck_assert_int_eq((int)class, HEC_BOUND_WHOLE);
   ck_assert_msg(s * (1 + 1e-9) >= bound_s, "%.9g s, bound %.9g s (%s, groups of %d, mp %d): %s", s, bound_s,
                 hec_law_name(law), c->problem.esp, c->problem.mp, hec_test_step_name(&step));
@@ -187,7 +190,8 @@ START_TEST(reached) {
   double passes = c->problem.train ? 4 : 2;
   permuted_s = passes * c->problem.n_layers * 2 * 4000 * c->problem.bytes.token / c->cluster.devices[0].hbm_bandwidth;
   hec_bound_time t;
-  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_WHOLE, true, true, 1, false});
+  hec_bound_begin(bound, (hec_bound_case){
+                             .class = HEC_BOUND_WHOLE, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
   hec_bound_add(bound, &load);
   t = hec_bound_end(bound);
   double s = t.total_s / near - permuted_s;
@@ -205,7 +209,7 @@ START_TEST(one_hot_expert) {
   for (int32_t s = 0; s < 4; s++)
     hec_load_row(&load, 0, s)[2] = 3000;
   hec_bound *bound = hec_bound_new(p, &arena);
-  hec_bound_case options = {HEC_BOUND_WHOLE, true, true, 1, false};
+  hec_bound_case options = {.class = HEC_BOUND_WHOLE, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1};
   double more = bound_of(bound, &load, options) - bound_of(bound, &none, options);
   /* each rank of the group takes 3000 rows in, then the 6000 that arrived at the other; computes 12000 halves; gives back */
   double row_s = 128 / 20e9, wanted = 3000 * row_s + 6000 * row_s + 12000 * 2.0 * 2 * 64 * 64 / 10e12 + 6000 * row_s;

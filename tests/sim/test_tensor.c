@@ -58,6 +58,7 @@ static void visit(const hec_test_step *step, void *given) {
   hec_arena own = {0};
   hec_bound_begin(c->bound, (hec_bound_case){.class = hec_bound_class_of(step->policy, &step->c->problem),
                                              .tokens_wait = step->schedule->tokens_wait,
+                                             .by_node = step->schedule->by_node,
                                              .closed_form = c->law == &hec_law_alpha_beta,
                                              .n_micro_batches = step->c->n_micro_batches});
   for (int32_t mb = 0; mb < step->c->n_micro_batches; mb++) {
@@ -109,7 +110,9 @@ START_TEST(reached) {
   hec_lowering *low = hec_lowering_new(&c->problem, hec_policy_find("ideal"), hec_schedule_find("ideal"), NULL, &arena);
   hec_lower_iteration(low, 1, &load, 1, 1);
   hec_bound *bound = hec_bound_new(&c->problem, &arena);
-  hec_bound_begin(bound, (hec_bound_case){HEC_BOUND_COPIES, true, true, 1, false});
+  hec_bound_begin(
+      bound,
+      (hec_bound_case){.class = HEC_BOUND_COPIES, .tokens_wait = true, .closed_form = true, .n_micro_batches = 1});
   hec_bound_add(bound, &load);
   double bound_s = hec_bound_end(bound).total_s;
   double s = (double)time_of(&c->problem, hec_lowering_program(low), &hec_law_alpha_beta) * 1e-12;
