@@ -54,7 +54,7 @@ typedef struct {
   hec_synth_options synth;
 } hec_sweep_trace;
 
-enum { HEC_SWEEP_ROWS_MAX = 1000000, HEC_SWEEP_TRACES_MAX = 4096 };
+enum { HEC_SWEEP_ROWS_MAX = 1000000, HEC_SWEEP_VALUES_MAX = 16384 /* of an axis */, HEC_SWEEP_TRACES_MAX = 4096 };
 
 typedef struct {
   hec_arena arena;
@@ -126,9 +126,11 @@ typedef enum {
   HEC_SWEEP_VALUES = HEC_SWEEP_BYTES + HEC_N_TRAFFIC
 } hec_sweep_result;
 
+enum { HEC_SWEEP_NAME_BYTES = 64 };
 typedef struct {
-  char *why;                      /* it could not run; NULL: it did */
-  double value[HEC_SWEEP_VALUES]; /* NAN: nothing to say */
+  char *why;                                                       /* it could not run; NULL: it did */
+  char model[HEC_SWEEP_NAME_BYTES], cluster[HEC_SWEEP_NAME_BYTES]; /* what they call themselves */
+  double value[HEC_SWEEP_VALUES];                                  /* NAN: nothing to say */
 } hec_sweep_row;
 
 typedef struct {
@@ -137,8 +139,8 @@ typedef struct {
 } hec_sweep_rows;
 hec_sweep_rows hec_sweep_rows_new(const hec_sweep *sweep);
 void hec_sweep_rows_free(hec_sweep_rows *rows);
-/* `why` is copied; NULL: values [HEC_SWEEP_VALUES]. */
-void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const char *why, const double *values);
+/* Copies the row, texts without control characters; the first one of an index stays. */
+void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row *from);
 
 /* All rows must be there. */
 void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out);

@@ -2,7 +2,7 @@
  *
  *   line 1    {"format":"hecate-sweep-rows","version":1,"tool":...,"digest":"...","shard":0,"of":1,"rows":...,
  *              "values":...,"spec":"..."}            the spec itself, so that a part can be joined anywhere
- *   others    SUM INDEX ok VALUE VALUE ...           one finished row; values with 17 significant digits, or nan
+ *   others    SUM INDEX ok MODEL|CLUSTER| VALUE ...  one finished row (| a tab); 17 significant digits, or nan
  *             SUM INDEX no REASON                    it could not run
  *
  * SUM is FNV-1a (64 bits, 16 hexadecimal digits) of the line from INDEX on. Lines are appended with one write each
@@ -56,9 +56,10 @@ static void add_header(const hec_sweep *s, const char *tool, int32_t shard, int3
 
 static void add_row(const hec_sweep_row *row, int64_t index, hec_text *scratch, hec_text *out) {
   scratch->length = 0;
-  hec_text_printf(scratch, "%" PRId64 " %s", index, row->why ? "no " : "ok");
   if (row->why)
-    hec_text_add(scratch, row->why);
+    hec_text_printf(scratch, "%" PRId64 " no %s", index, row->why);
+  else
+    hec_text_printf(scratch, "%" PRId64 " ok %s\t%s\t", index, row->model, row->cluster);
   for (int32_t i = 0; !row->why && i < HEC_SWEEP_VALUES; i++) {
     if (isnan(row->value[i]))
       hec_text_add(scratch, " nan");
@@ -100,6 +101,17 @@ hec_status hec_sweep_journal_add(hec_sweep_journal *journal, const hec_sweep_row
 
 /* ---- Reading ---- */
 
+/* A name up to its tab. */
+static bool read_name(char **at, char name[HEC_SWEEP_NAME_BYTES]) {
+  size_t n = strcspn(*at, "\t");
+  if ((*at)[n] == 0 || n >= HEC_SWEEP_NAME_BYTES)
+    return false;
+  memcpy(name, *at, n);
+  name[n] = 0;
+  *at += n + 1;
+  return true;
+}
+
 /* Values of a row; false when it has not exactly as many as it should. */
 static bool read_values(char *at, double *value) {
   for (int32_t i = 0; i < HEC_SWEEP_VALUES; i++) {
@@ -118,7 +130,7 @@ static bool read_values(char *at, double *value) {
 static void read_line(char *line, hec_sweep_rows *rows, int32_t shard, int32_t n_shards) {
   enum { SUM_DIGITS = 16 };
   size_t length = strlen(line);
-  double value[HEC_SWEEP_VALUES];
+  hec_sweep_row row = {0};
   char *end = line;
   if (length < SUM_DIGITS + 2 || line[SUM_DIGITS] != ' ')
     return;
@@ -129,10 +141,12 @@ static void read_line(char *line, hec_sweep_rows *rows, int32_t shard, int32_t n
   int64_t index = strtoll(from, &end, 10);
   if (index >= rows->sweep->n || !hec_sweep_mine(rows->sweep, index, shard, n_shards))
     return;
-  if (strncmp(end, " no ", 4) == 0)
-    hec_sweep_rows_set(rows, index, end + 4, NULL);
-  else if (strncmp(end, " ok", 3) == 0 && read_values(end + 3, value))
-    hec_sweep_rows_set(rows, index, NULL, value);
+  char *rest = end + 4;
+  bool ran = strncmp(end, " ok ", 4) == 0;
+  if (!ran && strncmp(end, " no ", 4) == 0)
+    row.why = rest;
+  if (row.why || (ran && read_name(&rest, row.model) && read_name(&rest, row.cluster) && read_values(rest, row.value)))
+    hec_sweep_rows_set(rows, index, &row);
 }
 
 /* Lines from `at` on; returns where the last whole one ends. */

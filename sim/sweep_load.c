@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 static const size_t traces_bytes_max = (size_t)8 << 30; /* all together */
+static const double made_counts_max = 1 << 30;          /* of a synthetic one: before it fills a disk */
 
 static uint64_t add_bytes(uint64_t digest, const char *bytes, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -62,6 +63,10 @@ static hec_status read_source(const char *path, size_t most, char **bytes, size_
 /* Made as hecate-trace synth makes it: through a file, which is gone before anything runs. */
 static hec_status make(const hec_synth_options *options, size_t most, char **bytes, size_t *length) {
   const char *parent = getenv("TMPDIR");
+  double counts = (double)options->n_iterations * options->n_layers * options->n_sources * options->n_experts;
+  if (counts > made_counts_max)
+    return hec_fail(HEC_BAD_INPUT, "iterations x layers x source_ranks x experts: expected at most %.0f, found %.0f",
+                    made_counts_max, counts);
   hec_text folder = {0}, path = {0};
   hec_text_printf(&folder, "%s/hecate-sweep-XXXXXX", parent && parent[0] ? parent : "/tmp");
   hec_status status = HEC_OK;

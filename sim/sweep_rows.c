@@ -59,20 +59,27 @@ void hec_sweep_rows_free(hec_sweep_rows *rows) {
   *rows = (hec_sweep_rows){0};
 }
 
-void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const char *why, const double *values) {
+/* One line, whatever a file is called. */
+static void make_plain(char *text) {
+  for (; *text; text++)
+    *text = (unsigned char)*text < ' ' ? ' ' : *text;
+}
+
+void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row *from) {
   HEC_ASSERT(index >= 0 && index < rows->sweep->n);
   if (rows->row[index]) /* a journal may have a row twice; they are equal */
     return;
   hec_sweep_row *row = hec_malloc(1, sizeof *row);
-  row->why = NULL;
-  for (int32_t i = 0; i < HEC_SWEEP_VALUES; i++)
-    row->value[i] = why ? NAN : values[i];
-  if (why) {
-    row->why = hec_malloc(strlen(why) + 1, 1);
-    memcpy(row->why, why, strlen(why) + 1);
-    for (char *c = row->why; *c; c++) /* one line, whatever a file is called */
-      *c = (unsigned char)*c < ' ' ? ' ' : *c;
+  *row = *from;
+  if (from->why) {
+    row->why = hec_malloc(strlen(from->why) + 1, 1);
+    memcpy(row->why, from->why, strlen(from->why) + 1);
+    make_plain(row->why);
   }
+  for (int32_t i = 0; from->why && i < HEC_SWEEP_VALUES; i++)
+    row->value[i] = NAN;
+  make_plain(row->model);
+  make_plain(row->cluster);
   rows->row[index] = row;
 }
 
@@ -140,7 +147,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
   const hec_sweep *s = rows->sweep;
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     hec_text_printf(out, "%s,", hec_sweep_axis_name[a]);
-  hec_text_add(out, "schedule_used");
+  hec_text_add(out, "schedule_used,model_used,cluster_used");
   for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++)
     hec_text_printf(out, ",%s", columns[c].name);
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
@@ -151,7 +158,10 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
       csv_text(hec_sweep_at(s, i, (hec_sweep_axis)a)->text, out);
       hec_text_add(out, ",");
     }
-    hec_text_add(out, schedule_of(s, i));
+    hec_text_printf(out, "%s,", schedule_of(s, i));
+    csv_text(rows->row[i]->model, out);
+    hec_text_add(out, ",");
+    csv_text(rows->row[i]->cluster, out);
     for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
       csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, value_of(rows, i, c), out);
     hec_text_add(out, ",");
@@ -191,6 +201,8 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
     hec_json_close(json);
     return;
   }
+  hec_json_string(json, "model_used", rows->row[index]->model);
+  hec_json_string(json, "cluster_used", rows->row[index]->cluster);
   for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++) {
     double value = value_of(rows, index, c);
     if (group && (!columns[c].group || strcmp(columns[c].group, group) != 0))

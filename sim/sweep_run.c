@@ -47,8 +47,7 @@ typedef struct {
   /* results of an item, until they are handed in */
   int32_t n;
   int64_t index[POLICIES_MAX];
-  bool ran[POLICIES_MAX];
-  double value[POLICIES_MAX][HEC_SWEEP_VALUES];
+  hec_sweep_row row[POLICIES_MAX]; /* why: NULL or reason */
   char reason[POLICIES_MAX][1024];
 } worker;
 
@@ -59,7 +58,11 @@ static double share(const hec_summary_row *row, double sum) {
 }
 
 /* As hecate-sim's JSON has them (runtime/program/summary.c). */
-static void take_values(const hec_job *job, hec_summary *summary, hec_summary_row *row, double *v) {
+static void take_values(const hec_job *job, hec_summary *summary, hec_summary_row *row, hec_sweep_row *out) {
+  double *v = out->value;
+  out->why = NULL;
+  (void)snprintf(out->model, sizeof out->model, "%s", job->moe.name);
+  (void)snprintf(out->cluster, sizeof out->cluster, "%s", job->cluster.name);
   for (int32_t i = 0; i < HEC_SWEEP_VALUES; i++)
     v[i] = NAN;
   v[HEC_SWEEP_RANKS_USED] = job->problem.n_ranks;
@@ -93,9 +96,9 @@ static void take_values(const hec_job *job, hec_summary *summary, hec_summary_ro
     v[HEC_SWEEP_BYTES + k] = share(row, row->traffic[k]);
 }
 
-static void cannot(worker *w, int32_t i) {
-  w->ran[i] = false;
-  (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", hec_last_error());
+static void cannot(worker *w, int32_t i, const char *why) {
+  (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", why);
+  w->row[i] = (hec_sweep_row){.why = w->reason[i]};
 }
 
 /* Compares the policies of those results of the item whose places are in `place`; they are filled in only on success.
@@ -117,10 +120,8 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   hec_status status = hec_trace_rewind(w->reader);
   if (status == HEC_OK)
     status = hec_compare(&w->job, w->reader, &options, &w->arena, &summary);
-  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
-    w->ran[place[i]] = true;
-    take_values(&w->job, &summary, &summary.rows[i], w->value[place[i]]);
-  }
+  for (int32_t i = 0; status == HEC_OK && i < n; i++)
+    take_values(&w->job, &summary, &summary.rows[i], &w->row[place[i]]);
   hec_summary_free(&summary);
   hec_arena_rewind(&w->arena, w->after_job);
   return status;
@@ -169,11 +170,10 @@ static void run_item(worker *w) {
   need_job(w, w->index[0]);
   for (int32_t i = 0; i < w->n; i++) {
     const char *policy = hec_sweep_at(w->run->rows->sweep, w->index[i], HEC_SWEEP_POLICY)->text;
-    w->ran[i] = false;
     if (w->why[0])
-      (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", w->why);
+      cannot(w, i, w->why);
     else if (hec_policy_suits(hec_policy_find(policy), &w->job.problem) != HEC_OK)
-      cannot(w, i);
+      cannot(w, i, hec_last_error());
     else
       fit[n_fit++] = i;
   }
@@ -181,7 +181,7 @@ static void run_item(worker *w) {
     return;
   for (int32_t i = 0; i < n_fit; i++)
     if (compare(w, &fit[i], 1) != HEC_OK)
-      cannot(w, fit[i]);
+      cannot(w, fit[i], hec_last_error());
 }
 
 /* ---- Threads ---- */
@@ -207,7 +207,7 @@ static bool next_item(worker *w) {
 static void hand_in(worker *w) {
   shared *run = w->run;
   for (int32_t i = 0; i < w->n; i++)
-    hec_sweep_rows_set(run->rows, w->index[i], w->ran[i] ? NULL : w->reason[i], w->value[i]);
+    hec_sweep_rows_set(run->rows, w->index[i], &w->row[i]);
   run->done += w->n;
   if (!run->options->journal || run->status != HEC_OK)
     return;

@@ -96,12 +96,12 @@ static hec_status values_of(const hec_json *json, const hec_json_value *v, const
 
 static hec_status add_value(hec_sweep *s, hec_sweep_axis axis, const char *text, double number,
                             const hec_json_value *at) {
+  if (s->axis[axis].n == HEC_SWEEP_VALUES_MAX)
+    return hec_json_error(s->json, at, "at most 16384 values of an axis");
   for (int32_t i = 0; i < s->axis[axis].n; i++)
     if (strcmp(s->axis[axis].value[i].text, text) == 0)
       return hec_json_error(s->json, at, "every value of an axis once");
   int32_t n = s->axis[axis].n, capacity = s->axis[axis].capacity;
-  if (n == HEC_SWEEP_ROWS_MAX)
-    return hec_json_error(s->json, at, "at most 1000000 values");
   if (n == capacity) { /* doubles on the arena: what is left behind is as much as what is kept */
     capacity = capacity ? 2 * capacity : 8;
     hec_sweep_value *grown = HEC_NEW(&s->arena, hec_sweep_value, capacity);

@@ -57,6 +57,7 @@ assert len(rows) == len(theirs["policies"]) > 1, (len(rows), len(theirs["policie
 for r, p in zip(rows, theirs["policies"]):
     assert "error" not in r, r["error"]
     assert (r["policy"], r["schedule_used"]) == (p["name"], p["schedule"])
+    assert (r["model_used"], r["cluster_used"]) == (theirs["model"], theirs["cluster"])
     assert r["ranks_used"] == theirs["ranks"] and r["tokens_used"] == theirs["tokens_per_rank"]
     assert r["iterations"] == theirs["iterations"] and r["phase_used"] == theirs["phase"] and r["law"] == theirs["law"]
     for key in ("iteration_s", "speedup_vs_ep", "speedup_vs_best_rearrangement", "bound_s", "vs_bound", "overload_factor",
@@ -98,7 +99,8 @@ refuses 2 "expected parts"
 sed -i '$d' other.part-1-of-3
 head -n -1 part.part-1-of-3 >short
 refuses 2 "missing or broken" part.part-0-of-3 short part.part-2-of-3
-sed '5s/ ok [0-9]/ ok 9/' part.part-1-of-3 >broken
+sed '5s/.$/#/' part.part-1-of-3 >broken
+cmp -s broken part.part-1-of-3 && fail "nothing was broken"
 refuses 2 "1 rows of shard 1/3" part.part-0-of-3 broken part.part-2-of-3
 tool=("$sim" sweep)
 
@@ -188,6 +190,8 @@ try "expected a known field" '{"trace": {"synth": {"workload": "zipf", "drift": 
 try "expected a known field" '{"trace": {"synth": {"workload": "zipf"}, "seed": 1}}'
 try "trace.synth.top_k[1]" '{"trace": {"synth": {"workload": "zipf", "top_k": [1, "2"]}}}'
 try "at most 1000000 configurations, found 1" "{\"trace\": \"loads.jsonl\", \"ranks\": [$(seq -s, 2000)], \"tokens\": [$(seq -s, 2000)]}"
+try "at most 16384 values" "{\"trace\": \"loads.jsonl\", \"tokens\": [$(seq -s, 20000)]}"
+try "expected at most 1073741824, found 2" '{"trace": {"synth": {"workload": "zipf", "iterations": 1000000000}}}'
 try "not valid JSON" '{"trace": "loads.jsonl"'
 try "not valid JSON" ''
 try "every key once" '{"trace": "loads.jsonl", "trace": "loads.jsonl"}'

@@ -270,7 +270,7 @@ static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *r
   }
   if (status == HEC_OK)
     status = hec_sweep_run(rows, &options);
-  if (shown && status == HEC_OK)
+  if (shown)
     fprintf(stderr, "\r\033[K");
   if (status == HEC_OK && s->out)
     status = write_targets(t, rows, s);
