@@ -44,14 +44,14 @@ expect whole.json 'any("error" not in r for r in d["rows"] if r["esp"] == 1 and 
 expect whole.json 'all(r["synthetic"] for r in d["rows"] if "error" not in r)' True
 
 # ---- Rows against hecate-sim ----
-check_row() { # CONDITION ARGS...: every policy of the rows that meet it has what hecate-sim says of it
-  local condition=$1
-  shift
+check_row() { # FILE CONDITION ARGS...: every policy of the rows that meet it has what hecate-sim says of it
+  local file=$1 condition=$2
+  shift 2
   "$sim" "$@" --json >one.json 2>err.txt || { fail "hecate-sim $*: $(cat err.txt)"; return; }
   command -v python3 >/dev/null || return
-  python3 - "$condition" <<'END' >out.txt 2>&1 || fail "not hecate-sim's: $(tail -3 out.txt)"
+  python3 - "$file" "$condition" <<'END' >out.txt 2>&1 || fail "not hecate-sim's: $(tail -3 out.txt)"
 import json, sys
-rows = [r for r in json.load(open("whole.json"))["rows"] if eval(sys.argv[1])]
+rows = [r for r in json.load(open(sys.argv[1]))["rows"] if eval(sys.argv[2])]
 theirs = json.load(open("one.json"))
 assert len(rows) == len(theirs["policies"]) > 1, (len(rows), len(theirs["policies"]))
 for r, p in zip(rows, theirs["policies"]):
@@ -67,12 +67,25 @@ for r, p in zip(rows, theirs["policies"]):
 END
 }
 policies=(--policy ep,eplb,hecate,fastermoe,smartmoe --model tiny)
-check_row 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="auto" and r["esp"]==1' \
+check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="auto" and r["esp"]==1' \
   loads.jsonl --cluster "$box" --ranks 8 --tokens 512 "${policies[@]}"
 "$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 256 \
   --iterations 6 --seed 3 --out made.jsonl || fail synth
-check_row '"top_k=2" in r["trace"] and r["cluster"][:3]=="1x8" and r["ranks"]==4 and r["tokens"]=="auto" and r["law"]=="nccl_rounds" and r["schedule"]=="lina" and r["esp"]==1' \
+check_row whole.json '"top_k=2" in r["trace"] and r["cluster"][:3]=="1x8" and r["ranks"]==4 and r["tokens"]=="auto" and r["law"]=="nccl_rounds" and r["schedule"]=="lina" and r["esp"]==1' \
   made.jsonl --cluster "$slow" --ranks 4 --law nccl_rounds --schedule lina "${policies[@]}"
+
+# One group: its policies are computed one by one, yet are what a comparison of all says.
+printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": 8, "micro_batches": 2, "period": 3}' "$box" >one-group.json
+"${tool[@]}" one-group.json --out group --threads 3 >out.txt || fail "one group"
+check_row group.json True loads.jsonl --cluster "$box" --model tiny --ranks 8 --micro-batches 2 --period 3
+for i in 0 1 2 3; do "${tool[@]}" one-group.json --out group --shard $i/4 >out.txt || fail "shard $i of one group"; done
+"${tool[@]}" merge group.part-?-of-4 --out regroup >out.txt && cmp -s regroup.json group.json || fail "one group in shards"
+"${tool[@]}" one-group.json --out lone --shard 0/1 >out.txt && cmp -s lone.csv group.csv || fail "one shard is the whole"
+printf '{"trace": "loads.jsonl", "policy": ["ep", "eplb"], "ranks": 16, "warmup": [0, 99]}' >none-left.json
+"${tool[@]}" none-left.json --out left >out.txt || fail "no iteration is left"
+has "4 rows, 2 of configurations that cannot run"
+expect left.json '["error" in r for r in d["rows"]]' "[False, False, True, True]"
+expect left.json 'd["rows"][2]["error"]' "--warmup: no iteration is left to report"
 
 # ---- Shards ----
 for i in 0 1 2; do
@@ -126,6 +139,17 @@ if [ "$n" -gt 200 ] && [ "$n" -le $rows ]; then
   cmp -s torn.csv whole.csv && cmp -s torn.json whole.json || fail "torn: other bytes than whole"
 else
   fail "not killed in the middle: $n lines"
+fi
+timeout -s INT 1 "${tool[@]}" spec.json --out stopped --threads 1 >out.txt 2>err.txt # or it is faster than that
+"${tool[@]}" spec.json --out stopped >out.txt 2>err.txt || fail "after SIGINT: $(cat err.txt)"
+cmp -s stopped.csv whole.csv || fail "after SIGINT: other bytes than whole"
+(ulimit -f 100 && exec "${tool[@]}" spec.json --out full >out.txt 2>err.txt) # KiB: the journal cannot be written on
+[ $? -eq 1 ] && has "full.journal: cannot be written" err.txt || fail "a full disk: $(cat err.txt)"
+[ "$(wc -l <full.journal)" -gt 20 ] || fail "a full disk: rows are lost"
+"${tool[@]}" spec.json --out full >out.txt 2>err.txt && cmp -s full.csv whole.csv || fail "after a full disk: other bytes"
+if command -v script >/dev/null; then
+  script -qec "'$sim' sweep one-group.json --out seen --threads 1" /dev/null >out.txt </dev/null
+  has " of $(($(wc -l <group.csv) - 1)) rows"
 fi
 # A finished row is taken from the journal, not computed again: one that says something else stays.
 if command -v python3 >/dev/null; then
