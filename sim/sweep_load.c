@@ -97,13 +97,24 @@ static hec_status check_trace(const hec_sweep_trace *trace, const char *origin) 
   return status;
 }
 
+/* The header alone is looked at first, so that something else of any size is told at once. */
+static hec_status read_trace(const char *path, size_t most, char **bytes, size_t *length) {
+  struct stat info;
+  hec_trace_reader *reader = NULL;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected a regular file, found something else", path);
+  HEC_TRY(hec_trace_open(path, &reader));
+  hec_trace_close(reader);
+  return read_source(path, most, bytes, length);
+}
+
 static hec_status load_traces(hec_sweep *s) {
   size_t left = traces_bytes_max;
   for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++) {
     hec_sweep_trace *trace = &s->traces[i];
     const hec_sweep_value *value = &s->axis[HEC_SWEEP_TRACE].value[i];
     hec_status status = trace->made ? make(&trace->synth, left, &trace->bytes, &trace->length)
-                                    : read_source(value->text, left, &trace->bytes, &trace->length);
+                                    : read_trace(value->text, left, &trace->bytes, &trace->length);
     if (status == HEC_OK)
       status = check_trace(trace, value->text);
     if (status != HEC_OK) /* a folder that cannot be made is no fault of the spec */

@@ -112,7 +112,7 @@ refuses 2 "expected parts"
 sed -i '$d' other.part-1-of-3
 head -n -1 part.part-1-of-3 >short
 refuses 2 "missing or broken" part.part-0-of-3 short part.part-2-of-3
-sed '5s/.$/#/' part.part-1-of-3 >broken
+sed '5s/.$/&7/' part.part-1-of-3 >broken
 cmp -s broken part.part-1-of-3 && fail "nothing was broken"
 refuses 2 "1 rows of shard 1/3" part.part-0-of-3 broken part.part-2-of-3
 tool=("$sim" sweep)
@@ -134,7 +134,7 @@ if [ "$n" -gt 200 ] && [ "$n" -le $rows ]; then
   cmp -s killed.csv whole.csv && cmp -s killed.json whole.json || fail "resumed: other bytes than whole"
   # torn in the middle of its last line, and one line damaged: computed again
   truncate -s -7 torn.journal
-  sed -i '100s/.$/#/' torn.journal
+  sed -i '100s/.$/&7/' torn.journal
   "${tool[@]}" spec.json --out torn --threads 3 >out.txt 2>err.txt || fail "torn: $(cat err.txt)"
   cmp -s torn.csv whole.csv && cmp -s torn.json whole.json || fail "torn: other bytes than whole"
 else
@@ -165,6 +165,13 @@ assert body[1] in ("ok", "no") and lines[7][:16] == total(lines[7][17:])
 new = body[0] + " no marked"
 lines[7] = total(new) + " " + new
 open("marked.part-1-of-3.journal", "w").write("\n".join(lines) + "\n")
+END
+  python3 - "$sim" <<'END' || fail "two processes on one journal"
+import fcntl, subprocess, sys
+with open("held.csv.journal", "a") as held:
+    fcntl.lockf(held, fcntl.LOCK_EX)
+    run = subprocess.run([sys.argv[1], "sweep", "one-group.json", "--out", "held.csv"], capture_output=True, text=True)
+    sys.exit(0 if run.returncode == 2 and "in use by another process" in run.stderr else 1)
 END
   "${tool[@]}" spec.json --out marked --shard 1/3 >out.txt || fail marked
   grep -q "no marked" marked.part-1-of-3 || fail "a finished row was computed again"
@@ -208,6 +215,8 @@ try "attention: expected" '{"trace": "loads.jsonl", "attention": "s2:shards=-1"}
 try "cluster[1]: expected a cluster" '{"trace": "loads.jsonl", "cluster": ["auto", "4y8"]}'
 try "model: expected a model" '{"trace": "loads.jsonl", "model": "absent.json"}'
 try "trace: expected a trace that can be read (absent.jsonl" '{"trace": "absent.jsonl"}'
+try "expected a regular file" '{"trace": "/dev/zero"}'
+try "expected a regular file" '{"trace": "."}'
 try "expected a trace file" '{"trace": "-"}'
 try "workload" '{"trace": {"synth": {"layers": 2}}}'
 try "expected a known field" '{"trace": {"synth": {"workload": "zipf", "drift": "1:0.9"}}}'
