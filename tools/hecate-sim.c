@@ -1,5 +1,5 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
- * plan, flows, breakeven. */
+ * plan, flows, sweep, breakeven. */
 #include "runtime/base/temporary.h"
 #include "sim/compare.h"
 #include "tools/common/breakeven_command.h"
@@ -7,6 +7,7 @@
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
+#include "tools/common/sweep_command.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +45,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-sim",
       .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json [options]\n       hecate-sim breakeven [--cluster C] [--model M] [--json]",
+               "  hecate-sim flows CASE.json [options]\n       hecate-sim sweep SPEC.json [options]\n       hecate-sim "
+               "breakeven [--cluster C] [--model M] [--json]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
@@ -202,6 +204,8 @@ int main(int argc, char **argv) {
   hec_temporary_watch_signals();
   if (argc > 1 && strcmp(argv[1], "flows") == 0)
     return hec_flows_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "sweep") == 0)
+    return hec_sweep_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "breakeven") == 0)
     return hec_breakeven_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "plan") == 0)

@@ -1,0 +1,198 @@
+/* From a spec to what runs: traces in memory, and one number that tells this sweep from every other.
+ *
+ * The digest is FNV-1a (64 bits) over the program's name and version, the bytes of the spec, and each trace, model and
+ * cluster it names, with their lengths. It guards against mixing up sweeps, not against malice. Traces of files are
+ * kept as text with gzip undone, read-only, one copy for all threads; each thread scans them with a reader of its own.
+ * */
+#include "sim/sweep.h"
+
+#include "models/preset_data.h"
+#include "traces/source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const size_t traces_bytes_max = (size_t)8 << 30; /* all together */
+static const double made_counts_max = 1 << 30;          /* of a synthetic one: before it fills a disk */
+
+static uint64_t add_bytes(uint64_t digest, const char *bytes, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    digest = (digest ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+  return digest;
+}
+
+static uint64_t add_text(uint64_t digest, const char *bytes, size_t n) {
+  char length[32];
+  int digits = snprintf(length, sizeof length, "%zu:", n);
+  return add_bytes(add_bytes(digest, length, (size_t)digits), bytes, n);
+}
+
+/* The last failure, as one about a value of the spec. */
+static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const char *what) {
+  char expected[1200];
+  (void)snprintf(expected, sizeof expected, "%s (%.1000s)", what, hec_last_error());
+  return value->at ? hec_json_error(s->json, value->at, expected)
+                   : hec_fail(HEC_BAD_INPUT, "%s: expected %s", s->origin, expected);
+}
+
+/* ---- Traces ---- */
+
+/* A source to its end; *bytes is the caller's to free, also on failure. */
+static hec_status read_source(const char *path, size_t most, char **bytes, size_t *length) {
+  hec_source *source = NULL;
+  size_t capacity = 0, n = 0, got = 1;
+  HEC_TRY(hec_source_open(path, &source));
+  hec_status status = HEC_OK;
+  while (status == HEC_OK && got > 0 && n <= most) {
+    HEC_RESERVE(*bytes, capacity, n + ((size_t)1 << 18));
+    status = source->read(source, *bytes + n, capacity - n, &got);
+    n += status == HEC_OK ? got : 0;
+  }
+  source->close(source);
+  *length = n;
+  if (status == HEC_OK && n > most)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes of traces in one sweep, found more", path,
+                      traces_bytes_max);
+  return status;
+}
+
+/* Made as hecate-trace synth makes it: through a file, which is gone before anything runs. */
+static hec_status make(const hec_synth_options *options, size_t most, char **bytes, size_t *length) {
+  const char *parent = getenv("TMPDIR");
+  double counts = (double)options->n_iterations * options->n_layers * options->n_sources * options->n_experts;
+  if (counts > made_counts_max)
+    return hec_fail(HEC_BAD_INPUT, "iterations x layers x source_ranks x experts: expected at most %.0f, found %.0f",
+                    made_counts_max, counts);
+  hec_text folder = {0}, path = {0};
+  hec_text_printf(&folder, "%s/hecate-sweep-XXXXXX", parent && parent[0] ? parent : "/tmp");
+  hec_status status = HEC_OK;
+  if (!mkdtemp(folder.data))
+    status = hec_fail(HEC_FAILED, "%s: cannot be made: %s", folder.data, strerror(errno));
+  if (status == HEC_OK) {
+    hec_text_printf(&path, "%s/trace.jsonl", folder.data);
+    status = hec_synth_write(options, path.data);
+    if (status == HEC_OK)
+      status = read_source(path.data, most, bytes, length);
+    (void)unlink(path.data);
+    (void)rmdir(folder.data);
+  }
+  hec_text_free(&folder);
+  hec_text_free(&path);
+  return status;
+}
+
+/* Every record once: whoever runs later meets none that is broken. */
+static hec_status check_trace(const hec_sweep_trace *trace, const char *origin) {
+  hec_trace_reader *reader = NULL;
+  const hec_trace_record *record = NULL;
+  hec_status status = hec_trace_open_memory(trace->bytes, trace->length, origin, &reader);
+  do
+    status = status == HEC_OK ? hec_trace_next(reader, &record) : status;
+  while (status == HEC_OK && record);
+  hec_trace_close(reader);
+  return status;
+}
+
+/* The header alone is looked at first, so that something else of any size is told at once. */
+static hec_status read_trace(const char *path, size_t most, char **bytes, size_t *length) {
+  struct stat info;
+  hec_trace_reader *reader = NULL;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected a regular file, found something else", path);
+  HEC_TRY(hec_trace_open(path, &reader));
+  hec_trace_close(reader);
+  return read_source(path, most, bytes, length);
+}
+
+static hec_status load_traces(hec_sweep *s) {
+  size_t left = traces_bytes_max;
+  for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++) {
+    hec_sweep_trace *trace = &s->traces[i];
+    const hec_sweep_value *value = &s->axis[HEC_SWEEP_TRACE].value[i];
+    hec_status status = trace->made ? make(&trace->synth, left, &trace->bytes, &trace->length)
+                                    : read_trace(value->text, left, &trace->bytes, &trace->length);
+    if (status == HEC_OK)
+      status = check_trace(trace, value->text);
+    if (status != HEC_OK) /* a folder that cannot be made is no fault of the spec */
+      return status == HEC_FAILED ? status : blame(s, value, "a trace that can be read");
+    left -= trace->length;
+    s->digest = add_text(add_text(s->digest, value->text, strlen(value->text)), trace->bytes, trace->length);
+  }
+  return HEC_OK;
+}
+
+/* ---- Models and clusters ---- */
+
+static hec_status add_preset_or_file(hec_sweep *s, const char *kind, const char *name) {
+  const hec_preset_data *preset = hec_preset_find(kind, name);
+  if (preset) {
+    s->digest = add_text(s->digest, preset->text, preset->length);
+    return HEC_OK;
+  }
+  char *bytes = NULL;
+  size_t length = 0;
+  hec_status status = read_source(name, (size_t)64 << 20, &bytes, &length);
+  if (status == HEC_OK)
+    s->digest = add_text(s->digest, bytes, length);
+  free(bytes);
+  return status;
+}
+
+static hec_status load_cluster(hec_sweep *s, const hec_sweep_value *value) {
+  hec_arena arena = {0};
+  hec_cluster cluster;
+  hec_status status = hec_cluster_load(value->text, &arena, &cluster);
+  if (status == HEC_OK && !hec_cluster_is_line(value->text)) /* a line is in the spec */
+    status = add_preset_or_file(s, "cluster", value->text);
+  hec_arena_free(&arena);
+  return status == HEC_OK ? HEC_OK : blame(s, value, "a cluster: preset, JSON file or line");
+}
+
+static hec_status load_model(hec_sweep *s, const hec_sweep_value *value) {
+  hec_moe moe;
+  hec_status status = hec_moe_load(value->text, &moe);
+  if (status == HEC_OK)
+    status = add_preset_or_file(s, "moe", value->text);
+  return status == HEC_OK ? HEC_OK : blame(s, value, "a model: preset or JSON file");
+}
+
+static hec_status load_each(hec_sweep *s, hec_sweep_axis axis,
+                            hec_status (*load)(hec_sweep *sweep, const hec_sweep_value *value)) {
+  for (int32_t i = 0; i < s->axis[axis].n; i++)
+    if (strcmp(s->axis[axis].value[i].text, HEC_SWEEP_AUTO) != 0)
+      HEC_TRY(load(s, &s->axis[axis].value[i]));
+  return HEC_OK;
+}
+
+hec_status hec_sweep_load(hec_sweep *s, const char *tool) {
+  s->digest = add_text(UINT64_C(0xcbf29ce484222325), tool, strlen(tool));
+  s->digest = add_text(s->digest, s->text, s->length);
+  HEC_TRY(load_each(s, HEC_SWEEP_MODEL, load_model));
+  HEC_TRY(load_each(s, HEC_SWEEP_CLUSTER, load_cluster));
+  return load_traces(s);
+}
+
+hec_status hec_sweep_read(const char *path, hec_sweep *s) {
+  struct stat info;
+  char *bytes = NULL;
+  size_t length = 0;
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected a JSON file, found a directory", path);
+  hec_status status = read_source(path, (size_t)64 << 20, &bytes, &length);
+  if (status == HEC_OK)
+    status = hec_sweep_parse(bytes, length, path, s);
+  free(bytes);
+  return status;
+}
+
+void hec_sweep_free(hec_sweep *s) {
+  for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++)
+    free(s->traces[i].bytes);
+  hec_json_free(s->json);
+  hec_arena_free(&s->arena);
+  *s = (hec_sweep){0};
+}

@@ -1,0 +1,246 @@
+#!/bin/bash
+# hecate-sim sweep: the same bytes for any number of threads, shards and interruptions; rows equal to those of hecate-sim;
+# hostile specs, journals and parts.
+source "$(dirname "$0")/../support/tool.sh"
+sim=$build/hecate-sim
+tool=("$sim" sweep)
+unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASKS
+box="2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
+slow="1x8 nvlink=90G@9us flops=100T mem=16G"
+tiny="1x4 nvlink=90G flops=100T mem=16G"
+cp "$sample" loads.jsonl
+cat >spec.json <<END
+{"trace": ["loads.jsonl", {"synth": {"workload": "zipf", "exponent": 1.2, "top_k": [1, 2], "layers": 2, "experts": 16,
+           "source_ranks": 8, "tokens": 256, "iterations": 6, "seed": 3}}],
+ "policy": ["ep", "eplb", "hecate", "fastermoe", "smartmoe"], "cluster": ["$box", "$slow", "$tiny"], "model": "tiny",
+ "ranks": [4, 8], "tokens": ["auto", 512], "law": ["alpha_beta", "nccl_rounds"], "schedule": ["auto", "lina"], "esp": [1, 2]}
+END
+rows=1440
+
+# ---- Counting, threads ----
+"${tool[@]}" spec.json --count >out.txt || fail count
+has "$rows configurations: 3 trace x 3 cluster x 2 ranks x 2 tokens x 2 esp x 2 law x 2 schedule x 5 policy"
+"${tool[@]}" spec.json --out whole --threads 1 >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
+has "$rows rows, "
+[ ! -s err.txt ] || fail "progress without a terminal: $(head -c 200 err.txt)"
+[ "$(wc -l <whole.csv)" -eq $((rows + 1)) ] || fail "rows of whole.csv"
+expect whole.json 'len(d["rows"])' $rows
+for threads in 2 5; do
+  "${tool[@]}" spec.json --out t$threads --threads $threads >out.txt || fail "$threads threads"
+  cmp -s t$threads.csv whole.csv && cmp -s t$threads.json whole.json || fail "$threads threads: other bytes"
+done
+"${tool[@]}" spec.json >out.csv 2>err.txt && cmp -s out.csv whole.csv || fail "standard output differs"
+"${tool[@]}" spec.json --out only.json >out.txt && cmp -s only.json whole.json || fail "only JSON"
+[ -e only.csv ] && fail "CSV though JSON was asked for"
+ls ./*.journal >/dev/null 2>&1 && fail "a journal is left"
+"${tool[@]}" "$source_dir/traces/sample-sweep.json" --count >out.txt || fail "the example's count"
+has "288 configurations"
+
+# ---- Reasons ----
+expect whole.json 'sum("error" in r for r in d["rows"]) > 0' True
+expect whole.json 'all("error" in r for r in d["rows"] if r["ranks"] == 8 and r["cluster"].startswith("1x4"))' True
+expect whole.json 'all(("error" in r) == (r["policy"] != "ep") for r in d["rows"] if r["esp"] == 2 and r["ranks"] == 4)' True
+expect whole.json 'any("error" not in r for r in d["rows"] if r["esp"] == 1 and r["policy"] == "hecate")' True
+expect whole.json 'all(r["synthetic"] for r in d["rows"] if "error" not in r)' True
+
+# ---- Rows against hecate-sim ----
+check_row() { # FILE CONDITION ARGS...: every policy of the rows that meet it has what hecate-sim says of it
+  local file=$1 condition=$2
+  shift 2
+  "$sim" "$@" --json >one.json 2>err.txt || { fail "hecate-sim $*: $(cat err.txt)"; return; }
+  command -v python3 >/dev/null || return
+  python3 - "$file" "$condition" <<'END' >out.txt 2>&1 || fail "not hecate-sim's: $(tail -3 out.txt)"
+import json, sys
+rows = [r for r in json.load(open(sys.argv[1]))["rows"] if eval(sys.argv[2])]
+theirs = json.load(open("one.json"))
+assert len(rows) == len(theirs["policies"]) > 1, (len(rows), len(theirs["policies"]))
+for r, p in zip(rows, theirs["policies"]):
+    assert "error" not in r, r["error"]
+    assert (r["policy"], r["schedule_used"]) == (p["name"], p["schedule"])
+    assert (r["model_used"], r["cluster_used"]) == (theirs["model"], theirs["cluster"])
+    assert r["ranks_used"] == theirs["ranks"] and r["tokens_used"] == theirs["tokens_per_rank"]
+    assert r["iterations"] == theirs["iterations"] and r["phase_used"] == theirs["phase"] and r["law"] == theirs["law"]
+    for key in ("iteration_s", "speedup_vs_ep", "speedup_vs_best_rearrangement", "bound_s", "vs_bound", "overload_factor",
+                "exposed_s", "compute_s", "planning_s", "wait_s", "bytes", "peak_memory_bytes", "fits"):
+        assert r[key] == p[key], (r["policy"], key, r[key], p[key])
+    assert r.get("hidden_share") == p.get("hidden_share")
+END
+}
+policies=(--policy ep,eplb,hecate,fastermoe,smartmoe --model tiny)
+check_row whole.json 'r["trace"]=="loads.jsonl" and r["cluster"][:3]=="2x4" and r["ranks"]==8 and r["tokens"]==512 and r["law"]=="alpha_beta" and r["schedule"]=="auto" and r["esp"]==1' \
+  loads.jsonl --cluster "$box" --ranks 8 --tokens 512 "${policies[@]}"
+"$build/hecate-trace" synth --workload zipf --exponent 1.2 --top-k 2 --layers 2 --experts 16 --source-ranks 8 --tokens 256 \
+  --iterations 6 --seed 3 --out made.jsonl || fail synth
+check_row whole.json '"top_k=2" in r["trace"] and r["cluster"][:3]=="1x8" and r["ranks"]==4 and r["tokens"]=="auto" and r["law"]=="nccl_rounds" and r["schedule"]=="lina" and r["esp"]==1' \
+  made.jsonl --cluster "$slow" --ranks 4 --law nccl_rounds --schedule lina "${policies[@]}"
+
+# One group: its policies are computed one by one, yet are what a comparison of all says.
+printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": 8, "micro_batches": 2, "period": 3}' "$box" >one-group.json
+"${tool[@]}" one-group.json --out group --threads 3 >out.txt || fail "one group"
+check_row group.json True loads.jsonl --cluster "$box" --model tiny --ranks 8 --micro-batches 2 --period 3
+for i in 0 1 2 3; do "${tool[@]}" one-group.json --out group --shard $i/4 >out.txt || fail "shard $i of one group"; done
+"${tool[@]}" merge group.part-?-of-4 --out regroup >out.txt && cmp -s regroup.json group.json || fail "one group in shards"
+"${tool[@]}" one-group.json --out lone --shard 0/1 >out.txt && cmp -s lone.csv group.csv || fail "one shard is the whole"
+printf '{"trace": "loads.jsonl", "policy": ["ep", "eplb"], "ranks": 16, "warmup": [0, 99]}' >none-left.json
+"${tool[@]}" none-left.json --out left >out.txt || fail "no iteration is left"
+has "4 rows, 2 of configurations that cannot run"
+expect left.json '["error" in r for r in d["rows"]]' "[False, False, True, True]"
+expect left.json 'd["rows"][2]["error"]' "--warmup: no iteration is left to report"
+
+# ---- Shards ----
+for i in 0 1 2; do
+  "${tool[@]}" spec.json --out part --shard $i/3 >out.txt 2>err.txt || fail "shard $i: $(cat err.txt)"
+  [ "$(wc -l <part.part-$i-of-3)" -gt $((rows / 6)) ] || fail "shard $i has few rows"
+done
+"${tool[@]}" merge part.part-2-of-3 part.part-0-of-3 part.part-1-of-3 --out merged >out.txt 2>err.txt || fail "merge: $(cat err.txt)"
+cmp -s merged.csv whole.csv && cmp -s merged.json whole.json || fail "merged: other bytes than whole"
+SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 "${tool[@]}" spec.json --out env >out.txt || fail "a shard from Slurm"
+has "shard 1/3, from Slurm"
+cmp -s env.part-1-of-3 part.part-1-of-3 || fail "a shard from Slurm differs"
+OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 "${tool[@]}" spec.json --out env >out.txt || fail "a shard from Open MPI"
+cmp -s env.part-2-of-3 part.part-2-of-3 || fail "a shard from Open MPI differs"
+SLURM_PROCID=0 SLURM_NTASKS=3 "${tool[@]}" spec.json --count >out.txt && grep -q shard out.txt && fail "a batch script is no shard"
+sed 's/"exponent": 1.2/"exponent": 1.3/' spec.json >other.json
+"${tool[@]}" other.json --out other --shard 1/3 >out.txt || fail "another spec"
+tool=("$sim" sweep merge)
+refuses 2 "all 3 parts" part.part-0-of-3 part.part-1-of-3
+refuses 2 "twice" part.part-0-of-3 part.part-1-of-3 part.part-1-of-3
+refuses 2 "same sweep" part.part-0-of-3 other.part-1-of-3 part.part-2-of-3
+refuses 2 "expected a part" part.part-0-of-3 whole.csv part.part-2-of-3
+refuses 2 "cannot be opened" absent
+refuses 2 "expected parts"
+sed -i '$d' other.part-1-of-3
+head -n -1 part.part-1-of-3 >short
+refuses 2 "missing or broken" part.part-0-of-3 short part.part-2-of-3
+sed '5s/.$/&7/' part.part-1-of-3 >broken
+cmp -s broken part.part-1-of-3 && fail "nothing was broken"
+refuses 2 "1 rows of shard 1/3" part.part-0-of-3 broken part.part-2-of-3
+tool=("$sim" sweep)
+
+# ---- Killed and resumed ----
+"${tool[@]}" spec.json --out killed --threads 2 >out.txt 2>err.txt &
+pid=$!
+for _ in $(seq 2000); do
+  [ "$(wc -l 2>/dev/null <killed.journal || echo 0)" -gt 200 ] && break
+  sleep 0.005
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+n=$(wc -l <killed.journal 2>/dev/null || echo 0)
+if [ "$n" -gt 200 ] && [ "$n" -le $rows ]; then
+  [ -e killed.csv ] && fail "an output of a killed sweep"
+  cp killed.journal torn.journal
+  "${tool[@]}" spec.json --out killed >out.txt 2>err.txt || fail "resume: $(cat err.txt)"
+  cmp -s killed.csv whole.csv && cmp -s killed.json whole.json || fail "resumed: other bytes than whole"
+  # torn in the middle of its last line, and one line damaged: computed again
+  truncate -s -7 torn.journal
+  sed -i '100s/.$/&7/' torn.journal
+  "${tool[@]}" spec.json --out torn --threads 3 >out.txt 2>err.txt || fail "torn: $(cat err.txt)"
+  cmp -s torn.csv whole.csv && cmp -s torn.json whole.json || fail "torn: other bytes than whole"
+else
+  fail "not killed in the middle: $n lines"
+fi
+timeout -s INT 1 "${tool[@]}" spec.json --out stopped --threads 1 >out.txt 2>err.txt # or it is faster than that
+"${tool[@]}" spec.json --out stopped >out.txt 2>err.txt || fail "after SIGINT: $(cat err.txt)"
+cmp -s stopped.csv whole.csv || fail "after SIGINT: other bytes than whole"
+(ulimit -f 100 && exec "${tool[@]}" spec.json --out full >out.txt 2>err.txt) # KiB: the journal cannot be written on
+[ $? -eq 1 ] && has "full.journal: cannot be written" err.txt || fail "a full disk: $(cat err.txt)"
+[ "$(wc -l <full.journal)" -gt 20 ] || fail "a full disk: rows are lost"
+"${tool[@]}" spec.json --out full >out.txt 2>err.txt && cmp -s full.csv whole.csv || fail "after a full disk: other bytes"
+if command -v script >/dev/null; then
+  script -qec "'$sim' sweep one-group.json --out seen --threads 1" /dev/null >out.txt </dev/null
+  has " of $(($(wc -l <group.csv) - 1)) rows"
+fi
+# A finished row is taken from the journal, not computed again: one that says something else stays.
+if command -v python3 >/dev/null; then
+  python3 - <<'END'
+lines = open("part.part-1-of-3").read().split("\n")[:-1]
+def total(text):
+    s = 0xcbf29ce484222325
+    for c in text.encode():
+        s = (s ^ c) * 0x100000001b3 % 2**64
+    return "%016x" % s
+body = lines[7][17:].split(" ")
+assert body[1] in ("ok", "no") and lines[7][:16] == total(lines[7][17:])
+new = body[0] + " no marked"
+lines[7] = total(new) + " " + new
+open("marked.part-1-of-3.journal", "w").write("\n".join(lines) + "\n")
+END
+  python3 - "$sim" <<'END' || fail "two processes on one journal"
+import fcntl, subprocess, sys
+with open("held.csv.journal", "a") as held:
+    fcntl.lockf(held, fcntl.LOCK_EX)
+    run = subprocess.run([sys.argv[1], "sweep", "one-group.json", "--out", "held.csv"], capture_output=True, text=True)
+    sys.exit(0 if run.returncode == 2 and "in use by another process" in run.stderr else 1)
+END
+  "${tool[@]}" spec.json --out marked --shard 1/3 >out.txt || fail marked
+  grep -q "no marked" marked.part-1-of-3 || fail "a finished row was computed again"
+fi
+head -c 100 part.part-1-of-3 >begun.part-1-of-3.journal # killed while it began
+"${tool[@]}" spec.json --out begun --shard 1/3 >out.txt && cmp -s begun.part-1-of-3 part.part-1-of-3 || fail "torn header"
+cp part.part-1-of-3 strange.csv.journal
+refuses 2 "not of this sweep" spec.json --out strange.csv
+cmp -s strange.csv.journal part.part-1-of-3 || fail "a foreign journal was changed"
+cp part.part-1-of-3 changed.part-1-of-3.journal
+cp loads.jsonl kept.jsonl
+sed -i '1s/"name":"/"name":"x/' loads.jsonl
+cmp -s loads.jsonl kept.jsonl && fail "the trace did not change"
+refuses 2 "not of this sweep" spec.json --out changed --shard 1/3
+mv kept.jsonl loads.jsonl
+
+# ---- Hostile specs ----
+try() { # PART JSON
+  printf '%s' "$2" >bad.json
+  refuses 2 "$1" bad.json --out bad
+  grep -q "bad.json:" err.txt || fail "no file and line: $(cat err.txt)"
+}
+try "expected a known field" '{"trace": "loads.jsonl", "polices": "ep"}'
+try 'a member "trace"' '{"policy": "ep"}'
+try "an object" '[]'
+try "bad.json:2: policy[1]: expected all or one of ep" '{"trace": "loads.jsonl",
+  "policy": ["ep", "nonsense"]}'
+try "every value of an axis once" '{"trace": "loads.jsonl", "ranks": [4, 8, 4]}'
+try "every value of an axis once" '{"trace": "loads.jsonl", "policy": ["ep", "all"]}'
+try "at least one value" '{"trace": "loads.jsonl", "ranks": []}'
+try "at least one value" '{"trace": []}'
+try "ranks: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "ranks": 0}'
+try "found 2.5" '{"trace": "loads.jsonl", "tokens": [2.5]}'
+try "found true" '{"trace": "loads.jsonl", "m": true}'
+try "found null" '{"trace": "loads.jsonl", "cluster": null}'
+try "an array of 1" '{"trace": "loads.jsonl", "m": [[1]]}'
+try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
+try "auto or one of serial" '{"trace": "loads.jsonl", "schedule": "ideal"}'
+try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'
+try "attention: expected" '{"trace": "loads.jsonl", "attention": "s2:shards=-1"}'
+try "cluster[1]: expected a cluster" '{"trace": "loads.jsonl", "cluster": ["auto", "4y8"]}'
+try "model: expected a model" '{"trace": "loads.jsonl", "model": "absent.json"}'
+try "trace: expected a trace that can be read (absent.jsonl" '{"trace": "absent.jsonl"}'
+try "expected a regular file" '{"trace": "/dev/zero"}'
+try "expected a regular file" '{"trace": "."}'
+try "expected a trace file" '{"trace": "-"}'
+try "workload" '{"trace": {"synth": {"layers": 2}}}'
+try "expected a known field" '{"trace": {"synth": {"workload": "zipf", "drift": "1:0.9"}}}'
+try "expected a known field" '{"trace": {"synth": {"workload": "zipf"}, "seed": 1}}'
+try "trace.synth.top_k[1]" '{"trace": {"synth": {"workload": "zipf", "top_k": [1, "2"]}}}'
+try "at most 1000000 configurations, found 1" "{\"trace\": \"loads.jsonl\", \"ranks\": [$(seq -s, 2000)], \"tokens\": [$(seq -s, 2000)]}"
+try "at most 16384 values" "{\"trace\": \"loads.jsonl\", \"tokens\": [$(seq -s, 20000)]}"
+try "expected at most 1073741824, found 2" '{"trace": {"synth": {"workload": "zipf", "iterations": 1000000000}}}'
+try "not valid JSON" '{"trace": "loads.jsonl"'
+try "not valid JSON" ''
+try "every key once" '{"trace": "loads.jsonl", "trace": "loads.jsonl"}'
+printf '{"iter":7}\n' | cat loads.jsonl - >late.jsonl # a bad record far in is found before anything runs
+try "late.jsonl:" '{"trace": "late.jsonl"}'
+ls bad.csv bad.json.journal bad.journal bad.csv.journal >/dev/null 2>&1 && fail "something was written for a bad spec"
+refuses 2 "cannot be opened" absent.json
+refuses 2 "expected a spec"
+refuses 2 "--shard" spec.json --shard 3/3 --out x
+refuses 2 "--shard" spec.json --shard 1of3 --out x
+refuses 2 "expected --out FILE" spec.json --shard 1/3
+refuses 2 "--threads" spec.json --threads 0
+refuses 2 "--out" spec.json --out absent/x.csv
+"${tool[@]}" --help >out.txt || fail help
+has "sample-sweep.json"
+"$sim" --help | grep -q "sweep SPEC" || fail "hecate-sim --help says nothing of sweep"
+
+[ $failures -eq 0 ] || exit 1
+echo "sweep: all passed"
