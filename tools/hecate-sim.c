@@ -28,6 +28,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = hec_job_args_default, .timeline_iter = -1};
   const hec_arg args[] = {
       HEC_JOB_ARG_ROWS(s->job),
+      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
       {"--law", HEC_ARG_TEXT, &s->job.law, "L",

@@ -63,6 +63,7 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (options->warmup < 0)
     wanted.warmup = 0;
   HEC_TRY(hec_job_make(&wanted, reader, arena, job));
+  HEC_TRY(hec_stragglers_none_late(&job->cluster, job->problem.n_ranks));
   if (options->layers == 0 && wanted.layers < header->n_layers)
     hec_job_say(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
                 wanted.layers, header->n_layers);

@@ -1,5 +1,5 @@
 /* In id order every predecessor of (op, r) already has its end, so
- *   ready(op, r) = max(end of the lane's last operation on r, ends of the dependencies on r)
+ *   ready(op, r) = max(start skew of r, end of the lane's last operation on r, ends of the dependencies on r)
  *   alone        begin = ready,                                end = begin + the caller's duration of (op, r)
  *   exchange     begin = max of ready over r and its partners, end = begin + closed form of r's part
  *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts)
@@ -166,7 +166,11 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
   HEC_ASSERT(program->n_ranks == walk->n_ranks);
   size_t n_ranks = (size_t)walk->n_ranks;
   hec_timeline_resize(timeline, (int32_t)program->n_ops, program->n_ranks);
-  memset(walk->lane_end, 0, HEC_N_LANES * n_ranks * sizeof *walk->lane_end);
+  for (size_t r = 0; r < n_ranks; r++) { /* not before its skew: as if every lane had an operation that ends there */
+    timeline->late_ps[r] = options.on_time ? 0 : hec_seconds_to_ps(walk->cost->cluster->devices[r].skew_s);
+    for (size_t lane = 0; lane < HEC_N_LANES; lane++)
+      walk->lane_end[lane * n_ranks + r] = timeline->late_ps[r];
+  }
   memset(walk->cache, 0xff, sizeof walk->cache);
   walk->n_done = 0;
   for (size_t i = 0; i < program->n_ops; i++) {

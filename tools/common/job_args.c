@@ -34,6 +34,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .esp = (int32_t)args->esp,
                                .nonmoe_scale = args->nonmoe_scale,
                                .attention = args->attention,
+                               .stragglers = args->stragglers,
                                .solver = hec_solver_cbc()};
   if (!args->t)
     return HEC_OK;

@@ -31,6 +31,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_FSSDP_ARG_ROWS(s->job),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
+      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim plan",
