@@ -45,7 +45,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-sim",
       .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json [options]\n       hecate-sim breakeven [--cluster C] [--model M] [--json]",
+               "  hecate-sim flows CASE.json|MATRIX [options]\n       hecate-sim breakeven [--cluster C] [--model M] "
+               "[--json]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",

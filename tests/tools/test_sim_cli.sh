@@ -86,6 +86,27 @@ accepts $small --micro-batches 3 --law max_min --check --schedule serial
 accepts $small --tokens 7 --policy ep,ideal --collective chain
 accepts $small --timeline-iter 2 --out drawn
 
+# A layer's dispatch as a traffic matrix, and what the network makes of it: reads back, and is what the plan says it moves.
+wide="2x4 nvlink=300G@2us nic=50G@5us nics=2 flops=100T mem=40G"
+accepts plan "$sample" --policy ep --layer 1 --iter 5 --cluster "$wide" --ranks 8 --write-matrix moved.txt --json && mv out.txt plan.json
+[ "$(awk '{ for (i = 1; i <= NF; i++) if (i != NR) n += $i } END { print n " " NR " " NF }' moved.txt)" = \
+  "$(value plan.json 'd["bytes"]["dispatch"]') 8 8" ] || fail "the matrix is not the dispatch: $(head -c 300 moved.txt)"
+for law in alpha_beta max_min nccl_rounds; do
+  accepts flows moved.txt --cluster "$wide" --law $law --json && mv out.txt flows-$law.json
+  expect flows-$law.json 'd["algbw"] * d["makespan"] - d["size_bytes"] < 1e-6 * d["size_bytes"]' True
+  expect flows-$law.json 'abs(d["busbw"] / d["algbw"] - 7 / 8) < 1e-12' True
+  expect flows-$law.json 'sum(f["bytes"] for f in d["flows"])' "$(value plan.json 'd["bytes"]["dispatch"]')"
+done
+expect flows-max_min.json "d['makespan'] >= $(value flows-alpha_beta.json 'd["makespan"]') * (1 - 1e-12)" True
+accepts flows moved.txt --cluster "$wide" --slow link=nic_out:node0:0.5 && has "algbw" && has "nic_out:node0"
+refuses 2 "moved.txt" flows moved.txt
+refuses 2 "at most the 2 devices" flows moved.txt --cluster "1x2 nvlink=1G flops=1T mem=1G"
+refuses 2 "--slow" flows moved.txt --slow link=nic_out:node0:0.5
+refuses 2 "--cluster" flows moved.txt --cluster
+refuses 2 "--slow: expected a kind" flows moved.txt --cluster "1x8 nvlink=1G flops=1T mem=1G" --slow link=nic_out:node0:0.5
+printf '0 1\n2 x\n' >bad.txt && refuses 2 'bad.txt:2:3: expected whole bytes' flows bad.txt --cluster "$wide"
+refuses 1 nowhere plan "$sample" --policy ep --layer 0 --iter 5 --write-matrix nowhere/deep/m.txt
+
 # Stragglers: said, later than without, the same under the engine; the skew is no waiting; bounds have none.
 line="1x2 nvlink=100G@2us flops=1T mem=40G"
 accepts $small --policy ep,ideal --cluster "$line" --json && mv out.txt plain.json
