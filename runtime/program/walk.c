@@ -45,6 +45,7 @@ struct hec_walk {
   known equal[CACHE_SLOTS];
   int64_t *done_ps; /* [n_done] rows of n_ranks */
   size_t n_done, done_capacity;
+  size_t n_places; /* exchanges not found by place: rows that would be needed if none were equal */
 };
 
 hec_walk *hec_walk_new(hec_link_cost *cost, int32_t n_ranks, hec_arena *arena) {
@@ -145,14 +146,15 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   priced *slot = &walk->cache[hash >> (32 - CACHE_BITS)];
   if (slot->transfer_at == op->transfer_at && slot->reverse == op->reverse)
     return slot->at;
+  int32_t n_ranks = walk->n_ranks;
+  walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
+  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
   known *equal = find_slot(walk, program, op);
   if (equal->op && same_exchange(program, equal->op, op)) {
     *slot = (priced){op->transfer_at, op->reverse, equal->at};
     return equal->at;
   }
-  int32_t n_ranks = walk->n_ranks;
   *equal = (known){op, (int32_t)walk->n_done};
-  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_done + (size_t)n_ranks);
   *slot = (priced){op->transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)n_ranks;
   (void)hec_link_cost_exchange(walk->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
@@ -219,7 +221,7 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
   }
   memset(walk->cache, 0xff, sizeof walk->cache);
   memset(walk->equal, 0, sizeof walk->equal);
-  walk->n_done = 0;
+  walk->n_done = walk->n_places = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     visit v = {.program = program,

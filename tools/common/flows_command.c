@@ -86,6 +86,8 @@ static hec_status read_options(int argc, char **argv, options *o) {
     return hec_fail(HEC_BAD_INPUT, "expected a case file (see --help)");
   if (o->slow && !o->cluster)
     return hec_fail(HEC_BAD_INPUT, "--slow: expected --cluster beside it, found none");
+  if (o->slow && strstr(o->slow, "rank="))
+    return hec_fail(HEC_BAD_INPUT, "--slow: expected links only (no rank computes here), found \"%.100s\"", o->slow);
   return HEC_OK;
 }
 
