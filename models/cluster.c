@@ -247,6 +247,19 @@ int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d) {
   return sum;
 }
 
+const char *const hec_link_kind_name[HEC_N_LINK_KINDS] = {"port_out", "port_in", "nic_out",
+                                                          "nic_in",   "leaf_up", "leaf_down"};
+
+int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *first) {
+  int32_t n = 0;
+  *first = 0;
+  while (*first < c->n_links && c->links[*first].kind != kind)
+    ++*first;
+  while (*first + n < c->n_links && c->links[*first + n].kind == kind)
+    n++;
+  return n;
+}
+
 double hec_link_share_of(const hec_link *link, double bytes) {
   const hec_link_share *at = link->shares;
   int32_t n = link->n_shares, i = 1;

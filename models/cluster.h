@@ -34,6 +34,7 @@ typedef struct {
   double launch_s;            /* fixed cost of any other compute or local operation */
   double comm_share;          /* share of the device's compute that a communication kernel takes while it runs, 0..1 */
   double speed;               /* 1; a slow rank has less: divides every compute rate */
+  double skew_s;              /* its rank begins an iteration so long after time 0 */
   const hec_curves *measured; /* replaces the law where a curve fits; NULL: none */
 } hec_device;
 
@@ -43,8 +44,10 @@ typedef enum {
   HEC_LINK_NIC_OUT,
   HEC_LINK_NIC_IN,
   HEC_LINK_LEAF_UP,
-  HEC_LINK_LEAF_DOWN
+  HEC_LINK_LEAF_DOWN,
+  HEC_N_LINK_KINDS
 } hec_link_kind;
+extern const char *const hec_link_kind_name[HEC_N_LINK_KINDS]; /* "port_out", as in JSON */
 
 /* What share of a link's bandwidth a message reaches: linear between points, constant before the first and after the
  * last. Ascending in bytes, and bytes / share rises too: a larger message never takes less time. */
@@ -112,7 +115,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
- *                 "comm_share": 0, "speed": 1},
+ *                 "comm_share": 0, "speed": 1, "skew_s": 0},
  *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8},
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
@@ -146,6 +149,9 @@ double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double b
 static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
   return device / c->devices_per_node;
 }
+
+/* The links of a kind, one after another from *first on, by device, node * nics + NIC, or leaf: returns how many. */
+int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *first);
 
 /* One line for people: "p3dn-4x8: 4 nodes x 8 devices, ..." */
 void hec_cluster_describe(const hec_cluster *c, hec_text *text);

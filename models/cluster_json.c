@@ -59,9 +59,8 @@ static hec_status read_link(const hec_json *json, const hec_json_value *root, co
 /* Fields present replace what `device` has; hbm_efficiency applies to an hbm_bandwidth given beside it. */
 static hec_status read_device(const hec_json *json, const hec_json_value *object, hec_device *device) {
   static const char *const known[] = {
-      "device",   "flops",    "flops_efficiency", "hbm_bandwidth", "hbm_efficiency", "memory_bytes",
-      "gemm_a_s", "gemm_c_s", "gemm_tile",        "launch_s",      "comm_share",     "speed",
-      NULL};
+      "device",   "flops",     "flops_efficiency", "hbm_bandwidth", "hbm_efficiency", "memory_bytes", "gemm_a_s",
+      "gemm_c_s", "gemm_tile", "launch_s",         "comm_share",    "speed",          "skew_s",       NULL};
   double hbm_efficiency = 1;
   int64_t tile = 0;
   const hec_json_value *hbm = hec_json_get(object, "hbm_bandwidth"), *share = hec_json_get(object, "hbm_efficiency");
@@ -83,6 +82,7 @@ static hec_status read_device(const hec_json *json, const hec_json_value *object
   device->gemm_tile = (int32_t)tile;
   HEC_TRY(hec_json_double_or(json, object, "launch_s", 0, HEC_SECONDS_MOST, device->launch_s, &device->launch_s));
   HEC_TRY(hec_json_double_or(json, object, "comm_share", 0, 0.99, device->comm_share, &device->comm_share));
+  HEC_TRY(hec_json_double_or(json, object, "skew_s", 0, HEC_SECONDS_MOST, device->skew_s, &device->skew_s));
   return hec_json_double_or(json, object, "speed", HEC_SHARE_LEAST, 1000, device->speed, &device->speed);
 }
 
@@ -163,24 +163,21 @@ static hec_status override_devices(const hec_json *json, const hec_json_value *r
 
 /* Which link an override means: the place of (kind, index) in the numbering of cluster.c. */
 static hec_status find_link(const hec_json *json, const hec_json_value *v, const hec_cluster *c, hec_link **link) {
-  static const char *const kinds[] = {"port_out", "port_in", "nic_out", "nic_in", "leaf_up", "leaf_down"};
   const char *kind;
-  int first = 0, n = 0, which = 0;
+  int which = 0;
+  int32_t first;
   int64_t index = 0, nic = 0;
   HEC_TRY(hec_json_want_text(json, v, "kind", &kind));
-  while (which < 6 && strcmp(kind, kinds[which]) != 0)
+  while (which < HEC_N_LINK_KINDS && strcmp(kind, hec_link_kind_name[which]) != 0)
     which++;
-  if (which == 6)
+  if (which == HEC_N_LINK_KINDS)
     return hec_json_error(json, hec_json_get(v, "kind"), "port_out, port_in, nic_out, nic_in, leaf_up or leaf_down");
-  while (first < c->n_links && c->links[first].kind != (hec_link_kind)which)
-    first++;
-  while (first + n < c->n_links && c->links[first + n].kind == (hec_link_kind)which)
-    n++;
+  int32_t n = hec_cluster_kind(c, (hec_link_kind)which, &first);
   if (n == 0)
     return hec_json_error(json, v, "a kind of link that this cluster has");
-  if (which < 2) {
+  if (which < HEC_LINK_NIC_OUT) {
     HEC_TRY(hec_json_want_int(json, v, "device", 0, n - 1, &index));
-  } else if (which < 4) {
+  } else if (which < HEC_LINK_LEAF_UP) {
     HEC_TRY(hec_json_want_int(json, v, "node", 0, n / c->nics - 1, &index));
     HEC_TRY(hec_json_int_or(json, v, "nic", 0, c->nics - 1, 0, &nic));
     index = index * c->nics + nic;

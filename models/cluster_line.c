@@ -60,8 +60,7 @@ static hec_status bad_word(const parser *p, const char *expected) {
                   expected, p->word);
 }
 
-/* Reads an unsigned decimal number at *text and moves past it; false when there is none. No hexadecimal, inf or nan. */
-static bool read_decimal(const char **text, double *value) {
+bool hec_cluster_read_decimal(const char **text, double *value) {
   static const char digits[] = "0123456789";
   const char *t = *text;
   size_t n = strspn(t, digits);
@@ -74,6 +73,8 @@ static bool read_decimal(const char **text, double *value) {
     n += exponent > 0 ? 1 + sign + exponent : 0;
   }
   char copy[WORD_MAX + 1];
+  if (n > WORD_MAX)
+    return false;
   memcpy(copy, t, n);
   copy[n] = '\0';
   *value = strtod(copy, NULL);
@@ -91,7 +92,7 @@ static double factor_of(char suffix) {
 }
 
 static bool read_rate(const char **text, double *value) {
-  if (!read_decimal(text, value))
+  if (!hec_cluster_read_decimal(text, value))
     return false;
   double factor = factor_of(**text);
   *text += factor > 1;
@@ -99,12 +100,12 @@ static bool read_rate(const char **text, double *value) {
   return true;
 }
 
-static bool read_seconds(const char **text, double *value) {
+bool hec_cluster_read_seconds(const char **text, double *value) {
   static const struct {
     const char *name;
     double seconds;
   } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-  if (!read_decimal(text, value))
+  if (!hec_cluster_read_decimal(text, value))
     return false;
   for (int i = 0; i < 4; i++) {
     size_t n = strlen(units[i].name);
@@ -128,17 +129,17 @@ static bool read_link(const line_key *key, const char **text, hec_link_spec *lin
   if (**text != '@')
     return true;
   ++*text;
-  return read_seconds(text, &link->latency_s) && within(link->latency_s, 0, HEC_LATENCY_MOST);
+  return hec_cluster_read_seconds(text, &link->latency_s) && within(link->latency_s, 0, HEC_LATENCY_MOST);
 }
 
 /* A or A@B, seconds and seconds per unit */
 static bool read_plan(const line_key *key, const char **text, hec_cluster_spec *spec) {
-  if (!read_seconds(text, &spec->plan_a_s) || !within(spec->plan_a_s, key->least, key->most))
+  if (!hec_cluster_read_seconds(text, &spec->plan_a_s) || !within(spec->plan_a_s, key->least, key->most))
     return false;
   if (**text != '@')
     return true;
   ++*text;
-  return read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->least, key->most);
+  return hec_cluster_read_seconds(text, &spec->plan_b_s) && within(spec->plan_b_s, key->least, key->most);
 }
 
 static bool is_integer(double value) {
@@ -148,9 +149,10 @@ static bool is_integer(double value) {
 /* CHANNELS:CHANNELS_PER_PEER, the latter a divisor */
 static bool read_p2p(const line_key *key, const char **text, hec_p2p *p2p) {
   double channels, each;
-  if (!read_decimal(text, &channels) || !within(channels, key->least, key->most) || *(*text)++ != ':')
+  if (!hec_cluster_read_decimal(text, &channels) || !within(channels, key->least, key->most) || *(*text)++ != ':')
     return false;
-  if (!read_decimal(text, &each) || !within(each, 1, channels) || !is_integer(channels) || !is_integer(each))
+  if (!hec_cluster_read_decimal(text, &each) || !within(each, 1, channels) || !is_integer(channels) ||
+      !is_integer(each))
     return false;
   p2p->channels = (int32_t)channels;
   p2p->channels_per_peer = (int32_t)each;
@@ -160,10 +162,11 @@ static bool read_p2p(const line_key *key, const char **text, hec_p2p *p2p) {
 /* DEVICE:SPEED */
 static bool read_slow(const line_key *key, const char **text, parser *p) {
   double device, speed;
-  if (p->n_slow == SLOW_MAX || !read_decimal(text, &device) || device >= HEC_DEVICES_MAX || **text != ':')
+  if (p->n_slow == SLOW_MAX || !hec_cluster_read_decimal(text, &device) || device >= HEC_DEVICES_MAX || **text != ':')
     return false;
   ++*text;
-  if (!read_decimal(text, &speed) || !within(speed, key->least, key->most) || (double)(int64_t)device != device)
+  if (!hec_cluster_read_decimal(text, &speed) || !within(speed, key->least, key->most) ||
+      (double)(int64_t)device != device)
     return false;
   p->slow_device[p->n_slow] = (int64_t)device;
   p->slow_speed[p->n_slow++] = speed;
@@ -187,11 +190,11 @@ static bool read_value(parser *p, const line_key *key, const char **text) {
       return false;
     break;
   case SECONDS:
-    if (!read_seconds(text, &value) || !within(value, key->least, key->most))
+    if (!hec_cluster_read_seconds(text, &value) || !within(value, key->least, key->most))
       return false;
     break;
   default:
-    if (!read_decimal(text, &value) || !within(value, key->least, key->most))
+    if (!hec_cluster_read_decimal(text, &value) || !within(value, key->least, key->most))
       return false;
     if (key->kind != NUMBER && !is_integer(value))
       return false;
@@ -245,7 +248,8 @@ static hec_status read_word(parser *p) {
 static hec_status read_size(parser *p) {
   const char *text = p->word;
   double nodes = 0, devices = 0;
-  bool ok = read_decimal(&text, &nodes) && *text++ == 'x' && read_decimal(&text, &devices) && *text == '\0';
+  bool ok = hec_cluster_read_decimal(&text, &nodes) && *text++ == 'x' && hec_cluster_read_decimal(&text, &devices) &&
+            *text == '\0';
   if (!ok || !within(nodes, 1, HEC_DEVICES_MAX) || !within(devices, 1, HEC_DEVICES_MAX) || !is_integer(nodes) ||
       !is_integer(devices) || nodes * devices > HEC_DEVICES_MAX)
     return bad_word(p, "NODESxDEVICES, at most 4096 devices in all");

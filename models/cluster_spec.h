@@ -55,6 +55,11 @@ hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *orig
 /* The optional member "p2p" of an object, over what *p2p has. */
 hec_status hec_p2p_read(const hec_json *json, const hec_json_value *object, hec_p2p *p2p) HEC_MUST_USE;
 
+/* Reads an unsigned decimal number at *text and moves past it; false when there is none. No hexadecimal, inf or nan. */
+bool hec_cluster_read_decimal(const char **text, double *value);
+/* The same with ns, us, ms or s behind it; 0 needs none. */
+bool hec_cluster_read_seconds(const char **text, double *value);
+
 /* Makes devices, links and routes of a checked spec. O(n_devices^2). */
 void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_cluster *cluster);
 

@@ -83,11 +83,12 @@ static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_
     return HEC_OK;
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
+  bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
   if (hec_lowering_one_off(one->low)) {
-    hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true}, &one->timeline);
+    hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &one->timeline);
     ordinary = hec_timeline_breakdown(&one->timeline, program);
   }
-  hec_sim_run(one->sim, program, (hec_sim_options){0}, &one->timeline);
+  hec_sim_run(one->sim, program, (hec_sim_options){.on_time = on_time}, &one->timeline);
   if (hec_timeline_end_ps(&one->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
@@ -176,7 +177,8 @@ static int32_t draw(const hec_job *job, const hec_iteration *iteration, const he
                             : iteration->index - job->warmup == hec_summary_nearest_median(&summary->rows[p]);
     if (!wanted)
       continue;
-    hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low), (hec_sim_options){0}, &lanes[p].timeline);
+    hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low),
+                (hec_sim_options){.on_time = lanes[p].schedule->bound}, &lanes[p].timeline);
     hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out);
     drawn++;
   }

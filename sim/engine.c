@@ -19,13 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { EVENT_END, EVENT_COMPUTE_END, EVENT_FLOW } event_kind;
+typedef enum { EVENT_END, EVENT_COMPUTE_END, EVENT_FLOW, EVENT_START } event_kind;
 
 typedef struct {
   int64_t time_ps;
   uint64_t sequence;
   event_kind kind;
-  int32_t a, b; /* END: op, rank; COMPUTE_END: rank, version; FLOW: exchange, flow */
+  int32_t a, b; /* END: op, rank; COMPUTE_END: rank, version; FLOW: exchange, flow; START: rank */
   double amount;
 } event;
 
@@ -341,6 +341,9 @@ static void handle(hec_engine *engine, const event *e) {
   case EVENT_FLOW:
     begin_flow(engine, e);
     break;
+  case EVENT_START:
+    wake(engine, e->a);
+    break;
   }
 }
 
@@ -373,8 +376,11 @@ static void end_of_time(hec_engine *engine) {
 
 /* True when everything has run, false when time ended before. */
 static bool run(hec_engine *engine) {
-  for (int32_t r = 0; r < engine->program->n_ranks; r++)
-    wake(engine, r);
+  for (int32_t r = 0; r < engine->program->n_ranks; r++) /* nothing else wakes a rank before it begins */
+    if (engine->timeline->late_ps[r] > 0)
+      push(engine, (event){.time_ps = engine->timeline->late_ps[r], .kind = EVENT_START, .a = r});
+    else
+      wake(engine, r);
   for (;;) {
     int64_t flow = next_flow_ps(engine), other = engine->n_heap > 0 ? engine->heap[0].time_ps : INT64_MAX;
     if (flow == INT64_MAX && other == INT64_MAX)
@@ -415,6 +421,8 @@ void hec_engine_run(const hec_problem *problem, const hec_law *law, hec_link_cos
   engine.device = HEC_NEW(&engine.arena, computing, n_ranks);
   for (size_t r = 0; r < n_ranks; r++)
     engine.device[r].op = -1;
+  for (size_t r = 0; r < n_ranks && !options.on_time; r++)
+    timeline->late_ps[r] = hec_seconds_to_ps(problem->cluster->devices[r].skew_s);
   engine.comm_active = HEC_NEW(&engine.arena, int32_t, n_ranks);
   engine.running = HEC_NEW(&engine.arena, hec_exchange *, program->n_ops);
   double *capacity = HEC_NEW(&engine.arena, double, problem->cluster->n_links);

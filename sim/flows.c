@@ -15,6 +15,10 @@
 
 /* ---- max_min, nccl_rounds ---- */
 
+static double load_of(const hec_flows *flows, int32_t f) {
+  return flows->share ? (double)flows->flow[f].bytes / flows->share[f] : (double)flows->flow[f].bytes;
+}
+
 typedef struct {
   double time;
   int32_t flow;
@@ -63,7 +67,7 @@ static void enter(const fluid_run *run, int32_t f) {
   int32_t route = flows->flow[f].route;
   (void)hec_fluid_add(run->fluid, &(hec_fluid_flow){.links = flows->route_link + flows->route_at[route],
                                                     .n_links = flows->route_at[route + 1] - flows->route_at[route],
-                                                    .amount = (double)flows->flow[f].bytes,
+                                                    .amount = load_of(flows, f),
                                                     .cap = INFINITY,
                                                     .tag = f});
 }
@@ -124,18 +128,20 @@ static double later(double a, double b) {
   return a > b ? a : b;
 }
 
-/* Slowest link of entries [first, end) of route_link, in seconds. */
-static double slowest(const hec_flows *flows, const double *load, int32_t first, int32_t end) {
+/* Slowest link, in seconds, of the route's entries on one side: 1 the source's, 2 the destination's. */
+static double slowest(const hec_flows *flows, const double *load, int32_t route, int side) {
+  int32_t first = flows->route_at[route], end = flows->route_at[route + 1], half = (end - first) / 2;
   double seconds = 0;
   for (int32_t i = first; i < end; i++)
-    seconds = later(seconds, load[flows->route_link[i]] / flows->bandwidth[flows->route_link[i]]);
+    if (flows->route_side ? flows->route_side[i] & side : side == 1 ? i < end - half : i >= first + half)
+      seconds = later(seconds, load[flows->route_link[i]] / flows->bandwidth[flows->route_link[i]]);
   return seconds;
 }
 
 static void add_loads(const hec_flows *flows, double *load) {
   for (int32_t f = 0; f < flows->n_flows; f++)
     for (int32_t i = flows->route_at[flows->flow[f].route]; i < flows->route_at[flows->flow[f].route + 1]; i++)
-      load[flows->route_link[i]] += (double)flows->flow[f].bytes;
+      load[flows->route_link[i]] += load_of(flows, f);
 }
 
 /* begin[h]: the latest post among h and its partners; post is scratch. */
@@ -158,10 +164,9 @@ static void run_alpha_beta(const hec_flows *flows, double *finish) {
   find_begins(flows, post, begin);
   for (int32_t f = 0; f < flows->n_flows; f++) {
     const hec_flow *flow = &flows->flow[f];
-    int32_t first = flows->route_at[flow->route], end = flows->route_at[flow->route + 1], half = (end - first) / 2;
     double latency = flows->route_latency[flow->route], *s = &lasts[flow->source], *d = &lasts[flow->destination];
-    *s = later(*s, latency + slowest(flows, load, first, end - half));
-    *d = later(*d, latency + slowest(flows, load, first + half, end));
+    *s = later(*s, latency + slowest(flows, load, flow->route, 1));
+    *d = later(*d, latency + slowest(flows, load, flow->route, 2));
   }
   for (int32_t f = 0; f < flows->n_flows; f++) {
     int32_t s = flows->flow[f].source, d = flows->flow[f].destination;
@@ -209,6 +214,12 @@ void hec_flows_write(const hec_flows *flows, const char *law, const double *fini
   hec_json_object(&json, NULL);
   hec_json_string(&json, "law", law);
   hec_json_double17(&json, "makespan", hec_flows_makespan(flows, finish));
+  if (flows->size_bytes > 0) {
+    hec_flows_rate rate = hec_flows_rates(flows, hec_flows_makespan(flows, finish));
+    hec_json_int(&json, "size_bytes", flows->size_bytes);
+    hec_json_double17(&json, "algbw", rate.algbw);
+    hec_json_double17(&json, "busbw", rate.busbw);
+  }
   hec_json_array(&json, "flows");
   for (int32_t f = 0; f < flows->n_flows; f++) {
     const hec_flow *flow = &flows->flow[f];

@@ -20,12 +20,14 @@
  *       done(h)  = begin(h) + max over h's flows (route latency + max over the links on h's side: load / bandwidth)
  *       load(l)  = bytes of all flows over l
  *       finish   = max(done(src), done(dst))
- *     h's side of a route is the half at its own end: the first half when h sends, the second when h receives, the middle
+ *     load counts bytes / share where a flow reaches only a share of its links
+ *     h's side of a route is what the cluster says (hec_flows_of_matrix), else the half at its own end: the first half when h sends, the second when h receives, the middle
  *     link of an odd route both.
  */
 #ifndef HEC_SIM_FLOWS_H
 #define HEC_SIM_FLOWS_H
 #include "models/cluster.h"
+#include "models/traffic_matrix.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
@@ -52,6 +54,9 @@ typedef struct {
   int32_t *route_link;    /* link ids in the order they are crossed */
   double *route_latency;  /* [n_routes] seconds, sum along the route */
   hec_flow *flow;         /* [n_flows] file order */
+  uint8_t *route_side;    /* as of hec_cluster, by entry of route_link; NULL: halves */
+  double *share;          /* [n_flows] of the bandwidth that a message of that size reaches; NULL: all of it */
+  int64_t size_bytes;     /* of a traffic matrix: what algbw is of; 0: not one */
 } hec_flows;
 
 /* Memory comes from the arena. Errors (HEC_BAD_INPUT, with file, line and path): not of the form above; a name used
@@ -62,6 +67,16 @@ hec_status hec_flows_read(const char *path, hec_arena *arena, hec_flows *flows) 
 hec_status hec_flows_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
                            hec_flows *flows) HEC_MUST_USE;
 
+/* The flows of a traffic matrix over the cluster's first ranks, all from time 0 on (start skew does not count). HEC_BAD_INPUT:
+ * more ranks than devices. No flows: a matrix whose off-diagonal is zero. */
+hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_cluster *cluster, hec_arena *arena,
+                               hec_flows *flows) HEC_MUST_USE;
+/* Bytes/s by models/traffic_matrix.h; 0 without time. */
+typedef struct {
+  double algbw, busbw;
+} hec_flows_rate;
+hec_flows_rate hec_flows_rates(const hec_flows *flows, double makespan);
+
 /* finish[f], seconds, by the law of that name; an unknown law: HEC_BAD_INPUT naming those there are. */
 hec_status hec_flows_run(const hec_flows *flows, const char *law, double *finish) HEC_MUST_USE;
 /* Names of the laws in the order of the table; NULL past the end. */
@@ -69,7 +84,8 @@ const char *hec_flows_law_name(int32_t index);
 
 /* The latest finish; 0 without flows. */
 double hec_flows_makespan(const hec_flows *flows, const double *finish);
-/* {"law","makespan","flows":[{"src","dst","bytes","start","finish"}]}, file order, 17 significant digits. */
+/* {"law","makespan","flows":[{"src","dst","bytes","start","finish"}]}, file order, 17 significant digits; of a matrix also
+ * "size_bytes","algbw","busbw" (bytes/s). */
 void hec_flows_write(const hec_flows *flows, const char *law, const double *finish, hec_text *out);
 
 #endif

@@ -76,7 +76,8 @@ static void predict(const void *context, const hec_program *program, int32_t id,
 
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline) {
   if (sim->walks && !options.force_engine) {
-    hec_walk_options walk = {.own = predict, .context = sim, .without_one_off = options.without_one_off};
+    hec_walk_options walk = {
+        .own = predict, .context = sim, .without_one_off = options.without_one_off, .on_time = options.on_time};
     hec_walk_run(sim->walk, program, walk, timeline);
     return;
   }

@@ -28,6 +28,7 @@ typedef struct {
   bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs
                          */
   bool force_engine;    /* for tests: never the walk */
+  bool on_time;         /* no start skew: rows that are bounds, for whom a late rank might have been given less to do */
 } hec_sim_options;
 
 /* A program longer than HEC_TIME_END_PS ends there: its times then mean nothing but "too long". */

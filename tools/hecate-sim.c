@@ -29,6 +29,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = hec_job_args_default, .timeline_iter = -1};
   const hec_arg args[] = {
       HEC_JOB_ARG_ROWS(s->job),
+      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
       HEC_POLICY_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
       {"--law", HEC_ARG_TEXT, &s->job.law, "L",
@@ -45,7 +46,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-sim",
       .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json [options]\n       hecate-sim sweep SPEC.json [options]\n       hecate-sim "
+               "  hecate-sim flows CASE.json|MATRIX [options]\n       hecate-sim sweep SPEC.json [options]\n       "
+               "hecate-sim "
                "breakeven [--cluster C] [--model M] [--json]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"

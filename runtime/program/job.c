@@ -21,13 +21,16 @@ static const struct {
                     {"Qwen3-30B-A3B", "qwen3-30b-a3b"}, {"Qwen3-235B-A22B", "qwen3-235b-a22b"}};
 
 void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) {
-  char sentence[512];
-  va_list arguments;
+  va_list arguments, again;
   va_start(arguments, format);
-  (void)vsnprintf(sentence, sizeof sentence, format, arguments);
+  va_copy(again, arguments);
+  int n = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  HEC_ASSERT(job->n_defaults < DEFAULTS_MAX && n >= 0);
+  char *sentence = HEC_NEW(arena, char, n + 1);
+  (void)vsnprintf(sentence, (size_t)n + 1, format, arguments);
   va_end(arguments);
-  HEC_ASSERT(job->n_defaults < DEFAULTS_MAX);
-  job->defaults[job->n_defaults++] = hec_arena_text(arena, sentence);
+  job->defaults[job->n_defaults++] = sentence;
 }
 
 /* The row whose name the trace's model contains; -1: none. */
@@ -161,6 +164,16 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
   return HEC_OK;
 }
 
+/* After the ranks are known: the options name these only. */
+static hec_status add_stragglers(hec_job *job, const hec_job_options *options, int32_t ranks, hec_arena *arena) {
+  hec_text said = {0};
+  hec_status status = hec_stragglers_apply(&options->stragglers, ranks, &job->cluster, &said);
+  if (status == HEC_OK && said.length > 0)
+    hec_job_say(job, arena, "stragglers: %s", said.data);
+  hec_text_free(&said);
+  return status;
+}
+
 static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {
   const hec_trace_header *header = &job->header;
   int32_t wanted = options->ranks > 0      ? options->ranks
@@ -186,6 +199,7 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
   if (header->n_sources > 1 && header->n_sources != *ranks)
     hec_job_say(job, arena, "sources: the trace's %" PRId32 " spread over %" PRId32 " rank%s", header->n_sources,
                 *ranks, *ranks == 1 ? "" : "s");
+  HEC_TRY(add_stragglers(job, options, *ranks, arena));
   if (header->n_sources == 1 && *ranks > 1)
     hec_job_say(job, arena, "sources: the trace has totals only; split evenly over %" PRId32 " ranks", *ranks);
   return HEC_OK;

@@ -2,6 +2,7 @@
  * that the user did not make is written down in `defaults`. Rules: DESIGN section 3, "From trace to problem". */
 #ifndef HEC_PROGRAM_JOB_H
 #define HEC_PROGRAM_JOB_H
+#include "models/straggler.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/problem.h"
 #include "traces/trace.h"
@@ -20,6 +21,7 @@ typedef struct {
   int32_t mp;                  /* ranks that share the dense part; 0: 1 */
   double nonmoe_scale;         /* 0: the model's */
   const char *attention;       /* models/attention.h; NULL: the model's */
+  hec_stragglers stragglers;   /* what is slower or later than the cluster says; NULLs: nothing */
   int32_t layers;              /* the first MoE layers of the trace; 0: all */
   const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
   const hec_solver *solver; /* of integer programmes, for planners; NULL: none */

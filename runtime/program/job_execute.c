@@ -66,6 +66,7 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
   if (job->problem.mp > 1 && job->moe.attention == HEC_ATTENTION_S2)
     return hec_fail(HEC_BAD_INPUT, "--mp: s2 attention in parts is simulated only (hecate-sim), found --mp %" PRId32,
                     job->problem.mp);
+  HEC_TRY(hec_stragglers_none_late(&job->cluster, job->problem.n_ranks));
   if (options->layers == 0 && wanted.layers < header->n_layers)
     hec_job_say(job, arena, "layers: the first %" PRId32 " MoE layers of the trace's %" PRId32 "; choose with --layers",
                 wanted.layers, header->n_layers);

@@ -48,6 +48,7 @@ void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_b
   for (int32_t i = 0; i < HEC_N_BOOKS; i++)
     row->book_s[i] += weigh(all->book_s[i], ordinary->book_s[i], stride);
   row->wait_s += weigh(all->wait_s, ordinary->wait_s, stride);
+  row->skew_s += weigh(all->skew_s, ordinary->skew_s, stride);
   row->sparse_s += weigh(all->sparse_s, ordinary->sparse_s, stride);
   for (int32_t i = 0; i < HEC_N_ROLES; i++)
     if (hec_role_is_sparse((hec_role)i))
@@ -212,6 +213,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_double(json, "compute_s", per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
   hec_json_double(json, "planning_s", per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
   hec_json_double(json, "wait_s", per_iteration(row, row->wait_s));
+  if (row->skew_s > 0)
+    hec_json_double(json, "skew_s", per_iteration(row, row->skew_s));
   hec_json_object(json, "bytes");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_json_double(json, hec_traffic_name[k], per_iteration(row, row->traffic[k]));

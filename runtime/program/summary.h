@@ -45,7 +45,7 @@ typedef struct {
   hec_series bound_s;           /* per iteration: no policy of the class under the schedule is faster; empty: none */
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
-  double book_s[HEC_N_BOOKS], wait_s; /* sums over iterations */
+  double book_s[HEC_N_BOOKS], wait_s, skew_s; /* sums over iterations */
   double sparse_s, exposed_sparse_s;  /* likewise: gathers and scatters on their way; of it exposed */
   double traffic[HEC_N_TRAFFIC];
   double peak_bytes; /* fullest rank, worst iteration */

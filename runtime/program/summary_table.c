@@ -124,6 +124,7 @@ static void add_times(hec_summary *summary, int width, int decimals, hec_text *o
 static void add_books(hec_summary *summary, int width, int decimals, hec_text *out) {
   static const hec_book order[] = {HEC_BOOK_COMPUTE, HEC_BOOK_TOKEN,     HEC_BOOK_PARAM,
                                    HEC_BOOK_GRAD,    HEC_BOOK_MIGRATION, HEC_BOOK_PLAN};
+  double skew_ms = 0;
   hec_text_printf(out, "\n%-*s %9s  %8s\n", width, "where it goes, ms", "", "exposed:");
   hec_text_printf(out, "%-*s %9s  %8s %8s %8s %8s %8s %8s\n", width, "(mean over ranks)", "compute", "token", "param",
                   "grad", "migrate", "plan", "wait");
@@ -134,7 +135,13 @@ static void add_books(hec_summary *summary, int width, int decimals, hec_text *o
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
       hec_text_printf(out, k == 0 ? " %9.*f " : " %8.*f", decimals, per_ms * row->book_s[order[k]]);
     hec_text_printf(out, " %8.*f\n", decimals, per_ms * row->wait_s);
+    skew_ms = per_ms * row->skew_s > skew_ms ? per_ms * row->skew_s : skew_ms;
   }
+  if (skew_ms > 0)
+    hec_text_printf(out,
+                    "start skew: for %.*f ms more, mean over ranks, the late ranks have not begun; in no column, "
+                    "and not of bounds\n",
+                    decimals, skew_ms);
 }
 
 static void add_range(const char *name, int32_t least, int32_t most, hec_text *out) {

@@ -14,6 +14,8 @@ void hec_timeline_resize(hec_timeline *timeline, int32_t n_ops, int32_t n_ranks)
   HEC_RESERVE(timeline->end_ps, timeline->end_capacity, n);
   memset(timeline->begin_ps, 0xff, n * sizeof *timeline->begin_ps);
   memset(timeline->end_ps, 0xff, n * sizeof *timeline->end_ps);
+  HEC_RESERVE(timeline->late_ps, timeline->late_capacity, n_ranks);
+  memset(timeline->late_ps, 0, (size_t)n_ranks * sizeof *timeline->late_ps);
   timeline->n_ops = n_ops;
   timeline->n_ranks = n_ranks;
 }
@@ -21,6 +23,7 @@ void hec_timeline_resize(hec_timeline *timeline, int32_t n_ops, int32_t n_ranks)
 void hec_timeline_free(hec_timeline *timeline) {
   free(timeline->begin_ps);
   free(timeline->end_ps);
+  free(timeline->late_ps);
   *timeline = (hec_timeline){0};
 }
 
@@ -33,7 +36,7 @@ static void check_row(const hec_timeline *timeline, const hec_program *program, 
     HEC_ASSERT(begin == -1 && end == -1);
     return;
   }
-  HEC_ASSERT(begin >= 0 && end >= begin && begin >= lane_end[op->lane]);
+  HEC_ASSERT(begin >= timeline->late_ps[rank] && end >= begin && begin >= lane_end[op->lane]);
   lane_end[op->lane] = end;
   for (int32_t d = 0; d < op->n_deps; d++) {
     size_t before = (size_t)program->deps[op->dep_at + d] * (size_t)timeline->n_ranks + (size_t)rank;
@@ -138,7 +141,7 @@ static void book_rank(const hec_timeline *timeline, const hec_program *program, 
                                 .last = index->id + index->at[lane + 1],
                                 .n_ranks = (size_t)timeline->n_ranks};
   }
-  book_span(cursor, n, 0, total, role);
+  book_span(cursor, n, timeline->late_ps[rank], total, role);
 }
 
 /* Sum over the ranks, in double as every sum over ranks here: in int64 it would overflow long before one rank's time
@@ -162,6 +165,7 @@ hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_pro
     for (int32_t i = 0; i < HEC_N_ROLES; i++)
       breakdown.role_s[i] += (double)role[i];
     breakdown.wait_s += (double)role[HEC_N_ROLES];
+    breakdown.skew_s += (double)(timeline->late_ps[r] < total ? timeline->late_ps[r] : total);
   }
   free(index.id);
   for (int32_t i = 0; i < HEC_N_ROLES; i++) {
@@ -169,6 +173,7 @@ hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_pro
     breakdown.book_s[hec_role_book[i]] += breakdown.role_s[i];
   }
   breakdown.wait_s *= scale;
+  breakdown.skew_s *= scale;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     double busy_s = busy_ps(timeline, i) * scale;

@@ -9,7 +9,8 @@ typedef struct {
   int32_t n_ops, n_ranks;
   int64_t *begin_ps, *end_ps; /* [n_ops * n_ranks]; -1 where the rank takes no part. An exchange begins on a rank when
                                  its partners have posted too: the time before that is waiting, not communication. */
-  size_t begin_capacity, end_capacity;
+  int64_t *late_ps;           /* [n_ranks] start skew: the rank begins nothing before; 0 after a resize */
+  size_t begin_capacity, end_capacity, late_capacity;
 } hec_timeline;
 
 void hec_timeline_resize(hec_timeline *timeline, int32_t n_ops, int32_t n_ranks); /* contents become -1 */
@@ -22,12 +23,14 @@ int64_t hec_timeline_end_ps(const hec_timeline *timeline); /* the iteration time
 
 /* Where the time went, mean over ranks; the parts add up to total_s. A moment in which the compute lane is busy is
  * booked under what it does; otherwise under the operation in progress on the first busy lane of token, intra-node,
- * parameter, gradient; otherwise it is waiting (for partners or dependencies). */
+ * parameter, gradient; otherwise it is waiting (for partners or dependencies). Before a rank begins (late_ps) it does not
+ * wait: that time is its start skew. */
 typedef struct {
   double total_s;
   double book_s[HEC_N_BOOKS]; /* compute, planning, then exposed communication per kind */
   double role_s[HEC_N_ROLES]; /* the same moments by what the operation is for; the roles of a book add up to it */
   double wait_s;
+  double skew_s;              /* before the ranks begin */
   double busy_s[HEC_N_LANES]; /* busy per lane, overlapped or not */
   double
       sparse_s; /* copies' parameters and gradients on their way, overlapped or not: traffic classes gather and scatter */

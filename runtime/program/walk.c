@@ -1,9 +1,18 @@
 /* In id order every predecessor of (op, r) already has its end, so
- *   ready(op, r) = max(end of the lane's last operation on r, ends of the dependencies on r)
+ *   ready(op, r) = max(start skew of r, end of the lane's last operation on r, ends of the dependencies on r)
  *   alone        begin = ready,                                end = begin + the caller's duration of (op, r)
  *   exchange     begin = max of ready over r and its partners, end = begin + closed form of r's part
  *   together     begin = max of ready over all ranks,          end = begin + closed form (all-reduce, counts)
- * One visit per (operation, rank) and two per transfer; exchanges over the same transfers are priced once. */
+ * One visit per (operation, rank) and two per transfer; equal exchanges are priced once: those over the same transfers, the
+ * same way (a combine and its backward dispatch), and those whose transfers are equal one by one (micro-batches that repeat
+ * a record, layers whose copies stay). A few transfers, spread over the exchange, say where an equal one may be; equal it
+ * is only after all have been compared, so a hit is exact and a miss costs next to nothing.
+ *
+ * What that is worth: of 12 iterations on 32 ranks and 6 layers with 4 equal micro-batches, `ep` has 1152 exchanges, 576 by
+ * place and 144 by content, `hecate` 2204, 1628 and 705; walks got shorter by 10 (`laer`) to 40 % (`ep`: 0.32 to 0.19 ms).
+ * With one micro-batch hardly any are found (`ep` 288, 144, 144; `hecate` 556, 412, 407) and walks take as long as without.
+ * Only here: in the event engine an exchange's times depend on the others in flight, and where they do not (alpha_beta with
+ * comm_share) events cost more than prices. */
 #include "runtime/program/walk.h"
 
 #include "runtime/base/arena.h"
@@ -21,14 +30,22 @@ typedef struct {
   int32_t at; /* into done_ps */
 } priced;
 
+/* The same by content. */
+typedef struct {
+  const hec_op *op; /* NULL: empty */
+  int32_t at;       /* into done_ps */
+} known;
+
 struct hec_walk {
   hec_link_cost *cost;
   int32_t n_ranks;
   int64_t *lane_end;      /* [HEC_N_LANES * n_ranks] */
   int64_t *ready, *begin; /* [n_ranks] */
   priced cache[CACHE_SLOTS];
+  known equal[CACHE_SLOTS];
   int64_t *done_ps; /* [n_done] rows of n_ranks */
   size_t n_done, done_capacity;
+  size_t n_places; /* exchanges not found by place: rows that would be needed if none were equal */
 };
 
 hec_walk *hec_walk_new(hec_link_cost *cost, int32_t n_ranks, hec_arena *arena) {
@@ -101,6 +118,30 @@ static void walk_alone(hec_walk *walk, const visit *v, hec_walk_options options)
     v->end[r] = hec_time_after(v->begin[r], v->end[r]);
 }
 
+/* Where an exchange with such transfers would stand. */
+static known *find_slot(hec_walk *walk, const hec_program *program, const hec_op *op) {
+  enum { SAMPLES = 8 };
+  const hec_transfer *t = program->transfers + op->transfer_at;
+  uint64_t hash = (uint64_t)op->n_transfers * 2 + op->reverse;
+  int32_t step = op->n_transfers / SAMPLES + 1;
+  for (int32_t i = 0; i < op->n_transfers; i += step) {
+    hash = (hash ^ (uint64_t)t[i].bytes) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ (hash >> 29) ^ ((uint64_t)(uint32_t)t[i].source << 32 | (uint32_t)t[i].destination)) *
+           0xbf58476d1ce4e5b9u;
+  }
+  return &walk->equal[(hash * 0x9e3779b97f4a7c15u) >> (64 - CACHE_BITS)];
+}
+
+_Static_assert(sizeof(hec_transfer) == sizeof(int64_t) + 4 * sizeof(int32_t), "compared as bytes: no padding");
+
+static bool same_exchange(const hec_program *program, const hec_op *a, const hec_op *b) {
+  if (a->n_transfers != b->n_transfers || a->reverse != b->reverse || a->n_chunks != b->n_chunks ||
+      hec_op_curve(a) != hec_op_curve(b))
+    return false;
+  const hec_transfer *x = program->transfers + a->transfer_at, *y = program->transfers + b->transfer_at;
+  return memcmp(x, y, (size_t)a->n_transfers * sizeof *x) == 0;
+}
+
 /* Index into done_ps of the closed-form times of an exchange. */
 static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
   uint32_t hash = ((uint32_t)op->transfer_at * 2 + op->reverse) * 2654435761u;
@@ -108,7 +149,14 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
   if (slot->transfer_at == op->transfer_at && slot->reverse == op->reverse)
     return slot->at;
   int32_t n_ranks = walk->n_ranks;
-  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_done + (size_t)n_ranks);
+  walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
+  HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
+  known *equal = find_slot(walk, program, op);
+  if (equal->op && same_exchange(program, equal->op, op)) {
+    *slot = (priced){op->transfer_at, op->reverse, equal->at};
+    return equal->at;
+  }
+  *equal = (known){op, (int32_t)walk->n_done};
   *slot = (priced){op->transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)n_ranks;
   (void)hec_link_cost_exchange(walk->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
@@ -168,9 +216,14 @@ void hec_walk_run(hec_walk *walk, const hec_program *program, hec_walk_options o
   HEC_ASSERT(program->n_ranks == walk->n_ranks);
   size_t n_ranks = (size_t)walk->n_ranks;
   hec_timeline_resize(timeline, (int32_t)program->n_ops, program->n_ranks);
-  memset(walk->lane_end, 0, HEC_N_LANES * n_ranks * sizeof *walk->lane_end);
+  for (size_t r = 0; r < n_ranks; r++) { /* not before its skew: as if every lane had an operation that ends there */
+    timeline->late_ps[r] = options.on_time ? 0 : hec_seconds_to_ps(walk->cost->cluster->devices[r].skew_s);
+    for (size_t lane = 0; lane < HEC_N_LANES; lane++)
+      walk->lane_end[lane * n_ranks + r] = timeline->late_ps[r];
+  }
   memset(walk->cache, 0xff, sizeof walk->cache);
-  walk->n_done = 0;
+  memset(walk->equal, 0, sizeof walk->equal);
+  walk->n_done = walk->n_places = 0;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     visit v = {.program = program,

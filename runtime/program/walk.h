@@ -17,6 +17,7 @@ typedef struct {
   hec_walk_own *own;
   const void *context;  /* for `own` */
   bool without_one_off; /* one-off operations take no time and wait for no other rank */
+  bool on_time;         /* every rank begins at 0, whatever skew the cluster's devices have */
 } hec_walk_options;
 
 typedef struct hec_walk hec_walk;

@@ -232,6 +232,16 @@ static void add_exchange(hec_program *program, hec_op op, uint64_t *seed, const 
   }
   op.n_transfers = wanted;
   (void)hec_program_add(program, op, deps, n_deps);
+  if (hec_test_below(seed, 3) == 0) { /* the same bytes in another place, now and then all but one: found by content */
+    int32_t from = op.transfer_at;
+    HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)wanted);
+    op.transfer_at = (int32_t)program->n_transfers;
+    for (int32_t i = 0; i < wanted; i++)
+      program->transfers[program->n_transfers++] = program->transfers[from + i];
+    if (hec_test_below(seed, 2) == 0)
+      program->transfers[program->n_transfers - 1 - hec_test_below(seed, (uint64_t)wanted)].bytes += 100000;
+    (void)hec_program_add(program, op, deps, n_deps);
+  }
   if (hec_test_below(seed, 2) == 0) { /* and back over the same transfers, once more the same way: priced once */
     op.reverse = true;
     op.part_at = program->ops[program->n_ops - 1].part_at;

@@ -36,6 +36,10 @@ refuses 2 "from 0 to 9007199254740991" $small --seed -1
 refuses 2 bounds $small --policy ideal
 refuses 2 ranks $small --ranks 3 --cluster "1x2 nvlink=1G flops=1T mem=1G"
 refuses 2 --warmup $small --warmup 3
+refuses 2 --slow $small --slow rank=1:0.5
+refuses 2 --skew $small --skew rank=1:500us
+echo '{"nodes":1,"devices_per_node":2,"nvlink":{"bandwidth":1e9},"device":{"flops":1e9,"memory_bytes":1e9},"devices":[{"device":1,"skew_s":1e-3}]}' >late.json
+refuses 2 "device 1: skew_s: expected 0" $small --cluster late.json
 refuses 2 --timeline-iter $small --timeline-iter 2
 refuses 2 --timeline-iter $small --timeline-iter 9 --out t9
 [ ! -e t9 ] || fail "something written for an iteration that does not run"

@@ -66,6 +66,11 @@ refuses 2 --timeline-iter $small --timeline-iter 77 --out t77
 [ ! -e t77/timeline.json ] && [ ! -e t77/summary.json ] || fail "something written for an iteration that is not there"
 refuses 2 nonsense $small --json --policy nonsense
 refuses 2 missing --json missing
+refuses 2 "--slow: expected a rank from 0 to 1" $small --slow rank=2:0.5
+refuses 2 "--slow: expected a factor" $small --slow rank=1:2
+refuses 2 "--skew: expected a time" $small --skew rank=1:500
+refuses 2 "--skew: expected a rank" plan $small --policy ep --layer 0 --iter 1 --skew rank=2:1us
+refuses 2 "--slow: expected" breakeven --slow link=nic_out:node9:0.5
 refuses 2 nowhere $small --json --out nowhere/deep
 refuses 2 $small $small --out $small
 
@@ -80,6 +85,41 @@ accepts $small --ranks 16 --phase forward --check
 accepts $small --micro-batches 3 --law max_min --check --schedule serial
 accepts $small --tokens 7 --policy ep,ideal --collective chain
 accepts $small --timeline-iter 2 --out drawn
+
+# A layer's dispatch as a traffic matrix, and what the network makes of it: reads back, and is what the plan says it moves.
+wide="2x4 nvlink=300G@2us nic=50G@5us nics=2 flops=100T mem=40G"
+accepts plan "$sample" --policy ep --layer 1 --iter 5 --cluster "$wide" --ranks 8 --write-matrix moved.txt --json && mv out.txt plan.json
+[ "$(awk '{ for (i = 1; i <= NF; i++) if (i != NR) n += $i } END { print n " " NR " " NF }' moved.txt)" = \
+  "$(value plan.json 'd["bytes"]["dispatch"]') 8 8" ] || fail "the matrix is not the dispatch: $(head -c 300 moved.txt)"
+for law in alpha_beta max_min nccl_rounds; do
+  accepts flows moved.txt --cluster "$wide" --law $law --json && mv out.txt flows-$law.json
+  expect flows-$law.json 'd["algbw"] * d["makespan"] - d["size_bytes"] < 1e-6 * d["size_bytes"]' True
+  expect flows-$law.json 'abs(d["busbw"] / d["algbw"] - 7 / 8) < 1e-12' True
+  expect flows-$law.json 'sum(f["bytes"] for f in d["flows"])' "$(value plan.json 'd["bytes"]["dispatch"]')"
+done
+expect flows-max_min.json "d['makespan'] >= $(value flows-alpha_beta.json 'd["makespan"]') * (1 - 1e-12)" True
+accepts flows moved.txt --cluster "$wide" --slow link=nic_out:node0:0.5 && has "algbw" && has "nic_out:node0"
+refuses 2 "moved.txt" flows moved.txt
+refuses 2 "at most the 2 devices" flows moved.txt --cluster "1x2 nvlink=1G flops=1T mem=1G"
+refuses 2 "--slow" flows moved.txt --slow link=nic_out:node0:0.5
+refuses 2 "--cluster" flows moved.txt --cluster
+refuses 2 "--slow: expected links only" flows moved.txt --cluster "$wide" --slow rank=1:0.5
+refuses 2 "--slow: expected a kind" flows moved.txt --cluster "1x8 nvlink=1G flops=1T mem=1G" --slow link=nic_out:node0:0.5
+printf '0 1\n2 x\n' >bad.txt && refuses 2 'bad.txt:2:3: expected whole bytes' flows bad.txt --cluster "$wide"
+refuses 1 nowhere plan "$sample" --policy ep --layer 0 --iter 5 --write-matrix nowhere/deep/m.txt
+
+# Stragglers: said, later than without, the same under the engine; the skew is no waiting; bounds have none.
+line="1x2 nvlink=100G@2us flops=1T mem=40G"
+accepts $small --policy ep,ideal --cluster "$line" --json && mv out.txt plain.json
+accepts $small --policy ep,ideal --cluster "$line" --slow rank=1:0.5,link=port_out:device0:0.5 --skew rank=1:700us --json --check
+mv out.txt slow.json
+has "stragglers: rank 1 computes at 0.5 of its speed; link port_out:device0 carries 0.5 of its bandwidth; rank 1 begins 700 us late" slow.json
+expect plain.json '[p.get("skew_s") for p in d["policies"]]' "[None, None]"
+expect slow.json '["%.6g" % p.get("skew_s", 0) for p in d["policies"]]' "['0.00035', '0']"
+late() { value "$1" 'd["policies"][0]["iteration_s"]["median"]'; }
+awk -v a="$(late plain.json)" -v b="$(late slow.json)" 'BEGIN { exit !(b > a + 0.0007) }' || fail "slow: $(late plain.json) $(late slow.json)"
+accepts $small --policy ep --cluster "$line" --skew rank=1:700us && has "start skew: for 0.35"
+accepts plan $small --policy ep --layer 0 --iter 1 --slow rank=1:0.5 --json
 gzip -c $small >small.gz && accepts small.gz
 
 # Kinds of attention: the first is the report's; as when it is the only one; less attention, less window, less time.

@@ -4,7 +4,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/plan/breakeven.h"
-#include "tools/common/args.h"
+#include "tools/common/job_args.h"
 #include "tools/common/output.h"
 
 #include <inttypes.h>
@@ -21,12 +21,14 @@ enum { N_EXPOSED = sizeof exposed_shares / sizeof *exposed_shares, LINKS_MAX = 2
 
 typedef struct {
   const char *cluster, *model;
+  hec_stragglers stragglers;
   bool json;
 } settings;
 
 /* What is asked about. */
 typedef struct {
   hec_cluster cluster;
+  const char *stragglers; /* what the options changed; NULL: nothing */
   hec_moe moe;
   double flops_s; /* of device 0 in large products */
   int32_t n_links;
@@ -41,6 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_arg args[] = {
       HEC_ARG_WORD("--cluster", s->cluster, "C", "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"),
       HEC_ARG_WORD("--model", s->model, "M", "preset (hecate-sim --list) or JSON file (default gpt-moe-s)"),
+      HEC_STRAGGLER_ARG_ROWS(s->stragglers),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -60,6 +63,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 static hec_status ask(const settings *s, hec_arena *arena, question *q) {
   HEC_TRY(hec_cluster_load(s->cluster, arena, &q->cluster));
+  hec_text said = {0};
+  hec_status slowed = hec_stragglers_apply(&s->stragglers, q->cluster.n_devices, &q->cluster, &said);
+  q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
+  hec_text_free(&said);
+  HEC_TRY(slowed);
   HEC_TRY(hec_moe_load(s->model, &q->moe));
   const hec_device *device = &q->cluster.devices[0];
   q->flops_s = device->flops * device->flops_efficiency * device->speed;
@@ -94,6 +102,8 @@ static void print_json(const question *q, hec_text *out) {
   hec_json_int(&json, "version", 1);
   hec_json_string(&json, "tool", "hecate-sim " HEC_VERSION);
   hec_json_string(&json, "cluster", q->cluster.name);
+  if (q->stragglers)
+    hec_json_string(&json, "stragglers", q->stragglers);
   hec_json_string(&json, "model", q->moe.name);
   hec_json_double(&json, "flops_s", q->flops_s);
   hec_json_double(&json, "expert_bytes", hec_moe_expert_params(&q->moe) * q->moe.dtype_bytes);
@@ -135,6 +145,8 @@ static void print_head(const question *q, hec_text *out) {
   hec_text_printf(out, "cluster  %s\n         a device reaches %.4g TFLOP/s in large products\n", q->cluster.name,
                   q->flops_s * 1e-12);
   const char *shared = q->cluster.nics == q->cluster.devices_per_node ? "its own" : "of a NIC that devices share";
+  if (q->stragglers)
+    hec_text_printf(out, "         %s\n", q->stragglers);
   for (int32_t l = 0; l < q->n_links; l++)
     hec_text_printf(out, "%s %s %.4g GB/s, %.3g us: what one transfer alone gets (%s)\n",
                     l == 0 ? "a copy is sent" : "              ", q->link[l].text, q->link[l].path.bandwidth * 1e-9,

@@ -1,7 +1,8 @@
-/* Reads the case, runs the law, prints JSON or a table for people. The table: makespan, the flows that end last, and
+/* Reads the case (or the traffic matrix, and makes its flows on a cluster), runs the law, prints JSON or a table for people. The table: makespan, the flows that end last, and
  * the links with the highest utilisation = bytes over the link / (bandwidth * makespan). */
 #include "tools/common/flows_command.h"
 
+#include "models/straggler.h"
 #include "sim/flows.h"
 
 #include <errno.h>
@@ -12,11 +13,12 @@
 #define SHOWN 5
 
 typedef struct {
-  const char *path, *law;
+  const char *path, *law, *cluster, *slow;
   bool json, help;
 } options;
 
-static const char usage[] = "usage: hecate-sim flows CASE.json [--law LAW] [--json]\n";
+static const char usage[] = "usage: hecate-sim flows CASE.json [--law LAW] [--json]\n"
+                            "       hecate-sim flows MATRIX --cluster C [--slow S] [--law LAW] [--json]\n";
 
 static void print_help(void) {
   (void)fputs(usage, stdout);
@@ -25,32 +27,54 @@ static void print_help(void) {
               stdout);
   for (int32_t i = 0; hec_flows_law_name(i); i++)
     (void)printf(" %s%s", hec_flows_law_name(i), i == 0 ? " (default)" : "");
-  (void)fputs("\n  --json      one JSON document: "
-              "{\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}\n"
-              "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
-              "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
-              "            \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
-              "A link has one direction; every pair of hosts with a flow needs its route.\n"
-              "Example: {\"hosts\":[\"a\",\"b\"], \"links\":[{\"id\":\"l\",\"bandwidth\":1e9,\"latency\":1e-6}],\n"
-              "          \"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"l\"]}], "
-              "\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1000,\"start\":0}]}\n"
-              "Exit codes: 0 done, 1 the run failed, 2 bad input or usage.\n",
-              stdout);
+  (void)fputs(
+      "\n  --json      one JSON document: "
+      "{\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}\n"
+      "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
+      "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
+      "            \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
+      "A link has one direction; every pair of hosts with a flow needs its route.\n"
+      "Example: {\"hosts\":[\"a\",\"b\"], \"links\":[{\"id\":\"l\",\"bandwidth\":1e9,\"latency\":1e-6}],\n"
+      "          \"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"l\"]}], "
+      "\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1000,\"start\":0}]}\n"
+      "MATRIX: what nccl-tests' alltoallv_perf reads: line i, column j: bytes from rank i to rank j.\n"
+      "  --cluster C preset, JSON file or line; ranks are its first devices; all flows start at 0\n"
+      "  --slow S    slow links of it, as of hecate-sim: link=nic_out:node1:0.5,...\n"
+      "  algbw = size / makespan, busbw = algbw (n-1)/n; size: the most bytes a rank sends or receives, its own "
+      "included;\n"
+      "  in JSON bytes/s.\n"
+      "Exit codes: 0 done, 1 the run failed, 2 bad input or usage.\n",
+      stdout);
+}
+
+/* Options with a value: "--law", "--law=..." */
+static bool is_option(const char *argument, options *o, const char ***value) {
+  const struct {
+    const char *name;
+    const char **value;
+  } known[] = {{"--law", &o->law}, {"--cluster", &o->cluster}, {"--slow", &o->slow}};
+  size_t n = strcspn(argument, "=");
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strlen(known[i].name) == n && strncmp(argument, known[i].name, n) == 0) {
+      *value = known[i].value;
+      return true;
+    }
+  return false;
 }
 
 static hec_status read_options(int argc, char **argv, options *o) {
+  const char **word = NULL;
   *o = (options){.law = hec_flows_law_name(0)};
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
       o->help = true;
     else if (strcmp(argv[i], "--json") == 0)
       o->json = true;
-    else if (strncmp(argv[i], "--law=", 6) == 0)
-      o->law = argv[i] + 6;
-    else if (strcmp(argv[i], "--law") == 0) {
-      if (i + 1 == argc)
-        return hec_fail(HEC_BAD_INPUT, "--law: expected the name of a law, found nothing");
-      o->law = argv[++i];
+    else if (is_option(argv[i], o, &word)) {
+      const char *equals = strchr(argv[i], '=');
+      if (!equals && i + 1 == argc)
+        return hec_fail(HEC_BAD_INPUT, "%s: expected a value, found nothing", argv[i]);
+      *word = equals ? equals + 1 : argv[++i];
     } else if (argv[i][0] == '-' && argv[i][1] != '\0')
       return hec_fail(HEC_BAD_INPUT, "unknown option %s (see --help)", argv[i]);
     else if (o->path)
@@ -60,6 +84,10 @@ static hec_status read_options(int argc, char **argv, options *o) {
   }
   if (!o->path && !o->help)
     return hec_fail(HEC_BAD_INPUT, "expected a case file (see --help)");
+  if (o->slow && !o->cluster)
+    return hec_fail(HEC_BAD_INPUT, "--slow: expected --cluster beside it, found none");
+  if (o->slow && strstr(o->slow, "rank="))
+    return hec_fail(HEC_BAD_INPUT, "--slow: expected links only (no rank computes here), found \"%.100s\"", o->slow);
   return HEC_OK;
 }
 
@@ -149,15 +177,35 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
   char text[32];
   hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
                   flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
+  if (flows->size_bytes > 0) {
+    hec_flows_rate rate = hec_flows_rates(flows, makespan);
+    hec_text_printf(out, "size %lld bytes of the busiest rank, algbw %.2f GB/s, busbw %.2f GB/s\n",
+                    (long long)flows->size_bytes, rate.algbw / 1e9, rate.busbw / 1e9);
+  }
   add_slowest(flows, finish, out);
   add_busiest(flows, makespan, arena, out);
   add_comparison(flows, finish, out);
   hec_text_add(out, "\nCongestion control, incast loss and adaptive routing are not modelled.\n");
 }
 
+/* The flows, by the cluster or else by the case. */
+static hec_status read_flows(const options *o, hec_arena *arena, hec_flows *flows) {
+  if (!o->cluster)
+    return hec_flows_read(o->path, arena, flows);
+  hec_cluster cluster;
+  hec_traffic_matrix matrix;
+  hec_text said = {0};
+  HEC_TRY(hec_cluster_load(o->cluster, arena, &cluster));
+  HEC_TRY(hec_traffic_matrix_read(o->path, arena, &matrix));
+  hec_status status = hec_stragglers_apply(&(hec_stragglers){.slow = o->slow}, matrix.n, &cluster, &said);
+  hec_text_free(&said);
+  HEC_TRY(status);
+  return hec_flows_of_matrix(&matrix, &cluster, arena, flows);
+}
+
 static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
   hec_flows flows;
-  HEC_TRY(hec_flows_read(o->path, arena, &flows));
+  HEC_TRY(read_flows(o, arena, &flows));
   double *finish = HEC_NEW(arena, double, flows.n_flows);
   HEC_TRY(hec_flows_run(&flows, o->law, finish));
   if (o->json)

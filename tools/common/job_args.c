@@ -35,6 +35,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .mp = (int32_t)args->mp,
                                .nonmoe_scale = args->nonmoe_scale,
                                .attention = args->attention,
+                               .stragglers = args->stragglers,
                                .solver = hec_solver_cbc()};
   if (!args->t)
     return HEC_OK;

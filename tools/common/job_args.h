@@ -10,6 +10,7 @@
 
 typedef struct {
   const char *cluster, *model, *attention, *phase, *policies, *schedule, *law, *collective, *t;
+  hec_stragglers stragglers;
   int64_t ranks, tokens, micro_batches, warmup, m, period, slots, esp, mp;
   double nonmoe_scale;
 } hec_job_args;
@@ -37,6 +38,11 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policy ep)", 1, 65536), \
   HEC_ARG_WHOLE("--mp", (a).mp, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536), \
   HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)
+
+/* Of commands that simulate; an execution refuses what it cannot imitate. */
+#define HEC_STRAGGLER_ARG_ROWS(a) \
+  HEC_ARG_WORD("--slow", (a).slow, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share"), \
+  HEC_ARG_WORD("--skew", (a).skew, "S[,S...]", "rank=2:500us begins its iteration that late")
 
 #define HEC_FSSDP_ARG_ROWS(a) \
   HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \

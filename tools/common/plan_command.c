@@ -3,6 +3,7 @@
  * choose homes afresh from the history at that point. */
 #include "tools/common/plan_command.h"
 
+#include "models/traffic_matrix.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/summary.h"
 #include "tools/common/job_args.h"
@@ -15,7 +16,7 @@
 
 typedef struct {
   hec_job_args job;
-  const char *trace, *policy, *stage;
+  const char *trace, *policy, *stage, *matrix;
   int64_t layer, iter;
   bool json, reshard;
 } settings;
@@ -28,10 +29,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--layer", HEC_ARG_INT, &s->layer, "L", "MoE layer, from 0", 0, 1e9},
       {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
+      {"--write-matrix", HEC_ARG_TEXT, &s->matrix, "FILE",
+       "write the bytes dispatched from rank to rank, for hecate-sim flows and nccl-tests' alltoallv_perf", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
       HEC_FSSDP_ARG_ROWS(s->job),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
+      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim plan",
@@ -95,6 +99,20 @@ static void add_bytes(found_plan *found, const hec_plan *before, hec_arena *aren
   for (size_t i = 0; i < moved.n; i++)
     found->migration_bytes += moved.data[i].bytes;
   free(moved.data);
+}
+
+/* The layer's dispatch as nccl-tests reads it; its combine is the transposed. What stays on a rank is the diagonal. */
+static hec_status write_matrix(const found_plan *found, const char *path, hec_arena *arena) {
+  const hec_problem *problem = &found->job->problem;
+  size_t n = (size_t)problem->n_ranks;
+  hec_traffic_matrix matrix = {problem->n_ranks, HEC_NEW(arena, int64_t, n * n)};
+  for (size_t i = 0; i < n * n; i++)
+    matrix.bytes[i] = (int64_t)found->routing->pair[i] * (int64_t)problem->bytes.token;
+  hec_text text = {0};
+  hec_traffic_matrix_write(&matrix, &text);
+  hec_status status = hec_write_file(path, text.data, text.length);
+  hec_text_free(&text);
+  return status;
 }
 
 static void print_json(const found_plan *found, hec_text *out) {
@@ -274,6 +292,8 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
   found_plan found = {0};
   HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
   HEC_ASSERT(found.run != NULL);
+  if (s->matrix)
+    HEC_TRY(write_matrix(&found, s->matrix, arena));
   hec_text text = {0};
   if (s->json)
     print_json(&found, &text);

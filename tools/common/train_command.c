@@ -227,7 +227,8 @@ static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
   hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
   c->report.cluster = hec_arena_text(&c->arena, c->s->cluster ? c->s->cluster : line);
-  return hec_cluster_load(c->report.cluster, &c->arena, &c->cluster);
+  HEC_TRY(hec_cluster_load(c->report.cluster, &c->arena, &c->cluster));
+  return hec_stragglers_none_late(&c->cluster, c->cluster.n_devices);
 }
 
 static const char *file_name(const char *path) {

@@ -107,7 +107,8 @@ double hec_control_predict(const hec_control *control, const hec_problem *proble
   hec_timeline timeline = {0};
   hec_program walked = control && control->bytes ? with_bytes(control, program, broken) : *program;
   hec_walk *walk = hec_walk_new(cost, program->n_ranks, &arena);
-  hec_walk_run(walk, &walked, (hec_walk_options){control && control->own ? control->own : own_of_law, problem, false},
+  hec_walk_run(walk, &walked,
+               (hec_walk_options){.own = control && control->own ? control->own : own_of_law, .context = problem},
                &timeline);
   double seconds = 1e-12 * (double)hec_timeline_end_ps(&timeline);
   hec_walk_free(walk);

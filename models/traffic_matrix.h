@@ -1,0 +1,40 @@
+/* A traffic matrix: bytes from each rank to each rank, in the text form that nccl-tests' alltoallv_perf reads
+ * (NCCL_TESTS_ALLTOALLV_MATRIX_FILE; src/alltoallv.cu, github.com/NVIDIA/nccl-tests), so that one file drives that benchmark
+ * and this simulator:
+ *
+ *     0 200 150             line i: what rank i sends to rank 0, 1, 2 ..., numbers between blanks; as many lines as columns
+ *     50 0 75               a number may be written with a point or exponent (1e6) where it is whole; empty lines are skipped
+ *     300 150 0
+ *
+ * Written: integers, one blank between, a newline after each line; what was written reads back equal.
+ *
+ * Differences: nccl-tests rounds every number down to 16 bytes and uses the first ranks of a larger matrix; here bytes are as
+ * written and the matrix has as many ranks as lines. The diagonal is a copy inside a rank: it crosses no link.
+ *
+ * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n, where size is the bytes of the busiest rank, the most that
+ * any one sends or receives, with its own part. A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. */
+#ifndef HEC_MODELS_TRAFFIC_MATRIX_H
+#define HEC_MODELS_TRAFFIC_MATRIX_H
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+#include "runtime/base/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  int32_t n;
+  int64_t *bytes; /* [n * n] row: source, column: destination; each at most 2^50 */
+} hec_traffic_matrix;
+
+/* On the arena. Errors (HEC_BAD_INPUT, "FILE:LINE:COLUMN: expected ..., found ..."): not a number of the form above, negative,
+ * above 2^50, a line of another length, more or fewer lines than columns, more than 4096. */
+hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traffic_matrix *matrix) HEC_MUST_USE;
+hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char *origin, hec_arena *arena,
+                                    hec_traffic_matrix *matrix) HEC_MUST_USE;
+void hec_traffic_matrix_write(const hec_traffic_matrix *matrix, hec_text *out);
+
+/* The size that algbw is of: the most bytes that a rank sends or receives. */
+int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix);
+
+#endif

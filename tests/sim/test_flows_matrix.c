@@ -1,0 +1,144 @@
+/* A traffic matrix on a cluster: by hand, and against what the simulator does with the same bytes as one exchange, under
+ * every law, on clusters of every tier. */
+#include "sim/flows.h"
+#include "sim/simulate.h"
+#include "tests/support/check_main.h"
+
+#include <math.h>
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+static void flows_of(const hec_traffic_matrix *m, const hec_cluster *cluster, hec_flows *flows) {
+  ck_assert_msg(hec_flows_of_matrix(m, cluster, &arena, flows) == HEC_OK, "%s", hec_last_error());
+}
+
+/* Two nodes of two: 1 GB/s ports with 2 us, 0.5 GB/s NICs with 5 us. Ranks 0 and 1 send 1000 and 3000 bytes to node 1:
+ * 5 us + 4000 / 0.5 GB/s = 13 us is the last, 1 sends 500 to 0 in the node. The size is what rank 2 receives, 4000, against
+ * 107 (own part) + 3000 + 500 that rank 1 sends. */
+START_TEST(by_hand) {
+  hec_cluster cluster;
+  ck_assert_int_eq(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us flops=1T mem=1G", &arena, &cluster), HEC_OK);
+  int64_t bytes[16] = {0, 0, 1000, 0, 500, 107, 3000, 0};
+  const hec_traffic_matrix m = {4, bytes};
+  hec_flows flows;
+  double finish[3];
+  flows_of(&m, &cluster, &flows);
+  ck_assert(flows.n_flows == 3 && flows.n_hosts == 4 && flows.hosts_per_node == 2 && flows.size_bytes == 4000);
+  ck_assert_str_eq(flows.host_name[3], "rank3");
+  ck_assert_str_eq(flows.link_name[flows.route_link[flows.route_at[0]]], "nic_out:node0");
+  ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", finish), HEC_OK);
+  ck_assert_double_eq_tol(hec_flows_makespan(&flows, finish), 13e-6, 1e-15);
+  ck_assert_int_eq(hec_flows_run(&flows, "max_min", finish), HEC_OK);
+  ck_assert_double_eq_tol(finish[0], 5e-6 + 4e-6, 1e-15); /* half of the NIC each until then */
+  ck_assert_double_eq_tol(finish[1], 2.5e-6, 1e-15);
+  ck_assert_double_eq_tol(finish[2], 13e-6, 1e-15);
+  hec_flows_rate rate = hec_flows_rates(&flows, 13e-6);
+  ck_assert_double_eq_tol(rate.algbw, 4000 / 13e-6, 1e-3);
+  ck_assert_double_eq_tol(rate.busbw, 3000 / 13e-6, 1e-3);
+  ck_assert(hec_flows_rates(&flows, 0).algbw == 0);
+  memset(bytes, 0, sizeof bytes);
+  bytes[5] = 1000; /* the diagonal alone moves nothing */
+  flows_of(&m, &cluster, &flows);
+  ck_assert(flows.n_flows == 0 && flows.size_bytes == 1000);
+  for (int32_t i = 0; hec_flows_law_name(i); i++) {
+    ck_assert_int_eq(hec_flows_run(&flows, hec_flows_law_name(i), finish), HEC_OK);
+    ck_assert(hec_flows_makespan(&flows, finish) == 0);
+  }
+}
+END_TEST
+
+static const char *const lines[] = {
+    "1x4 nvlink=300G@2us flops=1T mem=1G",
+    "2x4 nvlink=300G@2us nic=50G@5us flops=1T mem=1G",
+    "4x2 nvlink=300G@2us nic=50G@5us nics=2 pxn=1 flops=1T mem=1G p2p=8:4",
+    "4x2 nvlink=300G@2us nic=50G@5us leaf=2 uplink=60G@1us flops=1T mem=1G through=1",
+    "4x4 nvlink=300G@2us nic=50G@5us nics=4 pxn=1 leaf=2 uplink=60G@1us flops=1T mem=1G",
+    "6x1 nic=25G@3us flops=1T mem=1G p2p=4:4"};
+
+/* The matrix as one exchange of a program. */
+static void make_exchange(const hec_traffic_matrix *m, hec_program *p) {
+  hec_program_clear(p, m->n);
+  for (int32_t s = 0; s < m->n; s++)
+    for (int32_t d = 0; d < m->n; d++)
+      if (s != d && m->bytes[s * m->n + d] > 0) {
+        HEC_RESERVE(p->transfers, p->transfers_capacity, p->n_transfers + 1);
+        p->transfers[p->n_transfers++] =
+            (hec_transfer){.bytes = m->bytes[s * m->n + d], .source = s, .destination = d, .item = -1, .after = -1};
+      }
+  hec_op sent = {.kind = HEC_OP_EXCHANGE,
+                 .lane = HEC_LANE_TOKEN,
+                 .role = HEC_ROLE_DISPATCH,
+                 .layer = -1,
+                 .n_transfers = (int32_t)p->n_transfers,
+                 .n_chunks = 1,
+                 .part_at = -1,
+                 .work_at = -1,
+                 .bytes_at = -1};
+  (void)hec_program_add(p, sent, NULL, 0);
+}
+
+/* On the last two clusters links have shares by message size; the whole cluster need not be used. */
+START_TEST(as_an_exchange) {
+  static const hec_link_share shares[] = {{1e4, 0.3}, {1e6, 0.9}, {1e8, 1}};
+  uint64_t seed = 300 + (uint64_t)_i;
+  hec_cluster cluster;
+  int32_t line = _i % (int32_t)(sizeof lines / sizeof *lines);
+  ck_assert_int_eq(hec_cluster_load(lines[line], &arena, &cluster), HEC_OK);
+  for (int32_t l = 0; line >= 4 && l < cluster.n_links; l++) {
+    cluster.links[l].shares = shares;
+    cluster.links[l].n_shares = 3;
+    cluster.sized = true;
+  }
+  int32_t n = 2 + (int32_t)hec_test_below(&seed, (uint64_t)cluster.n_devices - 1);
+  hec_traffic_matrix m = {n, HEC_NEW(&arena, int64_t, n * n)};
+  for (int32_t i = 0; i < n * n; i++)
+    m.bytes[i] = hec_test_below(&seed, 3) == 0 ? 0 : (int64_t)hec_test_below(&seed, 1 << 24);
+  m.bytes[1] = 77;
+  hec_flows flows;
+  hec_program p = {0};
+  hec_timeline t = {0};
+  flows_of(&m, &cluster, &flows);
+  make_exchange(&m, &p);
+  double *finish = HEC_NEW(&arena, double, flows.n_flows);
+  const hec_problem problem = {.cluster = &cluster, .n_ranks = n};
+  for (int32_t i = 0; hec_flows_law_name(i); i++) {
+    const char *law = hec_flows_law_name(i);
+    ck_assert_int_eq(hec_flows_run(&flows, law, finish), HEC_OK);
+    hec_sim *sim = hec_sim_new(&problem, hec_law_find(law), &arena);
+    hec_sim_run(sim, &p, (hec_sim_options){0}, &t);
+    double wanted = (double)hec_timeline_end_ps(&t) * 1e-12, found = hec_flows_makespan(&flows, finish);
+    double bytes = cluster.sized && strcmp(law, "alpha_beta") == 0 ? 0.5 * flows.n_flows : 0; /* rounded loads there */
+    ck_assert_msg(fabs(wanted - found) <= 2e-12 + bytes / 25e9, "%s on %s, %d ranks: exchange %.15g s, flows %.15g s",
+                  law, lines[line], n, wanted, found);
+    hec_sim_free(sim);
+  }
+  hec_timeline_free(&t);
+  hec_program_free(&p);
+}
+END_TEST
+
+START_TEST(too_many_ranks) {
+  hec_cluster cluster;
+  hec_flows flows;
+  int64_t bytes[25] = {0};
+  ck_assert_int_eq(hec_cluster_load(lines[0], &arena, &cluster), HEC_OK);
+  ck_assert_int_eq(hec_flows_of_matrix(&(hec_traffic_matrix){5, bytes}, &cluster, &arena, &flows), HEC_BAD_INPUT);
+  ck_assert(strstr(hec_last_error(), "at most the 4 devices") && strstr(hec_last_error(), "found 5 ranks"));
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("sim.flows_matrix");
+  TCase *cases = tcase_create("flows_matrix");
+  tcase_add_checked_fixture(cases, NULL, teardown);
+  tcase_add_test(cases, by_hand);
+  tcase_add_loop_test(cases, as_an_exchange, 0, 120);
+  tcase_add_test(cases, too_many_ranks);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+HEC_TEST_MAIN(make_suite)
