@@ -115,8 +115,11 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   HEC_TRY(hec_json_int_or(json, object, "channels", 1, HEC_CHANNELS_MOST, p2p->channels, &channels));
   HEC_TRY(hec_json_int_or(json, object, "channels_per_peer", 1, HEC_CHANNELS_MOST, p2p->channels_per_peer, &each));
   HEC_TRY(hec_json_int_or(json, object, "batch", 1, HEC_DEVICES_MAX, p2p->batch, &batch));
-  if (channels % each != 0)
-    return hec_json_error(json, object, "channels_per_peer that divide channels");
+  if (channels % each != 0) {
+    const hec_json_value *given = hec_json_get(object, "channels_per_peer");
+    return hec_json_error(json, given ? given : hec_json_get(object, "channels"),
+                          "channels_per_peer (4 unless given) to divide channels (32 unless given)");
+  }
   *p2p = (hec_p2p){(int32_t)channels, (int32_t)each, (int32_t)batch};
   return HEC_OK;
 }

@@ -57,7 +57,8 @@ static void grow_map(hec_fluid *fluid) {
   fluid->map_size = old.map_size ? 2 * old.map_size : 256;
   fluid->map_key = hec_malloc(fluid->map_size, sizeof *fluid->map_key);
   fluid->map_value = hec_malloc(fluid->map_size, sizeof *fluid->map_value);
-  memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
+  if (fluid->map_size > 0)
+    memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
   fluid->map_used = 0;
   for (size_t i = 0; i < old.map_size; i++)
     if (old.map_key[i] != 0 && old.map_value[i] >= 0) {
@@ -318,7 +319,8 @@ static void empty_links(hec_fluid *fluid) {
     fluid->free[link] = l->capacity;
     fluid->dirty[link] = 0;
   }
-  memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
+  if (fluid->map_size > 0)
+    memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
   fluid->map_used = 0;
   memset(fluid->visit, 0, ((size_t)fluid->n_links + 63) / 64 * sizeof *fluid->visit);
 }

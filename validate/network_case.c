@@ -112,7 +112,7 @@ static bool write_case(const hec_flows *flows, const arrival *arrivals, hec_aren
 static hec_status ask(const char *command, const char *path, const arrival *arrivals, int32_t n, double *seconds,
                       double *finish) {
   char line[4096];
-  if (snprintf(line, sizeof line, "%s %s", command, path) >= (int)sizeof line)
+  if (snprintf(line, sizeof line, "%s \"%s\"", command, path) >= (int)sizeof line)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected a command of at most 4,000 characters");
   FILE *answer = popen(line, "r");
   if (!answer)

@@ -34,14 +34,17 @@ static int32_t slots_per_rank(const hec_problem *problem, int32_t redundant) {
   return slots < problem->n_experts ? slots : problem->n_experts;
 }
 
-/* Groups of experts that stay together on a node: about as many as DeepSeek-V3's router has, 8, so that step 1 has
- * something to pack (with one group per node it would freeze every expert on its node); 0 if nodes do not allow any. */
+/* Groups of experts that stay together on a node, 0: the global form. DeepSeek-V3's router has 8, and EPLB is global where
+ * nodes do not divide the groups. Experts that are not in eights get the least multiple of the nodes from 8 on, so that
+ * step 1 has something to pack (with one group per node it would freeze every expert on its node). */
 static int32_t n_groups(const hec_problem *problem) {
   int32_t nodes = problem->n_nodes;
   if (nodes == 1)
     return 1; /* one node: both forms are the same */
   if (problem->n_ranks != nodes * problem->cluster->devices_per_node || problem->n_experts % nodes != 0)
     return 0;
+  if (problem->n_experts % 8 == 0)
+    return 8 % nodes == 0 ? 8 : 0;
   int32_t groups = nodes;
   while (groups < 8 || problem->n_experts % groups != 0) {
     if (groups >= problem->n_experts)

@@ -119,7 +119,7 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
   if (wrong)
     return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, text);
   wrong = text && moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
-  return wrong ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 ")", text, wrong,
+  return wrong ? hec_fail(HEC_BAD_INPUT, "--attention %s: %s (%s has %" PRId32 " heads)", text, wrong,
                           options->model ? options->model : moe->name, moe->n_heads)
                : HEC_OK;
 }

@@ -55,7 +55,8 @@ static void add_header(hec_summary *summary, hec_text *out) {
                   job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
                   hec_summary_memory(summary) * 1e-9, summary->law);
   hec_summary_add_work(summary, out);
-  hec_text_printf(out, "left out %s\n", summary->not_modelled);
+  hec_text_add(out, "left out");
+  hec_summary_add_wrapped(summary->not_modelled, 8, 9, out);
   hec_summary_add_defaults(summary, out);
 }
 

@@ -170,7 +170,7 @@ END_TEST
 
 START_TEST(bad_p2p) {
   static const char *const bad[][2] = {
-      {"\"p2p\":{\"channels\":6,\"channels_per_peer\":4}", "channels_per_peer that divide channels"},
+      {"\"p2p\":{\"channels\":6,\"channels_per_peer\":4}", "channels_per_peer (4 unless given) to divide channels"},
       {"\"p2p\":{\"batch\":0}", "batch"},
       {"\"p2p\":{\"peers\":1}", "peers"},
       {"\"hosts_per_node\":3", "hosts_per_node"}};

@@ -48,7 +48,7 @@ static void fail(const char *what) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2 || argc > 3)
+  if (argc < 2 || argc > 3 || argv[1][0] == '-')
     fail("usage: simgrid-flows CASE [Full|Lazy]");
   std::string optim = std::string("--cfg=network/optim:") + (argc == 3 ? argv[2] : "Full");
   std::vector<std::string> words = {argv[0], optim, "--cfg=network/model:CM02", "--cfg=network/latency-factor:1",

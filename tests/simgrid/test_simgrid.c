@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char peer[] = HEC_BINARY_DIR "/simgrid-flows";
+#define PROGRAM HEC_BINARY_DIR "/simgrid-flows"
+static const char peer[] = "\"" PROGRAM "\""; /* a command of the shell; the path may have blanks */
 static hec_arena arena;
 
 static void teardown(void) {
@@ -86,7 +87,7 @@ END_TEST
 static Suite *make_suite(void) {
   Suite *suite = suite_create("simgrid");
   TCase *c = tcase_create("simgrid");
-  if (access(peer, X_OK) != 0) {
+  if (access(PROGRAM, X_OK) != 0) {
     hec_test_skip("simgrid.simgrid", "SimGrid (libsimgrid-dev) was not found when this was built");
     exit(77);
   }

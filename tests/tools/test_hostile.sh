@@ -75,6 +75,10 @@ refused 2 'temperature: expected a number from 0.01' "${train[@]}" --gate xmoe:t
 refused 2 '--cluster-a nope: expected' "$1/hecate-validate" published --quick --cluster-a nope
 refused 2 '--cluster-b nope: expected' "$1/hecate-validate" published --quick --cluster-b nope
 refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1
+refused 2 '--peer: expected a command' "$bench" network --ranks 4 --peer ""
+refused 2 '--ranks: expected up to 16 numbers' "$bench" network --ranks 4,1
+refused 2 'law: expected one of' "$bench" network --ranks 4 --law none
+refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule ,
 refused 2 '--policy: expected all alone or a list of policies, found "all,ep"' "$sim" $sample --policy all,ep
 refused 2 '--schedule: expected one of auto, serial' "$sim" $sample --schedule serial,none
 refused 2 '--schedule: "serial" is named twice' "$sim" $sample --schedule serial,serial
@@ -86,7 +90,7 @@ sed 's/"top_k": *2/"top_k": 65/' models/presets/moe-gpt-moe-s.json >"$folder/cap
 refused 2 "$folder/cap3.json: top_k: expected at most" "$sim" $sample --policy ep --model "$folder/cap3.json"
 sed 's/"seq_len": *2048/"seq_len": 2048, "attention": "s2:shards=12"/; s/"attention": "full",//; s/"heads": 12/"heads": 12/' \
   models/presets/moe-gpt-moe-s.json >"$folder/s2.json"
-refused 2 "($folder/s2.json has 12)" "$sim" $sample --policy ep --model "$folder/s2.json" --attention s2:shards=13
+refused 2 "($folder/s2.json has 12 heads)" "$sim" $sample --policy ep --model "$folder/s2.json" --attention s2:shards=13
 
 # ---- outputs that cannot be written: bad input, everywhere ----
 refused 2 "--out $folder/no/x: expected" "${synth[@]}" --workload W0 --out "$folder/no/x"

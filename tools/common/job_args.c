@@ -104,7 +104,7 @@ static hec_status split(const char *option, const char *list, hec_arena *arena, 
     bool last = *end == 0;
     *end = 0;
     for (int32_t i = 0; i < *n; i++)
-      if (strcmp((*names)[i], at) == 0)
+      if (*at && strcmp((*names)[i], at) == 0) /* an empty name is unknown, which says more */
         return hec_fail(HEC_BAD_INPUT, "%s: \"%s\" is named twice", option, at);
     (*names)[(*n)++] = at;
     if (last)

@@ -109,8 +109,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_command command = {
       .program = "hecate-bench",
       .usage = "hecate-bench network [options]",
-      .summary = "Network laws on synthetic all-to-alls: `switch`, N hosts with 50 GB/s; `nodes`, 8 hosts a node with\n"
-                 "450 GB/s each behind one NIC of 50 GB/s. One thread, wall clock, medians.",
+      .summary =
+          "Network laws on synthetic all-to-alls: `switch`, N hosts with 50 GB/s; `nodes`, 8 hosts a node with\n"
+          "450 GB/s each behind one NIC of 50 GB/s. Bytes of a pair: log-normal popularity of the receiver (sigma 1)\n"
+          "times log-normal noise (0.5), 1 MB at the median. One thread, wall clock, medians. The peer solves\n"
+          "max_min, whatever --law says.",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -148,6 +151,8 @@ static void end_table(const settings *s, hec_json_out *json, hec_text *out) {
 
 static hec_status run(const settings *s, hec_text *out) {
   int32_t size[SIZES_MAX], n;
+  if (s->peer && !*s->peer)
+    return hec_fail(HEC_BAD_INPUT, "--peer: expected a command, found \"\"");
   HEC_TRY(read_sizes(s->ranks, size, &n));
   hec_json_out json = hec_json_begin(out, 1);
   begin_table(s, &json, out);

@@ -163,7 +163,8 @@ static void add_ranks(const char *title, const int32_t *ranks, const uint8_t *ki
     if (kinds[i] != kind)
       continue;
     int32_t last = i;
-    while (last + 1 < n && kinds[last + 1] == kind && ranks[last + 1] == ranks[last] + 1)
+    while (last + 1 < n && kinds[last + 1] == kind &&
+           ranks[last + 1] - ranks[last] <= 1) /* two slots of a rank: once */
       last++;
     hec_text_printf(out, "%s%" PRId32, before, ranks[i]);
     if (last > i)

@@ -135,9 +135,9 @@ void hec_where_list_backends(void) {
     hec_text why = {0};
     bool there = hec_backends[i]->available(&why);
     const char *reason = why.data ? why.data : "no reason is known";
-    hec_args_list_item(
-        hec_backends[i]->name, "%s [%s%s]", hec_backends[i]->summary,
-        there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
+    /* a line each, however long: scripts read them */
+    printf("  %-26s %s [%s%s]\n", hec_backends[i]->name, hec_backends[i]->summary,
+           there ? why.data ? "available: " : "available" : "not available: ", there && !why.data ? "" : reason);
     hec_text_free(&why);
   }
 }

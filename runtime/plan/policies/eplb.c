@@ -1,6 +1,6 @@
 /* EPLB, hierarchical (experts stay on their node, replicas are made inside it), with one redundant slot per rank as in
- * DeepSeek-V3's serving (arXiv 2412.19437, section 3.4) and, where it goes, its 8 groups; the global form where nodes
- * do not divide the experts or the last node is partly used. A window of 10 records every 100 iterations: vLLM's
+ * DeepSeek-V3's serving (arXiv 2412.19437, section 3.4) and its 8 groups; the global form where nodes do not divide
+ * them or the last node is partly used. A window of 10 records every 100 iterations: vLLM's
  * defaults (1000 steps, every 3000) scaled to the length of recorded traces; long against the drift it must average
  * out, short against their hundreds of records. */
 #include "runtime/plan/eplb_core.h"
