@@ -138,7 +138,8 @@ grep -q '^    capacity=X  .*default 1' out && grep -q '^    temperature=X  .*def
   fail "--gate list does not explain its keys: $(cat out)"
 for words in "train --help" --help --list "train --gate list"; do
   # shellcheck disable=SC2086 # words
-  "$run" $words | awk 'length > 120 { exit 1 }' || fail "hecate-run $words: a line is wider than 120 columns"
+  # backends have a line each, however long: scripts read them
+  "$run" $words | awk 'length > 120 && !/available/ { exit 1 }' || fail "hecate-run $words: a line is wider than 120 columns"
 done
 # A sharp gate passes the check on more than one rank: its windows are shorter.
 "$run" train --text "$text" --steps 10 --gate xmoe:temperature=0.02 --ranks 4 --virtual --check >out ||
