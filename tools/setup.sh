@@ -80,6 +80,8 @@ hec_optional_missing() {
     mpich) command -v mpirun.mpich ;;
     coinor-libcbc3) PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep 'libCbcSolver\.so\.3 ' ;;
     libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
+    libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
+    g++) command -v g++ ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
   done

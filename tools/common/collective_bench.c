@@ -323,7 +323,7 @@ static void sum_up(const sample *all, int32_t n_ranks, int32_t n, hec_arena *are
 static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, int64_t bytes, runner *r) {
   return (hec_exec_options){.problem = &c->problem,
                             .rank = rank,
-                            .work = {find_memory, no_step, r},
+                            .work = {.bind = find_memory, .run = no_step, .context = r},
                             .n_slices = 1,
                             .expert_size = bytes / (int64_t)sizeof(float),
                             .n_micro_batches = 1};

@@ -40,7 +40,7 @@ static void no_step(void *context, hec_exec *exec, hec_exec_op *op) {
 static hec_exec_options options_of(job *j, hec_rank *rank) {
   return (hec_exec_options){.problem = &j->problem->problem,
                             .rank = rank,
-                            .work = {bind, no_step, j},
+                            .work = {.bind = bind, .run = no_step, .context = j},
                             .n_slices = 1,
                             .expert_size = 16,
                             .n_micro_batches = 1};
