@@ -186,6 +186,19 @@ static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   return HEC_OK;
 }
 
+void hec_exchange_bind_rows(hec_exec *exec, hec_exec_op *op, bool adds, hec_stage stage) {
+  hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
+  x->post.lane = (int32_t)op->op.lane;
+  stage.n_chunks = 1;
+  stage.rank = exec->r;
+  stage.reduces = op->op.reverse;
+  stage.staged = op->op.reverse && !adds;
+  stage.staging = stage.staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL;
+  hec_stage_bind(&stage, &exec->step, &x->post, &x->additions, &x->n_additions);
+  exec->staged = x->additions;
+  exec->n_staged = x->n_additions;
+}
+
 /* ---- Everybody with everybody ---- */
 
 static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, int64_t *floats) {

@@ -97,6 +97,9 @@ hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t
 /* The rank that the operation waits for, for its bytes or, where ends are held, for its post; -1: only the law holds it. */
 int32_t hec_exchange_waits_for(const hec_exec *exec, const hec_exec_op *op);
 
+/* Rows between ranks of a group: `stage` has transfers, segments and context. Backwards (reverse) they are partial sums, which
+ * the operation that follows adds, from staging unless the transport `adds`. */
+void hec_exchange_bind_rows(hec_exec *exec, hec_exec_op *op, bool adds, hec_stage stage);
 /* shard_rows.c: AllGather and ReduceScatter of an expert-sharding group; `adds`: receives can be added where they belong. */
 void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds);
 /* exec_relay.c: messages of an exchange of a layer whose rows have relays, its state there and empty; the copy from one

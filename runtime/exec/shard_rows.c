@@ -67,20 +67,10 @@ void hec_shard_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds) {
                    .d = exec->problem->moe->d_model,
                    .n_experts = exec->n_experts,
                    .esp = exec->problem->esp};
-  hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
-  x->post.lane = (int32_t)o->lane;
-  bool staged = o->reverse && !adds;
-  hec_stage stage = {.transfers = own,
-                     .n_transfers = n,
-                     .n_chunks = 1,
-                     .rank = exec->r,
-                     .n_segments = n * exec->n_experts,
-                     .reduces = o->reverse,
-                     .staged = staged,
-                     .staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL,
-                     .segments = row_segments,
-                     .context = &of};
-  hec_stage_bind(&stage, &exec->step, &x->post, &x->additions, &x->n_additions);
-  exec->staged = x->additions;
-  exec->n_staged = x->n_additions;
+  hec_exchange_bind_rows(exec, op, adds,
+                         (hec_stage){.transfers = own,
+                                     .n_transfers = n,
+                                     .n_segments = n * exec->n_experts,
+                                     .segments = row_segments,
+                                     .context = &of});
 }

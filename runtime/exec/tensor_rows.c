@@ -42,24 +42,12 @@ void hec_tensor_rows_bind(hec_exec *exec, hec_exec_op *op, bool adds) {
                     .floats = (int64_t)p->tokens * p->moe->d_model,
                     .mp = p->mp,
                     .rank = exec->r};
-  hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
-  x->post.lane = (int32_t)o->lane;
-  bool staged = o->reverse && !adds;
-  hec_stage stage = {.transfers = own,
-                     .n_transfers = n,
-                     .n_chunks = 1,
-                     .rank = exec->r,
-                     .n_segments = n,
-                     .reduces = o->reverse,
-                     .staged = staged,
-                     .staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL,
-                     .segments = row_segments,
-                     .context = &of};
-  hec_stage_bind(&stage, &exec->step, &x->post, &x->additions, &x->n_additions);
+  hec_exchange_bind_rows(
+      exec, op, adds,
+      (hec_stage){.transfers = own, .n_transfers = n, .n_segments = n, .segments = row_segments, .context = &of});
   if (!o->reverse) {
+    hec_exchange_state *x = op->exchange;
     x->own = HEC_NEW(&exec->step, hec_piece, 1);
     x->own[x->n_own++] = (hec_piece){of.rows + of.floats * (exec->r % p->mp), of.stream, of.floats};
   }
-  exec->staged = x->additions;
-  exec->n_staged = x->n_additions;
 }
