@@ -3,7 +3,7 @@
  * the bound of the row's class on the same loads, once for all rows of one class. */
 #include "sim/compare.h"
 
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "sim/law.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* hecate-run: executes what hecate-sim simulates. Sub-commands are rows of a table; without one's name: replay. */
 #include "runtime/base/temporary.h"
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "tools/common/output.h"
 #include "tools/common/replay_command.h"
 #include "tools/common/train_command.h"

@@ -2,7 +2,7 @@
  * being; what they then do (exec.h) is the same everywhere. */
 #ifndef HEC_EXEC_BACKEND_H
 #define HEC_EXEC_BACKEND_H
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
 
 typedef struct {
   const char *name, *summary;

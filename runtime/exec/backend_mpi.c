@@ -6,9 +6,9 @@
  *
  * Failure: the rank that fails says so and aborts the job (MPI_Abort), which ends every process, stopped ones too. */
 #include "runtime/exec/backend.h"
+#include "runtime/exec/launch/plugin.h"
+#include "runtime/exec/launch/world.h"
 #include "runtime/exec/mpi/plugin.h"
-#include "runtime/exec/plugin.h"
-#include "runtime/exec/world.h"
 
 #include "runtime/base/arena.h"
 

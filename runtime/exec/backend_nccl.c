@@ -11,9 +11,9 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
-#include "runtime/exec/device_link.h"
-#include "runtime/exec/plugin.h"
-#include "runtime/exec/world.h"
+#include "runtime/exec/launch/plugin.h"
+#include "runtime/exec/launch/world.h"
+#include "runtime/exec/link/device_link.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "runtime/exec/check.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/gate.h"
+#include "runtime/exec/model/reference.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,7 @@
  * checked from a common start, and a fault is found in the window in which it happens. */
 #ifndef HEC_EXEC_CHECK_H
 #define HEC_EXEC_CHECK_H
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/reference.h"
 #include "runtime/exec/work.h"
 
 /* Steps of a window: HEC_CHECK_WINDOW, less where the learning rate is high: until the parameters may have moved by a

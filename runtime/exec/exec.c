@@ -8,7 +8,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
-#include "runtime/exec/relays.h"
+#include "runtime/exec/rows/relays.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

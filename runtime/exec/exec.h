@@ -18,9 +18,9 @@
 #ifndef HEC_EXEC_EXEC_H
 #define HEC_EXEC_EXEC_H
 #include "runtime/exec/buffers.h"
-#include "runtime/exec/node_rows.h"
-#include "runtime/exec/rank.h"
-#include "runtime/exec/rows.h"
+#include "runtime/exec/launch/rank.h"
+#include "runtime/exec/rows/node_rows.h"
+#include "runtime/exec/rows/rows.h"
 #include "runtime/exec/store.h"
 #include "runtime/program/timeline.h"
 

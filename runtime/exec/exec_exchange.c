@@ -11,8 +11,8 @@
  * otherwise it lands in staging, one slot per source, and the reduction that follows adds slot by slot. Either way the
  * order is ascending by source, so both give the same bits. */
 #include "runtime/base/arena.h"
-#include "runtime/exec/device_link.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/exec/link/device_link.h"
 #include "runtime/program/walk.h"
 
 #include <string.h>

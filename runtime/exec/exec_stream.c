@@ -7,9 +7,9 @@
  * looks at the oldest operation that is not done, whose change is progress, and after limit_ns without any says where it
  * hangs. Deadlock freedom: the argument of program.h, since every wait of a stream names an operation that was put on its
  * stream before. Times are those of the events. O(operations) per iteration beside the work itself. */
-#include "runtime/exec/device_link.h"
 #include "runtime/exec/exec_state.h"
-#include "runtime/exec/world.h"
+#include "runtime/exec/launch/world.h"
+#include "runtime/exec/link/device_link.h"
 
 static const int64_t look_ns = 20 * 1000;
 

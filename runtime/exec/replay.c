@@ -3,7 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/check.h"
-#include "runtime/exec/probe.h"
+#include "runtime/exec/launch/probe.h"
 
 #include <inttypes.h>
 #include <string.h>

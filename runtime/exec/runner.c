@@ -2,7 +2,7 @@
 #include "runtime/exec/runner.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/language.h"
+#include "runtime/exec/train/language.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define HEC_EXEC_STAGE_H
 #include "models/link_cost.h"
 #include "runtime/base/arena.h"
-#include "runtime/exec/processor.h"
-#include "runtime/exec/transport.h"
+#include "runtime/exec/math/processor.h"
+#include "runtime/exec/transport/transport.h"
 
 static inline bool hec_post_is_empty(const hec_post *post) {
   return post->n_sends == 0 && post->n_receives == 0;

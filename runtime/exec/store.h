@@ -7,7 +7,7 @@
 #ifndef HEC_EXEC_STORE_H
 #define HEC_EXEC_STORE_H
 #include "runtime/base/status.h"
-#include "runtime/exec/processor.h"
+#include "runtime/exec/math/processor.h"
 #include "runtime/plan/plan.h"
 
 typedef struct {

@@ -9,9 +9,9 @@
 #include "runtime/exec/work.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
-#include "runtime/exec/language.h"
-#include "runtime/exec/node_work.h"
+#include "runtime/exec/model/gate.h"
+#include "runtime/exec/rows/node_work.h"
+#include "runtime/exec/train/language.h"
 
 #include <string.h>
 

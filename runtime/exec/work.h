@@ -3,8 +3,8 @@
  * or the gate's own choice) and in what stands before the first and behind the last block. */
 #ifndef HEC_EXEC_WORK_H
 #define HEC_EXEC_WORK_H
-#include "runtime/exec/dense_part.h"
 #include "runtime/exec/exec.h"
+#include "runtime/exec/model/dense_part.h"
 
 /* What stands outside the MoE blocks: embedding and head, with the dense parameters of layer -1. Embedding: forward
  * writes x, backward reads dx. Head: forward reads x, backward writes dx. NULL where the model has no vocabulary. */

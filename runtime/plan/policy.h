@@ -2,7 +2,7 @@
  * policies/ with everything static except one hec_policy, and one row in policy_list.h. */
 #ifndef HEC_PLAN_POLICY_H
 #define HEC_PLAN_POLICY_H
-#include "runtime/plan/dispatch.h"
+#include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/history.h"
 #include "runtime/plan/plan.h"
 
@@ -49,11 +49,11 @@ struct hec_policy {
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
-  bool migrates_beside;      /* migration overlaps the iteration until the layer computes, instead of preceding it */
-  bool reference;            /* no system but a reference row */
-  bool drops;                /* computes less than the gate chose: no row to compare times with */
-  bool baseline;             /* the row that others are compared to (ep) */
-  bool rearrangement;        /* one of the four that speedup_vs_best_rearrangement is defined over */
+  bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  bool reference;       /* no system but a reference row */
+  bool drops;           /* computes less than the gate chose: no row to compare times with */
+  bool baseline;        /* the row that others are compared to (ep) */
+  bool rearrangement;   /* one of the four that speedup_vs_best_rearrangement is defined over */
   bool rearranges; /* moves or copies experts by load or affinity; not: gathers from shards, fetches what is used */
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Allocates state and writes the first plan (costs nothing). */

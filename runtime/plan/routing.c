@@ -6,7 +6,7 @@
  * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer; an expert with a
  * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first; sources run
  * outside so that a row of `pair` stays in cache. O(ranks * experts + parts). */
-#include "runtime/plan/dispatch.h"
+#include "runtime/plan/dispatch/dispatch.h"
 
 #include <string.h>
 

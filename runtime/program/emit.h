@@ -3,7 +3,7 @@
  * business. */
 #ifndef HEC_PROGRAM_EMIT_H
 #define HEC_PROGRAM_EMIT_H
-#include "runtime/plan/spread_cost.h"
+#include "runtime/plan/planners/spread_cost.h"
 #include "runtime/program/lower.h"
 
 /* One chunk of a layer's token work: index 0 .. degree-1 of the layer. */

@@ -22,7 +22,7 @@
  * That is every backend's handling of rows, for less than the planner's formulas are off by. */
 #include "runtime/program/fsmoe.h"
 
-#include "runtime/plan/fsmoe_problem.h"
+#include "runtime/plan/planners/fsmoe_problem.h"
 
 struct hec_fsmoe_run {
   hec_fsmoe_decision decision;

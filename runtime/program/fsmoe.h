@@ -1,5 +1,5 @@
 /* What the two schedules of FSMoE share: a pipeline (pipeline.h) whose degree and whose division of the dense gradients are
- * planned before training (runtime/plan/fsmoe_problem.h), and the lowering of what was planned. */
+ * planned before training (runtime/plan/planners/fsmoe_problem.h), and the lowering of what was planned. */
 #ifndef HEC_PROGRAM_FSMOE_H
 #define HEC_PROGRAM_FSMOE_H
 #include "runtime/program/pipeline.h"

@@ -41,12 +41,12 @@ typedef struct {
   bool rearranges;              /* its policy's flag: the verdict names the fastest of these */
   hec_series iteration_s;       /* per iteration, one-off costs included */
   hec_series overload;          /* per (iteration, micro-batch, layer) */
-  const char *bound_class;      /* what its policy may do (runtime/plan/bound.h); NULL: no bound */
+  const char *bound_class;      /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
   hec_series bound_s;           /* per iteration: no policy of the class under the schedule is faster; empty: none */
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
-  double weighted_s, stride;          /* sums for the mean: stride * ordinary + one-off; stride */
+  double weighted_s, stride;                  /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s, skew_s; /* sums over iterations */
-  double sparse_s, exposed_sparse_s;  /* likewise: gathers and scatters on their way; of it exposed */
+  double sparse_s, exposed_sparse_s;          /* likewise: gathers and scatters on their way; of it exposed */
   double traffic[HEC_N_TRAFFIC];
   double peak_bytes; /* fullest rank, worst iteration */
   double peak_class[HEC_N_MEMORY];

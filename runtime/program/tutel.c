@@ -3,7 +3,7 @@
 #include "runtime/program/tutel.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 
 enum { WINDOW = 128 };
 

@@ -2,7 +2,7 @@
  * first), on model.h, with one fault built in on demand: what a comparison with the reference must bear and must see. */
 #ifndef HEC_TESTS_EXEC_FAULTY_STEPS_H
 #define HEC_TESTS_EXEC_FAULTY_STEPS_H
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/reference.h"
 
 typedef enum {
   HEC_NO_FAULT,

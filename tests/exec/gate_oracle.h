@@ -1,7 +1,7 @@
 /* The gates once more, in double, a token at a time, from their definitions: the oracle of values and of gradients. */
 #ifndef HEC_TESTS_EXEC_GATE_ORACLE_H
 #define HEC_TESTS_EXEC_GATE_ORACLE_H
-#include "runtime/exec/gate.h"
+#include "runtime/exec/model/gate.h"
 
 /* Affinities [E] of one token from h2 [d] and the gate's parameters. */
 void hec_oracle_affinities(const hec_model *model, const double *params, const double *h2, double *affinity);

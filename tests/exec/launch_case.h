@@ -1,7 +1,7 @@
 /* What tests of ranks share: launches in both forms, and the proof that nothing is left behind. */
 #ifndef HEC_TESTS_EXEC_LAUNCH_CASE_H
 #define HEC_TESTS_EXEC_LAUNCH_CASE_H
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
 
 /* Options with the given ranks, 1 MiB each, shm, a limit of 20 s. */
 hec_launch_options hec_test_options(int32_t n_ranks, bool threads);

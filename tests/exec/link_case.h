@@ -3,7 +3,7 @@
  * arrays; all bytes must be equal. Posts are gone as soon as an exchange returns. */
 #ifndef HEC_TESTS_EXEC_LINK_CASE_H
 #define HEC_TESTS_EXEC_LINK_CASE_H
-#include "runtime/exec/device_link.h"
+#include "runtime/exec/link/device_link.h"
 
 enum {
   HEC_TEST_CELLS = 24,

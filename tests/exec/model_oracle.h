@@ -2,7 +2,7 @@
  * gradients are differenced from. */
 #ifndef HEC_TESTS_EXEC_MODEL_ORACLE_H
 #define HEC_TESTS_EXEC_MODEL_ORACLE_H
-#include "runtime/exec/model.h"
+#include "runtime/exec/model/model.h"
 
 typedef struct {
   const hec_model *model;

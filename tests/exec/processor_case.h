@@ -8,7 +8,7 @@
 #define HEC_TESTS_EXEC_PROCESSOR_CASE_H
 #include "runtime/base/arena.h"
 #include "runtime/exec/cuda/plugin.h"
-#include "runtime/exec/processor.h"
+#include "runtime/exec/math/processor.h"
 #include "tests/support/check_main.h"
 
 #define HEC_CASE_TOLERANCE 2e-6
@@ -17,7 +17,7 @@
 typedef struct {
   hec_processor *on;
   hec_precision precision; /* of products */
-  float *memory;                /* on the device, used again by every test */
+  float *memory;           /* on the device, used again by every test */
   int64_t n_memory;
 } hec_case_place;
 extern hec_case_place hec_case;

@@ -1,5 +1,5 @@
 /* Assignments against double loops, and the CPU's bytes: sums over a token's assignments have one order. */
-#include "runtime/exec/model.h"
+#include "runtime/exec/model/model.h"
 #include "tests/exec/processor_case.h"
 
 #include <math.h>

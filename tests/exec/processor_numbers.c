@@ -1,5 +1,5 @@
 /* Numbers one by one: on every processor the bytes of the CPU, whatever the alignment, the size and the list. */
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "tests/exec/processor_case.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * Exit codes: 0 nothing failed and the numbers are right; 3 a failure was said, on stderr; 1 anything else. */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
-#include "runtime/exec/model.h"
+#include "runtime/exec/model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

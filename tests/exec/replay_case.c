@@ -1,7 +1,7 @@
 /* Sizes are tiny: what is tested is where numbers go, not how fast. */
 #include "tests/exec/replay_case.h"
 
-#include "runtime/exec/device_link.h"
+#include "runtime/exec/link/device_link.h"
 
 #include "tests/support/check_main.h"
 #include "tests/support/queued_cpu.h"

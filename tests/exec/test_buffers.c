@@ -1,7 +1,7 @@
 /* Planned buffers, token rows and expert slots, each against a plain model of itself over random histories. */
 #include "runtime/exec/buffers.h"
-#include "runtime/exec/relays.h"
-#include "runtime/exec/rows.h"
+#include "runtime/exec/rows/relays.h"
+#include "runtime/exec/rows/rows.h"
 #include "runtime/exec/store.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

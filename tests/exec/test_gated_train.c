@@ -1,7 +1,7 @@
 /* Training with every gate: against the reference, alike for every number of ranks, with what balancing and capacities
  * do to loads; faults in a gate are found. */
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
+#include "runtime/exec/model/gate.h"
 #include "tests/exec/train_case.h"
 #include "tests/support/check_main.h"
 

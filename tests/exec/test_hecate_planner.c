@@ -1,7 +1,7 @@
 /* The planner of the public interface, driven beside the internal policy run over random loads: equal digests for every
  * policy; moves, guests and splits are what the plan says; no memory is taken between open and close. Mistakes: a code
  * and a message, nothing else. */
-#include "runtime/exec/hecate.h"
+#include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"

@@ -2,7 +2,7 @@
  * embedding, head, attention, gate, shared and routed experts. The experts chosen and the shares f_e of the balance loss
  * are constants of the derivative, so they are given. */
 #include "runtime/base/arena.h"
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/reference.h"
 #include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
 #include "tests/support/check_main.h"

@@ -1,6 +1,6 @@
 /* Arithmetic of the CPU against plain double loops, with OpenBLAS (where it is) and with GSL's CBLAS. */
-#include "runtime/exec/fast_exp.h"
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/fast_exp.h"
+#include "runtime/exec/math/math.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The model's pieces: what can be made, what fits, where assignments go, and every value and gradient of a block against
  * an oracle in double (gradients by central differences of it). */
 #include "models/memory_cost.h"
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/reference.h"
 #include "tests/exec/model_oracle.h"
 #include "tests/support/check_main.h"
 

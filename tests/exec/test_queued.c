@@ -2,8 +2,8 @@
  * gives the numbers of one call after the other, whatever the seed; what is not, goes wrong for some; and every call may
  * forget its lists when it returns. */
 #include "runtime/base/arena.h"
-#include "runtime/exec/model.h"
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
+#include "runtime/exec/model/model.h"
 #include "tests/support/check_main.h"
 #include "tests/support/queued_cpu.h"
 

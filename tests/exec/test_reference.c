@@ -1,6 +1,6 @@
 /* The dense reference: equal to the oracle step after step, exact where exactness is promised, blind to the order of sums,
  * and near enough for every fault to show. */
-#include "runtime/exec/reference.h"
+#include "runtime/exec/model/reference.h"
 #include "tests/exec/faulty_steps.h"
 #include "tests/exec/model_oracle.h"
 #include "tests/support/check_main.h"

@@ -1,6 +1,6 @@
 /* Every policy executed by real ranks against the dense reference: over random problems, under the schedules in turn, in
  * random and exact mode; for each number of ranks, transport, way of launching and clock; top-k 1 to 8; each collective. */
-#include "runtime/exec/world.h"
+#include "runtime/exec/launch/world.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"

@@ -2,7 +2,7 @@
  * partly used nodes, forward only, over transports that add and that do not, on devices, in virtual time; where they stand,
  * against a count of every assignment. Machines have links so slow, and nothing else that takes time, that most layers
  * choose it. */
-#include "runtime/exec/node_rows.h"
+#include "runtime/exec/rows/node_rows.h"
 #include "runtime/plan/token_sets.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"

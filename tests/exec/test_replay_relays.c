@@ -1,7 +1,7 @@
 /* Rows over relays, executed by real ranks against the dense reference: Tutel tries 2DH with every degree, so with eight
  * micro-batches all of its programs run, forward and backward, under policies without copies and with: on whole nodes and
  * partly used ones, in random and exact mode, over every transport, on devices, in virtual time. */
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"

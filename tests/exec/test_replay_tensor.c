@@ -1,7 +1,7 @@
 /* Tensor parallelism executed: every policy under every schedule against the dense reference, in random and exact mode, with
  * and without shards of experts, over transports that add and that do not, on devices. That parts put together are the block
  * is computed here again; rows that one member does not get are noticed. */
-#include "runtime/exec/dense_part.h"
+#include "runtime/exec/model/dense_part.h"
 #include "runtime/exec/runner.h"
 #include "tests/exec/replay_case.h"
 #include "tests/support/check_main.h"

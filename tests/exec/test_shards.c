@@ -1,8 +1,8 @@
 /* What executing expert-sharding groups stands on, piece by piece: the rows of a group stand at the same places on all its
  * members, those of a member together; shards of all members are the expert, each number once; and what they make of rows
  * adds up to what the expert makes of them, forward and backward. */
-#include "runtime/exec/expert_shard.h"
-#include "runtime/exec/rows.h"
+#include "runtime/exec/model/expert_shard.h"
+#include "runtime/exec/rows/rows.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>

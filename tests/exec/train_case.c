@@ -3,7 +3,7 @@
 #include "tests/exec/train_case.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
+#include "runtime/exec/model/gate.h"
 #include "tests/support/check_main.h"
 
 #include <stdio.h>

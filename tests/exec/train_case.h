@@ -1,7 +1,7 @@
 /* A small training run for tests: launched over forked ranks, its losses brought back. */
 #ifndef HEC_TESTS_TRAIN_CASE_H
 #define HEC_TESTS_TRAIN_CASE_H
-#include "runtime/exec/train.h"
+#include "runtime/exec/train/train.h"
 
 enum { HEC_TRAIN_STEPS_MAX = 256 };
 

@@ -1,7 +1,7 @@
 /* One layer planned by a spilling policy, and who computes what of it. */
 #ifndef HEC_TESTS_SPILL_CASE_H
 #define HEC_TESTS_SPILL_CASE_H
-#include "runtime/plan/spill.h"
+#include "runtime/plan/planners/spill.h"
 
 typedef struct {
   hec_problem *problem;

@@ -1,7 +1,7 @@
 /* Bounds of the largest load against exhaustive search over every placement of small instances: never above the best
  * there is, equal to it where the header says so. The best of a placement is by the sets of its experts, all 2^E of
  * them, which is also what the max-flow is checked against. */
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The price of sets of experts against lowering them, the layer model against routing every token, and calibration
  * against trying every expert from nothing. */
-#include "runtime/plan/calibrate.h"
-#include "runtime/plan/dispatch.h"
-#include "runtime/plan/fssdp.h"
+#include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/planners/calibrate.h"
+#include "runtime/plan/planners/fssdp.h"
 #include "tests/plan/plan_cases.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* MoETuner's two problems: partitions against all of them, assignments against all permutations, chains with a planted
  * solution. */
-#include "runtime/plan/chain.h"
-#include "runtime/plan/partition.h"
+#include "runtime/plan/planners/chain.h"
+#include "runtime/plan/planners/partition.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>

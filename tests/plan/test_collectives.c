@@ -1,7 +1,7 @@
 /* Sparse collectives against an oracle that executes their transfers: what every rank holds is tracked stage by stage,
  * a transfer carries what its source held when the stage began (or what it is forwarding), and a scatter adds integers.
  */
-#include "runtime/plan/spread_cost.h"
+#include "runtime/plan/planners/spread_cost.h"
 #include "tests/plan/plan_cases.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The degree of a pipeline: published values, the formula against the pipeline played step by step, and what follows from
  * it. */
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

@@ -1,7 +1,7 @@
 /* Dispatch rules by hand, the golden loads of the references, and routing against a count from scratch. */
-#include "runtime/plan/dispatch.h"
+#include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/history.h"
-#include "runtime/plan/quota.h"
+#include "runtime/plan/planners/quota.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

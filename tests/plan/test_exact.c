@@ -2,8 +2,8 @@
  * heuristics, the same every time, with bounds that are bounds; and what a solver that fails or lies may do: nothing.
  * With CBC where it is installed; the rest needs none. */
 #include "runtime/plan/cbc/cbc.h"
-#include "runtime/plan/chain.h"
-#include "runtime/plan/partition.h"
+#include "runtime/plan/planners/chain.h"
+#include "runtime/plan/planners/partition.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>

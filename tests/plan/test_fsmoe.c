@@ -1,6 +1,6 @@
 /* FSMoE's planner: golden values of reference policies.md 6.4, the four cases against a second reading of the paper and a
  * simulation of the three streams, the gradient partition against exhaustive search. */
-#include "runtime/plan/fsmoe.h"
+#include "runtime/plan/planners/fsmoe.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* What FSMoE's planner sees of a problem, by hand on small clusters, and its decision against every degree. */
 #include "models/link_cost.h"
-#include "runtime/plan/fsmoe_problem.h"
+#include "runtime/plan/planners/fsmoe_problem.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

@@ -1,7 +1,7 @@
 /* The rows of Hecate at work: what must hold for every decision on random problems, when shards move, and how long
  * planning takes (printed). */
-#include "runtime/plan/fssdp.h"
-#include "runtime/plan/fssdp_policy.h"
+#include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/fssdp_policy.h"
 #include "tests/plan/plan_cases.h"
 
 #include <string.h>

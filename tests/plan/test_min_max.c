@@ -1,6 +1,6 @@
 /* The programme of LPLB and MicroMoE against the density formula over all sets of ranks, on random hypergraphs. */
-#include "runtime/plan/min_max.h"
-#include "runtime/plan/replica_graph.h"
+#include "runtime/plan/planners/min_max.h"
+#include "runtime/plan/planners/replica_graph.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Plan arrays against a plain model of the same thing; digests; migration against a recount from scratch. */
 #include "runtime/plan/plan.h"
 
-#include "runtime/plan/order.h"
+#include "runtime/plan/planners/order.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

@@ -1,5 +1,5 @@
 /* EPLB: the published README example, the small instance of the references, and the policy around the placement. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

@@ -1,5 +1,5 @@
 /* ExFlow: experts that follow each other share a rank, equally many on each; without transitions it is ep, and says so. */
-#include "runtime/plan/affinity.h"
+#include "runtime/plan/planners/affinity.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

@@ -1,6 +1,6 @@
 /* FasterMoE: the published model on the small instance of the references, and the policy around it. */
+#include "runtime/plan/planners/shadow.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/shadow.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

@@ -1,8 +1,8 @@
 /* LAER-MoE: the small instance of the references, the planner against a plain count of its own formula, and the policy
  * around it. */
 #include "runtime/plan/collective.h"
+#include "runtime/plan/planners/replica_layout.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/replica_layout.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

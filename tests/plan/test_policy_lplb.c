@@ -1,6 +1,6 @@
 /* LPLB: a small instance by hand, the optimum of its programme by the density formula, its placement and its tokens. */
+#include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/replica_graph.h"
 #include "tests/plan/density.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

@@ -1,6 +1,6 @@
 /* MoETuner: it places once and well, and with transitions keeps tokens where they are. */
 #include "runtime/plan/cbc/cbc.h"
-#include "runtime/plan/partition.h"
+#include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

@@ -1,6 +1,6 @@
 /* Pro-Prophet: a search worked out by hand, the model from scratch, what the search promises, and the policy around
  * it. */
-#include "runtime/plan/partial_shadow.h"
+#include "runtime/plan/planners/partial_shadow.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

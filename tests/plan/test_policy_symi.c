@@ -1,6 +1,6 @@
 /* SYMI: the small instance of the references, what its rounding promises, and the policy around it. */
+#include "runtime/plan/planners/popularity.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/popularity.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

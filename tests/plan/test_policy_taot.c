@@ -1,5 +1,5 @@
 /* TAOT: the instances of the references and by hand, what its clones promise, the least weighted traffic, the hint. */
-#include "runtime/plan/flow_hint.h"
+#include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

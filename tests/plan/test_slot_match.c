@@ -1,7 +1,7 @@
 /* The assignment and the placement of packs against every permutation, and the two EPLB rows that move less at once:
  * the same balance as eplb, never more moves; one layer an iteration, the same in the end. */
-#include "runtime/plan/eplb_core.h"
-#include "runtime/plan/slot_match.h"
+#include "runtime/plan/planners/eplb_core.h"
+#include "runtime/plan/planners/slot_match.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 

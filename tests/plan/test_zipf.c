@@ -9,7 +9,7 @@
  * filled until 150 tokens are not worth it) and LLEP above its threshold of 1.3 have no limit of slots and get there
  * always; with one guest slot a rank the greedy planners do for flat popularity only. The lower bound for given homes and
  * that many guests (bound.h, `extra`) is at most 1.06 in all cases: it does not excuse them. */
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "runtime/plan/policy.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"

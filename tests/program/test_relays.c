@@ -1,7 +1,7 @@
 /* Token rows over relays: 2DH's definition, a program of two nodes of two ranks by hand (bytes, order, times, memory), what
  * hierarchy is for (as many bytes between nodes in a G-th of the messages), and the choice: where small messages use a link
  * badly 2DH is chosen because it is faster when simulated, where they do not, or messages are large, it is not. */
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 #include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"

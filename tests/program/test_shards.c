@@ -1,6 +1,6 @@
 /* Expert-sharding groups in programs: bytes, work and memory by the definition in runtime/plan/problem.h, under every
  * schedule; what FSMoE's plan promises is what its program takes where the plan's formulas are exact. */
-#include "runtime/plan/fsmoe_problem.h"
+#include "runtime/plan/planners/fsmoe_problem.h"
 #include "runtime/program/emit.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"

@@ -1,6 +1,6 @@
 /* The bound of expert-sharding groups: never above what any policy that runs with them takes, under any schedule and either
  * law, nor above the best of every placement of small instances; and reached where nothing but what it counts takes time. */
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"

@@ -1,7 +1,7 @@
 /* No policy of the table, under any schedule it allows and either network law,
  * is faster than the bound of its class; and the bound is reached where nothing
  * but what it counts takes time. */
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"

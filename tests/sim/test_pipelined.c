@@ -1,7 +1,7 @@
 /* Schedules that cut a layer's tokens into chunks, in the simulator: on balanced loads the layer takes what the formula of
  * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
  * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 #include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"

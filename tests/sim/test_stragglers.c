@@ -1,7 +1,7 @@
 /* Slow ranks, slow links and start skew: a serial program by hand, the engine against the walk, what skew may cost at most,
  * where its time is booked, and the bounds, over random problems. */
 #include "models/straggler.h"
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
 

@@ -1,7 +1,7 @@
 /* Tensor parallelism under the laws of the network: nothing is below its bound, nor below `ideal`; an all-reduce among ranks
  * of equal place alone, closed form against flows. */
 #include "models/link_cost.h"
-#include "runtime/plan/bound.h"
+#include "runtime/plan/bound/bound.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"

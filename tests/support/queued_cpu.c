@@ -9,7 +9,7 @@
 #include "tests/support/queued_own.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
 #include "tests/support/check_main.h"
 
 #include <pthread.h>

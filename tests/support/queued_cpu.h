@@ -12,7 +12,7 @@
  * different threads. With one thread, same seeds, same order. */
 #ifndef HEC_TESTS_SUPPORT_QUEUED_CPU_H
 #define HEC_TESTS_SUPPORT_QUEUED_CPU_H
-#include "runtime/exec/processor.h"
+#include "runtime/exec/math/processor.h"
 
 /* hec_math_open first. */
 hec_processor *hec_queued_cpu_new(uint64_t seed);

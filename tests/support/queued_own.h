@@ -1,7 +1,7 @@
 /* What queued_cpu.c (queues, events, the scheduler) and queued_calls.c (the arithmetic) share. */
 #ifndef HEC_TESTS_SUPPORT_QUEUED_OWN_H
 #define HEC_TESTS_SUPPORT_QUEUED_OWN_H
-#include "runtime/exec/model.h"
+#include "runtime/exec/model/model.h"
 #include "tests/support/queued_cpu.h"
 
 /* The arguments of any call. */

@@ -118,7 +118,7 @@ static const struct {
     {"traces/synth_drift.c", "/* a */\n#include <gsl/gsl_rng.h>\n", ""},
     {"validate/calibrate/fit.c", "/* a */\n#include <gsl/gsl_multifit.h>\n", ""},
     {"sim/a.c", "/* a */\n#include <gsl/gsl_rng.h>\n", "wrong door"},
-    {"runtime/exec/cpu_math.c", "/* a */\n#include <cblas.h>\n", ""},
+    {"runtime/exec/math/cpu_math.c", "/* a */\n#include <cblas.h>\n", ""},
     {"runtime/exec/cpu.c", "/* a */\n#include <cblas.h>\n", "wrong door"},
     {"runtime/exec/mpi/plugin.c", "/* a */\n#include <mpi.h>\n", ""},
     {"runtime/exec/backend_mpi.c", "/* a */\n#include <mpi.h>\n", "wrong door"},

@@ -2,8 +2,8 @@
  * and an overhead per call. The benchmark must find exactly these rates (no two are alike), so it counts bytes, FLOP and
  * calls as the device does, compares each with the right one, and hides the host's time. Numbers are not computed. */
 #include "runtime/base/status.h"
-#include "runtime/exec/model.h"
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
+#include "runtime/exec/model/model.h"
 #include "tests/support/check_main.h"
 #include "tools/common/gpu_bench.h"
 

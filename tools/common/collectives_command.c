@@ -1,5 +1,5 @@
 /* hecate-bench collectives: options and output of collective_bench.h. */
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "runtime/exec/mpi/plugin.h"
 #include "tools/common/args.h"
 #include "tools/common/bench_commands.h"

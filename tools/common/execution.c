@@ -1,7 +1,7 @@
 /* See execution.h. */
 #include "tools/common/execution.h"
 
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "tools/common/machine.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* hecate-validate gate: stored predictions first, then sessions until one can judge; the verdict as exit code. */
 #include "runtime/base/arena.h"
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
 #include "tools/common/handover.h"
 #include "tools/common/machine.h"

@@ -1,7 +1,7 @@
 /* What the files of the GPU benchmark share and nobody else sees. */
 #ifndef HEC_TOOLS_COMMON_GPU_BENCH_PARTS_H
 #define HEC_TOOLS_COMMON_GPU_BENCH_PARTS_H
-#include "runtime/exec/model.h"
+#include "runtime/exec/model/model.h"
 #include "tools/common/gpu_bench.h"
 
 /* A device opened in one precision, with memory of its own. */

@@ -4,7 +4,7 @@
  * many events a second: marked on one stream and waited for by another, to and fro, until the last one is reached. */
 #include "tools/common/gpu_bench_parts.h"
 
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
 
 enum { CALLS = 200, LIST = 32, N = 256, SIDE = 16, CASES = 9 };
 enum { TOKENS = 8192, WIDTH = 768, SMALL_TOKENS = 64, SMALL_WIDTH = 16 };

@@ -3,7 +3,7 @@
  * process manager every process comes here. */
 #include "tools/common/session_run.h"
 
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
 

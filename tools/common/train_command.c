@@ -4,8 +4,8 @@
 #include "tools/common/train_command.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
-#include "runtime/exec/train.h"
+#include "runtime/exec/model/gate.h"
+#include "runtime/exec/train/train.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/program/job.h"
 #include "tools/common/args.h"

@@ -3,8 +3,8 @@
 
 #include "models/json.h"
 #include "runtime/base/arena.h"
-#include "runtime/exec/gate.h"
-#include "runtime/exec/math.h"
+#include "runtime/exec/math/math.h"
+#include "runtime/exec/model/gate.h"
 #include "runtime/program/summary.h"
 #include "tools/common/machine.h"
 

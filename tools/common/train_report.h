@@ -3,12 +3,12 @@
 #define HEC_TOOLS_COMMON_TRAIN_REPORT_H
 #include "runtime/base/text.h"
 #include "runtime/exec/backend.h"
-#include "runtime/exec/train.h"
+#include "runtime/exec/train/train.h"
 
 /* In memory that the ranks share: rank 0 may be another process than the one that speaks. */
 typedef struct {
   hec_check_result check;
-  int unwritten; /* errno of a line of losses that could not be written; 0: none */
+  int unwritten;             /* errno of a line of losses that could not be written; 0: none */
   char note[HEC_NOTE_BYTES]; /* the policy's, after the last step */
   int64_t n;
   hec_train_measure step[]; /* [steps] */

@@ -3,7 +3,7 @@
  * experts, S ReduceScatter, C combine; forward: attention, then these; backward: these, then attention.
  *
  *   FSMoE            token D1 .. Dr G C1 .. Cr     intra A1 .. Ar S1 .. Sr     compute E1 .. Er     degrees, and what G is
- *                    beside MoE and dense parts, by runtime/plan/fsmoe.c, forward and backward apart
+ *                    beside MoE and dense parts, by runtime/plan/planners/fsmoe.c, forward and backward apart
  *   FSMoE-No-IIO     the same with A and S on the token lane: D1 A1 .. Dr Ar G S1 C1 .. Sr Cr, planned as folded
  *   Tutel            that order, one degree for both directions, every layer's gradients reduced after the last
  *   Tutel-Improved   as Tutel; a layer's gradients beside the next layer's attention, whole (so they may delay its D1)

@@ -1,8 +1,8 @@
 /* FSMoE's degree as its paper finds it: SLSQP over real degrees in each case, rounded as its artifact rounds. For
- * comparison with runtime/plan/fsmoe.h, which evaluates the four degrees. Needs validate/nlopt/slsqp.h. */
+ * comparison with runtime/plan/planners/fsmoe.h, which evaluates the four degrees. Needs validate/nlopt/slsqp.h. */
 #ifndef HEC_VALIDATE_PUBLISHED_FSMOE_SLSQP_H
 #define HEC_VALIDATE_PUBLISHED_FSMOE_SLSQP_H
-#include "runtime/plan/fsmoe.h"
+#include "runtime/plan/planners/fsmoe.h"
 
 typedef struct {
   bool found;                    /* some case was feasible; else nothing below */

@@ -2,7 +2,7 @@
  * times in milliseconds, all sizes in elements of 4 bytes. */
 #ifndef HEC_VALIDATE_PUBLISHED_FSMOE_TESTBED_H
 #define HEC_VALIDATE_PUBLISHED_FSMOE_TESTBED_H
-#include "runtime/plan/fsmoe.h"
+#include "runtime/plan/planners/fsmoe.h"
 
 /* start + size * per_size */
 typedef struct {

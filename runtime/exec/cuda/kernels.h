@@ -3,7 +3,7 @@
  * device. Returned: CUDA's error number, 0 when the work is on the stream. */
 #ifndef HEC_EXEC_CUDA_KERNELS_H
 #define HEC_EXEC_CUDA_KERNELS_H
-#include "runtime/exec/processor.h"
+#include "runtime/exec/math/processor.h"
 
 #include <cuda_runtime_api.h>
 

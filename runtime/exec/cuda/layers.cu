@@ -3,7 +3,7 @@
 #include "runtime/exec/cuda/kernels.h"
 
 #include "runtime/exec/cuda/tiles.h"
-#include "runtime/exec/fast_exp.h"
+#include "runtime/exec/math/fast_exp.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * changes, raise HEC_CUDA_REVISION. */
 #ifndef HEC_EXEC_CUDA_PLUGIN_H
 #define HEC_EXEC_CUDA_PLUGIN_H
-#include "runtime/exec/processor.h"
+#include "runtime/exec/math/processor.h"
 
 /* ---- What there is ---- */
 

@@ -1,10 +1,10 @@
 /* The arithmetic of a CUDA device: calls of processor.h turned into launches on the selected stream. What each of them
  * computes is in processor_cpu.c. Lists of assignments are made on the host (by token: counting sort, O(n + tokens)) and
  * sent (lists_cuda.c). */
-#include "runtime/exec/adam_step.h"
 #include "runtime/exec/cuda/kernels.h"
 #include "runtime/exec/cuda/own.h"
-#include "runtime/exec/model.h"
+#include "runtime/exec/math/adam_step.h"
+#include "runtime/exec/model/model.h"
 
 #include <string.h>
 

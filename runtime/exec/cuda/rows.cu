@@ -4,7 +4,7 @@
 #include "runtime/exec/cuda/kernels.h"
 
 #include "runtime/exec/cuda/pieces.h"
-#include "runtime/exec/fast_exp.h"
+#include "runtime/exec/math/fast_exp.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * takes no symbol from the program; what it needs of it is handed over as `host`. */
 #ifndef HEC_EXEC_MPI_PLUGIN_H
 #define HEC_EXEC_MPI_PLUGIN_H
-#include "runtime/exec/rank.h"
+#include "runtime/exec/launch/rank.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 # libhecate: the shared library, its header, and what others' builds find it by (pkg-config, find_package(hecate)).
 # Everything is compiled hidden, the functions of hecate.h (HEC_API) excepted, so the library exports those alone; the
 # tools link the same static libraries. Its file name carries major.minor: before 1.0 a minor version may change them.
-file(GLOB HEC_LIBRARY_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/hecate_*.c)
+file(GLOB HEC_LIBRARY_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/package/hecate_*.c)
 add_library(libhecate SHARED ${HEC_LIBRARY_SOURCES})
 add_library(hecate::hecate ALIAS libhecate)
 set_target_properties(libhecate PROPERTIES OUTPUT_NAME hecate EXPORT_NAME hecate VERSION ${PROJECT_VERSION}
@@ -11,7 +11,7 @@ target_link_options(libhecate PRIVATE -Wl,--as-needed)
 target_include_directories(libhecate INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS libhecate EXPORT hecate LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${CMAKE_SOURCE_DIR}/runtime/exec/hecate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hecate)
+install(FILES ${CMAKE_SOURCE_DIR}/runtime/exec/package/hecate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hecate)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/example DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # pkg-config: the prefix is found from where the file lies.

@@ -2,7 +2,7 @@
  *
  * The library is looked for when a planner first asks for it, with dlopen and local to its handle, so nothing of it (it
  * is C++) is linked and no process that solves nothing has it. Debian's brings OpenBLAS along: where this process has
- * opened one already (runtime/exec/cpu_math.c), the loader takes that, which has the same name; opened here first it gets
+ * opened one already (runtime/exec/math/cpu_math.c), the loader takes that, which has the same name; opened here first it gets
  * one thread too, and its kernels are those that it chooses itself, which whoever multiplies matrices later must live with
  * and says. So programs that do both open the arithmetic first.
  *

@@ -12,8 +12,8 @@
  * B is an option of the system without a published value; 2 here, as UltraEP's, or what --slots leaves. Reclaiming
  * small clones is off, and so is the approximate bin packing. The buffers of clones are shared by all layers: gathered
  * again in backward; reserved but unused ones are not charged. */
-#include "runtime/plan/order.h"
-#include "runtime/plan/spill.h"
+#include "runtime/plan/planners/order.h"
+#include "runtime/plan/planners/spill.h"
 
 /* left: spill; key: the same for sorting, by expert of the domain. Returns how many experts spill: s->order begins with
  * them. */

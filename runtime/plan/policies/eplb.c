@@ -3,7 +3,7 @@
  * them or the last node is partly used. A window of 10 records every 100 iterations: vLLM's
  * defaults (1000 steps, every 3000) scaled to the length of recorded traces; long against the drift it must average
  * out, short against their hundreds of records. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {
   hec_eplb_init(run, (hec_eplb_options){.hierarchical = true, .redundant = 1});

@@ -1,5 +1,5 @@
 /* EPLB in its global form: one pool of slots, nodes ignored. Window, period and slots as in eplb.c. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {
   hec_eplb_init(run, (hec_eplb_options){.redundant = 1});

@@ -2,7 +2,7 @@
  * PR 37656): replicas and packs are those of eplb.c, so balance is the same to the last token, but whole packs change
  * ranks inside a node, and whole nodes their packs, such that the fewest experts move, and of these the most inside a
  * node. The assignment is optimal (slot_match.c). Window, period and slots as in eplb.c. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {
   hec_eplb_init(run, (hec_eplb_options){.hierarchical = true, .redundant = 1, .match = true});

@@ -1,6 +1,6 @@
 /* EPLB without redundant slots: placement only. Where ranks do not divide the experts the slots are rounded up to what
  * expert parallelism needs, and those left over hold replicas. Window and period as in eplb.c. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {
   hec_eplb_init(run, (hec_eplb_options){.hierarchical = true});

@@ -5,7 +5,7 @@
  *
  * There weights come from host memory over the chip's own link, and it serves, it does not train; here they come from
  * the nearest rank that has them and, in training, bring their optimizer state along. */
-#include "runtime/plan/eplb_core.h"
+#include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {
   hec_eplb_init(run, (hec_eplb_options){.hierarchical = true, .redundant = 1, .layers_per_iteration = 1});

@@ -15,7 +15,7 @@
  * What it saves cannot show here: ExFlow leaves a token on the rank of its expert and so drops one of a layer's two
  * all-to-alls; in these programs a token goes back to its source after every layer, so of the placement only the balance
  * is charged, and no saving invented. Meant for inference alone. O(E^2) per layer and pass of the search. */
-#include "runtime/plan/affinity.h"
+#include "runtime/plan/planners/affinity.h"
 #include "runtime/plan/policy.h"
 
 #include <string.h>

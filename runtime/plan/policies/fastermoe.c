@@ -8,9 +8,9 @@
  *
  * Forward only: 1, 2 and 1 instead of 3, 4 and 2. The smart schedule and the topology gate of the paper are not part of
  * the placement. */
+#include "runtime/plan/planners/shadow.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
-#include "runtime/plan/shadow.h"
 
 typedef struct {
   hec_shadow shadow;

@@ -3,8 +3,8 @@
  * returns the gradients, and drops the parameters between forward and backward (reshard after forward, FSDP's default).
  * No token moves. It runs under the schedule `hecate` because FSDP prefetches: the gathers of a layer run beside the
  * computation before it, and so do the returns of gradients; under `serial` it would pay for an overlap it has. */
+#include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/sliced.h"
 
 static void init(hec_policy_run *run) {
   hec_plan *plan = &run->plan;

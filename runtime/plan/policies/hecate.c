@@ -1,6 +1,6 @@
 /* Hecate (FSSDP), the whole system. The algorithms are
  * in fssdp.c, fssdp_shard.c and calibrate.c, what the rows share in fssdp_policy.c. */
-#include "runtime/plan/fssdp_policy.h"
+#include "runtime/plan/planners/fssdp_policy.h"
 
 static void init(hec_policy_run *run) {
   hec_fssdp_policy_init(run, (hec_fssdp_options){.shard = true, .materialise = true});

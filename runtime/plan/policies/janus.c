@@ -15,7 +15,7 @@
  * memory there; here guests stay on the device if they fit, else they are fetched again. Fetches are whole layers, not
  * the paper's pipeline of single experts with limited credit, so memory is that of a whole layer; with several
  * expert-parallel groups all fetch from the first. */
-#include "runtime/plan/fssdp.h"
+#include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/policy.h"
 
 static bool fetches(const hec_problem *problem) {

@@ -16,11 +16,11 @@
  * Inferred, or other than published: two slots of one expert on one rank are gathered once (the published collective
  * sends the second too). Its solver works in a process of the host one micro-batch ahead; here the time of planning,
  * though beside the device, delays the first gather. Slices are summed and sent in the model's gradient type. */
-#include "runtime/plan/fssdp.h"
+#include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/replica_layout.h"
+#include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
-#include "runtime/plan/replica_layout.h"
-#include "runtime/plan/sliced.h"
 
 typedef struct {
   hec_replica_layout layout;

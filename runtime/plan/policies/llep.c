@@ -14,8 +14,8 @@
  *
  * Guests stay from forward to backward, as autograd keeps the received weights (inferred). Gradients return in the
  * model's gradient type. One group of ranks does not know about nodes. */
-#include "runtime/plan/order.h"
-#include "runtime/plan/spill.h"
+#include "runtime/plan/planners/order.h"
+#include "runtime/plan/planners/spill.h"
 
 static int32_t least_loaded(const hec_spill *s, int32_t home) {
   int32_t best = -1;

@@ -19,12 +19,12 @@
  * programme over the same placement. Window and period are EPLB's here (eplb.c); experts that ranks do not divide keep
  * their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
  * O(R E) for the sums, then min_max.c with 2 E places. */
-#include "runtime/plan/eplb_core.h"
-#include "runtime/plan/min_max.h"
-#include "runtime/plan/order.h"
+#include "runtime/plan/planners/eplb_core.h"
+#include "runtime/plan/planners/min_max.h"
+#include "runtime/plan/planners/order.h"
+#include "runtime/plan/planners/quota.h"
+#include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/quota.h"
-#include "runtime/plan/replica_graph.h"
 
 __extension__ typedef unsigned __int128 uint128;
 

@@ -15,9 +15,9 @@
  * `ep`. The placement without history only; the paper's replacement from a forecast (greedy replica counts, Monte Carlo
  * placement) is not built, nor the communication term of its objective. Copies are resident: gradient all-reduce,
  * optimizer state each. O(R E) for the sums, min_max.c with E R / d places, O(R + R / d) per expert to write them. */
-#include "runtime/plan/min_max.h"
+#include "runtime/plan/planners/min_max.h"
+#include "runtime/plan/planners/quota.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/quota.h"
 
 #include <string.h>
 

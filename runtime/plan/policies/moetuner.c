@@ -24,8 +24,8 @@
  * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
  * of ranks have the same homes. The paper plans offline: planning is charged for the heuristics' steps, O(E^2 passes)
  * per layer and O(ep^3) per layer and sweep, and not for the solver's search. */
-#include "runtime/plan/chain.h"
-#include "runtime/plan/partition.h"
+#include "runtime/plan/planners/chain.h"
+#include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
 
@@ -35,7 +35,7 @@
 typedef struct {
   int64_t last;
   const hec_solver *solver; /* NULL: heuristics alone */
-  uint64_t *load; /* [n_experts] */
+  uint64_t *load;           /* [n_experts] */
   hec_partition partition;
   hec_partition_exact partition_exact;
   int32_t *group;  /* [n_layers * n_experts] */

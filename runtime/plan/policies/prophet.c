@@ -10,8 +10,8 @@
  * The last record stands for the previous iteration. As many experts as fit into memory (inferred; the paper names no
  * limit). Copies are guests, kept until backward. The paper's scheduler hides the transfers of a block under the experts
  * of the one before it too; here they run under attention and its backward only, while the model counts both. */
-#include "runtime/plan/fssdp.h"
-#include "runtime/plan/partial_shadow.h"
+#include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/partial_shadow.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
 

@@ -7,7 +7,7 @@
  * Default period 25: the artifact uses 10, but Hecate's authors measured about 25 as the best (reference hecate.md 1).
  * A rank has ceil(E / ep) slots; with expert-data parallelism all groups mirror group 0. Moved experts take their
  * optimizer state along (the plan's difference). O(E log E + E * ep) per layer. */
-#include "runtime/plan/order.h"
+#include "runtime/plan/planners/order.h"
 #include "runtime/plan/policy.h"
 
 typedef struct {

@@ -18,10 +18,10 @@
  *                 weights and gradients travel in each, there once
  *   neither       tokens above a slot's capacity are dropped there; here, as everywhere, nothing is. Two slots of an
  *                 expert on one rank are filled by one transfer and summed before they are sent */
-#include "runtime/plan/fssdp.h"
+#include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/popularity.h"
+#include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/popularity.h"
-#include "runtime/plan/sliced.h"
 
 enum { SLOTS_PER_EXPERT = 4 };
 

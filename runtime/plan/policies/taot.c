@@ -17,9 +17,9 @@
  * at 4), or what --slots leaves. Guests' buffers are shared by all layers: gathered again in backward. The system gathers
  * clones beside the home's products; schedules here gather before tokens are sent, so that is charged as exposed.
  * O(50 R + B R E) per group and what spill.c says. */
-#include "runtime/plan/flow_hint.h"
-#include "runtime/plan/order.h"
-#include "runtime/plan/spill.h"
+#include "runtime/plan/planners/flow_hint.h"
+#include "runtime/plan/planners/order.h"
+#include "runtime/plan/planners/spill.h"
 
 typedef struct {
   hec_flow_hint hint;

@@ -19,8 +19,8 @@
  * all layers: gathered again, blocking, in backward. What cannot be said here: relays of weights (the project's
  * collectives choose their own), fp32 gradient buffers, reserved but unused slots, gradients that return behind
  * attention backward unless the schedule does so (hecate). */
-#include "runtime/plan/order.h"
-#include "runtime/plan/spill.h"
+#include "runtime/plan/planners/order.h"
+#include "runtime/plan/planners/spill.h"
 
 /* at + by * (further T). */
 typedef struct {

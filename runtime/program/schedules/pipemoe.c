@@ -3,7 +3,7 @@
  * before training on balanced loads by t(r) = max(2 r a, 2 a + r x) over r in {1, 2, 4, 8} (degree.h); dense gradients are
  * reduced on their own, after the backward. The degree does not look at loads, so it can be wrong for skewed ones. */
 #include "runtime/base/arena.h"
-#include "runtime/plan/degree.h"
+#include "runtime/plan/planners/degree.h"
 #include "runtime/program/pipeline.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {

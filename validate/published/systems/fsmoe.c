@@ -2,7 +2,7 @@
  * testbeds, against the schedules of others.
  *
  * Set-up: fsmoe_testbed.h's linear laws and fsmoe_program.h's programs; times are walks of programs, degrees and gradients
- * are the planner's (runtime/plan/fsmoe.h), Tutel's degree is tried. Balanced loads: tokens are padded to capacity.
+ * are the planner's (runtime/plan/planners/fsmoe.h), Tutel's degree is tried. Balanced loads: tokens are padded to capacity.
  * Inferred: two layers follow each other in the grid, the fewest in which gradients have something to hide behind (tried: 1
  * to 8); attention as fsmoe_testbed.c says (tried: the line through Table 2); f of whole models is 2 * 1.2 = top-k times
  * capacity; every layer of GPT2-XL (48) is an MoE layer, Mixtral has its 32 layers on A; Fig. 7 does not say its model here:

@@ -1,0 +1,59 @@
+/* What the two files of the bounds of times share: bound_cluster.c (what the cluster gives), bound_time.c (loads, and the
+ * mathematics). */
+#ifndef HEC_PLAN_BOUND_STATE_H
+#define HEC_PLAN_BOUND_STATE_H
+#include "runtime/plan/bound/bound.h"
+
+/* Tokens of one expert in one group. */
+typedef struct {
+  uint64_t tokens;
+  int32_t index;   /* group * n_experts + expert */
+  double waiting;  /* weight of its sources */
+  double inward_s; /* rows into the rank that computes it, from its best place; only of the largest */
+} hec_bound_piece;
+
+/* What a layer raises A by, forward (0) and backward (1). */
+typedef struct {
+  double experts_s[2], exchange_s, busiest_s[2];
+  double gather_s, add_s; /* of sharding groups: AllGather, or ReduceScatter; its additions */
+} hec_bound_rise;
+
+struct hec_bound {
+  const hec_problem *problem;
+  int32_t n_pieces;
+  /* Of the cluster. */
+  double *weight;                        /* [n_ranks] o_r */
+  double least_weight;                   /* min o_r */
+  double row_s[2], least_row_s[2];       /* min o_r c_r, of all ranks of a group; min c_r */
+  double add_s;                          /* additions of a group per assignment: (s+1) row min(o_r / hbm_r) */
+  double before_s[2], head_s[2];         /* weighted means of a micro-batch: embedding and dense blocks; head */
+  double attention_s[2][2], shared_s[2]; /* of a layer: attention (second: dense beside s2) and gate; shared experts */
+  double least_shared_s;                 /* forward, of the fastest rank */
+  double slowest_s;                      /* all of these on the slowest rank */
+  double block_reduce_s[3], rest_reduce_s[3]; /* all-reduces on any network; in closed form; that in pieces */
+  double optimizer_s;
+  double port, nics, node_nics, rank_rate; /* bytes/s in or out, the largest: port and NICs of a rank, NICs of a node;
+                                              port and NICs of a rank together */
+  double token_factor, moved_factor; /* measured exchanges may be faster than the closed form: of tokens; of any kind */
+  /* Of the iteration. */
+  hec_bound_case options;
+  int32_t done;              /* micro-batches */
+  double chain_s, reduced_s; /* A; end of the newest all-reduce */
+  double token_s, inside_s, moved_s;
+  /* Scratch. */
+  hec_bound_rise *rise;    /* [n_layers] */
+  hec_bound_piece *pieces; /* [n_pieces] */
+  uint64_t *total;         /* [n_experts] */
+  uint64_t *node;          /* [n_experts * 2] of the node at hand; the largest of a node */
+  uint64_t *largest;       /* [n_experts * 2] of a source's group; of the group at hand */
+};
+
+static inline double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+static inline double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
+#endif

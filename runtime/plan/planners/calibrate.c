@@ -1,0 +1,365 @@
+/* The greedy search of the header. What makes it cheap and still equal to trying everything from nothing:
+ *
+ *   - the layer's time after a step is one pass over the links (layer_model.h), exact because tokens are whole numbers
+ *   - a gather's price after a step is one pass over the links (spread_cost.h); an expert that only its home holds and
+ *     that all ranks have room for, the usual case, has its pattern ready
+ *   - an expert is skipped when its score cannot exceed the best so far: the busiest link and rank keep at least what
+ *     they carry for others, and prices of collectives never fall when an expert joins
+ *
+ * Every bound is computed in the same order of operations as the value, and rounding is monotonic, so it is a bound in
+ * floating point too. */
+#include "runtime/plan/planners/calibrate.h"
+
+#include <string.h>
+
+/* An expert that could be added, and the step it is judged in. */
+typedef struct {
+  int32_t expert, n_receivers;
+  bool fresh;      /* only its home holds it and everybody else would: patterns are ready */
+  bool everywhere; /* every rank would hold it */
+} candidate;
+
+typedef struct {
+  double time_s, gather_s, growth_s; /* T(Q) = layer + (gather_s + growth_s) */
+} objective;
+
+hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links,
+                                hec_spread *gather, hec_spread *scatter, bool rematerialise) {
+  size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
+  hec_calibrate c = {
+      .problem = problem,
+      .model = hec_layer_model_new(arena, problem, links),
+      .gather = gather,
+      .scatter = scatter,
+      .rematerialise = rematerialise,
+      .home = HEC_NEW(arena, int32_t, experts),
+      .n_holders = HEC_NEW(arena, int32_t, experts),
+      .holds = HEC_NEW(arena, uint8_t, experts * ranks),
+      .n_guests = HEC_NEW(arena, int32_t, ranks),
+      .receivers = HEC_NEW(arena, int32_t, ranks),
+      .guests = HEC_NEW(arena, int32_t, ranks),
+      .bound = HEC_NEW(arena, double, experts),
+      .holders = HEC_NEW(arena, int32_t, 2 * ranks),
+      .added = hec_spread_sum_new(arena, gather),
+      .added_item = hec_spread_sum_new(arena, gather),
+  };
+  c.part = HEC_NEW(arena, double, c.model.n_cells);
+  if (!scatter)
+    return c;
+  c.returned = hec_spread_sum_new(arena, scatter);
+  c.returned_item = hec_spread_sum_new(arena, scatter);
+  c.returned_rest = hec_spread_sum_new(arena, scatter);
+  c.gathered = hec_spread_sum_new(arena, gather);
+  c.gathered_item = hec_spread_sum_new(arena, gather);
+  c.gathered_rest = hec_spread_sum_new(arena, gather);
+  return c;
+}
+
+static uint8_t *holds_of(const hec_calibrate *c, int32_t expert) {
+  return c->holds + (size_t)expert * (size_t)c->problem->n_ranks;
+}
+
+/* Reads who holds what; returns false when nobody has room for a guest. */
+static bool read_holders(hec_calibrate *c, const hec_plan *plan, int32_t layer, int32_t m) {
+  int32_t n_ranks = c->problem->n_ranks, n_experts = c->problem->n_experts;
+  memset(c->n_guests, 0, (size_t)n_ranks * sizeof *c->n_guests);
+  memset(c->holds, 0, (size_t)n_experts * (size_t)n_ranks);
+  for (int32_t e = 0; e < n_experts; e++) {
+    const int32_t *ranks;
+    const uint8_t *kinds;
+    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds);
+    uint8_t *holds = holds_of(c, e);
+    c->home[e] = hec_plan_home(plan, layer, e);
+    c->n_holders[e] = n + 1;
+    holds[c->home[e]] = 1;
+    for (int32_t k = 0; k < n; k++) {
+      HEC_ASSERT(kinds[k] == HEC_COPY_GUEST);
+      holds[ranks[k]] = 1;
+      c->n_guests[ranks[k]]++;
+    }
+  }
+  c->n_full = 0;
+  for (int32_t r = 0; r < n_ranks; r++)
+    c->n_full += c->n_guests[r] >= m;
+  return c->n_full < n_ranks;
+}
+
+static candidate candidate_of(hec_calibrate *c, int32_t expert, int32_t m) {
+  int32_t n_ranks = c->problem->n_ranks;
+  if (c->n_full == 0 && c->n_holders[expert] == 1)
+    return (candidate){expert, n_ranks - 1, true, true};
+  candidate cand = {.expert = expert};
+  const uint8_t *holds = holds_of(c, expert);
+  if (c->n_holders[expert] < n_ranks)
+    for (int32_t r = 0; r < n_ranks; r++)
+      if (!holds[r] && c->n_guests[r] < m)
+        c->receivers[cand.n_receivers++] = r;
+  cand.everywhere = c->n_holders[expert] + cand.n_receivers == n_ranks;
+  cand.fresh = cand.everywhere && c->n_holders[expert] == 1;
+  return cand;
+}
+
+/* The guests that a candidate's expert would have, ascending in c->guests: its number. */
+static int32_t guests_with(hec_calibrate *c, const candidate *cand) {
+  const uint8_t *holds = holds_of(c, cand->expert);
+  int32_t n = 0, next = 0;
+  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
+    bool receives = next < cand->n_receivers && c->receivers[next] == r;
+    next += receives;
+    if ((holds[r] && r != c->home[cand->expert]) || receives)
+      c->guests[n++] = r;
+  }
+  return n;
+}
+
+/* The pattern of guests c->guests[0..n) of an expert; made in `item` unless it is ready. */
+static hec_spread_sum pattern_of(const hec_calibrate *c, hec_spread *spread, int32_t expert, int32_t n,
+                                 hec_spread_sum *item) {
+  if (n == c->problem->n_ranks - 1)
+    return hec_spread_everywhere(spread, c->home[expert]);
+  hec_spread_item(spread, c->home[expert], c->guests, n, item);
+  return *item;
+}
+
+/* sum = all present guests of all experts but `skip`. */
+static void sum_guests(hec_calibrate *c, hec_spread *spread, int32_t skip, hec_spread_sum *item, hec_spread_sum *sum) {
+  hec_spread_clear(spread, sum);
+  for (int32_t e = 0; e < c->problem->n_experts; e++) {
+    if (e == skip || c->n_holders[e] == 1)
+      continue;
+    candidate none = {.expert = e};
+    int32_t n_guests = c->n_holders[e] - 1;
+    if (n_guests < c->problem->n_ranks - 1) /* else the pattern is ready and needs no list */
+      n_guests = guests_with(c, &none);
+    hec_spread_sum pattern = pattern_of(c, spread, e, n_guests, item);
+    hec_spread_add(spread, sum, &pattern);
+  }
+}
+
+static double exposed(const hec_calibrate *c, double return_s, double gather_s) {
+  double over = return_s + (c->rematerialise ? gather_s : 0) - 2 * c->window_s;
+  return over > 0 ? over : 0;
+}
+
+static void make_base(hec_calibrate *c) {
+  if (c->has_base)
+    return;
+  sum_guests(c, c->scatter, -1, &c->returned_item, &c->returned);
+  if (c->rematerialise)
+    sum_guests(c, c->gather, -1, &c->gathered_item, &c->gathered);
+  c->base_s = exposed(c, hec_spread_cost(c->scatter, &c->returned),
+                      c->rematerialise ? hec_spread_cost(c->gather, &c->gathered) : 0);
+  c->has_base = true;
+}
+
+/* Price of all guests with the candidate's, through one of the two collectives. */
+static double total_with(hec_calibrate *c, hec_spread *spread, const candidate *cand, const hec_spread_sum *all,
+                         hec_spread_sum *item, hec_spread_sum *rest) {
+  if (cand->fresh) {
+    hec_spread_sum pattern = hec_spread_everywhere(spread, c->home[cand->expert]);
+    return hec_spread_cost_with(spread, all, &pattern);
+  }
+  if (c->n_holders[cand->expert] > 1) { /* its present guests leave the sum, which a maximum cannot take back */
+    sum_guests(c, spread, cand->expert, item, rest);
+    all = rest;
+  }
+  hec_spread_sum pattern = pattern_of(c, spread, cand->expert, guests_with(c, cand), item);
+  return hec_spread_cost_with(spread, all, &pattern);
+}
+
+/* exposed(Q) - exposed(P') with the candidate. */
+static double growth_with(hec_calibrate *c, const candidate *cand) {
+  if (!c->scatter)
+    return 0;
+  make_base(c);
+  double return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_item, &c->returned_rest), gather_s = 0;
+  if (c->rematerialise)
+    gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_item, &c->gathered_rest);
+  return exposed(c, return_s, gather_s) - c->base_s;
+}
+
+/* What the candidate's gather adds to `added`; made in added_item unless it is ready. */
+static hec_spread_sum added_pattern(hec_calibrate *c, const candidate *cand) {
+  if (cand->fresh)
+    return hec_spread_everywhere(c->gather, c->home[cand->expert]);
+  hec_spread_item(c->gather, c->home[cand->expert], c->receivers, cand->n_receivers, &c->added_item);
+  return c->added_item;
+}
+
+/* The candidate's part of the layer model: NULL when nothing of it travels any more. */
+static const double *part_with(hec_calibrate *c, const candidate *cand) {
+  if (cand->everywhere)
+    return NULL;
+  const uint8_t *holds = holds_of(c, cand->expert);
+  int32_t n = 0, next = 0;
+  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
+    bool receives = next < cand->n_receivers && c->receivers[next] == r;
+    next += receives;
+    if (holds[r] || receives)
+      c->holders[n++] = r;
+  }
+  hec_layer_model_part(&c->model, cand->expert, c->holders, n, c->part);
+  return c->part;
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* One step: the cells that bound what can be gained, the best expert so far. */
+typedef struct {
+  objective now;
+  int32_t link_cell, rank_cell, best; /* best: -1 none */
+  double score;
+  objective after; /* with the best */
+} search;
+
+/* (T - T_new) / bytes. */
+static double score_of(const hec_calibrate *c, const search *s, double time_s, int32_t n_receivers) {
+  double bytes = (double)n_receivers * larger((double)c->gather->bytes, 1);
+  return (s->now.time_s - time_s) / bytes;
+}
+
+/* True when an expert of this score, or bound, would replace the best so far: ties go to the lower id. */
+static bool beats(const search *s, int32_t expert, double score) {
+  return score > s->score || (score == s->score && expert < s->best);
+}
+
+/* At least this is added to the layer's time: the gather so far, or this expert's alone. */
+static objective least_added(hec_calibrate *c, const search *s, const candidate *cand) {
+  objective least = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s};
+  if (cand->fresh)
+    least.gather_s = larger(least.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
+  if (c->scatter &&
+      c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
+    make_base(c);
+    least.growth_s = -c->base_s;
+  }
+  return least;
+}
+
+/* An upper bound of the expert's score; at most 0 if it cannot be added. */
+static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_t m) {
+  candidate cand = candidate_of(c, expert, m);
+  if (cand.n_receivers == 0)
+    return 0;
+  objective least = least_added(c, s, &cand);
+  hec_layer_time layer = hec_layer_model_least(&c->model, expert, s->link_cell, s->rank_cell);
+  double time_s = hec_layer_model_total(&c->model, layer) + (least.gather_s + least.growth_s);
+  return score_of(c, s, time_s, cand.n_receivers);
+}
+
+/* Computes the expert's score, dearest terms last; keeps it if it is the best so far. */
+static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
+  candidate cand = candidate_of(c, expert, m);
+  objective least = least_added(c, s, &cand);
+  double layer_s = hec_layer_model_total(&c->model, hec_layer_model_time_with(&c->model, expert, part_with(c, &cand)));
+  *units += (uint64_t)c->model.n_cells / 2;
+  if (!beats(s, expert, score_of(c, s, layer_s + (least.gather_s + least.growth_s), cand.n_receivers)))
+    return;
+  hec_spread_sum pattern = added_pattern(c, &cand);
+  double gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
+  *units += (uint64_t)(c->gather->n_stages * c->gather->links->n_padded);
+  if (!beats(s, expert, score_of(c, s, layer_s + (gather_s + least.growth_s), cand.n_receivers)))
+    return;
+  double growth_s = growth_with(c, &cand);
+  *units += c->scatter ? (uint64_t)(c->scatter->n_stages * c->scatter->links->n_padded) : 0;
+  double time_s = layer_s + (gather_s + growth_s), score = score_of(c, s, time_s, cand.n_receivers);
+  if (score <= 0 || !beats(s, expert, score))
+    return;
+  s->score = score;
+  s->best = expert;
+  s->after = (objective){time_s, gather_s, growth_s};
+}
+
+/* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
+ * that most others need not be. */
+static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
+  int32_t n_experts = c->problem->n_experts, first = 0;
+  s->best = -1;
+  s->score = 0;
+  hec_layer_model_busiest(&c->model, &s->link_cell, &s->rank_cell);
+  for (int32_t e = 0; e < n_experts; e++) {
+    c->bound[e] = bound_of(c, s, e, m);
+    first = c->bound[e] > c->bound[first] ? e : first;
+  }
+  *units += (uint64_t)c->model.n_cells + (uint64_t)n_experts;
+  if (c->bound[first] > 0)
+    judge(c, s, first, m, units);
+  for (int32_t e = 0; e < n_experts; e++)
+    if (e != first && c->bound[e] > 0 && beats(s, e, c->bound[e]))
+      judge(c, s, e, m, units);
+}
+
+/* Adds the best expert to everything that is kept. */
+static void accept(hec_calibrate *c, search *s, int32_t m) {
+  candidate cand = candidate_of(c, s->best, m);
+  if (cand.fresh) { /* the list is not made for ready patterns */
+    cand.n_receivers = 0;
+    for (int32_t r = 0; r < c->problem->n_ranks; r++)
+      if (r != c->home[cand.expert])
+        c->receivers[cand.n_receivers++] = r;
+  }
+  hec_spread_sum pattern = added_pattern(c, &cand);
+  hec_spread_add(c->gather, &c->added, &pattern);
+  hec_layer_model_replace(&c->model, cand.expert, part_with(c, &cand));
+  uint8_t *holds = holds_of(c, cand.expert);
+  bool had_guests = c->n_holders[cand.expert] > 1;
+  for (int32_t k = 0; k < cand.n_receivers; k++) {
+    holds[c->receivers[k]] = 1;
+    c->n_full += ++c->n_guests[c->receivers[k]] == m;
+  }
+  c->n_holders[cand.expert] += cand.n_receivers;
+  s->now = s->after;
+  if (!c->scatter)
+    return;
+  HEC_ASSERT(c->has_base); /* of P', before this step */
+  if (had_guests) {
+    sum_guests(c, c->scatter, cand.expert, &c->returned_item, &c->returned);
+    if (c->rematerialise)
+      sum_guests(c, c->gather, cand.expert, &c->gathered_item, &c->gathered);
+  }
+  candidate none = {.expert = cand.expert}; /* all its guests are present now */
+  pattern = pattern_of(c, c->scatter, cand.expert, guests_with(c, &none), &c->returned_item);
+  hec_spread_add(c->scatter, &c->returned, &pattern);
+  if (c->rematerialise) {
+    pattern = pattern_of(c, c->gather, cand.expert, guests_with(c, &none), &c->gathered_item);
+    hec_spread_add(c->gather, &c->gathered, &pattern);
+  }
+}
+
+static void write_plan(const hec_calibrate *c, hec_plan *plan, int32_t layer) {
+  int32_t *copy_at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1), at = 0;
+  size_t block = (size_t)layer * (size_t)plan->copy_capacity;
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    const uint8_t *holds = holds_of(c, e);
+    for (int32_t r = 0; r < plan->n_ranks && c->n_holders[e] > 1; r++)
+      if (holds[r] && r != c->home[e])
+        plan->copy_rank[block + (size_t)at++] = r;
+    copy_at[e + 1] = at;
+  }
+  memset(plan->copy_kind + block, HEC_COPY_GUEST, (size_t)at);
+}
+
+int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,
+                            uint64_t *units) {
+  int32_t n_experts = c->problem->n_experts, added = 0;
+  *units += (uint64_t)n_experts;
+  if (!read_holders(c, plan, layer, m))
+    return 0;
+  hec_layer_model_set(&c->model, plan, layer, load, c->holders);
+  *units += (uint64_t)n_experts * (uint64_t)(c->problem->n_ranks + c->model.n_cells);
+  hec_spread_clear(c->gather, &c->added);
+  c->has_base = false;
+  c->window_s = hec_problem_window_s(c->problem, layer);
+  search s = {.now = {.time_s = hec_layer_model_total(&c->model, hec_layer_model_time(&c->model))}};
+  for (; added < n_experts; added++) {
+    find_best(c, &s, m, units);
+    if (s.best < 0)
+      break;
+    accept(c, &s, m);
+  }
+  if (added > 0)
+    write_plan(c, plan, layer);
+  return added;
+}

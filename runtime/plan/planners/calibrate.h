@@ -1,0 +1,53 @@
+/* Calibration of FSSDP (reference hecate.md 5): after the gate has spoken, more experts are materialised as long as
+ * that pays for the gather, which is now on the critical path.
+ *
+ * The objective of a plan Q that adds guests to the plan P' made before the gate:
+ *
+ *     T(Q) = T_layer(Q) + T_spAG(P' -> Q) + [exposed(Q) - exposed(P')]        T_layer: layer_model.h
+ *     exposed(Q) = max(0, T_spRS(Q -> homes) (+ T_spAG(homes -> Q) if copies are re-materialised) - 2 * window)
+ *
+ * exposed only when training: the gradients return under the attention's backward, twice as long as its forward. Sparse
+ * collectives cost what spread_cost.h says, as one collective over everything added so far.
+ *
+ * A step adds one expert: a guest on every rank that does not hold it and has fewer than m guests of this layer. It
+ * takes the expert with the largest (T - T_new) / (bytes added), ties to the lower id, and only if T_new < T; at most
+ * n_experts steps. An expert is passed over without pricing when even a gather for free could not make it the best so
+ * far. */
+#ifndef HEC_PLAN_CALIBRATE_H
+#define HEC_PLAN_CALIBRATE_H
+#include "runtime/plan/planners/layer_model.h"
+#include "runtime/plan/planners/spread_cost.h"
+
+typedef struct {
+  const hec_problem *problem;
+  hec_layer_model model;
+  hec_spread *gather, *scatter; /* parameters out, gradients back; scatter NULL: nothing returns */
+  bool rematerialise;
+  double window_s;                             /* of the layer */
+  int32_t *home;                               /* [n_experts] of the layer */
+  int32_t *n_holders;                          /* [n_experts] home included */
+  uint8_t *holds;                              /* [n_experts * n_ranks] */
+  int32_t *n_guests;                           /* [n_ranks] of this layer */
+  int32_t n_full;                              /* ranks with m guests */
+  int32_t *receivers;                          /* [n_ranks] of a candidate */
+  int32_t *guests;                             /* [n_ranks] scratch */
+  int32_t *holders;                            /* [2 * n_ranks] scratch */
+  double *part;                                /* [n_cells] of a candidate */
+  double *bound;                               /* [n_experts] no score of this step is larger */
+  hec_spread_sum added, added_item;            /* gather of what this calibration added; of a candidate */
+  hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
+  hec_spread_sum returned, returned_item;      /* scatter of all guests */
+  hec_spread_sum gathered_rest, returned_rest; /* of all guests but those of one expert */
+  bool has_base; /* gathered, returned and base_s are made (only when a candidate is priced) */
+  double base_s; /* exposed(P') */
+} hec_calibrate;
+
+/* `gather` and `scatter` (NULL when not training) are the caller's and must outlive it. */
+hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links,
+                                hec_spread *gather, hec_spread *scatter, bool rematerialise);
+
+/* Adds guests to one layer of the plan. Returns the number of experts added; its inner steps are added to *units. */
+int32_t hec_calibrate_layer(hec_calibrate *calibrate, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,
+                            uint64_t *units);
+
+#endif

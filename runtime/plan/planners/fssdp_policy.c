@@ -1,0 +1,159 @@
+/* One decision of Hecate, before the gates of a micro-batch, for all layers (reference hecate.md 4, 7, 8):
+ *
+ *   loads = sums over the window, experts in order of them
+ *   every `period` iterations: Algorithm 2; homes move only if the plan changed. Training starts with even shards, so
+ * the first check comes one period after the first record. t per layer from the homes and the order, m from memory,
+ * then Algorithm 1
+ *
+ * and one after the gate of each layer: calibration. Before any record all loads are zero, so the hot set is the lowest
+ * ids. t is searched anew only when the
+ * homes, the t hottest experts or the next one changed. */
+#include "runtime/plan/planners/fssdp_policy.h"
+
+#include "runtime/plan/planners/calibrate.h"
+#include "runtime/plan/planners/fssdp.h"
+
+#include <string.h>
+
+typedef struct {
+  hec_fssdp_options options;
+  hec_rank_links links;
+  hec_spread gather, scatter;
+  hec_spread_sum sum;
+  hec_fssdp fssdp;
+  hec_calibrate calibrate;
+  uint64_t *load;      /* [n_layers * n_experts] window sums */
+  int32_t *order;      /* [n_layers * n_experts] experts by descending load */
+  int32_t *last_place; /* [n_layers * n_experts] places of the experts in the order for which t was searched */
+  bool *t_known;       /* [n_layers] */
+  int32_t *owner;      /* [n_layers * n_experts] scratch */
+  int64_t last;        /* iteration of the last check of the shards; -1: not started */
+  bool reshard_now;
+} fssdp_state;
+
+static void set_even_shards(hec_policy_run *run) {
+  for (int32_t l = 0; l < run->plan.n_layers; l++)
+    for (int32_t e = 0; e < run->plan.n_experts; e++)
+      hec_plan_set_home(&run->plan, l, e, hec_fssdp_even_owner(run->problem, l, e));
+}
+
+void hec_fssdp_policy_init(hec_policy_run *run, hec_fssdp_options options) {
+  const hec_problem *problem = run->problem;
+  hec_arena *arena = run->arena;
+  size_t rows = (size_t)problem->n_layers * (size_t)problem->n_experts;
+  fssdp_state *state = HEC_NEW(arena, fssdp_state, 1);
+  state->options = options;
+  state->links = hec_rank_links_new(arena, problem);
+  state->gather = hec_spread_new(arena, problem, &state->links, problem->bytes.expert_param, false);
+  state->sum = hec_spread_sum_new(arena, &state->gather);
+  state->fssdp = hec_fssdp_new(arena, problem);
+  if (options.materialise) {
+    if (problem->train)
+      state->scatter = hec_spread_new(arena, problem, &state->links, problem->bytes.expert_grad, true);
+    state->calibrate = hec_calibrate_new(arena, problem, &state->links, &state->gather,
+                                         problem->train ? &state->scatter : NULL, options.rematerialise);
+  }
+  state->load = HEC_NEW(arena, uint64_t, rows);
+  state->order = HEC_NEW(arena, int32_t, rows);
+  state->last_place = HEC_NEW(arena, int32_t, rows);
+  state->owner = HEC_NEW(arena, int32_t, rows);
+  state->t_known = HEC_NEW(arena, bool, problem->n_layers);
+  state->last = -1;
+  for (size_t row = 0; row < rows; row++)
+    state->order[row] = (int32_t)(row % (size_t)problem->n_experts);
+  run->state = state;
+  run->plan.rematerialise = options.rematerialise;
+  set_even_shards(run);
+  int32_t m = options.materialise ? hec_fssdp_memory_capacity(problem, options.rematerialise) : 0;
+  for (int32_t l = 0; l < problem->n_layers; l++) {
+    run->t[l] = 0;
+    run->m[l] = m;
+  }
+}
+
+void hec_fssdp_policy_reshard(hec_policy_run *run) {
+  ((fssdp_state *)run->state)->reshard_now = true;
+}
+
+static void read_history(hec_policy_run *run, fssdp_state *state) {
+  int32_t n_experts = run->plan.n_experts;
+  for (int32_t l = 0; l < run->plan.n_layers; l++) {
+    size_t row = (size_t)l * (size_t)n_experts;
+    hec_history_sum(&run->history, l, run->policy->window, state->load + row);
+    run->units += (uint64_t)n_experts + hec_fssdp_order(state->load + row, n_experts, state->order + row);
+  }
+}
+
+/* True when the t hottest experts (in any order) and the next one are those for which t was found. */
+static bool overlap_is_known(const fssdp_state *state, size_t row, int32_t t, int32_t n_experts) {
+  const int32_t *order = state->order + row, *place = state->last_place + row;
+  for (int32_t i = 0; i < t; i++)
+    if (place[order[i]] >= t)
+      return false;
+  return t == n_experts || place[order[t]] == t;
+}
+
+/* run->t of every layer. */
+static void find_overlap(hec_policy_run *run, fssdp_state *state) {
+  int32_t n_experts = run->plan.n_experts;
+  uint64_t steps = 0;
+  for (int32_t l = 0; l < run->plan.n_layers; l++) {
+    size_t row = (size_t)l * (size_t)n_experts;
+    run->units += (uint64_t)run->t[l];
+    if (state->t_known[l] && overlap_is_known(state, row, run->t[l], n_experts))
+      continue;
+    hec_overlap_case of = {state->order + row, run->plan.home + row, l, run->t[l]};
+    run->t[l] = hec_fssdp_overlap_degree(&state->gather, &state->sum, &of, &steps);
+    for (int32_t i = 0; i < n_experts; i++)
+      state->last_place[row + (size_t)state->order[row + (size_t)i]] = i;
+    state->t_known[l] = true;
+  }
+  run->units += steps * (uint64_t)(state->gather.n_stages * state->gather.links->n_padded) / 2;
+}
+
+static bool shards_are_due(hec_policy_run *run, fssdp_state *state) {
+  if (!state->options.shard)
+    return false;
+  bool forced = state->reshard_now;
+  state->reshard_now = false;
+  if (state->last < 0) { /* even shards hold for one period */
+    state->last = run->iter;
+    return forced;
+  }
+  return hec_policy_due(run, &state->last) || forced;
+}
+
+static void reshard(hec_policy_run *run, fssdp_state *state) {
+  find_overlap(run, state);
+  run->units += hec_fssdp_shard(&state->fssdp, state->load, state->order, run->t, state->owner);
+  size_t rows = (size_t)run->plan.n_layers * (size_t)run->plan.n_experts;
+  if (memcmp(state->owner, run->plan.home, rows * sizeof *state->owner) == 0)
+    return;
+  memcpy(run->plan.home, state->owner, rows * sizeof *state->owner);
+  memcpy(run->plan.opt_home, state->owner, rows * sizeof *state->owner);
+  memset(state->t_known, 0, (size_t)run->plan.n_layers * sizeof *state->t_known);
+  run->plan.version++;
+}
+
+void hec_fssdp_policy_decide(hec_policy_run *run) {
+  fssdp_state *state = run->state;
+  bool due = shards_are_due(run, state);
+  if (!due && !state->options.materialise)
+    return;
+  run->planned = true;
+  read_history(run, state);
+  if (due)
+    reshard(run, state);
+  find_overlap(run, state);
+  for (int32_t l = 0; state->options.materialise && l < run->plan.n_layers; l++) {
+    size_t row = (size_t)l * (size_t)run->plan.n_experts;
+    run->units += hec_fssdp_materialise(&state->fssdp, &run->plan, l, state->load + row, state->order + row, run->t[l],
+                                        run->m[l]);
+  }
+}
+
+void hec_fssdp_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
+  fssdp_state *state = run->state;
+  run->planned = true;
+  (void)hec_calibrate_layer(&state->calibrate, &run->plan, layer, load, run->m[layer], &run->units);
+}

@@ -1,0 +1,241 @@
+/* LAER-MoE's planner, as its code does it (reference hecate.md 10.3), N ranks of C slots, E experts:
+ *
+ *   candidates    "even"          C N / E replicas each, where that is whole
+ *                 "proportional"  begin with one replica each, or one per node if all fit; then the expert with the
+ *                                 largest load per replica gets one more, or, once it has one per node, one more per
+ *                                 node; an expert that would need more slots than are left is out
+ *   place         replicas by descending load per replica, each on the least loaded rank with a free slot among the
+ *                 nodes with the fewest replicas of the expert (of all nodes if those are full)
+ *   score         sum over sources of communication + busiest rank's computation, tokens going evenly to the replicas
+ *                 of their own node, else to all
+ *
+ * and the candidate of the smaller score. Random changes of the counts are in the published code, but its runtime asks
+ * for none of them, and none are made here. Ties go to the lower expert and rank; shares are real numbers, as in the
+ * published evaluation. Slots may stay empty when no expert can take the last few. */
+#include "runtime/plan/planners/replica_layout.h"
+
+#include "runtime/base/status.h"
+#include "runtime/plan/planners/order.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+hec_replica_layout hec_replica_layout_new(hec_arena *arena, int32_t n_ranks, int32_t per_node, int32_t n_experts,
+                                          int32_t capacity) {
+  HEC_ASSERT(per_node >= 1 && capacity <= n_experts && (int64_t)n_ranks * capacity >= n_experts);
+  int32_t n_nodes = (n_ranks + per_node - 1) / per_node;
+  size_t slots = (size_t)n_ranks * (size_t)capacity, cells = (size_t)n_nodes * (size_t)n_experts;
+  return (hec_replica_layout){
+      .n_ranks = n_ranks,
+      .per_node = per_node,
+      .n_nodes = n_nodes,
+      .n_experts = n_experts,
+      .capacity = capacity,
+      .slot = HEC_NEW(arena, int32_t, slots),
+      .count = HEC_NEW(arena, int32_t, n_experts),
+      .try_slot = HEC_NEW(arena, int32_t, slots),
+      .try_count = HEC_NEW(arena, int32_t, n_experts),
+      .load = HEC_NEW(arena, uint64_t, n_experts),
+      .key = HEC_NEW(arena, double, n_experts),
+      .order = HEC_NEW(arena, int32_t, n_experts),
+      .n_used = HEC_NEW(arena, int32_t, n_ranks),
+      .rank_load = HEC_NEW(arena, double, n_ranks),
+      .on_node = HEC_NEW(arena, int32_t, cells),
+      .share = HEC_NEW(arena, double, cells),
+      .anywhere = HEC_NEW(arena, double, n_experts),
+  };
+}
+
+/* The heap of experts whose root is to get the next replica. */
+static bool before(const double *key, int32_t a, int32_t b) {
+  return key[a] != key[b] ? key[a] > key[b] : a < b;
+}
+
+static void sift(const double *key, int32_t *heap, int32_t n, int32_t at) {
+  int32_t item = heap[at];
+  for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+    if (child + 1 < n && before(key, heap[child + 1], heap[child]))
+      child++;
+    if (!before(key, heap[child], item))
+      break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = item;
+}
+
+static void count_proportional(hec_replica_layout *layout) {
+  int32_t n_experts = layout->n_experts, nodes = layout->n_nodes, slots = layout->n_ranks * layout->capacity;
+  int32_t first = (int64_t)nodes * n_experts <= slots ? nodes : 1, n = n_experts;
+  int32_t left = slots - first * n_experts, *count = layout->try_count, *heap = layout->order;
+  for (int32_t e = 0; e < n_experts; e++) {
+    count[e] = first;
+    layout->key[e] = (double)layout->load[e] / first;
+    heap[e] = e;
+  }
+  for (int32_t at = n / 2 - 1; at >= 0; at--)
+    sift(layout->key, heap, n, at);
+  while (left > 0 && n > 0) {
+    int32_t e = heap[0], more = count[e] >= nodes ? nodes : 1;
+    layout->units++;
+    if (more > left) {
+      heap[0] = heap[--n];
+    } else {
+      count[e] += more;
+      left -= more;
+      layout->key[e] = (double)layout->load[e] / count[e];
+    }
+    if (n > 0)
+      sift(layout->key, heap, n, 0);
+  }
+}
+
+/* The least loaded rank with a free slot of a node with the fewest replicas of the expert; of any node if they have
+ * none. */
+static int32_t place_of(const hec_replica_layout *layout, int32_t expert) {
+  const int32_t *on_node = layout->on_node;
+  int32_t fewest = on_node[expert], best = -1, other = -1;
+  for (int32_t node = 1; node < layout->n_nodes; node++)
+    if (on_node[node * layout->n_experts + expert] < fewest)
+      fewest = on_node[node * layout->n_experts + expert];
+  for (int32_t r = 0, node = 0, left = layout->per_node; r < layout->n_ranks; r++) {
+    if (left-- == 0) {
+      node++;
+      left = layout->per_node - 1;
+    }
+    if (layout->n_used[r] == layout->capacity)
+      continue;
+    if (other < 0 || layout->rank_load[r] < layout->rank_load[other])
+      other = r;
+    if (on_node[node * layout->n_experts + expert] == fewest &&
+        (best < 0 || layout->rank_load[r] < layout->rank_load[best]))
+      best = r;
+  }
+  return best >= 0 ? best : other;
+}
+
+/* try_count becomes try_slot. */
+static void place(hec_replica_layout *layout) {
+  int32_t n_experts = layout->n_experts, slots = layout->n_ranks * layout->capacity;
+  memset(layout->n_used, 0, (size_t)layout->n_ranks * sizeof *layout->n_used);
+  memset(layout->on_node, 0, (size_t)layout->n_nodes * (size_t)n_experts * sizeof *layout->on_node);
+  for (int32_t r = 0; r < layout->n_ranks; r++)
+    layout->rank_load[r] = 0;
+  for (int32_t i = 0; i < slots; i++)
+    layout->try_slot[i] = -1;
+  for (int32_t e = 0; e < n_experts; e++)
+    layout->key[e] = (double)layout->load[e] / layout->try_count[e];
+  hec_order_descending(layout->key, n_experts, layout->order);
+  for (int32_t i = 0; i < n_experts; i++) {
+    int32_t e = layout->order[i];
+    for (int32_t k = 0; k < layout->try_count[e]; k++) {
+      int32_t rank = place_of(layout, e);
+      layout->try_slot[rank * layout->capacity + layout->n_used[rank]++] = e;
+      layout->rank_load[rank] += layout->key[e];
+      layout->on_node[rank / layout->per_node * n_experts + e]++;
+    }
+  }
+  layout->units += (uint64_t)slots * (uint64_t)layout->n_ranks;
+}
+
+/* Replicas of each expert on one rank take off what stays there: the remote assignments of the sources of its node.
+ * Fills share and anywhere; returns the sources' communication. */
+static double communication(hec_replica_layout *layout, const hec_replica_cost *cost, const uint64_t *sent) {
+  int32_t n_experts = layout->n_experts;
+  double near = 0, far = 0;
+  for (int32_t e = 0; e < n_experts; e++)
+    layout->anywhere[e] = 0;
+  for (int32_t node = 0; node < layout->n_nodes; node++) {
+    int32_t begin = node * layout->per_node, end = begin + layout->per_node;
+    const int32_t *replicas = layout->on_node + (size_t)node * (size_t)n_experts;
+    double *share = layout->share + (size_t)node * (size_t)n_experts;
+    for (int32_t e = 0; e < n_experts; e++)
+      share[e] = 0;
+    for (int32_t r = begin; r < end && r < layout->n_ranks; r++)
+      for (int32_t e = 0; e < n_experts; e++)
+        share[e] += (double)sent[(size_t)r * (size_t)n_experts + (size_t)e];
+    for (int32_t e = 0; e < n_experts; e++) {
+      if (replicas[e] > 0) {
+        near += share[e];
+        share[e] /= replicas[e];
+      } else {
+        far += share[e];
+        layout->anywhere[e] += share[e] / layout->try_count[e];
+        share[e] = 0;
+      }
+    }
+  }
+  for (int32_t r = 0; r < layout->n_ranks; r++) /* a source's own replicas */
+    for (int32_t c = 0; c < layout->n_used[r]; c++) {
+      int32_t e = layout->try_slot[r * layout->capacity + c];
+      int32_t here = layout->on_node[r / layout->per_node * n_experts + e];
+      near -= (double)sent[(size_t)r * (size_t)n_experts + (size_t)e] / here;
+    }
+  layout->units += (uint64_t)layout->n_ranks * (uint64_t)n_experts;
+  return near * cost->node_s + far * cost->network_s;
+}
+
+static double score(hec_replica_layout *layout, const hec_replica_cost *cost, const uint64_t *sent) {
+  double busiest = 0, exchanged = communication(layout, cost, sent);
+  for (int32_t r = 0; r < layout->n_ranks; r++) {
+    const double *share = layout->share + (size_t)(r / layout->per_node) * (size_t)layout->n_experts;
+    double computed = 0;
+    for (int32_t c = 0; c < layout->n_used[r]; c++) {
+      int32_t e = layout->try_slot[r * layout->capacity + c];
+      computed += share[e] + layout->anywhere[e];
+    }
+    busiest = computed > busiest ? computed : busiest;
+  }
+  return exchanged + cost->compute_s * busiest;
+}
+
+/* What was tried becomes the result. */
+static void take(hec_replica_layout *layout, double seconds) {
+  int32_t *slot = layout->slot, *count = layout->count;
+  layout->slot = layout->try_slot;
+  layout->count = layout->try_count;
+  layout->try_slot = slot;
+  layout->try_count = count;
+  layout->seconds = seconds;
+}
+
+static void count_even(hec_replica_layout *layout) {
+  int32_t slots = layout->n_ranks * layout->capacity;
+  for (int32_t e = 0; e < layout->n_experts; e++)
+    layout->try_count[e] = slots / layout->n_experts + (e < slots % layout->n_experts);
+}
+
+void hec_replica_layout_even(hec_replica_layout *layout) {
+  layout->units = 0;
+  memset(layout->load, 0, (size_t)layout->n_experts * sizeof *layout->load);
+  count_even(layout);
+  place(layout);
+  take(layout, 0);
+}
+
+void hec_replica_layout_choose(hec_replica_layout *layout, const hec_replica_cost *cost, const uint64_t *sent) {
+  int32_t n_experts = layout->n_experts;
+  uint64_t all = 0;
+  memset(layout->load, 0, (size_t)n_experts * sizeof *layout->load);
+  for (int32_t s = 0; s < layout->n_ranks; s++)
+    for (int32_t e = 0; e < n_experts; e++)
+      layout->load[e] += sent[(size_t)s * (size_t)n_experts + (size_t)e];
+  for (int32_t e = 0; e < n_experts; e++)
+    all += layout->load[e];
+  if (all == 0) {
+    hec_replica_layout_even(layout);
+    return;
+  }
+  layout->units = (uint64_t)layout->n_ranks * (uint64_t)n_experts;
+  bool even = layout->n_ranks * layout->capacity % n_experts == 0;
+  if (even) {
+    count_even(layout);
+    place(layout);
+    take(layout, score(layout, cost, sent));
+  }
+  count_proportional(layout);
+  place(layout);
+  double seconds = score(layout, cost, sent);
+  if (!even || seconds < layout->seconds)
+    take(layout, seconds);
+}
