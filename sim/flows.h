@@ -5,7 +5,8 @@
  * one-way "routes": [{"src": "a", "dst": "b", "links": ["up0", "down1"]}, ...],         at most one per ordered pair
  *    "flows": [{"src": "a", "dst": "b", "bytes": 1000, "start": 0, "finish": 1e-6}, ...],
  *    "hosts_per_node": 8,                                       consecutive hosts; default: all are one node
- *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default
+ *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default,
+ *                                                               but for ll_bytes: 0 here
  *
  * `start` in seconds, default 0; `finish`, optional, is the answer expected from max_min, kept for comparison. Other
  * members are ignored. Several flows may join one pair. A flow occupies its route from start + sum of the route's
