@@ -178,7 +178,7 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
   hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
                   flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
   if (flows->size_bytes > 0) {
-    hec_flows_rate rate = hec_flows_rates(flows, makespan);
+    hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, makespan);
     hec_text_printf(out, "size %lld bytes of the busiest rank, algbw %.2f GB/s, busbw %.2f GB/s\n",
                     (long long)flows->size_bytes, rate.algbw / 1e9, rate.busbw / 1e9);
   }
