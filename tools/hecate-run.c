@@ -1,6 +1,7 @@
 /* hecate-run: executes what hecate-sim simulates. Sub-commands are rows of a table; without one's name: replay. */
 #include "runtime/base/temporary.h"
 #include "runtime/exec/math/math.h"
+#include "tools/common/alltoallv_command.h"
 #include "tools/common/output.h"
 #include "tools/common/replay_command.h"
 #include "tools/common/train_command.h"
@@ -10,7 +11,7 @@
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"replay", hec_replay_command}, {"train", hec_train_command}};
+} commands[] = {{"replay", hec_replay_command}, {"train", hec_train_command}, {"alltoallv", hec_alltoallv_command}};
 
 int main(int argc, char **argv) {
   hec_output_hold_standard();
