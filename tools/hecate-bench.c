@@ -9,7 +9,6 @@
 #include "tools/common/tool.h"
 #include "traces/trace_bench.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,8 +242,8 @@ static int bench_command(int argc, char **argv) {
   hec_text out = {0};
   hec_arena arena = {0};
   status = run(&s, &arena, &out);
-  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
   hec_text_free(&out);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-bench", status);

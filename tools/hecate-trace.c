@@ -42,13 +42,6 @@ static hec_status parse_lags(const char *text, hec_trace_info_options *options) 
   return options->n_lags > 0 ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--lags: expected numbers, found none");
 }
 
-static hec_status print(const char *text, size_t length) {
-  bool written = fwrite(text, 1, length, stdout) == length;
-  if (fflush(stdout) != 0 || !written)
-    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
-  return HEC_OK;
-}
-
 static hec_status show_info(const char *path, const hec_trace_info_options *options, bool as_json) {
   hec_trace_reader *reader = NULL;
   hec_trace_info info;
@@ -57,7 +50,7 @@ static hec_status show_info(const char *path, const hec_trace_info_options *opti
   hec_status status = hec_trace_info_read(reader, options, &info);
   if (status == HEC_OK) {
     (as_json ? hec_trace_info_json : hec_trace_info_table)(&info, hec_trace_header_of(reader), path, &text);
-    status = print(text.data, text.length);
+    status = hec_output_print(&text);
   }
   hec_text_free(&text);
   hec_trace_close(reader);

@@ -5,8 +5,8 @@
 #include "models/straggler.h"
 #include "sim/flows.h"
 #include "tools/common/args.h"
+#include "tools/common/output.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,9 +185,7 @@ static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
     hec_flows_write(&flows, o->law, finish, out);
   else
     add_table(&flows, o, finish, arena, out);
-  if (fwrite(out->data, 1, out->length, stdout) != out->length || fflush(stdout) != 0)
-    return hec_fail(HEC_FAILED, "standard output: cannot write: %s", strerror(errno));
-  return HEC_OK;
+  return hec_output_print(out);
 }
 
 int hec_flows_command(int argc, char **argv) {

@@ -176,8 +176,8 @@ int hec_network_command(int argc, char **argv) {
     return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
   status = run(&s, &out);
-  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
   hec_text_free(&out);
   return hec_tool_exit("hecate-bench", status);
 }
