@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hecate-run alltoallv as a user meets it: matrices that are none, every transport, mpirun of both kinds, the devices that
-# tests emulate; its prediction is that of hecate-sim flows, number by number; Ctrl-C leaves nobody behind.
+# hecate-run alltoallv as a user meets it: matrices that are none, every transport, mpirun of both kinds; its
+# prediction is that of hecate-sim flows, number by number; Ctrl-C leaves nobody behind.
 source "$(dirname "$0")/../support/tool.sh"
 run=("$build/hecate-run" alltoallv)
 tool=("${run[@]}")
@@ -132,18 +132,6 @@ for kind in openmpi mpich; do
   [ "$(grep -c '^hecate-run' err.txt)" -eq 1 ] || fail "$kind: said: $(head -c 500 err.txt)"
   has "two: a rank for each of its 2 lines, found 3 started" err.txt
 done
-
-# Devices, emulated on the CPU.
-if [ -e "$build/fake/hecate-cuda.so" ]; then
-  for transport in local nccl; do
-    HECATE_PLUGINS=$build/fake FAKE_CUDA_DEVICES=3 "${run[@]}" three --backend nccl --transport $transport --check \
-      --json >nccl.json 2>err.txt || fail "nccl, $transport: exit code $?: $(head -c 500 err.txt)"
-    expect nccl.json 'd["check"]' "{'passed': True, 'compared_bytes': 23150275, 'wrong_bytes': 0}"
-    expect nccl.json 'any("whole words" in l for l in d["limits"])' True
-  done
-else
-  echo "SKIPPED alltoallv_cli (nccl): the fake of CUDA is not built, no compiler of CUDA was found by cmake"
-fi
 
 [ $failures -eq 0 ] || exit 1
 echo "all tests of hecate-run alltoallv passed"
