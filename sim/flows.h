@@ -72,11 +72,6 @@ hec_status hec_flows_parse(const char *text, size_t length, const char *origin, 
  * more ranks than devices. No flows: a matrix whose off-diagonal is zero. */
 hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_cluster *cluster, hec_arena *arena,
                                hec_flows *flows) HEC_MUST_USE;
-/* Bytes/s by models/traffic_matrix.h; 0 without time. */
-typedef struct {
-  double algbw, busbw;
-} hec_flows_rate;
-hec_flows_rate hec_flows_rates(const hec_flows *flows, double makespan);
 
 /* finish[f], seconds, by the law of that name; an unknown law: HEC_BAD_INPUT naming those there are. */
 hec_status hec_flows_run(const hec_flows *flows, const char *law, double *finish) HEC_MUST_USE;

@@ -8,6 +8,7 @@
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
 #include "tools/common/sweep_command.h"
+#include "tools/common/tool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,10 +46,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
-      .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json|MATRIX [options]\n       hecate-sim sweep SPEC.json [options]\n       "
-               "hecate-sim "
-               "breakeven [--cluster C] [--model M] [--json]",
+      .usage = "hecate-sim TRACE [options]\n       hecate-sim COMMAND [options]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
@@ -201,17 +199,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   return status;
 }
 
-int main(int argc, char **argv) {
-  hec_output_hold_standard();
-  hec_temporary_watch_signals();
-  if (argc > 1 && strcmp(argv[1], "flows") == 0)
-    return hec_flows_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "sweep") == 0)
-    return hec_sweep_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "breakeven") == 0)
-    return hec_breakeven_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "plan") == 0)
-    return hec_plan_command(argc - 1, argv + 1);
+static int compare_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
@@ -231,4 +219,22 @@ int main(int argc, char **argv) {
   hec_text_free(&kept);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
+}
+
+static const hec_tool_command commands[] = {
+    {"plan", "one plan: owners and copies of experts, tokens per rank, bytes moved", hec_plan_command, NULL},
+    {"flows", "a bare set of flows, or a traffic matrix on a cluster: when each ends", hec_flows_command, NULL},
+    {"sweep", "every configuration of a product, a row each", hec_sweep_command, NULL},
+    {"sweep merge", "the parts of a sweep that was split over machines, joined", NULL, NULL},
+    {"breakeven", "tokens above which a copy of an expert pays", hec_breakeven_command, NULL},
+    {.name = NULL}};
+
+int main(int argc, char **argv) {
+  hec_output_hold_standard();
+  hec_temporary_watch_signals();
+  const hec_tool tool = {.name = "hecate-sim",
+                         .summary = "simulates expert placement policies on recorded loads, and compares them",
+                         .commands = commands,
+                         .run = compare_command};
+  return hec_tool_main(&tool, argc, argv);
 }
