@@ -124,6 +124,12 @@ void hec_lowering_free(hec_lowering *low) {
   low->overload = NULL;
 }
 
+void hec_lowering_swap_program(hec_lowering *low, hec_program *program) {
+  hec_program own = low->program;
+  low->program = *program;
+  *program = own;
+}
+
 const hec_program *hec_lowering_program(const hec_lowering *low) {
   return &low->program;
 }
