@@ -1,6 +1,7 @@
 /* hecate-trace: make and inspect recorded expert loads. Sub-commands are rows of a table; exit codes 0 done, 1 the run
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
+#include "tools/common/import_command.h"
 #include "tools/common/output.h"
 #include "traces/synth.h"
 #include "traces/trace_info.h"
@@ -19,6 +20,7 @@ static const char help[] = "usage: hecate-trace COMMAND [OPTION]...\n"
                            "source rank sends to each expert of each layer, record by record.\n"
                            "\n"
                            "  info TRACE    shape, imbalance, idle experts and drift of a trace\n"
+                           "  import INPUT  make a trace of what another recorder wrote (--list: which)\n"
                            "  synth         make a synthetic trace\n"
                            "\n"
                            "  -h, --help    this text; hecate-trace COMMAND --help says more\n"
@@ -324,11 +326,11 @@ static hec_status run_synth(int argc, char **argv) {
 static const struct {
   const char *name;
   hec_status (*run)(int argc, char **argv);
-} commands[] = {{"info", run_info}, {"synth", run_synth}};
+} commands[] = {{"import", hec_import_command}, {"info", run_info}, {"synth", run_synth}};
 
 static hec_status run_command(int argc, char **argv) {
   if (argc < 2)
-    return hec_fail(HEC_BAD_INPUT, "expected a command: info or synth (hecate-trace --help)");
+    return hec_fail(HEC_BAD_INPUT, "expected a command: import, info or synth (hecate-trace --help)");
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
     return print(help, strlen(help));
   if (strcmp(argv[1], "--version") == 0)
@@ -336,7 +338,8 @@ static hec_status run_command(int argc, char **argv) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (strcmp(argv[1], commands[i].name) == 0)
       return commands[i].run(argc - 1, argv + 1);
-  return hec_fail(HEC_BAD_INPUT, "unknown command \"%.40s\": expected info or synth (hecate-trace --help)", argv[1]);
+  return hec_fail(HEC_BAD_INPUT, "unknown command \"%.40s\": expected import, info or synth (hecate-trace --help)",
+                  argv[1]);
 }
 
 int main(int argc, char **argv) {
