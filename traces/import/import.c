@@ -145,7 +145,8 @@ static hec_status finish(hec_import *job) {
                                             : "expected at least one from --from to --until, found none");
   if (job->n_empty > 0) {
     char words[64];
-    (void)snprintf(words, sizeof words, "%" PRId64 " steps without any token", job->n_empty);
+    (void)snprintf(words, sizeof words, "%" PRId64 " step%s without any token", job->n_empty,
+                   job->n_empty > 1 ? "s" : "");
     hec_import_note(job, "left out", words);
   }
   return HEC_OK;
@@ -298,8 +299,12 @@ void hec_import_header(hec_import *job, hec_trace_header *header) {
   hec_text_printf(&job->header_notes, "imported from %s", job->format->name);
   for (const char *p = job->notes.data; p && *p;) { /* lines become clauses */
     size_t n = strcspn(p, "\n");
-    hec_text_add(&job->header_notes, "; ");
-    hec_text_add_bytes(&job->header_notes, p, n);
+    hec_text_add(&job->header_notes, ";");
+    for (size_t i = 0, blank = 1; i < n; i++) {
+      if (p[i] != ' ')
+        hec_text_printf(&job->header_notes, "%s%c", blank ? " " : "", p[i]);
+      blank = p[i] == ' ';
+    }
     p += n + (p[n] == '\n');
   }
   free(job->header_transitions);

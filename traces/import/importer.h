@@ -9,7 +9,11 @@
 #include "traces/trace_header.h"
 
 /* In the order of --list, and of asking when content decides: narrow ones first. */
-#define HEC_IMPORTER_LIST(X) X(megatron_router_trace)
+#define HEC_IMPORTER_LIST(X)                                                                                           \
+  X(megatron_router_trace)                                                                                             \
+  X(megatron_tokens_per_expert)                                                                                        \
+  X(vllm_eplb)                                                                                                         \
+  X(eplb_json)
 
 /* What the user says; 0 and NULL: nothing. */
 typedef struct {

@@ -32,6 +32,7 @@ void hec_import_inputs_free(hec_import_inputs *inputs) {
   for (size_t i = 0; i < inputs->n; i++)
     free((void *)inputs->input[i].path);
   free(inputs->input);
+  hec_text_free(&inputs->left_out);
   *inputs = (hec_import_inputs){0};
 }
 
@@ -185,8 +186,17 @@ static hec_status recognise_folder(const char *folder, const hec_import_inputs *
   return hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list, found none", folder);
 }
 
+static void leave_out(hec_import_inputs *inputs, const char *path) {
+  if (inputs->left_out.length < 400)
+    hec_text_printf(&inputs->left_out, "%s%s",
+                    inputs->left_out.length > 0 ? ", " : "named alike but not begun so: ", path);
+  else if (inputs->left_out.data[inputs->left_out.length - 1] != '.')
+    hec_text_add(&inputs->left_out, ", ...");
+}
+
 static hec_status take_folder(const char *folder, const hec_importer **format, char *head, hec_import_inputs *inputs) {
   hec_import_inputs found = {0};
+  bool given = *format != NULL;
   hec_status status = walk(folder, DEPTH, &found);
   if (found.n > 0)
     qsort(found.input, found.n, sizeof *found.input, compare_inputs);
@@ -198,9 +208,11 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
     bool beside = (*format)->beside && strcmp(base_of(path), (*format)->beside) == 0;
     bool take = beside || matches((*format)->pattern, path);
     size_t n = 0;
-    if (take && !beside && !ranks_matter(*format)) {
+    if (take && !beside && !given && !ranks_matter(*format)) {
       status = read_head(&found.input[f], head, &n);
       take = status == HEC_OK && (*format)->recognise(head, n);
+      if (!take)
+        leave_out(inputs, path);
     }
     if (take)
       add_input(inputs, path);

@@ -64,8 +64,6 @@ struct hec_import {
   int32_t header_ranks; /* 0: as many as sources */
 };
 
-void hec_import_note(hec_import *job, const char *kind, const char *words);
-
 /* inputs.c */
 /* Sorts inputs by rank, checks that each is there once, and makes lanes. */
 hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int32_t n,
