@@ -13,7 +13,10 @@
   X(megatron_router_trace)                                                                                             \
   X(megatron_tokens_per_expert)                                                                                        \
   X(vllm_eplb)                                                                                                         \
-  X(eplb_json)
+  X(eplb_json)                                                                                                         \
+  X(harmoeny)                                                                                                          \
+  X(csv_counts)                                                                                                        \
+  X(csv_ranks)
 
 /* What the user says; 0 and NULL: nothing. */
 typedef struct {
@@ -40,7 +43,8 @@ typedef struct {
   const hec_import_input *input;
   int32_t rank;  /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
   int32_t given; /* as the name says it; -1: it does not */
-  void *state;   /* the importer's own */
+  int64_t kept;  /* the importer's own, 0 first, kept over the files of a sequence */
+  void *state;   /* likewise, of this file */
 } hec_import_file;
 
 /* Counts of one step, layer and source (or part of its experts). Repeated within a step: the next micro-batch. */
