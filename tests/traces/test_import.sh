@@ -7,6 +7,7 @@
 tool=("$build/hecate-trace")
 fixtures=$source_dir/tests/traces/import
 n_damaged=0
+instead=() # options in the fixture's stead
 
 # fresh FORMAT: its files alone in ./in, its options in `options`
 fresh() {
@@ -16,6 +17,7 @@ fresh() {
   cp -r "$fixtures/$format/." in/
   rm -f in/options in/expected.jsonl
   read -ra options <"$fixtures/$format/options"
+  [ ${#instead[@]} -eq 0 ] || options=("${instead[@]}")
 }
 
 # damage FILE COMMAND 'words of the message': COMMAND changes a copy of FILE, which it gets as $f
@@ -54,6 +56,7 @@ for cases in "$source_dir"/tests/traces/import/*.damage; do
   format=$(basename "$cases" .damage)
   n_damaged=0
   . "$cases"
+  instead=()
   [ $n_damaged -ge 10 ] || fail "$format: only $n_damaged damaged variants"
 done
 

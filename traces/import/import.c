@@ -16,7 +16,8 @@ static hec_status open_next(hec_import *job, hec_import_lane *lane) {
   lane->file.input = job->inputs[lane->first_file + lane->at];
   lane->file.state = NULL;
   lane->is_open = true;
-  lane->file_step = -1;
+  lane->any = false;
+  lane->file_step = job->format->numbered ? lane->file_step : -1;
   return job->format->open(&lane->file);
 }
 
@@ -35,7 +36,7 @@ static hec_status number_step(hec_import_lane *lane) {
                            lane->file_step < 0 ? 0 : lane->file_step, STEP_MAX, step);
   lane->n_steps += step != lane->file_step;
   lane->file_step = step;
-  if (lane->n_files > 1)
+  if (lane->n_files > 1 && !lane->file.job->format->numbered)
     lane->row.step = lane->n_steps - 1;
   return HEC_OK;
 }
@@ -51,10 +52,10 @@ static hec_status refill(hec_import *job, hec_import_lane *lane) {
     HEC_TRY(job->format->next(&lane->file, &lane->row, &more));
     if (more) {
       HEC_TRY(number_step(lane));
-      lane->waiting = true;
+      lane->waiting = lane->any = true;
       return HEC_OK;
     }
-    if (lane->file_step < 0)
+    if (!lane->any)
       return hec_import_fail(&lane->file, 0, "records", "expected at least one, found none");
     close_lane(lane);
     lane->ended = ++lane->at == lane->n_files;
@@ -90,7 +91,7 @@ static bool is_wanted(const hec_import *job, int64_t step) {
 static void set_label(hec_import *job) {
   const hec_import_lane *lane = &job->lanes[0];
   job->label[0] = 0;
-  if (job->n_lanes != 1 || lane->n_files == 1 || !lane->file.input)
+  if (job->n_lanes != 1 || lane->n_files == 1 || job->n_columns != 1)
     return;
   const char *slash = strrchr(lane->file.input->path, '/'), *name = slash ? slash + 1 : lane->file.input->path;
   size_t n = strcspn(name, "."), most = sizeof job->label - 1;
@@ -124,6 +125,7 @@ static hec_status read_step(hec_import *job, bool *any) {
       if (!is_wanted(job, job->step))
         lane->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, lane));
+      lane->from = lane->file.input;
       HEC_TRY(refill(job, lane));
     }
   }

@@ -14,6 +14,9 @@
   X(megatron_tokens_per_expert)                                                                                        \
   X(vllm_eplb)                                                                                                         \
   X(eplb_json)                                                                                                         \
+  X(trtllm)                                                                                                            \
+  X(npy_routed_experts)                                                                                                \
+  X(json_routed_experts)                                                                                               \
   X(harmoeny)                                                                                                          \
   X(csv_counts)                                                                                                        \
   X(csv_ranks)
@@ -76,6 +79,7 @@ struct hec_importer {
   bool totals;         /* rows of all files add up: the source ranks are lost */
   bool repeats;        /* several rows of a step, layer and rank are its micro-batches; else an error */
   bool paths;          /* rows may have ids: transitions can be counted */
+  bool numbered;       /* steps go on from file to file of a sequence (file->kept) */
   bool tail;           /* a last step without all its sources is left out, not an error */
   hec_counted counted; /* unless the user says */
   const char *phase;   /* likewise */
@@ -104,6 +108,7 @@ hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char 
 int32_t hec_import_experts(const hec_import *job); /* 0: nobody said */
 int32_t hec_import_top_k(const hec_import *job);
 int32_t hec_import_ranks(const hec_import *job);         /* files' ranks */
+const char *hec_import_first(const hec_import *job);     /* path of the first file */
 void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
 void hec_import_set_ranks(hec_import *job, int32_t n);   /* as the header says them */
 void hec_import_set_model(hec_import *job, const char *model);
@@ -120,8 +125,8 @@ hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char
     __attribute__((format(printf, 4, 5))) HEC_MUST_USE;
 
 hec_status hec_import_source(const hec_import_input *input, hec_source **source) HEC_MUST_USE;
-/* All of a small file (at most 64 MiB), as a text. */
-hec_status hec_import_slurp(const hec_import_input *input, hec_text *text) HEC_MUST_USE;
+/* All of a file of at most so many bytes. */
+hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;
 
 /* An object with these members, each at most once; other keys are skipped. */
 typedef struct {

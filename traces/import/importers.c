@@ -38,6 +38,10 @@ int32_t hec_import_ranks(const hec_import *job) {
   return job->n_ranks;
 }
 
+const char *hec_import_first(const hec_import *job) {
+  return job->inputs[0]->path;
+}
+
 void hec_import_set_sources(hec_import *job, int32_t n) {
   job->n_sources = n;
 }
@@ -109,8 +113,7 @@ hec_status hec_import_source(const hec_import_input *input, hec_source **source)
   return hec_source_open(input->path, source);
 }
 
-hec_status hec_import_slurp(const hec_import_input *input, hec_text *text) {
-  enum { MOST = 64 << 20 };
+hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) {
   hec_source *source = NULL;
   HEC_TRY(hec_import_source(input, &source));
   hec_status status = HEC_OK;
@@ -118,8 +121,8 @@ hec_status hec_import_slurp(const hec_import_input *input, hec_text *text) {
   size_t got = 1;
   while (status == HEC_OK && got > 0) {
     status = source->read(source, block, sizeof block, &got);
-    if (status == HEC_OK && text->length + got > MOST)
-      status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %d bytes, found more", input->path, MOST);
+    if (status == HEC_OK && got > most - text->length)
+      status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, most);
     else if (status == HEC_OK)
       hec_text_add_bytes(text, block, got);
   }

@@ -8,13 +8,14 @@ enum { HEC_IMPORT_MICRO_BATCHES = 4096 }; /* of a step; more is an error */
 
 /* Files read one after another; a row is waiting in each lane until its step comes. */
 typedef struct {
-  hec_import_file file;        /* the one being read */
-  int32_t first_file, n_files; /* in job->inputs */
-  int32_t at;                  /* of n_files */
-  bool is_open, ended, waiting;
-  hec_import_row row; /* waiting; step as the trace will have it */
-  int64_t file_step;  /* the last one, as the file says */
-  int64_t n_steps;    /* begun: numbers them where there are several files */
+  hec_import_file file;              /* the one being read */
+  int32_t first_file, n_files;       /* in job->inputs */
+  int32_t at;                        /* of n_files */
+  bool is_open, ended, waiting, any; /* any: row of the file */
+  const hec_import_input *from;      /* the file of the last row that was taken */
+  hec_import_row row;                /* waiting; step as the trace will have it */
+  int64_t file_step;                 /* the last one, as the file says */
+  int64_t n_steps;                   /* begun: numbers them where there are several files */
 } hec_import_lane;
 
 /* A layer of the files. */

@@ -162,12 +162,14 @@ static void settle(hec_import *job) {
   note_dense(job);
 }
 
-/* A lane of that rank, for messages. */
-static const hec_import_file *file_of(const hec_import *job, int32_t column) {
-  for (int32_t i = 0; i < job->n_lanes; i++)
-    if (job->lanes[i].file.rank == column)
-      return &job->lanes[i].file;
-  return &job->lanes[0].file;
+/* A file of that rank, for messages: the one that its last row is from. */
+static hec_import_file file_of(const hec_import *job, int32_t column) {
+  const hec_import_lane *lane = &job->lanes[0];
+  for (int32_t i = job->n_lanes - 1; i >= 0; i--)
+    lane = job->lanes[i].file.rank == column ? &job->lanes[i] : lane;
+  hec_import_file file = lane->file;
+  file.input = lane->from ? lane->from : file.input;
+  return file;
 }
 
 /* Are columns of a slot those of its pipeline stage? */
@@ -177,11 +179,12 @@ static bool in_stage(const hec_import *job, const hec_import_slot *slot, int32_t
 
 static hec_status lacking(const hec_import *job, const hec_import_slot *slot, int32_t column, int32_t n, int32_t most) {
   char name[64], field[64];
+  hec_import_file file = file_of(job, column);
   (void)snprintf(field, sizeof field, "%s %d: step %" PRId64, job->n_lanes > 1 ? "rank" : "source", (int)column,
                  job->step);
   if (n == 0)
-    return hec_import_fail(file_of(job, column), 0, field, "%s is missing", hec_import_layer_name(slot->key, name));
-  return hec_import_fail(file_of(job, column), 0, field,
+    return hec_import_fail(&file, 0, field, "%s is missing", hec_import_layer_name(slot->key, name));
+  return hec_import_fail(&file, 0, field,
                          "%s: expected %d micro-batches as of other layers or ranks, "
                          "found %d",
                          hec_import_layer_name(slot->key, name), (int)most, (int)n);
@@ -196,8 +199,9 @@ static hec_status check_step(const hec_import *job, int32_t most) {
       sum += job->n_rows[s * columns + (size_t)c];
     if (sum == 0 && job->n_columns > 1) {
       char field[64];
+      hec_import_file file = file_of(job, c);
       (void)snprintf(field, sizeof field, "%s %d", job->n_lanes > 1 ? "rank" : "source", (int)c);
-      return hec_import_fail(file_of(job, c), 0, field, "step %" PRId64 " is missing, which others have", job->step);
+      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have", job->step);
     }
     for (size_t s = 0; s < job->n_slots; s++)
       if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != most)
