@@ -187,7 +187,7 @@ hec_status hec_scan_rows(hec_scan *scan, hec_scan_matrix *m, const char *what) {
       HEC_TRY(first_row(scan, m, depth));
     } else {
       int64_t room = m->n_columns > 0 ? STEP_NUMBERS / m->n_columns : 0;
-      HEC_RESERVE(m->values, m->capacity, (m->n_rows + room + 1) * m->n_columns);
+      HEC_RESERVE(m->values, m->capacity, (m->n_rows + room + 1) * m->n_columns + 1);
       if (room > 0)
         m->n_rows += common_rows(scan, m->values + m->n_rows * m->n_columns, m->n_columns, room);
       scan->index[depth] = m->n_rows;
