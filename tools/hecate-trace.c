@@ -21,6 +21,7 @@ static const char help[] = "usage: hecate-trace COMMAND [OPTION]...\n"
                            "\n"
                            "  info TRACE    shape, imbalance, idle experts and drift of a trace\n"
                            "  import INPUT  make a trace of what another recorder wrote (--list: which)\n"
+                           "  convert TRACE JSON Lines or one JSON object, plain or gzip\n"
                            "  synth         make a synthetic trace\n"
                            "\n"
                            "  -h, --help    this text; hecate-trace COMMAND --help says more\n"
@@ -326,11 +327,12 @@ static hec_status run_synth(int argc, char **argv) {
 static const struct {
   const char *name;
   hec_status (*run)(int argc, char **argv);
-} commands[] = {{"import", hec_import_command}, {"info", run_info}, {"synth", run_synth}};
+} commands[] = {
+    {"import", hec_import_command}, {"convert", hec_convert_command}, {"info", run_info}, {"synth", run_synth}};
 
 static hec_status run_command(int argc, char **argv) {
   if (argc < 2)
-    return hec_fail(HEC_BAD_INPUT, "expected a command: import, info or synth (hecate-trace --help)");
+    return hec_fail(HEC_BAD_INPUT, "expected a command: import, convert, info or synth (hecate-trace --help)");
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
     return print(help, strlen(help));
   if (strcmp(argv[1], "--version") == 0)
@@ -338,8 +340,8 @@ static hec_status run_command(int argc, char **argv) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (strcmp(argv[1], commands[i].name) == 0)
       return commands[i].run(argc - 1, argv + 1);
-  return hec_fail(HEC_BAD_INPUT, "unknown command \"%.40s\": expected import, info or synth (hecate-trace --help)",
-                  argv[1]);
+  return hec_fail(HEC_BAD_INPUT,
+                  "unknown command \"%.40s\": expected import, convert, info or synth (hecate-trace --help)", argv[1]);
 }
 
 int main(int argc, char **argv) {

@@ -1,9 +1,10 @@
-/* hecate-trace import: options into traces/import/, and what it says at the end. */
+/* hecate-trace import and convert: options into traces/, and what they say at the end. */
 #include "tools/common/import_command.h"
 
 #include "runtime/base/arena.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
+#include "traces/convert.h"
 #include "traces/import/import.h"
 
 #include <inttypes.h>
@@ -134,4 +135,51 @@ hec_status hec_import_command(int argc, char **argv) {
     status = run(&s, words, n_words);
   free(words);
   return status;
+}
+
+/* ---- convert ---- */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static hec_status convert(const char *in, const char *out, const char *form) {
+  bool object = form ? strcmp(form, "json") == 0 : ends_with(out, ".json") || ends_with(out, ".json.gz");
+  hec_trace_converted result;
+  if (form && !object && strcmp(form, "jsonl") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--form: expected jsonl or json, found \"%.40s\"", form);
+  if (strcmp(out, "-") != 0)
+    HEC_TRY(hec_output_check_file("--out", out));
+  HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));
+  fprintf(strcmp(out, "-") == 0 ? stderr : stdout, "%s%-9s %s: %" PRId64 " record%s as %s\n",
+          result.left_out ? "left out  members behind \"iterations\"\n" : "", "written", out, result.n_records,
+          result.n_records > 1 ? "s" : "", object ? "one JSON object" : "JSON Lines");
+  return HEC_OK;
+}
+
+hec_status hec_convert_command(int argc, char **argv) {
+  const char *out = NULL, *form = NULL, *in = NULL;
+  const hec_arg args[] = {
+      HEC_ARG_WORD("--out", out, "FILE", "where to; ends in .gz: compressed; - is standard output (required)"),
+      HEC_ARG_WORD("--form", form, "F", "jsonl or json (default: json for a FILE in .json or .json.gz, else jsonl)"),
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-trace convert",
+      .usage = "hecate-trace convert TRACE --out FILE [option]...",
+      .summary =
+          "Copies a trace into another form: JSON Lines or one JSON object, plain or gzip. It is checked first. Keys,\n"
+          "numbers and texts stay as they are, also those that hecate does not know; line ends and indentation do\n"
+          "not, nor do members behind \"iterations\" of an object, in either form.",
+      .examples = "  hecate-trace convert trace.json --out trace.jsonl.gz",
+      .args = args};
+  int32_t n = 0;
+  bool done = false;
+  HEC_TRY(hec_args_parse(&command, argc, argv, &in, 1, &n, &done));
+  if (done)
+    return HEC_OK;
+  if (n == 0 || !out)
+    return hec_fail(HEC_BAD_INPUT, "convert: expected %s (hecate-trace convert --help)",
+                    n == 0 ? "a trace" : "--out FILE");
+  return convert(in, out, form);
 }

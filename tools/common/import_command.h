@@ -5,5 +5,6 @@
 
 /* argv[0] is the command's name. What is said goes to standard output, or to stderr where the trace goes there. */
 hec_status hec_import_command(int argc, char **argv) HEC_MUST_USE;
+hec_status hec_convert_command(int argc, char **argv) HEC_MUST_USE;
 
 #endif
