@@ -139,7 +139,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "       hecate-bench planners [options]      planners on the critical path against their limits\n"
           "       hecate-bench gpu [options]           a GPU: memory, products, launches\n"
           "       hecate-bench fsmoe [options]         FSMoE's degrees by enumeration and by SLSQP\n"
-          "       hecate-bench network [options]       network laws on all-to-alls, beside a peer",
+          "       hecate-bench network [options]       network laws on all-to-alls, beside a peer\n"
+          "       hecate-bench import [options]        importers of traces: MB/s and memory of each format",
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
@@ -253,6 +254,8 @@ int main(int argc, char **argv) {
     return hec_fsmoe_command(argc - 1, argv + 1);
   if (argc > 1 && strcmp(argv[1], "network") == 0)
     return hec_network_command(argc - 1, argv + 1);
+  if (argc > 1 && strcmp(argv[1], "import") == 0)
+    return hec_import_bench_command(argc - 1, argv + 1);
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);

@@ -177,11 +177,15 @@ static bool in_stage(const hec_import *job, const hec_import_slot *slot, int32_t
   return job->n_stages == 1 || column / job->n_per_stage == (int32_t)(slot->key >> 41);
 }
 
+/* What a column is, for messages. */
+static const char *who(const hec_import *job) {
+  return job->n_sources > 0 && job->n_lanes == 1 && job->format->files == HEC_FILES_SEQUENCE ? "source" : "rank";
+}
+
 static hec_status lacking(const hec_import *job, const hec_import_slot *slot, int32_t column, int32_t n, int32_t most) {
   char name[64], field[64];
   hec_import_file file = file_of(job, column);
-  (void)snprintf(field, sizeof field, "%s %d: step %" PRId64, job->n_lanes > 1 ? "rank" : "source", (int)column,
-                 job->step);
+  (void)snprintf(field, sizeof field, "%s %d: step %" PRId64, who(job), (int)column, job->step);
   if (n == 0)
     return hec_import_fail(&file, 0, field, "%s is missing", hec_import_layer_name(slot->key, name));
   return hec_import_fail(&file, 0, field,
@@ -200,7 +204,7 @@ static hec_status check_step(const hec_import *job, int32_t most) {
     if (sum == 0 && job->n_columns > 1) {
       char field[64];
       hec_import_file file = file_of(job, c);
-      (void)snprintf(field, sizeof field, "%s %d", job->n_lanes > 1 ? "rank" : "source", (int)c);
+      (void)snprintf(field, sizeof field, "%s %d", who(job), (int)c);
       return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have", job->step);
     }
     for (size_t s = 0; s < job->n_slots; s++)
