@@ -260,6 +260,8 @@ void hec_import_end(hec_import *job) {
   free(job->counts);
   free(job->transitions);
   free(job->header_transitions);
+  free(job->sorted);
+  free(job->recent);
   free(job);
 }
 

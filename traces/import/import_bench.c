@@ -251,6 +251,8 @@ hec_status hec_import_bench_run(const hec_importer *format, const char *path, he
   result->records = (uint64_t)written.n_records;
   result->bytes = length_of(path);
   HEC_ASSERT(getrusage(RUSAGE_SELF, &usage) == 0);
+  result->cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                  1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   result->peak_bytes = (int64_t)usage.ru_maxrss * 1024;
   return status;
 }

@@ -5,7 +5,7 @@
 
 typedef struct {
   uint64_t bytes, records; /* of the file; of the trace */
-  double seconds;          /* CLOCK_MONOTONIC, writing to /dev/null in it */
+  double seconds, cpu_s;   /* CLOCK_MONOTONIC, writing to /dev/null in it; of which computing */
   int64_t peak_bytes;      /* ru_maxrss of the process */
 } hec_import_bench;
 

@@ -25,8 +25,8 @@ typedef struct {
   uint64_t step_total, total; /* assignments, of this step and of all that were written */
   bool dense;
   /* Transitions into it: */
-  int64_t key_before; /* -1: none seen */
-  uint64_t n_tokens;
+  int64_t key_before;          /* -1: none seen */
+  uint64_t n_tokens, n_recent; /* n_recent: of them in job->recent */
 } hec_import_slot;
 
 struct hec_import {
@@ -58,9 +58,14 @@ struct hec_import {
   uint32_t *counts; /* [n_layers][n_sources][n_experts] handed out */
   char label[128];
 
+  uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
+  uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */
+  size_t recent_capacity;
   uint64_t *transitions; /* [n_slots][n_experts][n_experts] into a slot; [n_layers - 1] of them in the header */
   size_t transitions_capacity;
   uint64_t *header_transitions;
+  uint32_t *sorted; /* [n_experts + 1 + n_tokens x top_k] scratch */
+  size_t sorted_capacity;
   bool no_transitions;
   int32_t header_ranks; /* 0: as many as sources */
 };
