@@ -76,5 +76,46 @@ printf 'PK\003\004zip' >d.pt
 refuses 2 "SGLang's .pt becomes JSON by" d.pt --out o
 [ ! -e o ] || fail "a refused import wrote its output"
 
+
+# Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
+fresh megatron-router-trace
+imports() { "${tool[@]}" "$@" --name "$format" --out o.jsonl >out.txt 2>err.txt || fail "$*: $(cat err.txt)"; }
+same() { cmp o.jsonl "$fixtures/$format/expected.jsonl" || fail "other counts: $*"; }
+mkdir above
+mv in above/run
+imports above && same a folder above
+imports 'above/run/router_trace_rank*' && same a pattern
+imports above/run/*1.jsonl above/run/*0.jsonl && same files
+gzip above/run/*0.jsonl
+imports above && same gzip
+gunzip above/run/*.gz
+cp above/run/router_trace_rank0.jsonl one.jsonl
+"${tool[@]}" --format "$format" --name x --out a.jsonl - <one.jsonl >out.txt 2>&1 || fail "standard input: $(cat out.txt)"
+imports one.jsonl && sed 's/"name":"[^"]*"/"name":"x"/' o.jsonl | cmp - a.jsonl || fail "standard input differs"
+imports above --counted after_drop --phase prefill --model m --sum --from 1
+head -n 1 o.jsonl | grep -q '"model":"m","phase":"prefill".*"counted":"after_drop"' || fail "header: $(head -n 1 o.jsonl)"
+tail -n +2 o.jsonl | grep -qx '{"iter":1,"layers":\[\[\[2,1,2,1\],\[2,1,0,1\]\],.*' || fail "sum: $(cat o.jsonl)"
+imports above --renumber --pp 2
+has "trace     6 layers, 4 experts, top-2, totals"
+has "left out  transitions between layers: "
+echo old >kept.jsonl
+refuses 2 "rank 2: expected files of ranks 0 to 2 (--ranks), found 2 of them" above --ranks 3 --out kept.jsonl
+refuses 2 "--pp: expected a number that divides the 2 ranks, found 3" above --pp 3 --out kept.jsonl
+refuses 2 "--counted: expected before_drop or after_drop" above --counted never --out kept.jsonl
+refuses 2 "--phase: expected train, prefill" above --phase x --out kept.jsonl
+refuses 2 "steps: expected at least one from --from to --until, found none" above --from 7 --out kept.jsonl
+refuses 2 "logit_shape[1]: expected 5 (--experts), found 4" above --experts 5 --out kept.jsonl
+refuses 2 "none/x: expected a file that can be written" above --out none/x
+refuses 1 "cannot be written" above --out /dev/full
+[ "$(cat kept.jsonl)" = old ] || fail "a failed import touched the output that was there"
+cp "$fixtures/vllm-eplb/load.jsonl" above/run/
+refuses 2 "above: expected files of one format, found megatron-router-trace (above/run/router_trace_rank0.jsonl) and vllm-eplb" above --out o
+refuses 2 "load.jsonl: expected megatron-router-trace like the first file" above/run/router_trace_rank0.jsonl above/run/load.jsonl --out o
+imports above --format megatron-router-trace && same --format
+refuses 2 "top_k: expected --top-k N, as files of vllm-eplb do not say it" above/run/load.jsonl --out o
+refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.jsonl --top-k 5 --out o
+"$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+[ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
+
 echo "$n_formats formats"
 [ $failures -eq 0 ]
