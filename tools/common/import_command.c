@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct {
@@ -123,16 +124,27 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
   return status;
 }
 
+/* A file of every rank (and layer) is open at once: more than the 1024 that are usual. */
+static void allow_files(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 hec_status hec_import_command(int argc, char **argv) {
   settings s = {.options = {.last_step = -1}};
   const char **words = hec_malloc((size_t)argc, sizeof *words);
   int32_t n_words = 0;
   bool done = false;
   hec_status status = parse(argc, argv, &s, words, &n_words, &done);
-  if (status == HEC_OK && !done && s.list)
+  if (status == HEC_OK && !done && s.list) {
     print_list();
-  else if (status == HEC_OK && !done)
+  } else if (status == HEC_OK && !done) {
+    allow_files();
     status = run(&s, words, n_words);
+  }
   free(words);
   return status;
 }

@@ -205,7 +205,8 @@ static hec_status check_step(const hec_import *job, int32_t most) {
       char field[64];
       hec_import_file file = file_of(job, c);
       (void)snprintf(field, sizeof field, "%s %d", who(job), (int)c);
-      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have", job->step);
+      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have (--until ends before it)",
+                             job->step);
     }
     for (size_t s = 0; s < job->n_slots; s++)
       if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != most)
