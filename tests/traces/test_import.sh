@@ -117,5 +117,17 @@ refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.json
 "$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
 
+# Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
+export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
+for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json harmoeny csv-counts; do
+  for size in 2M 16M; do
+    "$build/hecate-bench" import --format $format --bytes $size --folder . --json >$size.json 2>err.txt ||
+      fail "hecate-bench import $format: $(cat err.txt)"
+  done
+  expect 2M.json 'd["importers"][0]["format"]' $format
+  expect 16M.json 'd["importers"][0]["peak_bytes"] - json.load(open("2M.json"))["importers"][0]["peak_bytes"] < 6e6' True
+done
+[ -z "$(find . -name 'hecate-bench*')" ] || fail "hecate-bench left files"
+
 echo "$n_formats formats"
 [ $failures -eq 0 ]
