@@ -168,39 +168,59 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
 
 /* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
 static int32_t draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
-                    hec_summary *summary, lane *lanes, int64_t iter, hec_text *out) {
+                    hec_summary *summary, lane *lanes, const hec_compare_drawing *drawing) {
   int32_t drawn = 0;
   for (int32_t p = 0; p < options->n_policies; p++) {
     hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
                         iteration->n_micro_batches);
-    bool wanted = iter >= 0 ? iteration->iter == iter
-                            : iteration->index - job->warmup == hec_summary_nearest_median(&summary->rows[p]);
+    bool wanted = drawing->iter >= 0 ? iteration->iter == drawing->iter
+                                     : iteration->index - job->warmup == hec_summary_nearest_median(&summary->rows[p]);
     if (!wanted)
       continue;
     hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low),
                 (hec_sim_options){.on_time = lanes[p].schedule->bound}, &lanes[p].timeline);
-    hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out);
+    drawing->draw(drawing->context, p, iteration->iter, lanes[p].low, &lanes[p].timeline);
     drawn++;
   }
   return drawn;
 }
 
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) {
+hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_drawing *drawing, hec_arena *arena) {
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);
   HEC_TRY(open_lanes(job, options, arena, lanes));
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
   int32_t drawn = 0;
-  hec_trace_events_begin(out);
   while (drawn < options->n_policies && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration)
-    drawn += draw(job, iteration, options, summary, lanes, iter, out);
-  hec_trace_events_end(out);
+    drawn += draw(job, iteration, options, summary, lanes, drawing);
   hec_feed_free(feed);
   close_lanes(lanes, options->n_policies);
   if (status == HEC_OK && drawn == 0)
-    status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
-                       : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
+    status = drawing->iter >= 0
+                 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, drawing->iter)
+                 : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
+  return status;
+}
+
+typedef struct {
+  const hec_summary *summary;
+  hec_text *out;
+} events;
+
+static void draw_events(void *context, int32_t row, int64_t iter, const hec_lowering *low,
+                        const hec_timeline *timeline) {
+  const events *e = context;
+  hec_summary_draw(&e->summary->rows[row], row, iter, low, timeline, e->out);
+}
+
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) {
+  events context = {summary, out};
+  const hec_compare_drawing drawing = {iter, draw_events, &context};
+  hec_trace_events_begin(out);
+  hec_status status = hec_compare_draw(job, reader, options, summary, &drawing, arena);
+  hec_trace_events_end(out);
   return status;
 }

@@ -22,8 +22,18 @@ typedef struct {
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* Trace events of one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
- * nearest its median. Goes through the trace again. */
+/* What is to be drawn: of every row the iteration whose `iter` is given, or (-1) the one whose time is nearest its median. */
+typedef struct {
+  int64_t iter;
+  void (*draw)(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline);
+  void *context;
+} hec_compare_drawing;
+
+/* Goes through the trace again and hands each row's iteration over, lowered and timed. */
+hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_drawing *drawing, hec_arena *arena) HEC_MUST_USE;
+
+/* The same as trace events. */
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                                 hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) HEC_MUST_USE;
 

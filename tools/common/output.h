@@ -16,13 +16,14 @@ hec_status hec_output_check(const char *folder) HEC_MUST_USE;
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
 typedef struct {
-  hec_text json, csv, timeline, report;
+  hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
-/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown): all that have text, or none of them. */
+/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all that have text, or
+ * none of them. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files) HEC_MUST_USE;
-/* The line that says so; `report`: with a compare.md. */
-void hec_output_mention(const char *folder, bool report, hec_text *out);
+/* The line that says so; `page`, `report`: with a report.html, a compare.md. */
+void hec_output_mention(const char *folder, bool page, bool report, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output */
 
