@@ -59,8 +59,9 @@ static void add_line(const hec_report *report, int32_t row, const hec_axis *axis
   static const char *const dashes[HEC_REPORT_LINES + 1] = {"", "8 3", "2 3", "10 3 2 3", "", "5 5", "3 2", ""};
   int32_t color = report->color[row];
   const scale s = {series_of(report, row), axis};
-  hec_text_printf(out, "<g class=\"l%" PRId32 "\" data-of=\"iterations\" data-i=\"%" PRId32 "\"><polyline class=\"thin%s\"", color,
-                  row, color == HEC_REPORT_LINES ? " faint" : "");
+  hec_text_printf(out,
+                  "<g class=\"l%" PRId32 "\" data-of=\"iterations\" data-i=\"%" PRId32 "\"><polyline class=\"thin%s\"",
+                  color, row, color == HEC_REPORT_LINES ? " faint" : "");
   if (dashes[color][0])
     hec_text_printf(out, " stroke-dasharray=\"%s\"", dashes[color]);
   hec_text_add(out, " data-name=\"");
@@ -98,8 +99,10 @@ static void say(const hec_report *report, hec_text *out) {
   hec_chart_said(out);
   size_t run = run_of(s);
   hec_chart_note(out);
-  hec_text_add(out, "Milliseconds until the slowest rank is done, one-off costs such as migration included; warm-up is left out. "
-                    "The axis does not begin at 0.");
+  hec_text_add(
+      out,
+      "Milliseconds until the slowest rank is done, one-off costs such as migration included; warm-up is left out. "
+      "The axis does not begin at 0.");
   if (run > 1)
     hec_text_printf(out, " Of every %zu iterations the shortest and the longest are drawn.", run);
   hec_chart_said(out);
@@ -107,7 +110,7 @@ static void say(const hec_report *report, hec_text *out) {
 
 /* A legend for print and for readers without the script. */
 static void add_keys(const hec_report *report, hec_text *out) {
-  hec_text_add(out, "<div class=\"keys\">");
+  hec_text_add(out, "<div class=\"keys plain\">");
   for (int32_t color = 0; color < HEC_REPORT_LINES; color++)
     for (int32_t i = 0; i < report->summary->n_rows; i++)
       if (report->color[i] == color) {

@@ -69,8 +69,10 @@ static void say(const hec_report *report, hec_text *out) {
   }
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(out, "Overload factor: the busiest rank's tokens over the mean of all ranks; 1 is balance, no unit. Layers are counted "
-                    "from 0, MoE layers only. Above: mean over the reported iterations; below: one policy over its iterations.");
+  hec_text_add(
+      out, "Overload factor: the busiest rank's tokens over the mean of all ranks; 1 is balance, no unit. Layers are "
+           "counted "
+           "from 0, MoE layers only. Above: mean over the reported iterations; below: one policy over its iterations.");
   hec_chart_said(out);
 }
 
@@ -78,7 +80,8 @@ static void add_heat(hec_plot *plot, const double *value, hec_text *out) {
   plot->kind = "heat";
   plot->crisp = true;
   hec_plot_begin(plot, out);
-  hec_text_printf(out, " data-w=\"%" PRId32 "\" data-h=\"%" PRId32 "\" data-unit=\"times the mean\"", plot->width, plot->height);
+  hec_text_printf(out, " data-w=\"%" PRId32 "\" data-h=\"%" PRId32 "\" data-unit=\"times the mean\"", plot->width,
+                  plot->height);
   hec_plot_values(value, (size_t)plot->width * (size_t)plot->height, out);
 }
 
@@ -146,7 +149,9 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
   hec_plot plot = {.label = label.data,
                    .width = (int32_t)n,
                    .height = n_layers,
-                   .px = n_layers * 20 < 90 ? 90 : n_layers * 20 > 240 ? 240 : n_layers * 20,
+                   .px = n_layers * 20 < 90    ? 90
+                         : n_layers * 20 > 240 ? 240
+                                               : n_layers * 20,
                    .gutter = 34};
   hec_page_panel("overload", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
   add_heat(&plot, value, out);

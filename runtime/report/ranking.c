@@ -96,7 +96,9 @@ static void add_bar(const hec_report *report, int32_t index, double most_s, hec_
   hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\"><b>", index == report->best ? " best" : "");
   hec_page_add(row->name, out);
   hec_text_add(out, "</b> <span class=\"dim\">");
-  hec_page_add((named || strcmp(row->schedule, "serial") != 0) && strcmp(row->schedule, row->name) != 0 ? row->schedule : "", out);
+  hec_page_add((named || strcmp(row->schedule, "serial") != 0) && strcmp(row->schedule, row->name) != 0 ? row->schedule
+                                                                                                        : "",
+               out);
   hec_text_add(out, row->reference ? " reference" : "");
   hec_text_add(out, "</span>");
   hec_text_add(out, hec_summary_fits(report->summary, row) ? "" : " <span class=\"tag warn\">does not fit</span>");

@@ -61,8 +61,10 @@ static void say(const hec_report *report, hec_text *out) {
     }
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(out, "Bytes of one iteration of each policy (the one nearest its median, or the one asked for), sources downwards, "
-                    "destinations to the right; every hop counts.");
+  hec_text_add(
+      out,
+      "Bytes of one iteration of each policy (the one nearest its median, or the one asked for), sources downwards, "
+      "destinations to the right; every hop counts.");
   if (reduced > 0)
     hec_text_printf(out, " All-reduces of %s in all, whose rings are not drawn, come on top.", hec_bytes(reduced).text);
   if (report->per_block > 1)
@@ -106,8 +108,10 @@ static void add_panel(const hec_report *report, int32_t row, double most, hec_te
                          .crisp = true};
   hec_page_panel("traffic", row, report->summary->rows[row].label, hec_chart_opens(report, row), out);
   hec_plot_begin(&plot, out);
-  hec_text_printf(out, " data-w=\"%" PRId32 "\" data-h=\"%" PRId32 "\" data-unit=\"B\" data-y=\"from rank\" data-x=\"to rank\" "
-                       "data-xstep=\"%" PRId32 "\" data-ystep=\"%" PRId32 "\"",
+  hec_text_printf(out,
+                  " data-w=\"%" PRId32 "\" data-h=\"%" PRId32
+                  "\" data-unit=\"B\" data-y=\"from rank\" data-x=\"to rank\" "
+                  "data-xstep=\"%" PRId32 "\" data-ystep=\"%" PRId32 "\"",
                   plot.width, plot.height, report->per_block, report->per_block);
   hec_plot_values(it->traffic, n, out);
   hec_plot_body(out);
