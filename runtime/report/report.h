@@ -123,6 +123,8 @@ typedef struct {
   bool synthetic;
   const hec_report_fact *facts; /* [n_facts] beside what the summary says */
   int32_t n_facts;
+  const hec_report_fact *assumed; /* [n_assumed] likewise, at the end of the page */
+  int32_t n_assumed;
   /* Of a comparison: */
   int32_t *order;         /* [rows] fastest first */
   int32_t *color;         /* [rows] 0 .. HEC_REPORT_LINES - 1, or HEC_REPORT_LINES: none of its own */
@@ -136,6 +138,9 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena);
 /* The iteration that was just lowered, as row `row`'s. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
+/* Lines of a sweep: who wins most, by how much. */
+void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out);
+
 void hec_report_write(const hec_report *report, hec_text *out);
 
 #endif

@@ -131,13 +131,22 @@ static void add_summary(const hec_report *report, hec_text *out) {
 void hec_page_assumed(const hec_report *report, hec_text *out) {
   hec_page_section("assumed", "What was assumed, made up or left out", out);
   begin_list("Where the numbers come from", out);
-  add_item(report->synthetic ? "loads: synthetic, made by a generator; nothing here was recorded in training"
+  add_item(report->synthetic ? (report->maps ? "loads: some of the traces are synthetic, made by a generator and not recorded in training"
+                                            : "loads: synthetic, made by a generator; nothing here was recorded in training")
                              : "loads: as the trace has them, which calls itself recorded or says nothing",
            out);
   add_item(report->compared
                ? "times: measured on this machine, beside predictions for it; what was imitated stands above"
                : "times: simulated; nothing was executed, emulated or measured",
            out);
+  hec_text line = {0};
+  for (int32_t i = 0; i < report->n_assumed; i++) {
+    line.length = 0;
+    hec_text_printf(&line, "%s%s%s", report->assumed[i].word, report->assumed[i].word[0] ? ": " : "",
+                    report->assumed[i].text);
+    add_item(line.data, out);
+  }
+  hec_text_free(&line);
   hec_text_add(out, "</ul>\n");
   if (report->summary)
     add_summary(report, out);
