@@ -13,7 +13,7 @@ typedef struct {
 } hec_chart;
 
 /* In the order of the page. */
-#define HEC_CHART_LIST(X) X(ranking) X(iterations) X(overload) X(traffic) X(memory) X(gantt) X(regime)
+#define HEC_CHART_LIST(X) X(ranking) X(iterations) X(overload) X(traffic) X(memory) X(gantt) X(regime) X(kinds)
 #define HEC_CHART_DECLARE(name) extern const hec_chart hec_chart_##name;
 HEC_CHART_LIST(HEC_CHART_DECLARE)
 extern const hec_chart *const hec_charts[]; /* NULL-terminated */

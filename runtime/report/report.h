@@ -73,11 +73,11 @@ typedef struct {
   const char *policy;
   hec_report_pair *kinds; /* [n_kinds] operations of an iteration, mean over ranks */
   int32_t n_kinds;
-} hec_report_kinds;
+} hec_report_pairs;
 
 typedef struct {
   hec_report_pair *iterations; /* [n] of each policy or configuration, medians; not finite: inconclusive */
-  hec_report_kinds *policies;  /* [n_policies] */
+  hec_report_pairs *policies;  /* [n_policies] */
   int32_t n, n_policies;
   double error; /* median over all iterations */
 } hec_report_compared;

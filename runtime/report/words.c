@@ -131,9 +131,11 @@ static void add_summary(const hec_report *report, hec_text *out) {
 void hec_page_assumed(const hec_report *report, hec_text *out) {
   hec_page_section("assumed", "What was assumed, made up or left out", out);
   begin_list("Where the numbers come from", out);
-  add_item(report->synthetic ? (report->maps ? "loads: some of the traces are synthetic, made by a generator and not recorded in training"
-                                            : "loads: synthetic, made by a generator; nothing here was recorded in training")
-                             : "loads: as the trace has them, which calls itself recorded or says nothing",
+  add_item(report->synthetic
+               ? (report->maps
+                      ? "loads: some of the traces are synthetic, made by a generator and not recorded in training"
+                      : "loads: synthetic, made by a generator; nothing here was recorded in training")
+               : "loads: as the trace has them, which calls itself recorded or says nothing",
            out);
   add_item(report->compared
                ? "times: measured on this machine, beside predictions for it; what was imitated stands above"
