@@ -34,7 +34,7 @@ static void color_rows(hec_report *report) {
   int32_t n = 0;
   for (int32_t i = 0; i < summary->n_rows; i++)
     report->color[i] = HEC_REPORT_LINES;
-  color_row(report, report->best, &n);
+  color_row(report, report->best >= 0 ? report->best : report->order[0], &n);
   color_row(report, report->baseline, &n);
   color_row(report, hec_summary_fastest_rearranging(summary), &n);
   for (int32_t i = 0; i < summary->n_rows; i++)
