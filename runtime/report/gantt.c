@@ -83,7 +83,7 @@ static void add_keys(hec_text *out) {
   for (int32_t k = 0; k < HEC_N_SPANS; k++)
     hec_text_printf(out, "<span><i class=\"k%" PRId32 "\"></i><b>%s</b></span>", color_of(order[k]),
                     kind_name[order[k]]);
-  hec_text_add(out, "<span><i class=\"line\"></i><b>critical path</b></span></div>\n");
+  hec_text_add(out, "<span><i class=\"line path\"></i><b>critical path</b></span></div>\n");
 }
 
 static void add_spans(const hec_report_timeline *t, hec_text *out) {

@@ -1,5 +1,5 @@
 /* Bytes from every rank to every other in one iteration: all exchanges, every hop; all-reduces run in rings of the law's
- * choice and stand in words. Classes are halves of the largest cell of all policies. */
+ * choice and stand in words. Classes are of all policies together, each so many times the one before. */
 #include "runtime/report/chart.h"
 
 #include "runtime/base/arena.h"
@@ -21,11 +21,33 @@ static double most_of(const hec_report *report) {
   return most;
 }
 
-/* Class c > 0 begins at most / 2^(8 - c) / 2; class 0 is nothing, and less than that. */
-static double class_from(double most, int32_t c) {
+/* How much more a class is than the one before: as little as 2, but the mean cell of every policy is still two classes from
+ * the end. */
+static double step_of(const hec_report *report, double most) {
+  double least = most;
+  for (int32_t i = 0; i < report->summary->n_rows; i++) {
+    const hec_report_iteration *it = &report->iterations[i];
+    double n = 0;
+    for (size_t k = 0; it->there && k < cells_of(report); k++)
+      n += it->traffic[k] > 0;
+    least = n > 0 && it->bytes / n < least ? it->bytes / n : least;
+  }
+  double step = 2, low = most;
+  for (; step < 10; step++) {
+    low = most;
+    for (int32_t c = 2; c < CLASSES; c++)
+      low /= step;
+    if (low <= least)
+      break;
+  }
+  return step;
+}
+
+/* Class c > 0 begins at most / step^(9 - c); class 0 is nothing, and less than that. */
+static double class_from(double most, double step, int32_t c) {
   double from = most;
   for (int32_t i = c; i < CLASSES; i++)
-    from /= 2;
+    from /= step;
   return c == 0 ? 0 : from;
 }
 
@@ -88,13 +110,13 @@ static void label_ranks(const hec_report *report, bool upright, hec_text *out) {
   hec_plot_labels_end(out);
 }
 
-static void add_panel(const hec_report *report, int32_t row, double most, hec_text *out) {
+static void add_panel(const hec_report *report, int32_t row, const double *from, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
   size_t n = cells_of(report);
   uint8_t *class = hec_malloc(n, 1);
   for (size_t i = 0; i < n; i++) {
     class[i] = 0;
-    while (class[i] + 1 < CLASSES && it->traffic[i] > 0 && it->traffic[i] >= class_from(most, class[i] + 1))
+    while (class[i] + 1 < CLASSES && it->traffic[i] > 0 && it->traffic[i] >= from[class[i] + 1])
       class[i]++;
   }
   hec_text label = {0};
@@ -126,17 +148,19 @@ static void add_panel(const hec_report *report, int32_t row, double most, hec_te
 }
 
 static void draw(const hec_report *report, hec_text *out) {
-  double most = most_of(report);
-  hec_number from[CLASSES];
-  for (int32_t c = 0; c < CLASSES; c++)
-    from[c] = hec_bytes(class_from(most, c));
+  double most = most_of(report), step = step_of(report, most), from[CLASSES];
+  hec_number shown[CLASSES];
+  for (int32_t c = 0; c < CLASSES; c++) {
+    from[c] = class_from(most, step, c);
+    shown[c] = hec_bytes(from[c]);
+  }
   say(report, out);
-  hec_plot_classes(from, CLASSES, "bytes", out);
+  hec_plot_classes(shown, CLASSES, "bytes", out);
   hec_chart_chips(report, "traffic", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t k = 0; k < report->summary->n_rows; k++)
     if (report->iterations[report->order[k]].there)
-      add_panel(report, report->order[k], most, out);
+      add_panel(report, report->order[k], from, out);
   hec_text_add(out, "</div>\n");
 }
 

@@ -10,7 +10,7 @@ import urllib.request
 
 
 class Browser:
-    def __init__(self, width=1440, height=1000, dark=False):
+    def __init__(self, width=1440, height=1000, script=True):
         self.folder = tempfile.TemporaryDirectory()
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.session = None
@@ -25,8 +25,8 @@ class Browser:
         self.base = f"http://127.0.0.1:{port}"
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
                      f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
-        if dark:
-            arguments.append("--blink-settings=preferredColorScheme=0")
+        if not script:
+            arguments.append("--blink-settings=scriptEnabled=false")
         wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments},
                   "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
@@ -45,17 +45,25 @@ class Browser:
     def open(self, path):
         self.at("POST", "/url", {"url": "file://" + os.path.abspath(path)})
 
+    def blank(self):
+        """Leaves the page that a new browser shows, and what it asked for."""
+        self.at("POST", "/url", {"url": "about:blank"})
+        self.log("performance")
+        self.log("browser")
+
     def run(self, script, *args):
         return self.at("POST", "/execute/sync", {"script": script, "args": list(args)})
 
+    def cdp(self, command, parameters):
+        return self.at("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
     def size(self, width, height):
         """Of the inner window, so that widths below the window's own least are met too."""
-        self.at("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}})
+        self.cdp("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 
     def media(self, media="", dark=None):
         features = [] if dark is None else [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.at("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"media": media, "features": features}})
+        self.cdp("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
     def log(self, kind):
         return self.at("POST", "/se/log", {"type": kind})
