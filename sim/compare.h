@@ -22,7 +22,8 @@ typedef struct {
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* What is to be drawn: of every row the iteration whose `iter` is given, or (-1) the one whose time is nearest its median. */
+/* What is to be drawn: of every row the iteration whose `iter` is given, or (-1) the one whose time is nearest its
+ * median. */
 typedef struct {
   int64_t iter;
   void (*draw)(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline);

@@ -1,6 +1,6 @@
-/* Regime maps of a sweep: over the two axes with most values (of equal ones the outer), which system that fits is fastest,
- * and by how much. Policies and schedules are what is chosen from; every combination of the other axes is a map of its own.
- * Linear in the rows. */
+/* Regime maps of a sweep: over the two axes with most values (of equal ones the outer), which system that fits is
+ * fastest, and by how much. Policies and schedules are what is chosen from; every combination of the other axes is a
+ * map of its own. Linear in the rows. */
 #include "sim/sweep.h"
 
 #include <inttypes.h>

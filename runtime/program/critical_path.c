@@ -1,13 +1,15 @@
-/* Backwards from the (operation, rank) that ends last. What an operation on a rank waited for is, of everything it needs,
- * what ended last: the operation before it on its lane and its dependencies on that rank; of an exchange those on every
- * partner of the rank, of an all-reduce or counts those on every rank of it, for these begin when all have posted. So
+/* Backwards from the (operation, rank) that ends last. What an operation on a rank waited for is, of everything it
+ * needs, what ended last: the operation before it on its lane and its dependencies on that rank; of an exchange those
+ * on every partner of the rank, of an all-reduce or counts those on every rank of it, for these begin when all have
+ * posted. So
  *
  *   ready(op, q) = max over predecessors p of op on q of end(p, q)
  *   before(op, r) = the p of the q with the largest ready(op, q), q a partner of r or r itself
  *
- * and the step of (op, r) is ready .. end. Ties: the rank itself, then the lower rank; the newer operation. Ids fall along
- * the way, so it ends. What delays a transfer inside a law (shared links, rounds, forwarded chunks) is time of its exchange.
- * O(steps * (partners + transfers of the exchange)), with few operations of a lane that a rank takes no part in. */
+ * and the step of (op, r) is ready .. end. Ties: the rank itself, then the lower rank; the newer operation. Ids fall
+ * along the way, so it ends. What delays a transfer inside a law (shared links, rounds, forwarded chunks) is time of
+ * its exchange. O(steps * (partners + transfers of the exchange)), with few operations of a lane that a rank takes no
+ * part in. */
 #include "runtime/program/critical_path.h"
 
 #include "runtime/base/arena.h"

@@ -1,13 +1,14 @@
-/* Memory of one rank over time: what is held is held from when its first operation begins to when its last one ends, or,
- * where the rank takes no part in one, its next one or the one before. O(holds * (operations without the rank + log)). */
+/* Memory of one rank over time: what is held is held from when its first operation begins to when its last one ends,
+ * or, where the rank takes no part in one, its next one or the one before. O(holds * (operations without the rank +
+ * log)). */
 #include "runtime/program/timeline.h"
 
 #include "runtime/base/arena.h"
 
 #include <stdlib.h>
 
-/* When operation `id` begins (or ends) on the rank; where the rank takes no part, when its next one begins (its last one
- * ended). id -1: before the program, or after it. */
+/* When operation `id` begins (or ends) on the rank; where the rank takes no part, when its next one begins (its last
+ * one ended). id -1: before the program, or after it. */
 static int64_t moment(const hec_timeline *timeline, int32_t id, int32_t rank, bool end) {
   if (id < 0)
     return end ? hec_timeline_end_ps(timeline) : 0;

@@ -4,8 +4,8 @@
 #include "runtime/report/page.h"
 #include "runtime/report/report.h"
 
-/* Draws what belongs into its section: first hec_chart_says, one sentence computed from the data, then the plot with its
- * units. `applies`: whether the report has what it shows. */
+/* Draws what belongs into its section: first hec_chart_says, one sentence computed from the data, then the plot with
+ * its units. `applies`: whether the report has what it shows. */
 typedef struct {
   const char *name, *title;
   bool (*applies)(const hec_report *report);

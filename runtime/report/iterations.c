@@ -1,6 +1,6 @@
-/* Time of every reported iteration, a line per policy. Where there are more iterations than the page has room for, of every
- * run of as many the shortest and the longest are kept, in their order: the envelope is true, what is between is not
- * drawn. */
+/* Time of every reported iteration, a line per policy. Where there are more iterations than the page has room for, of
+ * every run of as many the shortest and the longest are kept, in their order: the envelope is true, what is between is
+ * not drawn. */
 #include "runtime/report/chart.h"
 
 #include <inttypes.h>

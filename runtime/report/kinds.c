@@ -1,5 +1,5 @@
-/* Predicted against measured: of every policy the iteration, then of every policy its kinds of operations. A bar is what was
- * measured, the mark is what was predicted: it stands in or behind the bar by the error. */
+/* Predicted against measured: of every policy the iteration, then of every policy its kinds of operations. A bar is
+ * what was measured, the mark is what was predicted: it stands in or behind the bar by the error. */
 #include "runtime/report/chart.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* Overload factor (busiest rank's tokens over the mean; 1 is balance) of every layer: first a row of cells per policy, its
- * mean over iterations and micro-batches; then a policy's layers over its iterations. Classes are fixed, so that pages can
- * be compared by eye. */
+/* Overload factor (busiest rank's tokens over the mean; 1 is balance) of every layer: first a row of cells per policy,
+ * its mean over iterations and micro-batches; then a policy's layers over its iterations. Classes are fixed, so that
+ * pages can be compared by eye. */
 #include "runtime/report/chart.h"
 
 #include "runtime/base/arena.h"

@@ -1,4 +1,5 @@
-/* The kit that report.html is drawn with: one HTML document that needs nothing else, its sections, and what plots share.
+/* The kit that report.html is drawn with: one HTML document that needs nothing else, its sections, and what plots
+ * share.
  *
  * A plot is an SVG without a letter in it, stretched to the width that there is (preserveAspectRatio "none", integer
  * coordinates), between HTML labels placed in per cent: so letters keep their size on a phone and in print. Colours are
@@ -16,7 +17,8 @@ extern const unsigned long hec_page_style_bytes, hec_page_script_bytes;
 void hec_page_begin(const char *title, hec_text *out); /* up to the body */
 void hec_page_end(const char *tool, hec_text *out);
 
-/* Foreign text, as content or in a quoted attribute: markup, control characters and what is no UTF-8 are made harmless. */
+/* Foreign text, as content or in a quoted attribute: markup, control characters and what is no UTF-8 are made
+ * harmless. */
 void hec_page_add(const char *text, hec_text *out);
 
 void hec_page_section(const char *name, const char *title, hec_text *out); /* opens; `name`: its id */

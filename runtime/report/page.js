@@ -1,6 +1,6 @@
-/* What the page does beyond standing there: theme, choosing policies, values under the pointer (or under a cursor moved with
- * the arrow keys), and a timeline that can be enlarged. Everything drawn is in the page without it; nothing is requested.
- * What it reads: data-* attributes and the coordinates of what is drawn. */
+/* What the page does beyond standing there: theme, choosing policies, values under the pointer (or under a cursor
+ * moved with the arrow keys), and a timeline that can be enlarged. Everything drawn is in the page without it; nothing
+ * is requested. What it reads: data-* attributes and the coordinates of what is drawn. */
 (function () {
   "use strict";
   var root = document.documentElement, tip = document.getElementById("tip");
@@ -56,7 +56,8 @@
     return unit === "B" ? bytes(value) : value.toFixed(number(svg, "digits") || 2) + " " + unit;
   }
   function place(svg, axis, index) { /* "layer 3", "iterations 5 to 8", or the label beside the row */
-    var name = svg.getAttribute("data-" + axis), step = number(svg, axis + "step") || 1, from = number(svg, axis + "from");
+    var name = svg.getAttribute("data-" + axis), step = number(svg, axis + "step") || 1,
+        from = number(svg, axis + "from");
     if (!name) return svg.parentNode.querySelectorAll(".ys span")[index].textContent;
     var first = from + index * step, last = Math.min(first + step - 1, number(svg, axis + "last") || Infinity);
     return step > 1 && last > first ? name + "s " + first + " to " + last : name + " " + first;
@@ -75,14 +76,16 @@
         sum += value;
         if (value > 0) parts = "\n" + names[k] + " " + shown(svg, value) + parts;
       }
-      return "at " + ((column + 0.5) / w * number(svg, "end")).toFixed(number(svg, "digits")) + " ms: " + shown(svg, sum) + parts;
+      var ms = (column + 0.5) / w * number(svg, "end");
+      return "at " + ms.toFixed(number(svg, "digits")) + " ms: " + shown(svg, sum) + parts;
     },
     lines: function (svg, x, y) {
       var box = svg.viewBox.baseVal, best = null;
       all("polyline", svg).forEach(function (line) {
         if (line.closest(".off")) return;
         for (var i = 0; i < line.points.numberOfItems; i++) {
-          var p = line.points.getItem(i), dx = (p.x / box.width - x) * 3, dy = p.y / box.height - y, far = dx * dx + dy * dy;
+          var p = line.points.getItem(i), dx = (p.x / box.width - x) * 3, dy = p.y / box.height - y,
+              far = dx * dx + dy * dy;
           if (!best || far < best.far) best = {far: far, line: line, p: p};
         }
       });
@@ -91,7 +94,9 @@
           steps = number(svg, "n") - 1, at = 1 + Math.round(best.p.x / box.width * steps);
       return best.line.getAttribute("data-name") + ", iteration " + at + ": " + shown(svg, low + share * (high - low));
     },
-    bars: function (svg, x, y, target) { return target && target.getAttribute ? target.getAttribute("data-t") || "" : ""; },
+    bars: function (svg, x, y, target) {
+      return target && target.getAttribute ? target.getAttribute("data-t") || "" : "";
+    },
     spans: function (svg, x, y) {
       var view = svg.viewBox.baseVal, column = view.x + x * view.width, row = y * view.height, found = "",
           per = number(svg, "end") / number(svg, "w"), digits = number(svg, "digits"), rank = Math.floor(row / 8);
@@ -99,8 +104,8 @@
       if (row < 8) {
         steps(svg).forEach(function (s) {
           if (column >= s.x && column < s.x + s.w)
-            found = "critical path: " + s.name + (s.layer < 0 ? "" : ", layer " + s.layer) + " on rank " + s.rank + ", " +
-              (s.x * per).toFixed(digits) + " to " + ((s.x + s.w) * per).toFixed(digits) + " ms";
+            found = "critical path: " + s.name + (s.layer < 0 ? "" : ", layer " + s.layer) + " on rank " + s.rank +
+              ", " + (s.x * per).toFixed(digits) + " to " + ((s.x + s.w) * per).toFixed(digits) + " ms";
         });
         return found;
       }
@@ -111,7 +116,8 @@
               ((s.x + s.w) * per).toFixed(digits) + " ms";
         });
       });
-      return "rank " + (ranks[rank - 1] || "?") + ": " + (found || "nothing on this lane, at " + (column * per).toFixed(digits) + " ms");
+      return "rank " + (ranks[rank - 1] || "?") + ": " +
+        (found || "nothing on this lane, at " + (column * per).toFixed(digits) + " ms");
     }
   };
   function parse(path) { /* "M x y h w m x 0 h w ...": the intervals of a path, read once */
@@ -153,7 +159,8 @@
       });
     function at(x, y, target, event) {
       var box = svg.getBoundingClientRect();
-      show(tell[kind](svg, x, y, target), event ? event.clientX : box.left + x * box.width, event ? event.clientY : box.top + y * box.height);
+      show(tell[kind](svg, x, y, target), event ? event.clientX : box.left + x * box.width,
+        event ? event.clientY : box.top + y * box.height);
     }
     svg.addEventListener("pointermove", function (event) {
       var box = svg.getBoundingClientRect();
@@ -184,7 +191,8 @@
     function draw() {
       svg.setAttribute("viewBox", from + " 0 " + (to - from) + " " + h);
       while (ticks.firstChild) ticks.removeChild(ticks.firstChild);
-      var low = from / w * end, high = to / w * end, by = step(high - low), digits = Math.max(0, -Math.floor(Math.log(by) / Math.LN10 + 1e-9));
+      var low = from / w * end, high = to / w * end, by = step(high - low),
+          digits = Math.max(0, -Math.floor(Math.log(by) / Math.LN10 + 1e-9));
       for (var k = Math.ceil(low / by - 1e-9); k * by <= high * (1 + 1e-9); k++) {
         var tick = document.createElement("span");
         tick.textContent = (k * by).toFixed(digits);
@@ -203,7 +211,9 @@
     function move(share) { window_((from + to) / 2 + share * (to - from), to - from); }
     var actions = {"in": function () { zoom(0.5); }, out: function () { zoom(2); }, left: function () { move(-0.3); },
       right: function () { move(0.3); }, whole: function () { window_(w / 2, w); }};
-    all("button", tools).forEach(function (button) { button.addEventListener("click", actions[button.getAttribute("data-do")]); });
+    all("button", tools).forEach(function (button) {
+      button.addEventListener("click", actions[button.getAttribute("data-do")]);
+    });
     svg.addEventListener("keydown", function (event) {
       var action = {"+": "in", "=": "in", "-": "out", "0": "whole", ArrowLeft: "left", ArrowRight: "right"}[event.key];
       if (action && !event.ctrlKey && !event.metaKey) { event.preventDefault(); actions[action](); }
@@ -211,7 +221,8 @@
     svg.addEventListener("wheel", function (event) {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault();
-      var box = svg.getBoundingClientRect(), share = (event.clientX - box.left) / box.width, at = from + share * (to - from);
+      var box = svg.getBoundingClientRect(), share = (event.clientX - box.left) / box.width,
+          at = from + share * (to - from);
       var factor = (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8;
       window_(at + (0.5 - share) * (to - from) * factor, (to - from) * factor);
     }, {passive: false});

@@ -1,5 +1,5 @@
-/* The regime map: a table over two axes whose cells say which system wins, its time, and by how much; coloured by winner.
- * And its verdict. */
+/* The regime map: a table over two axes whose cells say which system wins, its time, and by how much; coloured by
+ * winner. And its verdict. */
 #include "runtime/report/chart.h"
 
 #include <inttypes.h>

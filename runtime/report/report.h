@@ -1,5 +1,6 @@
-/* report.html: a comparison, a sweep or a validation as one page that opens offline (page.h). Input are plain structs of
- * this floor; who simulates or measures fills them. Same input, same bytes: no clock, no path of a machine, no locale.
+/* report.html: a comparison, a sweep or a validation as one page that opens offline (page.h). Input are plain structs
+ * of this floor; who simulates or measures fills them. Same input, same bytes: no clock, no path of a machine, no
+ * locale.
  *
  *   hec_report report = hec_report_of(summary, arena);      what a comparison's page shows
  *   hec_report_draw(&report, row, iter, low, timeline);     one iteration of each row, while it is lowered and timed

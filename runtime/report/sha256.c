@@ -1,6 +1,6 @@
 /* SHA-256 (FIPS 180-4): blocks of 64 bytes, 64 rounds each; the message is followed by a 1 bit, zeros and its length in
- * bits. The constants are the first 32 bits of the fractions of square and cube roots of the first primes; they are given
- * here as in the standard. Linear in the length. */
+ * bits. The constants are the first 32 bits of the fractions of square and cube roots of the first primes; they are
+ * given here as in the standard. Linear in the length. */
 #include "runtime/report/sha256.h"
 
 #include <stdint.h>

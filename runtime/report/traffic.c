@@ -1,5 +1,5 @@
-/* Bytes from every rank to every other in one iteration: all exchanges, every hop; all-reduces run in rings of the law's
- * choice and stand in words. Classes are of all policies together, each so many times the one before. */
+/* Bytes from every rank to every other in one iteration: all exchanges, every hop; all-reduces run in rings of the
+ * law's choice and stand in words. Classes are of all policies together, each so many times the one before. */
 #include "runtime/report/chart.h"
 
 #include "runtime/base/arena.h"
@@ -21,8 +21,8 @@ static double most_of(const hec_report *report) {
   return most;
 }
 
-/* How much more a class is than the one before: as little as 2, but the mean cell of every policy is still two classes from
- * the end. */
+/* How much more a class is than the one before: as little as 2, but the mean cell of every policy is still two classes
+ * from the end. */
 static double step_of(const hec_report *report, double most) {
   double least = most;
   for (int32_t i = 0; i < report->summary->n_rows; i++) {

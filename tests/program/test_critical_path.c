@@ -1,7 +1,7 @@
 /* The critical path against what makes it one. In a walk (walk.h) every time is a maximum over what came before plus a
- * duration, so along the path, and only there, time is lost: with everything that is done off the path made instant, the
- * program takes as long as before, to the picosecond; with a step of the path longer by D, D longer. On random programs
- * of every policy and schedule, with durations drawn at random, equal ones and empty ones among them. */
+ * duration, so along the path, and only there, time is lost: with everything that is done off the path made instant,
+ * the program takes as long as before, to the picosecond; with a step of the path longer by D, D longer. On random
+ * programs of every policy and schedule, with durations drawn at random, equal ones and empty ones among them. */
 #include "runtime/program/critical_path.h"
 
 #include "runtime/program/walk.h"

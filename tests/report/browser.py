@@ -1,4 +1,4 @@
-"""A headless Chromium by way of chromedriver, with the standard library alone: what test_browser.sh drives pages with."""
+"""A headless Chromium by way of chromedriver, with the standard library alone: what test_browser.sh drives."""
 import base64
 import json
 import os
@@ -12,7 +12,8 @@ import urllib.request
 class Browser:
     def __init__(self, width=1440, height=1000, script=True):
         self.folder = tempfile.TemporaryDirectory()
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True,
+                                       stderr=subprocess.DEVNULL)
         self.session = None
         port = None
         for line in self.driver.stdout:
@@ -23,8 +24,8 @@ class Browser:
         if port is None:
             raise RuntimeError("chromedriver does not start")
         self.base = f"http://127.0.0.1:{port}"
-        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
-                     f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                     "--disable-background-networking", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
         if not script:
             arguments.append("--blink-settings=scriptEnabled=false")
         wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments},
@@ -34,7 +35,8 @@ class Browser:
 
     def call(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data=data, method=method, headers={"Content-Type": "application/json"})
+        request = urllib.request.Request(self.base + path, data=data, method=method,
+                                         headers={"Content-Type": "application/json"})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=120) as answer:
             return json.load(answer)["value"]
@@ -59,7 +61,8 @@ class Browser:
 
     def size(self, width, height):
         """Of the inner window, so that widths below the window's own least are met too."""
-        self.cdp("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+        self.cdp("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 
     def media(self, media="", dark=None):
         features = [] if dark is None else [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]

@@ -1,6 +1,6 @@
-"""Pages in a headless Chromium: browser_check.py COMPARISON SWEEP VALIDATION|- . No error on the console, no request but for the
-file, every chart there and drawn, nothing wider than the window at 390 and 1440 pixels, hover, keys, choosing, theme and
-enlarging do what they say; without script and in print everything is still there. Prints what is wrong, a line each."""
+"""Pages in a headless Chromium: browser_check.py COMPARISON SWEEP VALIDATION. No error on the console, no request but
+for the file, every chart there and drawn, nothing wider than the window at 390 and 1440 pixels, hover, keys, choosing, theme
+and enlarging do what they say; without script and in print everything is still there. Prints what is wrong, a line each."""
 import json
 import os
 import sys
@@ -21,10 +21,10 @@ def check_log(b, name):
         wrong.append(f"{name}: console: {entry['message'][:200]}")
     for entry in b.log("performance"):
         message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent" and not message["params"]["request"]["url"].startswith("file://"):
-            wrong.append(f"{name}: request of {message['params']['request']['url'][:100]}")
-        if message["method"] == "Network.requestWillBeSent" and message["params"].get("type") not in ("Document", None):
-            wrong.append(f"{name}: request of a {message['params'].get('type')}")
+        if message["method"] != "Network.requestWillBeSent":
+            continue
+        url, kind = message["params"]["request"]["url"], message["params"].get("type")
+        want(url.startswith("file://") and kind in ("Document", None), f"{name}: request of {kind} {url[:100]}")
 
 
 def check_widths(b, name):
@@ -33,18 +33,20 @@ def check_widths(b, name):
         wide = b.run("return document.documentElement.scrollWidth")
         want(wide <= width, f"{name}: {wide} pixels wide in a window of {width}")
         empty = b.run("""return Array.from(document.querySelectorAll("main svg")).filter(function (s) {
-          var box = s.getBoundingClientRect(); return !s.closest(".off") && !s.closest("details:not([open])") && (box.width < 50 || box.height < 8); }).length""")
+          var box = s.getBoundingClientRect(), hidden = s.closest(".off") || s.closest("details:not([open])");
+          return !hidden && (box.width < 50 || box.height < 8); }).length""")
         want(empty == 0, f"{name}: {empty} empty pictures at {width} pixels")
 
 
 def box(b, selector):
     b.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-    return b.run("var r = document.querySelector(arguments[0]).getBoundingClientRect(); return [r.left, r.top, r.width, r.height]",
-                 selector)
+    return b.run("""var r = document.querySelector(arguments[0]).getBoundingClientRect();
+      return [r.left, r.top, r.width, r.height]""", selector)
 
 
 def tip(b):
-    return b.run("var t = document.getElementById('tip'); return getComputedStyle(t).display === 'none' ? '' : t.textContent")
+    return b.run("""var t = document.getElementById('tip');
+      return getComputedStyle(t).display === 'none' ? '' : t.textContent""")
 
 
 def hover(b, selector, x, y):
@@ -63,14 +65,14 @@ def press(b, selector):
 
 
 def visible(b, of):
-    return b.run("""return Array.from(document.querySelectorAll('[data-of="' + arguments[0] + '"]')).filter(function (one) {
-      return !one.classList.contains("off"); }).length""", of)
+    return b.run("""var all = document.querySelectorAll('[data-of="' + arguments[0] + '"]');
+      return Array.from(all).filter(function (one) { return !one.classList.contains("off"); }).length""", of)
 
 
 def check_comparison(b, path):
     b.open(path)
     sections = b.run("return Array.from(document.querySelectorAll('section')).map(function (s) { return s.id; })")
-    want(sections == ["ranking", "iterations", "overload", "traffic", "memory", "timeline", "assumed"], f"sections {sections}")
+    want(sections == "ranking iterations overload traffic memory timeline assumed".split(), f"sections {sections}")
     for chart in sections[:-1]:
         drawn = b.run("return document.querySelectorAll('#' + arguments[0] + ' svg *').length", chart)
         want(drawn > 2, f"{chart}: nothing drawn")
@@ -105,7 +107,8 @@ def check_comparison(b, path):
         before = visible(b, of)
         press(b, f'.chip[data-for="{of}"][aria-pressed="true"]')
         want(visible(b, of) == before - 1, f"{of}: a chip hides nothing")
-        want(b.run("return document.activeElement.getAttribute('aria-pressed')") == "false", f"{of}: a chip stays pressed")
+        pressed = b.run("return document.activeElement.getAttribute('aria-pressed')")
+        want(pressed == "false", f"{of}: a chip stays pressed")
         b.key("\ue007")  # enter, on the same chip
         want(visible(b, of) == before, f"{of}: a chip shows nothing")
     press(b, '[data-all="traffic"][data-on="0"]')
@@ -121,10 +124,11 @@ def check_comparison(b, path):
     press(b, "#timeline .panel:not(.off) [data-do=right]")
     moved = b.run("return document.querySelector(arguments[0]).getAttribute('viewBox')", timeline)
     want(int(moved.split()[0]) > int(half.split()[0]), f"later: {moved}")
-    want(ticks != b.run("return document.querySelector('#timeline .panel:not(.off) .xs').textContent"), "the axis stays")
+    now = b.run("return document.querySelector('#timeline .panel:not(.off) .xs').textContent")
+    want(ticks != now, "the axis stays")
     b.run("document.querySelector(arguments[0]).focus()", timeline)
     b.key("0")
-    want(b.run("return document.querySelector(arguments[0]).getAttribute('viewBox')", timeline) == whole, "0 shows not the whole")
+    want(b.run("return document.querySelector(arguments[0]).getAttribute('viewBox')", timeline) == whole, "0: not the whole")
     # theme
     for dark in (False, True):
         b.run("document.documentElement.removeAttribute('data-theme')")
@@ -151,7 +155,8 @@ def check_without_script(path):
         tree = b.cdp("DOM.getDocument", {"depth": -1})
         html = [node for node in tree["root"]["children"] if node["nodeName"] == "HTML"][0]
         want("data-script" not in html["attributes"], "a script ran")
-        nodes = b.cdp("DOM.querySelectorAll", {"nodeId": tree["root"]["nodeId"], "selector": "details.panel[open] svg"})["nodeIds"]
+        wanted = {"nodeId": tree["root"]["nodeId"], "selector": "details.panel[open] svg"}
+        nodes = b.cdp("DOM.querySelectorAll", wanted)["nodeIds"]
         want(len(nodes) >= 6, f"{len(nodes)} pictures open without script")
         for node in nodes:
             size = b.cdp("DOM.getBoxModel", {"nodeId": node})["model"]
@@ -168,18 +173,18 @@ def main():
         b.blank()
         check_comparison(b, comparison)
         check_log(b, "comparison")
-        for name, path, section in (("comparison", comparison, None), ("sweep", sweep, "regime"), ("validation", validation, "kinds")):
-            if path == "-":
-                continue
+        pages = (("comparison", comparison, "ranking"), ("sweep", sweep, "regime"), ("validation", validation, "kinds"))
+        for name, path, section in pages:
             b.open(path)
             check_widths(b, name)
             check_log(b, name)
-            want(section is None or b.run("return !!document.getElementById(arguments[0])", section), f"{name}: no {section}")
+            want(b.run("return !!document.getElementById(arguments[0])", section), f"{name}: no {section}")
         # the policy holds: what a page must not do fails
         b.open(comparison)
         b.log("browser")
-        b.run("""var s = document.createElement('script'); s.textContent = 'window.broken = 1'; document.body.appendChild(s);
-          var i = document.createElement('img'); i.src = 'file:///nowhere.png'; document.body.appendChild(i);""")
+        b.run("""var s = document.createElement('script'), i = document.createElement('img');
+          s.textContent = 'window.broken = 1'; document.body.appendChild(s);
+          i.src = 'file:///nowhere.png'; document.body.appendChild(i);""")
         want(b.run("return window.broken === undefined"), "a foreign script runs")
         want(any("Content Security Policy" in entry["message"] for entry in b.log("browser")), "no policy is enforced")
     finally:

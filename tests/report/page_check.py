@@ -1,6 +1,6 @@
-"""A second opinion on a page, by Python's own HTML parser: page_check.py PAGE [SUMMARY.json]. Tags are balanced, nothing asks
-for anything, every SVG has a name, ids are unique; the table of numbers is the summary's, to the digit shown. Prints what is
-wrong, a line each."""
+"""A second opinion on a page, by Python's own HTML parser: page_check.py PAGE [SUMMARY.json]. Tags are balanced, nothing
+asks for anything, every SVG has a name, ids are unique; the table of numbers is the summary's, to the digit shown. Prints
+what is wrong, a line each."""
 import html.parser
 import json
 import sys
@@ -82,9 +82,12 @@ def check_numbers(page, summary):
         bound = p["bound_s"]
         wanted = {"median, ms": 1e3 * time["median"], "p95, ms": 1e3 * time["p95"], "mean, ms": 1e3 * time["mean"],
                   "speed over ep": p["speedup_vs_ep"], "bound, ms": None if bound is None else 1e3 * bound,
-                  "compute, ms": 1e3 * p["compute_s"], "planning, ms": 1e3 * p["planning_s"], "waiting, ms": 1e3 * p["wait_s"],
-                  "exposed token traffic, ms": 1e3 * exposed["token"], "exposed parameter traffic, ms": 1e3 * exposed["param"],
-                  "exposed gradient traffic, ms": 1e3 * exposed["grad"], "exposed migration, ms": 1e3 * exposed["migration"],
+                  "compute, ms": 1e3 * p["compute_s"], "planning, ms": 1e3 * p["planning_s"],
+                  "waiting, ms": 1e3 * p["wait_s"],
+                  "exposed token traffic, ms": 1e3 * exposed["token"],
+                  "exposed parameter traffic, ms": 1e3 * exposed["param"],
+                  "exposed gradient traffic, ms": 1e3 * exposed["grad"],
+                  "exposed migration, ms": 1e3 * exposed["migration"],
                   "start skew, ms": 1e3 * p.get("skew_s", 0), "overload, median": p["overload_factor"]["median"],
                   "overload, p95": p["overload_factor"]["p95"], "peak, GB": 1e-9 * p["peak_memory_bytes"]}
         if set(wanted) | {"policy", "schedule", "fits"} != set(head):

@@ -1,4 +1,5 @@
-/* program_page FILE: the page of a validation that nobody ran, for test_browser.sh: a real one takes a quiet machine. */
+/* program_page FILE: the page of a validation that nobody ran, for test_browser.sh: a real one takes a quiet machine.
+ * */
 #include "runtime/report/report.h"
 
 #include <stdio.h>

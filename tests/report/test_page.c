@@ -1,6 +1,7 @@
-/* Pages of comparisons, sweeps and validations made in memory: their tags are balanced and their attributes quoted, by a
- * reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points outside;
- * hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it cleanly. */
+/* Pages of comparisons, sweeps and validations made in memory: their tags are balanced and their attributes quoted, by
+ * a reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points
+ * outside; hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it
+ * cleanly. */
 #include "runtime/report/chart.h"
 #include "sim/compare.h"
 #include "tests/support/check_main.h"
