@@ -122,6 +122,10 @@ START_TEST(by_hand) {
   for (int i = 0; i < 3; i++)
     ck_assert_msg(memcmp(&path.steps[i], &wanted[i], sizeof *wanted) == 0, "step %d: op %d, rank %d, %d to %d", i,
                   path.steps[i].op, path.steps[i].rank, (int)path.steps[i].begin_ps, (int)path.steps[i].end_ps);
+  t.end_ps[0] = 5; /* both are ready at once: the rank itself */
+  hec_critical_path_find(&path, &t, &p);
+  ck_assert_int_eq(path.n, 3);
+  ck_assert_int_eq(path.steps[0].rank, 0);
   hec_critical_path_free(&path);
   hec_timeline_free(&t);
   hec_program_free(&p);
