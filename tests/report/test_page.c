@@ -305,10 +305,10 @@ END_TEST
 /* ---- Sweeps and validations ---- */
 
 START_TEST(regime_maps) {
-  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.02, "b", 0.03},
+  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 0.03},
                              {"b", 1, 0.01, 0, "", 0},
                              {NULL, -1, 0, 0, NULL, 0},
-                             {HOSTILE, 0, 0.01, 0.015, "b", 0}};
+                             {HOSTILE, 0, 0.01, 0.02, "b", 0}};
   hec_report_map map = {"", cells};
   const char *const x[] = {"1", HOSTILE}, *const y[] = {"2", "3"}, *const names[] = {HOSTILE, "b"};
   const int64_t won[] = {2, 1};
