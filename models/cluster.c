@@ -12,20 +12,22 @@
 #include <string.h>
 
 hec_cluster_spec hec_cluster_spec_default(void) {
-  return (hec_cluster_spec){.nics = 1,
-                            .port = {.efficiency = 1},
-                            .nic = {.efficiency = 1},
-                            .leaf = {.efficiency = 1},
-                            .device = {.flops_efficiency = 0.8,
-                                       .hbm_bandwidth = 1555e9,
-                                       .gemm_a_s = 3e-6,
-                                       .gemm_c_s = 3e-6,
-                                       .gemm_tile = 128,
-                                       .launch_s = 3e-6,
-                                       .speed = 1},
-                            .plan_a_s = 5e-6,
-                            .plan_b_s = 1e-9,
-                            .p2p = {.channels = 32, .channels_per_peer = 4, .batch = 8}};
+  return (hec_cluster_spec){
+      .nics = 1,
+      .port = {.efficiency = 1},
+      .nic = {.efficiency = 1},
+      .leaf = {.efficiency = 1},
+      .device = {.flops_efficiency = 0.8,
+                 .hbm_bandwidth = 1555e9,
+                 .gemm_a_s = 3e-6,
+                 .gemm_c_s = 3e-6,
+                 .gemm_tile = 128,
+                 .launch_s = 3e-6,
+                 .speed = 1},
+      .plan_a_s = 5e-6,
+      .plan_b_s = 1e-9,
+      /* NCCL_P2P_LL_THRESHOLD, by channel (NCCL src/enqueue.cc); LL reaches 25 to 50 % of peak (arXiv 2507.04786) */
+      .p2p = {.channels = 32, .channels_per_peer = 4, .batch = 8, .ll_bytes = 16384, .ll_share = 0.5}};
 }
 
 hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *origin) {
@@ -273,6 +275,10 @@ double hec_link_share_of(const hec_link *link, double bytes) {
     return at[n - 1].share;
   double part = (bytes - at[i - 1].bytes) / (at[i].bytes - at[i - 1].bytes);
   return at[i - 1].share + (at[i].share - at[i - 1].share) * part;
+}
+
+double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes) {
+  return same_node && bytes <= (double)p2p->ll_bytes * p2p->channels_per_peer ? p2p->ll_share : 1;
 }
 
 double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes) {

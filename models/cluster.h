@@ -74,6 +74,10 @@ enum { HEC_ROUTE_MAX = 8 };
 typedef struct {
   int32_t channels, channels_per_peer; /* the latter divides the former */
   int32_t batch;                       /* rounds that a set of channels works on at a time */
+  /* Protocol LL, of transfers inside a node with at most `ll_bytes` on each of their channels: every 4 bytes travel with a
+   * flag of 4 bytes, so they reach `ll_share` of their links. Between nodes NCCL has no such buffers unless told to. */
+  int32_t ll_bytes; /* 0: never */
+  double ll_share;
 } hec_p2p;
 
 typedef struct {
@@ -116,7 +120,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
  *                 "comm_share": 0, "speed": 1, "skew_s": 0},
- *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8},
+ *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8,
+ *                                           "ll_bytes": 16384, "ll_share": 0.5},
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
@@ -127,6 +132,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
  * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
+/* Share of its links that a transfer of `bytes` reaches by its protocol alone (law nccl_rounds). */
+double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
 bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,

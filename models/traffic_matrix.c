@@ -143,3 +143,8 @@ int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix) {
   }
   return most;
 }
+
+hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds) {
+  double algbw = seconds > 0 ? (double)size_bytes / seconds : 0;
+  return (hec_traffic_rate){algbw, algbw * (double)(n - 1) / (double)n};
+}

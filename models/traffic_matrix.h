@@ -12,7 +12,10 @@
  * written and the matrix has as many ranks as lines. The diagonal is a copy inside a rank: it crosses no link.
  *
  * Rates, as there: algbw = size / time, busbw = algbw (n - 1) / n, where size is the bytes of the busiest rank, the most that
- * any one sends or receives, with its own part. A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. */
+ * any one sends or receives, with its own part (AlltoAllvGetBw there; its user is told to let it report the longest time of
+ * any rank, -a 3). A balanced all-to-all has size = count of all its n parts, as in alltoall_perf. Why the busiest: all end when
+ * it does, so its bytes over that time are the rate that was reached; a mean would call a skewed matrix slow. What is
+ * simulated and what is measured is rated by the same function, hec_traffic_rates. */
 #ifndef HEC_MODELS_TRAFFIC_MATRIX_H
 #define HEC_MODELS_TRAFFIC_MATRIX_H
 #include "runtime/base/arena.h"
@@ -36,5 +39,11 @@ void hec_traffic_matrix_write(const hec_traffic_matrix *matrix, hec_text *out);
 
 /* The size that algbw is of: the most bytes that a rank sends or receives. */
 int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix);
+
+typedef struct {
+  double algbw, busbw; /* bytes/s */
+} hec_traffic_rate;
+/* Of so many seconds between n ranks; 0 without time. */
+hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds);
 
 #endif

@@ -13,29 +13,31 @@ typedef struct {
   const hec_collective *collective; /* NULL: cheapest */
   const hec_law *law;
   bool check;                                          /* verify every program and timeline (slow) */
+  int32_t n_threads;                                   /* 0, 1: none but the caller's */
   void (*progress)(int64_t iterations, void *context); /* NULL: none */
   void *progress_context;
 } hec_compare_options;
 
 /* One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per
- * iteration and policy). Rows are on the arena; free their series with hec_summary_free. */
+ * iteration and policy). Results do not depend on the number of threads, nor does which failure is reported: the first
+ * iteration's, and of it the first row's. Rows are on the arena; free their series with hec_summary_free. */
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* What is to be drawn: of every row the iteration whose `iter` is given, or (-1) the one whose time is nearest its
- * median. */
+/* Which iteration of every row is drawn: the one whose `iter` is given, or (-1) the one whose time is nearest the row's
+ * median; and who looks at it beside the trace events, while it is lowered and timed. With several threads `look` is
+ * called by each of them, at once for different rows. */
 typedef struct {
   int64_t iter;
-  void (*draw)(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline);
+  void (*look)(void *context, int32_t row, int64_t iter, const hec_lowering *low,
+               const hec_timeline *timeline); /* NULL: nobody */
   void *context;
 } hec_compare_drawing;
 
-/* Goes through the trace again and hands each row's iteration over, lowered and timed. */
+/* Trace events of one iteration per policy. Goes through the trace again. */
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_drawing *drawing, hec_arena *arena) HEC_MUST_USE;
-
-/* The same as trace events. */
+                            hec_summary *summary, const hec_compare_drawing *drawing, hec_text *out) HEC_MUST_USE;
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) HEC_MUST_USE;
+                                hec_summary *summary, int64_t iter, hec_text *out) HEC_MUST_USE;
 
 #endif

@@ -19,6 +19,13 @@ static double load_of(const hec_flows *flows, int32_t f) {
   return flows->share ? (double)flows->flow[f].bytes / flows->share[f] : (double)flows->flow[f].bytes;
 }
 
+/* What its protocol makes of the flow's amount: law nccl_rounds. */
+static double amount_of(const hec_flows *flows, int32_t f) {
+  const hec_flow *flow = &flows->flow[f];
+  bool same_node = flow->source / flows->hosts_per_node == flow->destination / flows->hosts_per_node;
+  return load_of(flows, f) / hec_p2p_share(&flows->p2p, same_node, (double)flow->bytes);
+}
+
 typedef struct {
   double time;
   int32_t flow;
@@ -26,6 +33,7 @@ typedef struct {
 
 typedef struct {
   const hec_flows *flows;
+  const hec_rounds *rounds;
   hec_fluid *fluid;
   double now;
   arrival *heap; /* [n_heap], room for every flow */
@@ -67,7 +75,7 @@ static void enter(const fluid_run *run, int32_t f) {
   int32_t route = flows->flow[f].route;
   (void)hec_fluid_add(run->fluid, &(hec_fluid_flow){.links = flows->route_link + flows->route_at[route],
                                                     .n_links = flows->route_at[route + 1] - flows->route_at[route],
-                                                    .amount = load_of(flows, f),
+                                                    .amount = run->rounds ? amount_of(flows, f) : load_of(flows, f),
                                                     .cap = INFINITY,
                                                     .tag = f});
 }
@@ -75,6 +83,7 @@ static void enter(const fluid_run *run, int32_t f) {
 /* rounds NULL: every flow may start. */
 static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish) {
   fluid_run run = {.flows = flows,
+                   .rounds = rounds,
                    .fluid = hec_fluid_new(flows->n_links, flows->bandwidth),
                    .heap = hec_malloc((size_t)flows->n_flows + 1, sizeof(arrival))};
   double origin = 0;
@@ -215,7 +224,7 @@ void hec_flows_write(const hec_flows *flows, const char *law, const double *fini
   hec_json_string(&json, "law", law);
   hec_json_double17(&json, "makespan", hec_flows_makespan(flows, finish));
   if (flows->size_bytes > 0) {
-    hec_flows_rate rate = hec_flows_rates(flows, hec_flows_makespan(flows, finish));
+    hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, hec_flows_makespan(flows, finish));
     hec_json_int(&json, "size_bytes", flows->size_bytes);
     hec_json_double17(&json, "algbw", rate.algbw);
     hec_json_double17(&json, "busbw", rate.busbw);

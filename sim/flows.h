@@ -5,7 +5,8 @@
  * one-way "routes": [{"src": "a", "dst": "b", "links": ["up0", "down1"]}, ...],         at most one per ordered pair
  *    "flows": [{"src": "a", "dst": "b", "bytes": 1000, "start": 0, "finish": 1e-6}, ...],
  *    "hosts_per_node": 8,                                       consecutive hosts; default: all are one node
- *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default
+ *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default,
+ *                                                               but for ll_bytes: 0 here
  *
  * `start` in seconds, default 0; `finish`, optional, is the answer expected from max_min, kept for comparison. Other
  * members are ignored. Several flows may join one pair. A flow occupies its route from start + sum of the route's
@@ -71,11 +72,6 @@ hec_status hec_flows_parse(const char *text, size_t length, const char *origin, 
  * more ranks than devices. No flows: a matrix whose off-diagonal is zero. */
 hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_cluster *cluster, hec_arena *arena,
                                hec_flows *flows) HEC_MUST_USE;
-/* Bytes/s by models/traffic_matrix.h; 0 without time. */
-typedef struct {
-  double algbw, busbw;
-} hec_flows_rate;
-hec_flows_rate hec_flows_rates(const hec_flows *flows, double makespan);
 
 /* finish[f], seconds, by the law of that name; an unknown law: HEC_BAD_INPUT naming those there are. */
 hec_status hec_flows_run(const hec_flows *flows, const char *law, double *finish) HEC_MUST_USE;

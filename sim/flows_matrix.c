@@ -83,8 +83,3 @@ hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_clust
     add_route(cluster, flows, f);
   return HEC_OK;
 }
-
-hec_flows_rate hec_flows_rates(const hec_flows *flows, double makespan) {
-  double algbw = makespan > 0 ? (double)flows->size_bytes / makespan : 0;
-  return (hec_flows_rate){algbw, algbw * (double)(flows->n_hosts - 1) / (double)flows->n_hosts};
-}

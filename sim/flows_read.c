@@ -240,6 +240,7 @@ static hec_status read_nodes(reader *r) {
   HEC_TRY(hec_json_int_or(r->json, root, "hosts_per_node", 1, r->flows->n_hosts, r->flows->n_hosts, &per_node));
   r->flows->hosts_per_node = (int32_t)per_node;
   r->flows->p2p = hec_cluster_spec_default().p2p;
+  r->flows->p2p.ll_bytes = 0; /* bare flows move their bytes and no flags, unless the case says so */
   return hec_p2p_read(r->json, root, &r->flows->p2p);
 }
 

@@ -19,47 +19,54 @@
 
 /* ---- The flows of a link ---- */
 
-static bool ends_before(const hec_fluid *fluid, int32_t a, int32_t b) {
-  const hec_fluid_state *x = &fluid->flow[a], *y = &fluid->flow[b];
-  return x->key != y->key ? x->key < y->key : x->order < y->order;
+static bool ends_before(const hec_fluid *fluid, const hec_held *a, const hec_held *b) {
+  return a->key != b->key ? a->key < b->key : fluid->flow[a->flow].order < fluid->flow[b->flow].order;
 }
 
-static void put(hec_fluid *fluid, hec_fluid_link *l, int32_t at, int32_t flow) {
-  l->held[at] = flow;
-  fluid->flow[flow].held_at = at;
+static void put(hec_fluid *fluid, hec_fluid_link *l, int32_t at, hec_held held) {
+  l->held[at] = held;
+  l->first_key = at == 0 ? held.key : l->first_key;
+  fluid->flow[held.flow].held_at = at;
 }
 
 /* Whoever stands at `at` goes where it belongs. */
 static void settle(hec_fluid *fluid, hec_fluid_link *l, int32_t at) {
-  int32_t flow = l->held[at];
-  for (; at > 0 && ends_before(fluid, flow, l->held[(at - 1) / 2]); at = (at - 1) / 2)
+  hec_held held = l->held[at];
+  for (; at > 0 && ends_before(fluid, &held, &l->held[(at - 1) / 2]); at = (at - 1) / 2)
     put(fluid, l, at, l->held[(at - 1) / 2]);
   for (int32_t child; (child = 2 * at + 1) < l->n_held; at = child) {
-    if (child + 1 < l->n_held && ends_before(fluid, l->held[child + 1], l->held[child]))
+    if (child + 1 < l->n_held && ends_before(fluid, &l->held[child + 1], &l->held[child]))
       child++;
-    if (!ends_before(fluid, l->held[child], flow))
+    if (!ends_before(fluid, &l->held[child], &held))
       break;
     put(fluid, l, at, l->held[child]);
   }
-  put(fluid, l, at, flow);
+  put(fluid, l, at, held);
 }
 
-void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow, double left) {
+void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow) {
   hec_fluid_link *l = &fluid->link[link];
   if (l->n_held == 0) {
     l->clock = 0;
     l->since = fluid->now;
   }
   fluid->flow[flow].bottleneck = link;
-  fluid->flow[flow].key = hec_fluid_clock(fluid, l) + left;
   HEC_RESERVE(l->held, l->held_capacity, l->n_held + 1);
-  l->held[l->n_held++] = flow;
+  l->held[l->n_held++] = (hec_held){hec_fluid_clock(fluid, link) + fluid->flow[flow].left, flow};
   settle(fluid, l, l->n_held - 1);
+}
+
+static double left_of(const hec_fluid *fluid, int32_t flow) {
+  const hec_fluid_state *f = &fluid->flow[flow];
+  double left = fluid->link[f->bottleneck].held[f->held_at].key - hec_fluid_clock(fluid, f->bottleneck);
+  return left > 0 ? left : 0;
 }
 
 void hec_fluid_let_go(hec_fluid *fluid, int32_t flow) {
   hec_fluid_link *l = &fluid->link[fluid->flow[flow].bottleneck];
-  int32_t at = fluid->flow[flow].held_at, last = l->held[--l->n_held];
+  fluid->flow[flow].left = left_of(fluid, flow);
+  int32_t at = fluid->flow[flow].held_at;
+  hec_held last = l->held[--l->n_held];
   if (at < l->n_held) {
     put(fluid, l, at, last);
     settle(fluid, l, at);
@@ -67,9 +74,13 @@ void hec_fluid_let_go(hec_fluid *fluid, int32_t flow) {
 }
 
 void hec_fluid_set_next(hec_fluid *fluid, int32_t link) {
-  hec_fluid_link *l = &fluid->link[link];
-  double left = l->n_held > 0 ? fluid->flow[l->held[0]].key - l->clock : INFINITY;
-  fluid->next[link] = left > 0 ? l->since + left / l->level : l->since;
+  const hec_fluid_link *l = &fluid->link[link];
+  if (l->n_held == 0) {
+    fluid->next[link] = INFINITY;
+    return;
+  }
+  double left = l->first_key - l->clock;
+  fluid->next[link] = left > 0 ? l->since + left / fluid->share[link].level : l->since;
 }
 
 /* ---- Links and flows ---- */
@@ -77,17 +88,13 @@ void hec_fluid_set_next(hec_fluid *fluid, int32_t link) {
 static void add_link(hec_fluid *fluid, double capacity) {
   int32_t n = fluid->n_links++;
   HEC_ASSERT(capacity > 0 && capacity < INFINITY);
-  HEC_RESERVE(fluid->free, fluid->free_capacity, n + 1);
+  HEC_RESERVE(fluid->share, fluid->share_capacity, n + 1);
   HEC_RESERVE(fluid->next, fluid->next_capacity, n + 1);
-  HEC_RESERVE(fluid->position, fluid->position_capacity, n + 1);
-  HEC_RESERVE(fluid->dirty, fluid->dirty_capacity, n + 1);
-  HEC_RESERVE(fluid->visit, fluid->visit_capacity, n / 64 + 1);
+  HEC_RESERVE(fluid->visit, fluid->visit_capacity, n + 1 + (int32_t)sizeof(uint64_t));
   HEC_RESERVE(fluid->link, fluid->link_capacity, n + 1);
-  fluid->free[n] = capacity;
+  fluid->share[n] = (hec_fluid_share){.free = capacity, .position = -1};
   fluid->next[n] = INFINITY;
-  fluid->position[n] = -1;
-  fluid->dirty[n] = 0;
-  fluid->visit[n / 64] = n % 64 == 0 ? 0 : fluid->visit[n / 64];
+  memset(fluid->visit + n, 0, 1 + sizeof(uint64_t)); /* scanned by words */
   fluid->link[n] = (hec_fluid_link){.capacity = capacity};
   fluid->least_capacity = capacity < fluid->least_capacity ? capacity : fluid->least_capacity;
 }
@@ -100,7 +107,7 @@ static int32_t cap_link(hec_fluid *fluid, double cap) {
     return fluid->n_links - 1;
   }
   fluid->unused_link = fluid->link[link].next_unused;
-  fluid->link[link].capacity = fluid->free[link] = cap;
+  fluid->link[link].capacity = fluid->share[link].free = cap;
   fluid->least_capacity = cap < fluid->least_capacity ? cap : fluid->least_capacity;
   return link;
 }
@@ -161,6 +168,7 @@ hec_fluid *hec_fluid_new(int32_t n_links, const double *capacity) {
                        .earliest = -1};
   for (int32_t l = 0; l < n_links; l++)
     add_link(fluid, capacity[l]);
+  hec_fluid_make_shares(fluid);
   return fluid;
 }
 
@@ -172,10 +180,9 @@ void hec_fluid_free(hec_fluid *fluid) {
     free(fluid->link[l].held);
     free(fluid->link[l].beside);
   }
-  free(fluid->free);
+  free(fluid->share);
   free(fluid->next);
-  free(fluid->position);
-  free(fluid->dirty);
+  free(fluid->shares);
   free(fluid->link);
   free(fluid->order);
   free(fluid->visit);
@@ -185,7 +192,7 @@ void hec_fluid_free(hec_fluid *fluid) {
   free(fluid->crossing);
   free(fluid->instant);
   free(fluid->scratch);
-  free(fluid->share);
+  free(fluid->filling);
   free(fluid->unfixed);
   free(fluid->done);
   free(fluid->done_order);
@@ -196,7 +203,7 @@ int32_t hec_fluid_add(hec_fluid *fluid, const hec_fluid_flow *flow) {
   HEC_ASSERT(flow->amount >= 0 && flow->amount < INFINITY && flow->cap > 0 && flow->n_links >= 0);
   int32_t slot = new_flow(fluid);
   hec_fluid_state *f = &fluid->flow[slot];
-  f->amount = flow->amount;
+  f->amount = f->left = flow->amount;
   f->start = fluid->now;
   f->tag = flow->tag;
   f->order = fluid->next_order++;
@@ -266,6 +273,22 @@ static void end_flow(hec_fluid *fluid, int32_t slot) {
   fluid->n_active--;
 }
 
+/* The first link from `link` on with a flow that ends by `limit`; n_links: none. Blocks first: most have none. */
+static int32_t next_ending(const hec_fluid *fluid, int32_t link, double limit) {
+  enum { BLOCK = 16 };
+  const double *next = fluid->next;
+  for (; link + BLOCK <= fluid->n_links; link += BLOCK) {
+    int any = 0;
+    for (int k = 0; k < BLOCK; k++)
+      any |= next[link + k] <= limit;
+    if (any)
+      break;
+  }
+  while (link < fluid->n_links && next[link] > limit)
+    link++;
+  return link;
+}
+
 const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
   *n = 0;
   double limit = fluid->now + fluid->now * SAME_INSTANT;
@@ -277,13 +300,11 @@ const hec_fluid_done *hec_fluid_pop(hec_fluid *fluid, int32_t *n) {
     end_flow(fluid, fluid->instant[i]);
   }
   fluid->n_instant = 0;
-  for (int32_t link = 0; link < fluid->n_links; link++) {
-    while (fluid->next[link] <= limit) {
-      int32_t slot = fluid->link[link].held[0];
-      add_done(fluid, (*n)++, &fluid->flow[slot]);
-      end_flow(fluid, slot);
-      hec_fluid_set_next(fluid, link);
-    }
+  for (int32_t link = next_ending(fluid, 0, limit); link < fluid->n_links; link = next_ending(fluid, link, limit)) {
+    int32_t slot = fluid->link[link].held[0].flow;
+    add_done(fluid, (*n)++, &fluid->flow[slot]);
+    end_flow(fluid, slot);
+    hec_fluid_set_next(fluid, link);
   }
   return fluid->done;
 }
@@ -304,15 +325,12 @@ static const hec_fluid_state *flow_inside(const hec_fluid *fluid, int32_t slot) 
 double hec_fluid_rate(hec_fluid *fluid, int32_t slot) {
   hec_fluid_solve(fluid);
   const hec_fluid_state *f = flow_inside(fluid, slot);
-  return f->bottleneck >= 0 ? fluid->link[f->bottleneck].level : 0;
+  return f->bottleneck >= 0 ? fluid->share[f->bottleneck].level : 0;
 }
 
 double hec_fluid_left(const hec_fluid *fluid, int32_t slot) {
   const hec_fluid_state *f = flow_inside(fluid, slot);
-  if (f->bottleneck < 0)
-    return f->amount;
-  double left = f->key - hec_fluid_clock(fluid, &fluid->link[f->bottleneck]);
-  return left > 0 ? left : 0;
+  return f->bottleneck < 0 ? f->amount : left_of(fluid, slot);
 }
 
 void hec_fluid_rebase(hec_fluid *fluid) {

@@ -18,8 +18,10 @@
  *   - a changed link gets its level anew, and tells the links beside it, which come later, by the difference times how
  *     many of its flows cross them. Links before the first change keep their levels: the filling is resumed at the level
  *     where something changed.
- *   - a level lower than the predecessor's: the link changes places with it and takes over the flows that both carry.
- *     Levels of what follows only rise by that, so it ends (a limit guards against roundings; then all is filled afresh).
+ *   - a level lower than the predecessor's: the link goes before all that are higher, and takes over the flows that it carries
+ *     from each it passes. Levels of what follows only rise by that, so it ends (a limit guards against roundings; then all
+ *     is filled afresh). Most links that it passes hold no flow of its own: a bit says so.
+ *   - a slack link needs no visit while it has room to spare.
  *
  * Flows are not touched by a change of level: all flows of a link end by one clock (fluid.c). So an event costs the links
  * behind the change plus the distinct pairs (changed link, link beside it), not flows; flows are touched when they change
@@ -39,8 +41,9 @@
 
 #define EVEN 1e-13
 #define DWARFS 1e3
+#define NEAR 1e-9 /* of a slack link's capacity: more than roundings add up to between two visits */
 
-enum { SUM_UP_AFTER = 64, CHANGED = 1, STALE = 2 };
+enum { SUM_UP_AFTER = 64, MOST_SHARES = 1 << 14 /* links; 32 MiB of bits */ };
 
 /* ---- Which links lie beside which ---- */
 
@@ -71,6 +74,27 @@ static void grow_map(hec_fluid *fluid) {
   free(old.map_value);
 }
 
+void hec_fluid_make_shares(hec_fluid *fluid) {
+  fluid->n_words = (fluid->n_given + 63) / 64;
+  if (fluid->n_given > MOST_SHARES || fluid->n_given == 0)
+    return;
+  size_t n = (size_t)fluid->n_given * (size_t)fluid->n_words;
+  fluid->shares = hec_malloc(n, sizeof *fluid->shares);
+  memset(fluid->shares, 0, n * sizeof *fluid->shares);
+}
+
+static uint64_t *shares_word(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  return &fluid->shares[(size_t)holder * (size_t)fluid->n_words + (size_t)(link / 64)];
+}
+
+/* False only if the holder holds no flow that crosses the link: two links that change places mostly have nothing to do with
+ * each other, and the table above is large. */
+static bool may_share(const hec_fluid *fluid, int32_t holder, int32_t link) {
+  if (!fluid->shares || holder >= fluid->n_given || link >= fluid->n_given)
+    return true;
+  return *shares_word(fluid, holder, link) >> link % 64 & 1;
+}
+
 /* Where the index of `link` in the holder's list is kept. */
 static int32_t *index_of(hec_fluid *fluid, int32_t holder, int32_t link) {
   uint64_t key = ((uint64_t)holder << 32 | (uint32_t)link) + 1;
@@ -92,12 +116,16 @@ static void change_beside(hec_fluid *fluid, int32_t holder, int32_t link, int32_
     at = *index = l->n_beside;
     HEC_RESERVE(l->beside, l->beside_capacity, l->n_beside + 1);
     l->beside[l->n_beside++] = (hec_beside){link, 0};
+    if (fluid->shares && holder < fluid->n_given && link < fluid->n_given)
+      *shares_word(fluid, holder, link) |= (uint64_t)1 << link % 64;
   }
   l->beside[at].weight += change;
   HEC_ASSERT(l->beside[at].weight >= 0);
   if (l->beside[at].weight > 0)
     return;
   *index = -1;
+  if (fluid->shares && holder < fluid->n_given && link < fluid->n_given)
+    *shares_word(fluid, holder, link) &= ~((uint64_t)1 << link % 64);
   hec_beside last = l->beside[--l->n_beside];
   if (at < l->n_beside) {
     l->beside[at] = last;
@@ -116,14 +144,15 @@ static int32_t weight_beside(hec_fluid *fluid, int32_t holder, int32_t link) {
 
 /* ---- Flows come and go ---- */
 
-static void set_bit(hec_fluid *fluid, int32_t position) {
-  fluid->visit[position / 64] |= (uint64_t)1 << position % 64;
+/* What follows from a new weight: a slack link with room to spare needs no visit, whatever its neighbours do. */
+static void set_heed(hec_fluid *fluid, int32_t link) {
+  hec_fluid_share *share = &fluid->share[link];
+  share->heed = share->weight > 0 ? INFINITY : NEAR * fluid->link[link].capacity;
 }
 
-static void mark(hec_fluid *fluid, int32_t link, uint8_t how) {
-  int32_t at = fluid->position[link];
-  fluid->dirty[link] |= how;
-  set_bit(fluid, at);
+static void mark(hec_fluid *fluid, int32_t link, uint8_t why) {
+  int32_t at = fluid->share[link].position;
+  fluid->visit[at] |= why;
   fluid->first = at < fluid->first ? at : fluid->first;
 }
 
@@ -143,7 +172,7 @@ static int32_t first_in_order(const hec_fluid *fluid, int32_t flow) {
   const hec_crossing *c = crossings_of(fluid, flow);
   int32_t best = c[0].link;
   for (int32_t i = 1; i < fluid->flow[flow].n; i++)
-    best = fluid->position[c[i].link] < fluid->position[best] ? c[i].link : best;
+    best = fluid->share[c[i].link].position < fluid->share[best].position ? c[i].link : best;
   return best;
 }
 
@@ -153,12 +182,15 @@ static void attach(hec_fluid *fluid, int32_t flow, int32_t holder, int32_t sign)
   for (int32_t i = 0; i < fluid->flow[flow].n; i++) {
     int32_t link = c[i].link;
     if (link == holder) {
-      fluid->link[link].weight += sign * c[i].weight;
+      fluid->share[link].weight += sign * c[i].weight;
+      set_heed(fluid, link);
+      mark(fluid, link, HEC_VISIT_CHANGED);
     } else {
-      fluid->free[link] -= sign * c[i].weight * fluid->link[holder].level;
+      fluid->share[link].free -= sign * c[i].weight * fluid->share[holder].level;
       change_beside(fluid, holder, link, sign * c[i].weight);
+      if (fluid->share[link].free < fluid->share[link].heed)
+        mark(fluid, link, HEC_VISIT_CHANGED);
     }
-    mark(fluid, link, CHANGED);
   }
 }
 
@@ -170,14 +202,14 @@ void hec_fluid_put_in(hec_fluid *fluid, int32_t flow) {
     HEC_RESERVE(l->member, l->members_capacity, l->n_members + 1);
     fluid->crossing[i].at = l->n_members;
     l->member[l->n_members++] = i;
-    if (fluid->position[link] < 0) {
+    if (fluid->share[link].position < 0) {
       HEC_RESERVE(fluid->order, fluid->order_capacity, fluid->n_order + 1);
-      fluid->position[link] = fluid->n_order;
+      fluid->share[link].position = fluid->n_order;
       fluid->order[fluid->n_order++] = link;
     }
   }
   int32_t holder = first_in_order(fluid, flow);
-  hec_fluid_hold(fluid, holder, flow, f->amount);
+  hec_fluid_hold(fluid, holder, flow);
   attach(fluid, flow, holder, 1);
 }
 
@@ -192,7 +224,7 @@ void hec_fluid_take_out(hec_fluid *fluid, int32_t flow) {
     l->member[at] = last;
     fluid->crossing[last].at = at;
     if (l->n_members == 0) { /* nothing is left of roundings */
-      fluid->free[fluid->crossing[i].link] = l->capacity;
+      fluid->share[fluid->crossing[i].link].free = l->capacity;
       l->n_changes = 0;
     }
   }
@@ -207,37 +239,42 @@ static void sum_up(hec_fluid *fluid, int32_t link) {
     const hec_crossing *c = &fluid->crossing[l->member[i]];
     int32_t holder = fluid->flow[c->flow].bottleneck;
     if (holder != link)
-      used += c->weight * fluid->link[holder].level;
+      used += c->weight * fluid->share[holder].level;
   }
-  fluid->free[link] = l->capacity - used;
+  fluid->share[link].free = l->capacity - used;
   l->n_changes = 0;
 }
 
 /* What the order is sorted by: the level, once computed. */
 static double height(const hec_fluid *fluid, int32_t link) {
-  return fluid->link[link].weight > 0 ? fluid->link[link].level : INFINITY;
+  return fluid->share[link].weight > 0 ? fluid->share[link].level : INFINITY;
 }
 
 /* The level that follows from free and weight; below all others where the link is over capacity and holds nothing. */
-static double computed(const hec_fluid *fluid, int32_t link) {
-  const hec_fluid_link *l = &fluid->link[link];
-  if (l->weight > 0)
-    return fluid->free[link] / (double)l->weight;
-  return fluid->free[link] < -EVEN * l->capacity ? -INFINITY : INFINITY;
+static double computed(hec_fluid *fluid, int32_t link, uint8_t why) {
+  hec_fluid_link *l = &fluid->link[link];
+  const hec_fluid_share *share = &fluid->share[link];
+  if (why & HEC_VISIT_STALE || ++l->n_changes == SUM_UP_AFTER || share->weight == 0)
+    sum_up(fluid, link);
+  if (share->weight > 0)
+    return share->free / (double)share->weight;
+  return share->free < -EVEN * l->capacity ? -INFINITY : INFINITY;
 }
 
 static void set_level(hec_fluid *fluid, int32_t link, double level) {
   hec_fluid_link *l = &fluid->link[link];
-  double change = level - l->level;
+  double change = level - fluid->share[link].level;
   if (change != 0) {
-    uint8_t how = fabs(change) > DWARFS * fluid->least_capacity ? CHANGED | STALE : CHANGED;
-    l->clock = hec_fluid_clock(fluid, l);
+    uint8_t why = HEC_VISIT_CHANGED | (fabs(change) > DWARFS * fluid->least_capacity ? HEC_VISIT_STALE : 0);
+    hec_fluid_share *share = fluid->share;
+    uint8_t *visit = fluid->visit;
+    l->clock = hec_fluid_clock(fluid, link);
     l->since = fluid->now;
-    l->level = level;
+    share[link].level = level;
     for (const hec_beside *b = l->beside, *end = b + l->n_beside; b != end; b++) {
-      fluid->free[b->link] -= b->weight * change;
-      fluid->dirty[b->link] |= how;
-      set_bit(fluid, fluid->position[b->link]);
+      hec_fluid_share *other = &share[b->link];
+      other->free -= b->weight * change;
+      visit[other->position] |= (uint8_t)(why & -(int)(other->free < other->heed));
     }
   }
   hec_fluid_set_next(fluid, link);
@@ -245,46 +282,58 @@ static void set_level(hec_fluid *fluid, int32_t link, double level) {
 
 /* What `from` holds and `to` carries too goes over to `to`, which has come to stand before it. */
 static void take_over(hec_fluid *fluid, int32_t from, int32_t to) {
-  int32_t shared = weight_beside(fluid, from, to), n = 0;
-  if (shared == 0)
+  if (weight_beside(fluid, from, to) == 0)
     return;
   const hec_fluid_link *l = &fluid->link[from];
+  int32_t n = 0;
   HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, l->n_held);
   for (int32_t i = 0; i < l->n_held; i++)
-    if (weight_on(fluid, l->held[i], to) > 0)
-      fluid->scratch[n++] = l->held[i];
-  double before = fabs(fluid->free[to]);
+    if (weight_on(fluid, l->held[i].flow, to) > 0)
+      fluid->scratch[n++] = l->held[i].flow;
+  double before = fabs(fluid->share[to].free);
   for (int32_t i = 0; i < n; i++) {
     int32_t flow = fluid->scratch[i];
-    double left = fluid->flow[flow].key - hec_fluid_clock(fluid, l);
     hec_fluid_let_go(fluid, flow);
     attach(fluid, flow, from, -1);
-    hec_fluid_hold(fluid, to, flow, left > 0 ? left : 0);
+    hec_fluid_hold(fluid, to, flow);
     attach(fluid, flow, to, 1);
   }
-  if (before > DWARFS * fabs(fluid->free[to]))
-    fluid->dirty[to] |= STALE;
+  if (before > DWARFS * fabs(fluid->share[to].free))
+    mark(fluid, to, HEC_VISIT_STALE);
 }
 
-/* The link at position i and the one before it change places. */
-static void swap(hec_fluid *fluid, int32_t i) {
-  int32_t up = fluid->order[i], down = fluid->order[i - 1];
-  fluid->order[i - 1] = up;
-  fluid->order[i] = down;
-  fluid->position[up] = i - 1;
-  fluid->position[down] = i;
-  take_over(fluid, down, up);
-  fluid->dirty[up] |= CHANGED;
-  set_bit(fluid, i - 1);
-  set_bit(fluid, i);
-  if (i + 1 < fluid->n_order)
-    set_bit(fluid, i + 1);
+/* The link behind position i may have become lower than the one there. */
+static void check_next(hec_fluid *fluid, int32_t i) {
+  if (i + 1 < fluid->n_order && height(fluid, fluid->order[i + 1]) < height(fluid, fluid->order[i]) * (1 - EVEN))
+    fluid->visit[i + 1] |= HEC_VISIT_ORDER;
+}
+
+/* The link at position i, whose level is `*level`, goes to before all that are higher; returns where to. Nothing before i is
+ * to be visited, and what a take-over changes stands behind. */
+static int32_t move_up(hec_fluid *fluid, int32_t i, double *level, uint8_t *why) {
+  int32_t link = fluid->order[i], at = i;
+  for (int32_t down; at > 0 && *level < height(fluid, down = fluid->order[at - 1]) * (1 - EVEN);) {
+    fluid->order[at] = down;
+    fluid->share[down].position = at--;
+    if (!may_share(fluid, down, link))
+      continue;
+    fluid->order[at] = link;
+    fluid->share[link].position = at;
+    take_over(fluid, down, link);
+    *why |= fluid->visit[at] | HEC_VISIT_CHANGED;
+    *level = computed(fluid, link, fluid->visit[at]);
+    fluid->visit[at] = 0;
+  }
+  fluid->order[at] = link;
+  fluid->share[link].position = at;
+  check_next(fluid, i);
+  return at;
 }
 
 /* ---- Filling from nothing ---- */
 
 static bool fills_before(const hec_fluid *fluid, int32_t a, int32_t b) {
-  return fluid->share[a] != fluid->share[b] ? fluid->share[a] < fluid->share[b] : a < b;
+  return fluid->filling[a] != fluid->filling[b] ? fluid->filling[a] < fluid->filling[b] : a < b;
 }
 
 static void sink(hec_fluid *fluid, int32_t *heap, int32_t n, int32_t at) {
@@ -299,51 +348,52 @@ static void sink(hec_fluid *fluid, int32_t *heap, int32_t n, int32_t at) {
   heap[at] = link;
 }
 
-/* Every flow is let go; what it has left stands in its key. */
+/* Every flow is let go. */
 static void empty_links(hec_fluid *fluid) {
   for (int32_t k = 0; k < fluid->n_order; k++) {
     int32_t link = fluid->order[k];
     hec_fluid_link *l = &fluid->link[link];
-    double clock = hec_fluid_clock(fluid, l);
+    double clock = hec_fluid_clock(fluid, link);
     for (int32_t i = 0; i < l->n_held; i++) {
-      double *key = &fluid->flow[l->held[i]].key;
-      *key = *key > clock ? *key - clock : 0;
-      fluid->flow[l->held[i]].bottleneck = -1;
+      hec_fluid_state *f = &fluid->flow[l->held[i].flow];
+      f->left = l->held[i].key > clock ? l->held[i].key - clock : 0;
+      f->bottleneck = -1;
     }
     l->n_held = l->n_beside = 0;
-    l->weight = 0;
-    l->level = l->clock = 0;
+    l->clock = 0;
     l->n_changes = 0;
+    fluid->share[link] = (hec_fluid_share){.free = l->capacity, .position = -1};
+    set_heed(fluid, link);
     fluid->next[link] = INFINITY;
-    fluid->position[link] = -1;
-    fluid->free[link] = l->capacity;
-    fluid->dirty[link] = 0;
+    if (fluid->shares && link < fluid->n_given)
+      memset(shares_word(fluid, link, 0), 0, (size_t)fluid->n_words * sizeof *fluid->shares);
   }
   if (fluid->map_size > 0)
     memset(fluid->map_key, 0, fluid->map_size * sizeof *fluid->map_key);
   fluid->map_used = 0;
-  memset(fluid->visit, 0, ((size_t)fluid->n_links + 63) / 64 * sizeof *fluid->visit);
+  memset(fluid->visit, 0, (size_t)fluid->n_links);
 }
 
 /* Holds what is not held yet of the link's flows, at `level`; the links beside it lose what they use, in one subtraction
  * each. */
 static void fill_link(hec_fluid *fluid, int32_t link, double level) {
   hec_fluid_link *l = &fluid->link[link];
-  l->level = level;
+  fluid->share[link].level = level;
   for (int32_t i = 0; i < l->n_members; i++) {
     const hec_crossing *c = &fluid->crossing[l->member[i]];
     if (fluid->flow[c->flow].bottleneck >= 0)
       continue;
-    hec_fluid_hold(fluid, link, c->flow, fluid->flow[c->flow].key);
-    l->weight += c->weight;
+    hec_fluid_hold(fluid, link, c->flow);
+    fluid->share[link].weight += c->weight;
     const hec_crossing *all = crossings_of(fluid, c->flow);
     for (int32_t k = 0; k < fluid->flow[c->flow].n; k++)
       if (all[k].link != link)
         change_beside(fluid, link, all[k].link, all[k].weight);
   }
+  set_heed(fluid, link);
   for (int32_t i = 0; i < l->n_beside; i++) {
     int32_t other = l->beside[i].link;
-    fluid->free[other] -= level * l->beside[i].weight;
+    fluid->share[other].free -= level * l->beside[i].weight;
     fluid->unfixed[other] -= l->beside[i].weight;
   }
   hec_fluid_set_next(fluid, link);
@@ -354,7 +404,7 @@ static void fill_link(hec_fluid *fluid, int32_t link, double level) {
 static void fill(hec_fluid *fluid) {
   int32_t n = fluid->n_order, n_order = 0;
   empty_links(fluid);
-  HEC_RESERVE(fluid->share, fluid->share_capacity, fluid->n_links);
+  HEC_RESERVE(fluid->filling, fluid->filling_capacity, fluid->n_links);
   HEC_RESERVE(fluid->unfixed, fluid->unfixed_capacity, fluid->n_links);
   HEC_RESERVE(fluid->scratch, fluid->scratch_capacity, n);
   int32_t *heap = fluid->scratch, n_heap = 0;
@@ -366,7 +416,7 @@ static void fill(hec_fluid *fluid) {
       fluid->unfixed[link] += fluid->crossing[l->member[k]].weight;
     if (l->n_members == 0)
       continue;
-    fluid->share[link] = l->capacity / (double)fluid->unfixed[link];
+    fluid->filling[link] = l->capacity / (double)fluid->unfixed[link];
     heap[n_heap++] = link;
   }
   for (int32_t i = n_heap / 2; i-- > 0;)
@@ -375,9 +425,9 @@ static void fill(hec_fluid *fluid) {
   while (n_heap > 0) {
     int32_t link = heap[0];
     int64_t unfixed = fluid->unfixed[link];
-    double share = unfixed > 0 ? fluid->free[link] / (double)unfixed : INFINITY;
-    if (unfixed > 0 && share > fluid->share[link]) {
-      fluid->share[link] = share;
+    double share = unfixed > 0 ? fluid->share[link].free / (double)unfixed : INFINITY;
+    if (unfixed > 0 && share > fluid->filling[link]) {
+      fluid->filling[link] = share;
       sink(fluid, heap, n_heap, 0);
       continue;
     }
@@ -386,7 +436,7 @@ static void fill(hec_fluid *fluid) {
     if (unfixed == 0)
       continue;
     level = share > level ? share : level;
-    fluid->position[link] = n_order++;
+    fluid->share[link].position = n_order++;
     fill_link(fluid, link, level);
   }
   /* The order: those that fill, as they did; then slack ones by id. */
@@ -394,56 +444,57 @@ static void fill(hec_fluid *fluid) {
   int32_t at = n_order;
   for (int32_t link = 0; link < fluid->n_links; link++) {
     bool crossed = fluid->link[link].n_members > 0;
-    if (crossed && fluid->position[link] < 0)
-      fluid->position[link] = at++;
+    if (crossed && fluid->share[link].position < 0)
+      fluid->share[link].position = at++;
     if (crossed)
-      fluid->order[fluid->position[link]] = link;
+      fluid->order[fluid->share[link].position] = link;
   }
   fluid->n_order = at;
 }
 
 /* ---- Walking the order ---- */
 
-/* The first position from `at` on that is to be visited; n_order: none. */
+/* The first position from `at` on that is to be visited; n_order: none. Near by byte by byte: a word that holds a byte just
+ * written has to wait for it. */
 static int32_t next_visit(const hec_fluid *fluid, int32_t at) {
-  int32_t n_words = (fluid->n_order + 63) / 64, word = at / 64;
-  if (at >= fluid->n_order)
-    return fluid->n_order;
-  uint64_t bits = fluid->visit[word] >> at % 64 << at % 64;
-  while (bits == 0) {
-    if (++word == n_words)
-      return fluid->n_order;
-    bits = fluid->visit[word];
+  const uint8_t *visit = fluid->visit;
+  int32_t n = fluid->n_order, near = at + 24 < n ? at + 24 : n;
+  for (; at < near; at++)
+    if (visit[at])
+      return at;
+  for (; at < n; at += (int32_t)sizeof(uint64_t)) {
+    uint64_t word;
+    memcpy(&word, visit + at, sizeof word);
+    if (word == 0)
+      continue;
+    while (visit[at] == 0)
+      at++;
+    return at;
   }
-  return word * 64 + __builtin_ctzll(bits);
+  return n;
 }
 
 /* Returns false when it does not come to an end soon. */
 static bool walk(hec_fluid *fluid) {
-  int64_t swaps = 0, most = 64 + 8 * (int64_t)fluid->n_order;
+  int64_t moved = 0, most = 64 + 8 * (int64_t)fluid->n_order;
   for (int32_t i = next_visit(fluid, fluid->first); i < fluid->n_order; i = next_visit(fluid, i)) {
     int32_t link = fluid->order[i];
-    uint8_t dirty = fluid->dirty[link];
-    double level = height(fluid, link);
-    fluid->visit[i / 64] &= ~((uint64_t)1 << i % 64);
-    if (dirty) {
-      if (dirty & STALE || ++fluid->link[link].n_changes == SUM_UP_AFTER)
-        sum_up(fluid, link);
-      fluid->dirty[link] = 0;
-      level = computed(fluid, link);
-    }
+    uint8_t why = fluid->visit[i];
+    bool changed = why & (HEC_VISIT_CHANGED | HEC_VISIT_STALE);
+    double level = changed ? computed(fluid, link, why) : height(fluid, link);
+    fluid->visit[i] = 0;
     if (i > 0 && level < height(fluid, fluid->order[i - 1]) * (1 - EVEN)) {
-      if (++swaps > most)
+      int32_t at = move_up(fluid, i, &level, &why);
+      moved += i - at;
+      if (moved > most)
         return false;
-      swap(fluid, i--);
+      i = at;
+    } else if (!changed) {
       continue;
     }
-    if (!dirty)
-      continue;
     HEC_ASSERT(level > 0);
     set_level(fluid, link, level < INFINITY ? level : 0);
-    if (i + 1 < fluid->n_order) /* which may have become lower than this one */
-      set_bit(fluid, i + 1);
+    check_next(fluid, i);
   }
   return true;
 }

@@ -19,25 +19,38 @@ typedef struct {
   int32_t weight;
 } hec_beside;
 
+/* A flow that a link holds. */
+typedef struct {
+  double key; /* clock of the link at which it ends */
+  int32_t flow;
+} hec_held;
+
+/* What changes of other links touch, together in memory. */
+typedef struct {
+  double free;      /* capacity that flows held elsewhere leave */
+  double level;     /* rate of the flows it holds, as last told to the others; 0 when it holds none */
+  double heed;      /* the walk has to come by when free falls below: always where it holds flows, else only near 0 */
+  int32_t weight;   /* crossings of this link by the flows it holds */
+  int32_t position; /* in the order; -1: not in it */
+} hec_fluid_share;
+
 typedef struct {
   double capacity;
-  double level; /* rate of the flows it holds, as last told to the others; 0 when it holds none */
-  double clock; /* what each of them has moved since the link began to hold any, at `since` */
+  double clock; /* what each of the flows it holds has moved since the link began to hold any, at `since` */
   double since;
-  double next;       /* when the first of them ends; INFINITY when it holds none */
-  int64_t weight;    /* crossings of this link by the flows it holds */
+  double first_key;  /* of held[0], where there is one */
   int32_t n_changes; /* of free or weight, since free was last summed up */
   int32_t n_members, n_held, n_beside;
   int32_t next_unused; /* of a cap without flow */
   size_t members_capacity, held_capacity, beside_capacity;
   int32_t *member;    /* [n_members] crossings of all flows on the link */
-  int32_t *held;      /* [n_held] flows it holds: binary heap, least (key, order) first */
+  hec_held *held;     /* [n_held] flows it holds: binary heap, least (key, order) first */
   hec_beside *beside; /* [n_beside] in no order: what comes of it depends on none */
 } hec_fluid_link;
 
 typedef struct {
   double amount, start;
-  double key; /* clock of its bottleneck at which it ends */
+  double left; /* to move, while nobody holds it */
   int64_t tag, order;
   int32_t first, n, room; /* crossings */
   int32_t bottleneck;     /* link that holds it; -1: slot unused; -2: ends at its start */
@@ -47,22 +60,25 @@ typedef struct {
 
 enum { HEC_FLUID_UNUSED = -1, HEC_FLUID_INSTANT = -2 };
 
+/* free or weight changed; sum free up again; may be lower than its predecessor. */
+enum { HEC_VISIT_CHANGED = 1, HEC_VISIT_STALE = 2, HEC_VISIT_ORDER = 4 };
+
 struct hec_fluid {
   double now;
-  /* Links, apart what the innermost loop touches. */
-  double *free;      /* capacity that flows held elsewhere leave */
-  double *next;      /* when the first of the flows it holds ends; INFINITY when it holds none */
-  int32_t *position; /* in the order; -1: not in it */
-  uint8_t *dirty;    /* bit 0: free or weight changed; bit 1: sum free up again */
+  /* Links, apart what the innermost loops touch. */
+  hec_fluid_share *share;
+  double *next; /* when the first of the flows it holds ends; INFINITY when it holds none */
   hec_fluid_link *link;
-  size_t free_capacity, next_capacity, position_capacity, dirty_capacity, link_capacity;
+  size_t share_capacity, next_capacity, link_capacity;
   int32_t n_links, n_given; /* with caps; of the caller */
   int32_t unused_link;      /* head of the unused caps; -1 */
   double least_capacity;
-  int32_t *order;  /* [n_order] */
-  uint64_t *visit; /* a bit for each position whose link is dirty, or may be lower than its predecessor */
+  int32_t *order; /* [n_order] */
+  uint8_t *visit; /* [n_order, then zeros] why the walk has to come to a position: HEC_VISIT_* */
   size_t order_capacity, visit_capacity;
-  int32_t n_order, first; /* no bit before it; INT32_MAX: none at all */
+  int32_t n_order, first; /* none before it; INT32_MAX: none at all */
+  uint64_t *shares; /* [n_given][n_words] bit: the row's link holds flows that cross the column's; NULL: too many */
+  int32_t n_words;
   /* (holder, crossed link) -> index in the holder's `beside`, open addressing. */
   uint64_t *map_key; /* holder << 32 | link, plus 1; 0: empty */
   int32_t *map_value;
@@ -80,21 +96,24 @@ struct hec_fluid {
   int32_t n_instant;
   int32_t *scratch; /* flows or links */
   size_t scratch_capacity;
-  double *share; /* [n_links] while filling */
+  double *filling; /* [n_links] while filling: share of each flow not held yet */
   int64_t *unfixed;
-  size_t share_capacity, unfixed_capacity;
+  size_t filling_capacity, unfixed_capacity;
   hec_fluid_done *done; /* the last pop */
   int64_t *done_order;
   size_t done_capacity, done_order_capacity;
 };
 
 /* fluid.c */
-static inline double hec_fluid_clock(const hec_fluid *fluid, const hec_fluid_link *l) {
-  return l->clock + l->level * (fluid->now - l->since);
+static inline double hec_fluid_clock(const hec_fluid *fluid, int32_t link) {
+  const hec_fluid_link *l = &fluid->link[link];
+  return l->clock + fluid->share[link].level * (fluid->now - l->since);
 }
-/* The flow is held by the link from now on, with `left` to move; and no more. */
-void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow, double left);
+/* The flow is held by the link from now on; by nobody, with what it has left. */
+void hec_fluid_hold(hec_fluid *fluid, int32_t link, int32_t flow);
 void hec_fluid_let_go(hec_fluid *fluid, int32_t flow);
+/* [zeroed] the links' bits of `shares`, once all given links are there. */
+void hec_fluid_make_shares(hec_fluid *fluid);
 /* When the link's first flow ends, after a change of level or of what it holds. */
 void hec_fluid_set_next(hec_fluid *fluid, int32_t link);
 

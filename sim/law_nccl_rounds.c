@@ -1,5 +1,9 @@
 /* Law `nccl_rounds`: as max_min, but of an exchange only as many transfers are in flight at a rank as NCCL has, in NCCL's
- * order (sim/rounds.h); each pays its latency when its turn comes. How many channels: the cluster's p2p.
+ * order (sim/rounds.h), and small ones inside a node are as slow as their protocol; each pays its latency when its turn
+ * comes. How many channels, and what is small: the cluster's p2p.
+ *
+ * Left out: chunks (128 KiB between nodes, 512 KiB on NVLink). In a fluid law they change nothing but that a relay (PXN)
+ * passes bytes on one chunk late, less than 1 us; measured latencies have that in them.
  *
  * Exchanges with chains (a transfer forwards another) are not bounded: a batch that waits for a forwarded transfer of a later
  * one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
@@ -35,9 +39,14 @@ static void open(hec_engine *engine, hec_exchange *x) {
     return;
   }
   const hec_cluster *cluster = hec_engine_problem(engine)->cluster;
+  const hec_transfer *transfer = hec_engine_program(engine)->transfers + x->row->transfer_at;
   hec_rounds_pair *pair = HEC_NEW(&x->arena, hec_rounds_pair, x->n_flows);
-  for (int32_t i = 0; i < x->n_flows; i++)
-    pair[i] = (hec_rounds_pair){x->flow[i].source, x->flow[i].destination};
+  for (int32_t i = 0; i < x->n_flows; i++) {
+    hec_flow *flow = &x->flow[i];
+    bool same_node = flow->source / cluster->devices_per_node == flow->destination / cluster->devices_per_node;
+    pair[i] = (hec_rounds_pair){flow->source, flow->destination};
+    flow->bytes /= hec_p2p_share(&cluster->p2p, same_node, (double)transfer[i].bytes);
+  }
   x->own = hec_rounds_new(&x->arena, hec_engine_program(engine)->n_ranks, cluster->devices_per_node, cluster->p2p,
                           x->n_flows, pair);
   hec_rounds_begin(x->own, start, &(context){engine, x});

@@ -6,9 +6,9 @@
 #include "tools/common/bench_loads.h"
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
+#include "tools/common/tool.h"
 #include "traces/trace_bench.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,18 +132,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                           {.name = NULL}};
   const hec_command command = {
       .program = "hecate-bench",
-      .usage =
-          "hecate-bench [options]\n"
-          "       hecate-bench collectives [options]   sparse collectives against their limits (--help says more)\n"
-          "       hecate-bench executor [options]      CPU time per operation of the executor\n"
-          "       hecate-bench planners [options]      planners on the critical path against their limits\n"
-          "       hecate-bench gpu [options]           a GPU: memory, products, launches\n"
-          "       hecate-bench fsmoe [options]         FSMoE's degrees by enumeration and by SLSQP\n"
-          "       hecate-bench network [options]       network laws on all-to-alls, beside a peer",
+      .usage = "hecate-bench [options]\n       hecate-bench COMMAND [options]",
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
           "Synthetic loads in memory, one thread, wall clock, medians.",
+      .examples = "  hecate-bench --iterations 50 --no-trace\n  hecate-bench --policy ep,hecate --ranks 64 --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -239,20 +233,7 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   return HEC_OK;
 }
 
-int main(int argc, char **argv) {
-  hec_output_hold_standard();
-  if (argc > 1 && strcmp(argv[1], "collectives") == 0)
-    return hec_collectives_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "executor") == 0)
-    return hec_executor_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "planners") == 0)
-    return hec_planners_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "gpu") == 0)
-    return hec_gpu_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "fsmoe") == 0)
-    return hec_fsmoe_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "network") == 0)
-    return hec_network_command(argc - 1, argv + 1);
+static int bench_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
@@ -261,9 +242,27 @@ int main(int argc, char **argv) {
   hec_text out = {0};
   hec_arena arena = {0};
   status = run(&s, &arena, &out);
-  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
   hec_text_free(&out);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-bench", status);
+}
+
+static const hec_tool_command commands[] = {
+    {"collectives", "sparse collectives against their limits", hec_collectives_command, NULL},
+    {"executor", "CPU time per operation of the executor", hec_executor_command, NULL},
+    {"planners", "planners on the critical path against their limits", hec_planners_command, NULL},
+    {"gpu", "a GPU: memory, products, launches", hec_gpu_command, NULL},
+    {"fsmoe", "FSMoE's degrees by enumeration and by SLSQP", hec_fsmoe_command, NULL},
+    {"network", "network laws on all-to-alls, beside a peer", hec_network_command, NULL},
+    {.name = NULL}};
+
+int main(int argc, char **argv) {
+  hec_output_hold_standard();
+  const hec_tool tool = {.name = "hecate-bench",
+                         .summary = "times hecate: lowering, simulation, planning, executor, networks",
+                         .commands = commands,
+                         .run = bench_command};
+  return hec_tool_main(&tool, argc, argv);
 }

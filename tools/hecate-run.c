@@ -1,23 +1,27 @@
 /* hecate-run: executes what hecate-sim simulates. Sub-commands are rows of a table; without one's name: replay. */
 #include "runtime/base/temporary.h"
 #include "runtime/exec/math/math.h"
+#include "tools/common/alltoallv_command.h"
 #include "tools/common/output.h"
 #include "tools/common/replay_command.h"
+#include "tools/common/tool.h"
 #include "tools/common/train_command.h"
 
-#include <string.h>
+#include <stddef.h>
 
-static const struct {
-  const char *name;
-  int (*run)(int argc, char **argv);
-} commands[] = {{"replay", hec_replay_command}, {"train", hec_train_command}};
+static const hec_tool_command commands[] = {
+    {"replay", NULL, hec_replay_command, NULL}, /* what is done without a name */
+    {"train", "a small language model, trained under a policy; records its loads", hec_train_command, NULL},
+    {"alltoallv", "a traffic matrix as one exchange, measured", hec_alltoallv_command, NULL},
+    {.name = NULL}};
 
 int main(int argc, char **argv) {
   hec_output_hold_standard();
   hec_math_open(); /* before any thread, fork or MPI */
   hec_temporary_watch_signals();
-  for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
-    if (strcmp(argv[1], commands[i].name) == 0)
-      return commands[i].run(argc - 1, argv + 1);
-  return hec_replay_command(argc, argv);
+  const hec_tool tool = {.name = "hecate-run",
+                         .summary = "executes expert placement policies on recorded loads, measures and checks them",
+                         .commands = commands,
+                         .run = hec_replay_command};
+  return hec_tool_main(&tool, argc, argv);
 }

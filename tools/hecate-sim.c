@@ -6,9 +6,11 @@
 #include "tools/common/breakeven_command.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
+#include "tools/common/machine.h"
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
 #include "tools/common/sweep_command.h"
+#include "tools/common/tool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ typedef struct {
   hec_job_args job;
   const char *trace, *out;
   bool json, list, check;
-  int64_t timeline_iter;
+  int64_t timeline_iter, threads; /* 0: all cores */
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -43,15 +45,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      HEC_ARG_WHOLE("--threads", s->threads, "N", "threads, which share the policies (default: all cores)", 1, 1024),
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
-      .usage = "hecate-sim TRACE [options]\n       hecate-sim plan TRACE --policy P --layer L --iter I [options]\n     "
-               "  hecate-sim flows CASE.json|MATRIX [options]\n       hecate-sim sweep SPEC.json [options]\n       "
-               "hecate-sim "
-               "breakeven [--cluster C] [--model M] [--json]",
+      .usage = "hecate-sim TRACE [options]\n       hecate-sim COMMAND [options]",
       .summary = "Simulates a training iteration (or forward pass) of a Mixture-of-Experts model on recorded expert "
                  "loads under each\n"
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
@@ -77,36 +77,29 @@ static void show_progress(int64_t iterations, void *context) {
     fprintf(stderr, "\r%" PRId64 " iterations", iterations);
 }
 
-/* Trace events and the page come from the same iterations. */
-typedef struct {
-  const hec_summary *summary;
-  hec_text *events;
-  hec_report *report;
-} pictures;
-
-static void draw(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
-  pictures *p = context;
-  hec_summary_draw(&p->summary->rows[row], row, iter, low, timeline, p->events);
-  hec_report_draw(p->report, row, iter, low, timeline);
+/* The page shows the iterations that the trace events are of. */
+static void look(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
+  hec_report_draw(context, row, iter, low, timeline);
 }
 
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
-                            const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
+                            const hec_compare_options *options, hec_summary *summary) {
+  hec_arena arena = {0};
   hec_output_files files = {0};
-  hec_report report = hec_report_of(summary, arena);
-  pictures context = {summary, &files.timeline, &report};
-  const hec_compare_drawing drawing = {s->timeline_iter, draw, &context};
+  hec_report report = hec_report_of(summary, &arena);
+  const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
   hec_status status = hec_trace_rewind(reader);
-  hec_trace_events_begin(&files.timeline);
   if (status == HEC_OK)
-    status = hec_compare_draw(job, reader, options, summary, &drawing, arena);
-  hec_trace_events_end(&files.timeline);
-  hec_report_write(&report, &files.page);
+    status = hec_compare_draw(job, reader, options, summary, &drawing, &files.timeline);
+  if (status == HEC_OK)
+    hec_report_write(&report, &files.page);
   if (status == HEC_OK)
     status = hec_output_write(s->out, &files);
   hec_output_free(&files);
+  hec_report_free(&report);
+  hec_arena_free(&arena);
   return status;
 }
 
@@ -191,7 +184,8 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
   int32_t n_kinds, n_policies, n_left_out;
   hec_job_rows rows;
-  hec_compare_options options = {.check = s->check};
+  hec_compare_options options = {.check = s->check,
+                                 .n_threads = s->threads > 0 ? (int32_t)s->threads : hec_machine_cores()};
   HEC_TRY(hec_job_args_law(s->job.law, &options.law));
   HEC_TRY(choose_policies(&s->job, policies, &n_policies, &n_left_out));
   HEC_TRY(hec_job_args_rows(policies, n_policies, s->job.schedule, arena, &rows));
@@ -216,24 +210,14 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     summary.n_attentions = n_kinds;
   }
   if (status == HEC_OK && s->out)
-    status = write_out(s, &job, reader, &options, &summary, arena);
+    status = write_out(s, &job, reader, &options, &summary);
   if (status == HEC_OK)
     status = print(s, &summary);
   hec_summary_free(&summary);
   return status;
 }
 
-int main(int argc, char **argv) {
-  hec_output_hold_standard();
-  hec_temporary_watch_signals();
-  if (argc > 1 && strcmp(argv[1], "flows") == 0)
-    return hec_flows_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "sweep") == 0)
-    return hec_sweep_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "breakeven") == 0)
-    return hec_breakeven_command(argc - 1, argv + 1);
-  if (argc > 1 && strcmp(argv[1], "plan") == 0)
-    return hec_plan_command(argc - 1, argv + 1);
+static int compare_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
@@ -253,4 +237,22 @@ int main(int argc, char **argv) {
   hec_text_free(&kept);
   hec_arena_free(&arena);
   return hec_tool_exit("hecate-sim", status);
+}
+
+static const hec_tool_command commands[] = {
+    {"plan", "one plan: owners and copies of experts, tokens per rank, bytes moved", hec_plan_command, NULL},
+    {"flows", "a bare set of flows, or a traffic matrix on a cluster: when each ends", hec_flows_command, NULL},
+    {"sweep", "every configuration of a product, a row each", hec_sweep_command, NULL},
+    {"sweep merge", "the parts of a sweep that was split over machines, joined", NULL, NULL},
+    {"breakeven", "tokens above which a copy of an expert pays", hec_breakeven_command, NULL},
+    {.name = NULL}};
+
+int main(int argc, char **argv) {
+  hec_output_hold_standard();
+  hec_temporary_watch_signals();
+  const hec_tool tool = {.name = "hecate-sim",
+                         .summary = "simulates expert placement policies on recorded loads, and compares them",
+                         .commands = commands,
+                         .run = compare_command};
+  return hec_tool_main(&tool, argc, argv);
 }

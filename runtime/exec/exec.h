@@ -10,7 +10,8 @@
  *
  * What an operation computes is not known here: compute and most local operations go to the work table (work.h), which
  * knows the model but neither lanes nor transports. Known here: exchanges of token rows (inside expert-sharding and
- * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, counts.
+ * tensor-parallel groups too) and of expert parcels, the reduction that follows a scatter, all-reduce, counts; bytes of any
+ * other kind (a traffic matrix) stand where the work table says.
  *
  * Times: nanoseconds from the start of the iteration. Real time by default; virtual: compute and local operations are
  * measured in CPU time of the thread while one rank at a time computes, and the timeline is walked with these durations
@@ -52,6 +53,9 @@ typedef struct {
   void *context;
   /* Of tensor-parallel groups: the rank's own rows [T, d] at the operation: the stream, backward its gradient. */
   float *(*stream)(void *context, const hec_op *op);
+  /* Of dispatches without cells, whose bytes are not token rows: where those of a transfer stand on this rank, which is its
+   * source or its destination. NULL: there are none. */
+  hec_segment (*place)(void *context, hec_exec *exec, const hec_exec_op *op, const hec_transfer *transfer);
 } hec_work_table;
 
 typedef struct {

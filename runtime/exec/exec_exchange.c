@@ -1,6 +1,7 @@
 /* Operations that move bytes between ranks: which bytes, and how far they are.
  *
- *   dispatch, combine   token rows, of one chunk: assigned rows of one side, computed rows of the other (rows.h)
+ *   dispatch, combine   token rows, of one chunk: assigned rows of one side, computed rows of the other (rows.h); without
+ *                       cells: bytes that stand where the work table says
  *   gather, scatter ..  parcels of experts: parameters, gradients, optimizer state, found by (layer, expert, part)
  *   all-reduce          slice p of the buffer belongs to rank p: every rank sends slice p to p, p adds in ascending order
  *                       of ranks (its own first), then sends the sum to all: 2 (n-1)/n of the bytes into and out of each;
@@ -76,6 +77,29 @@ static void bind_tokens(hec_exec *exec, hec_exec_op *op) {
   }
   x->post.n_sends = to_experts ? n_assigned : n_computed;
   x->post.n_receives = to_experts ? n_computed : n_assigned;
+}
+
+typedef struct {
+  hec_exec *exec;
+  const hec_exec_op *op;
+  const hec_transfer *own;
+} placed;
+
+static int32_t placed_segment(void *context, int32_t k, hec_segment *out) {
+  const placed *of = context;
+  const hec_work_table *work = &of->exec->options.work;
+  *out = work->place(work->context, of->exec, of->op, &of->own[k]);
+  HEC_ASSERT(out->bytes == of->own[k].bytes); /* what the program says */
+  return 1;
+}
+
+static void bind_placed(hec_exec *exec, hec_exec_op *op) {
+  HEC_ASSERT(exec->options.work.place && !op->op.reverse);
+  int32_t n;
+  placed of = {.exec = exec, .op = op, .own = hec_exec_transfers(exec, &op->op, 2 * exec->n_ranks, &n)};
+  hec_exchange_bind_rows(
+      exec, op, adds(exec),
+      (hec_stage){.transfers = of.own, .n_transfers = n, .n_segments = n, .segments = placed_segment, .context = &of});
 }
 
 static void bind_between_nodes(hec_exec *exec, hec_exec_op *op) {
@@ -299,6 +323,8 @@ hec_status hec_exchange_bind(hec_exec *exec, hec_exec_op *op) {
     bind_counts(exec, op);
   else if (op->op.role == HEC_ROLE_NODE_DISPATCH || op->op.role == HEC_ROLE_NODE_COMBINE)
     bind_between_nodes(exec, op);
+  else if (tokens && op->op.cell_at < 0)
+    bind_placed(exec, op);
   else if (tokens)
     bind_tokens(exec, op);
   else if (op->op.role == HEC_ROLE_TENSOR_GATHER || op->op.role == HEC_ROLE_TENSOR_SCATTER)

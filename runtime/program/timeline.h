@@ -55,6 +55,8 @@ hec_memory_change *hec_timeline_memory(const hec_timeline *timeline, const hec_p
 void hec_trace_events_begin(hec_text *out);
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
                           const hec_timeline *timeline, bool plain);
+/* Appends the events of a text that was begun but not ended. */
+void hec_trace_events_append(hec_text *out, const hec_text *part);
 void hec_trace_events_end(hec_text *out);
 
 #endif

@@ -40,7 +40,7 @@ static void add_traffic(const hec_report *report, const hec_program *program, he
   double *pair = n_pairs > 0 ? hec_malloc(n_pairs, sizeof *pair) : NULL;
   for (size_t i = 0; i < n_pairs; i++)
     pair[i] = 0;
-  it->traffic = HEC_NEW(report->arena, double, report->n_blocks * report->n_blocks);
+  it->traffic = HEC_NEW(&it->arena, double, (size_t)report->n_blocks *(size_t)report->n_blocks);
   it->pair_from = it->pair_to = -1;
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
@@ -66,11 +66,10 @@ static int32_t fullest_rank(const hec_program *program) {
 }
 
 /* The fullest instant of every moment, what was held before it included. */
-static void add_memory(const hec_report *report, const hec_program *program, const hec_timeline *timeline,
-                       hec_report_iteration *it) {
+static void add_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {
   int64_t end = hec_timeline_end_ps(timeline);
   it->fullest = fullest_rank(program);
-  it->memory = HEC_NEW(report->arena, double, HEC_N_MEMORY *HEC_REPORT_MOMENTS);
+  it->memory = HEC_NEW(&it->arena, double, HEC_N_MEMORY *HEC_REPORT_MOMENTS);
   double width = end > 0 ? (double)end / HEC_REPORT_MOMENTS : 1, *most = hec_malloc(HEC_REPORT_MOMENTS, sizeof *most);
   for (int32_t i = 0; i < HEC_REPORT_MOMENTS; i++)
     most[i] = -1;
@@ -112,7 +111,7 @@ void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lo
   it->iter = iter;
   it->end_s = (double)hec_timeline_end_ps(timeline) * 1e-12;
   add_traffic(report, program, it);
-  add_memory(report, program, timeline, it);
+  add_memory(program, timeline, it);
   if (report->color[row] < HEC_REPORT_TIMELINES)
-    hec_report_draw_timeline(report, program, timeline, it);
+    hec_report_draw_timeline(program, timeline, it);
 }

@@ -4,7 +4,6 @@
 #include "runtime/report/report.h"
 
 /* it->timeline: who does what when on some ranks, as fine as fits, and the critical path. */
-void hec_report_draw_timeline(const hec_report *report, const hec_program *program, const hec_timeline *timeline,
-                              hec_report_iteration *it);
+void hec_report_draw_timeline(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it);
 
 #endif

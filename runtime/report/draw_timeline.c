@@ -116,9 +116,8 @@ static void add_path(const painter *p, hec_arena *arena) {
   hec_critical_path_free(&path);
 }
 
-void hec_report_draw_timeline(const hec_report *report, const hec_program *program, const hec_timeline *timeline,
-                              hec_report_iteration *it) {
-  hec_report_timeline *out = HEC_NEW(report->arena, hec_report_timeline, 1);
+void hec_report_draw_timeline(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {
+  hec_report_timeline *out = HEC_NEW(&it->arena, hec_report_timeline, 1);
   painter p = {program, timeline, out, 0, hec_malloc(HEC_REPORT_COLUMNS * (HEC_N_SPANS + 1), sizeof *p.taken),
                NULL,    0,        0};
   int64_t end = hec_timeline_end_ps(timeline);
@@ -135,11 +134,11 @@ void hec_report_draw_timeline(const hec_report *report, const hec_program *progr
   }
   if (p.n > 0)
     qsort(p.spans, (size_t)p.n, sizeof *p.spans, by_place);
-  out->spans = HEC_NEW(report->arena, hec_report_span, p.n + 1);
+  out->spans = HEC_NEW(&it->arena, hec_report_span, p.n + 1);
   out->n_spans = p.n;
   if (p.n > 0)
     memcpy(out->spans, p.spans, (size_t)p.n * sizeof *p.spans);
-  add_path(&p, report->arena);
+  add_path(&p, &it->arena);
   free(p.taken);
   free(p.spans);
   it->timeline = out;

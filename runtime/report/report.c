@@ -52,8 +52,7 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
                        .color = HEC_NEW(arena, int32_t, n),
                        .best = hec_summary_winner(summary),
                        .baseline = hec_summary_baseline(summary),
-                       .iterations = HEC_NEW(arena, hec_report_iteration, n),
-                       .arena = arena};
+                       .iterations = HEC_NEW(arena, hec_report_iteration, n)};
   int32_t most = HEC_REPORT_BLOCKS;
   while (most > 4 && (int64_t)most * most * n > HEC_REPORT_CELLS)
     most--;
@@ -62,6 +61,11 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
   sort_rows(&report);
   color_rows(&report);
   return report;
+}
+
+void hec_report_free(hec_report *report) {
+  for (int32_t i = 0; report->summary && i < report->summary->n_rows; i++)
+    hec_arena_free(&report->iterations[i].arena);
 }
 
 /* ---- What charts share ---- */

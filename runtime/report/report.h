@@ -5,6 +5,7 @@
  *   hec_report report = hec_report_of(summary, arena);      what a comparison's page shows
  *   hec_report_draw(&report, row, iter, low, timeline);     one iteration of each row, while it is lowered and timed
  *   hec_report_write(&report, &text);
+ *   hec_report_free(&report);
  *
  * A chart is one file with everything static except one const struct, and one row of HEC_CHART_LIST (chart.h). */
 #ifndef HEC_REPORT_REPORT_H
@@ -62,6 +63,7 @@ typedef struct {
   double *memory;             /* [HEC_N_MEMORY * HEC_REPORT_MOMENTS] of it; the fullest instant of each moment */
   double fullest_bytes, fullest_s;
   hec_report_timeline *timeline; /* NULL: not of this row */
+  hec_arena arena;               /* of all of it */
 } hec_report_iteration;
 
 /* Predicted and measured, of a validation. */
@@ -132,11 +134,11 @@ typedef struct {
   int32_t best, baseline; /* rows; -1: none */
   int32_t n_blocks, per_block;
   hec_report_iteration *iterations; /* [rows] */
-  hec_arena *arena;
 } hec_report;
 
 hec_report hec_report_of(hec_summary *summary, hec_arena *arena);
-/* The iteration that was just lowered, as row `row`'s. */
+void hec_report_free(hec_report *report); /* what is not on the arena */
+/* The iteration that was just lowered, as row `row`'s. Threads may draw different rows at once. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
 /* Lines of a sweep: who wins most, by how much. */

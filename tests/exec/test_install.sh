@@ -36,6 +36,15 @@ for name in "$prefix"/bin/hecate-sim; do
   "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
 done
 
+# Manual pages of every tool and command, completion under the names that shells look for.
+for page in hecate-sim hecate-sim-plan hecate-sim-sweep-merge hecate-run-alltoallv hecate-trace-synth hecate-validate-compare; do
+  [ -s "$prefix/share/man/man1/$page.1" ] || fail "no manual page $page(1)"
+done
+for tool in "$prefix"/bin/hecate-*; do
+  [ -s "$prefix/share/bash-completion/completions/${tool##*/}" ] || fail "no completion of ${tool##*/}"
+done
+[ -s "$prefix/share/zsh/site-functions/_hecate" ] || fail "no completion for zsh"
+
 # The header on its own, in both languages, with every warning.
 echo '#include <hecate/hecate.h>' >"$folder/alone.c"
 "$compiler" -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$prefix/include" "$folder/alone.c" ||

@@ -17,7 +17,8 @@
 
 typedef struct {
   hec_arena arena;
-  hec_text text, page;
+  hec_text text, page, events;
+  int32_t n_threads;
   hec_trace_reader *reader;
   hec_job job;
   hec_summary summary;
@@ -28,7 +29,7 @@ typedef struct {
 static const hec_policy *policies[64];
 static int32_t n_policies;
 
-static void draw(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
+static void look(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
   hec_report_draw(&((maker *)context)->report, row, iter, low, timeline);
 }
 
@@ -37,7 +38,8 @@ static hec_status make(maker *m, const hec_test_trace *trace, const char *cluste
   wanted.cluster = cluster;
   wanted.model = "tiny";
   wanted.period = 2;
-  hec_compare_options options = {.policies = policies, .n_policies = n_policies, .schedule = "auto", .law = law};
+  hec_compare_options options = {
+      .policies = policies, .n_policies = n_policies, .schedule = "auto", .law = law, .n_threads = m->n_threads};
   m->reader = hec_test_trace_open(trace, 5, &m->text);
   HEC_TRY(hec_job_make(&wanted, m->reader, &m->arena, &m->job));
   HEC_TRY(hec_compare(&m->job, m->reader, &options, &m->arena, &m->summary));
@@ -46,18 +48,20 @@ static hec_status make(maker *m, const hec_test_trace *trace, const char *cluste
   if (m->name)
     m->job.header.name = hec_arena_text(&m->arena, m->name);
   m->report = hec_report_of(&m->summary, &m->arena);
-  const hec_compare_drawing drawing = {-1, draw, m};
+  const hec_compare_drawing drawing = {-1, look, m};
   HEC_TRY(hec_trace_rewind(m->reader));
-  HEC_TRY(hec_compare_draw(&m->job, m->reader, &options, &m->summary, &drawing, &m->arena));
+  HEC_TRY(hec_compare_draw(&m->job, m->reader, &options, &m->summary, &drawing, &m->events));
   hec_report_write(&m->report, &m->page);
   return HEC_OK;
 }
 
 static void finish(maker *m) {
+  hec_report_free(&m->report);
   hec_summary_free(&m->summary);
   hec_trace_close(m->reader);
   hec_text_free(&m->text);
   hec_text_free(&m->page);
+  hec_text_free(&m->events);
   hec_arena_free(&m->arena);
 }
 
@@ -208,6 +212,7 @@ START_TEST(comparison) {
   ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
   ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
   hec_text_free(&verdict);
+  again.n_threads = 3; /* nor does it matter who draws */
   ck_assert_int_eq(make(&again, &small, BOX, law), HEC_OK);
   ck_assert_str_eq(m.page.data, again.page.data);
   finish(&m);

@@ -320,7 +320,7 @@ START_TEST(command_line_errors) {
                {{"flows", path, "--law"}, "--law"},
                {{"flows", path, "--law=magic"}, "magic"},
                {{"flows", path, "--fast"}, "--fast"},
-               {{"flows", path, path}, "one case file"},
+               {{"flows", path, path}, "unexpected argument"},
                {{"flows", "/nonexistent.json"}, "/nonexistent.json"},
                {{"flows", HEC_SOURCE_DIR "/tests"}, "tests"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -36,10 +36,10 @@ START_TEST(by_hand) {
   ck_assert_double_eq_tol(finish[0], 5e-6 + 4e-6, 1e-15); /* half of the NIC each until then */
   ck_assert_double_eq_tol(finish[1], 2.5e-6, 1e-15);
   ck_assert_double_eq_tol(finish[2], 13e-6, 1e-15);
-  hec_flows_rate rate = hec_flows_rates(&flows, 13e-6);
+  hec_traffic_rate rate = hec_traffic_rates(flows.size_bytes, flows.n_hosts, 13e-6);
   ck_assert_double_eq_tol(rate.algbw, 4000 / 13e-6, 1e-3);
   ck_assert_double_eq_tol(rate.busbw, 3000 / 13e-6, 1e-3);
-  ck_assert(hec_flows_rates(&flows, 0).algbw == 0);
+  ck_assert(hec_traffic_rates(flows.size_bytes, flows.n_hosts, 0).algbw == 0);
   memset(bytes, 0, sizeof bytes);
   bytes[5] = 1000; /* the diagonal alone moves nothing */
   flows_of(&m, &cluster, &flows);

@@ -58,7 +58,7 @@ static void visit_capacity(const hec_test_step *step, void *context) {
   hec_arena_mark mark = hec_arena_save(&arena);
   hec_problem problem = step->c->problem;
   hec_cluster narrow = *cluster;
-  narrow.p2p = (hec_p2p){2, 1, 1}; /* so that rounds wait for each other */
+  narrow.p2p = (hec_p2p){.channels = 2, .channels_per_peer = 1, .batch = 1}; /* so that rounds wait for each other */
   problem.cluster = &narrow;
   hec_sim *sim = hec_sim_new(&problem, of->law, &arena);
   hec_timeline t = {0};

@@ -8,6 +8,7 @@
 
 enum { MOST_RANKS = 48, MOST = 4000 };
 
+static const hec_p2p one_by_one = {.channels = 1, .channels_per_peer = 1, .batch = 1};
 static hec_arena arena;
 
 static void teardown(void) {
@@ -20,7 +21,7 @@ static void teardown(void) {
 START_TEST(rounds_are_permutations) {
   static const int32_t sizes[][2] = {{1, 1}, {4, 4}, {6, 3}, {8, 8}, {12, 4}, {13, 4}, {24, 8}, {48, 16}, {35, 5}};
   int32_t n = sizes[_i][0];
-  const hec_rounds *rounds = hec_rounds_new(&arena, n, sizes[_i][1], (hec_p2p){1, 1, 1}, 0, NULL);
+  const hec_rounds *rounds = hec_rounds_new(&arena, n, sizes[_i][1], one_by_one, 0, NULL);
   for (int32_t k = 0; k < n; k++)
     for (int32_t r = 0; r < n; r++) {
       int32_t sends = 0, receives = 0;
@@ -37,12 +38,12 @@ END_TEST
 /* One node of 16: the order that NCCL's source gives as an example. Two nodes of 4: own node first, then the other. */
 START_TEST(order_by_hand) {
   static const int32_t order[16] = {0, 1, 3, 6, 10, 15, 5, 12, 4, 13, 7, 2, 14, 11, 9, 8};
-  const hec_rounds *node = hec_rounds_new(&arena, 16, 16, (hec_p2p){1, 1, 1}, 0, NULL);
+  const hec_rounds *node = hec_rounds_new(&arena, 16, 16, one_by_one, 0, NULL);
   for (int32_t k = 0; k < 16; k++)
     for (int32_t r = 0; r < 16; r++)
       ck_assert_int_eq(hec_rounds_of(node, r, (r + order[k]) % 16), k);
   static const int32_t of_rank_1[8] = {1, 2, 0, 3, 5, 6, 4, 7}; /* locals in the order 0, 1, 3, 2 */
-  const hec_rounds *nodes = hec_rounds_new(&arena, 8, 4, (hec_p2p){1, 1, 1}, 0, NULL);
+  const hec_rounds *nodes = hec_rounds_new(&arena, 8, 4, one_by_one, 0, NULL);
   for (int32_t k = 0; k < 8; k++)
     ck_assert_int_eq(hec_rounds_of(nodes, 1, of_rank_1[k]), k);
 }
@@ -87,7 +88,9 @@ START_TEST(bounded_and_complete) {
   static hec_rounds_pair pair[MOST];
   int32_t n_ranks = 2 + (int32_t)hec_test_below(&random, MOST_RANKS - 2), n = 0, most = 0;
   int32_t per_node = 1 + (int32_t)hec_test_below(&random, 8), each = 1 << hec_test_below(&random, 3);
-  hec_p2p p2p = {each << hec_test_below(&random, 3), each, 1 + (int32_t)hec_test_below(&random, 4)};
+  hec_p2p p2p = {.channels = each << hec_test_below(&random, 3),
+                 .channels_per_peer = each,
+                 .batch = 1 + (int32_t)hec_test_below(&random, 4)};
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++)
       for (uint64_t k = hec_test_below(&random, 8) / 3; s != d && k > 0 && n < MOST; k--)
@@ -157,6 +160,26 @@ START_TEST(one_round_at_a_time) {
 }
 END_TEST
 
+/* Protocol LL: what fits takes longer by 1 / share, what does not stays; the limit is of each channel. */
+START_TEST(small_messages) {
+  double plain[12], slow[12];
+  double end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1", plain);
+  double same =
+      makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":1", slow);
+  ck_assert(end == same && memcmp(plain, slow, sizeof plain) == 0);
+  makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":6,\"ll_share\":0.25",
+           slow);
+  for (int i = 0; i < 12; i++)
+    ck_assert_double_eq_tol(slow[i], 4 * plain[i], 1e-9);
+  makespan("nccl_rounds", 4, 2, "\"channels\":2,\"channels_per_peer\":2,\"batch\":1,\"ll_bytes\":3", slow);
+  for (int i = 0; i < 12; i++) /* two channels a peer: 6 bytes still go by LL */
+    ck_assert_double_eq_tol(slow[i], 2 * plain[i], 1e-9);
+  end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":2", slow);
+  ck_assert_double_eq_tol(slow[0], 6, 1e-9); /* host 0's are of 6 bytes, too large */
+  ck_assert_double_eq_tol(slow[4], 4, 1e-9); /* 2 bytes: 1->2 in the first round */
+}
+END_TEST
+
 /* With room for all rounds it is max_min; with less it never beats the busiest port. */
 START_TEST(between_max_min_and_rounds) {
   static double all[32 * 31], bounded[32 * 31];
@@ -173,6 +196,8 @@ START_TEST(bad_p2p) {
       {"\"p2p\":{\"channels\":6,\"channels_per_peer\":4}", "channels_per_peer (4 unless given) to divide channels"},
       {"\"p2p\":{\"batch\":0}", "batch"},
       {"\"p2p\":{\"peers\":1}", "peers"},
+      {"\"p2p\":{\"ll_share\":0}", "ll_share"},
+      {"\"p2p\":{\"ll_bytes\":-1}", "ll_bytes"},
       {"\"hosts_per_node\":3", "hosts_per_node"}};
   char text[400];
   hec_flows flows;
@@ -194,8 +219,9 @@ static Suite *make_suite(void) {
   tcase_add_test(c, order_by_hand);
   tcase_add_loop_test(c, bounded_and_complete, 0, 60);
   tcase_add_test(c, one_round_at_a_time);
+  tcase_add_test(c, small_messages);
   tcase_add_test(c, between_max_min_and_rounds);
-  tcase_add_loop_test(c, bad_p2p, 0, 4);
+  tcase_add_loop_test(c, bad_p2p, 0, 6);
   suite_add_tcase(suite, c);
   return suite;
 }

@@ -83,7 +83,7 @@ refused 2 '--policy: expected all alone or a list of policies, found "all,ep"' "
 refused 2 '--schedule: expected one of auto, serial' "$sim" $sample --schedule serial,none
 refused 2 '--schedule: "serial" is named twice' "$sim" $sample --schedule serial,serial
 refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule serial,
-refused 2 '--affinity: expected a number in plain decimals' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
+refused 2 '--affinity: expected a number from 0 to 1, found "0x1p-1"' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
 refused 2 '--drift: expected LAG:CORRELATION' "${synth[@]}" --workload zipf --drift 1:0x1p-1 --out "$folder/none"
 refused 2 '--layers: expected a whole number' "${synth[@]}" --workload W0 --layers ' 3' --out "$folder/none"
 sed 's/"top_k": *2/"top_k": 65/' models/presets/moe-gpt-moe-s.json >"$folder/cap3.json"

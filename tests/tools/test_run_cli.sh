@@ -71,7 +71,7 @@ done
 has mpi
 grep -q emulated out.txt && fail "--backend list lists more"
 "$run" --list | grep -q emulated || fail "--list has no transports"
-[ "$("$run" --version | cut -d' ' -f1)" = hecate-run ] || fail "--version: $("$run" --version)"
+[ "$("$run" --version | head -n 1 | cut -d' ' -f1)" = hecate-run ] || fail "--version: $("$run" --version)"
 "$run" replay --help | grep -q -- --check || fail "replay is no sub-command"
 
 # Every policy gives what the dense reference gives, and says where the run stood.

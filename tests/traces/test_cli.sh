@@ -34,15 +34,15 @@ says() { # says 'words on stdout' arguments...
 
 says "usage: hecate-trace COMMAND" --help
 says "hecate-trace 0." --version
-says "examples:" info --help
-says "examples:" synth --help
+says "Examples" info --help
+says "Examples" synth --help
 says "rotating-hot-spot" synth -h
 expect 2 "expected a command"
-expect 2 'unknown command "nonsense"' nonsense
+expect 2 'expected a command (info, synth), found "nonsense"' nonsense
 expect 2 "info: expected a trace" info
-expect 2 "info: unknown option --wrong" info --wrong x
-expect 2 "info: --ranks wants a value" info --ranks
-expect 2 'found "b" too' info a b
+expect 2 'unknown option "--wrong"; see hecate-trace info --help' info --wrong x
+expect 2 "--ranks: expected a value" info --ranks
+expect 2 'unexpected argument "b"' info a b
 expect 2 '--ranks: expected a whole number from 1 to 1048576, found "0"' info --ranks 0 x
 expect 2 '--ranks: expected a whole number from 1 to 1048576, found "2x"' info --ranks 2x x
 expect 2 '--lags: expected a whole number from 1 to 1000, found "0"' info --lags 1,0 x
@@ -53,8 +53,8 @@ expect 2 "--workload: expected one" synth
 expect 2 "found W9" synth --workload W9 --out "$folder/x"
 expect 2 "expected --out FILE" synth --workload W0
 expect 2 "expected LAG:CORRELATION" synth --workload zipf --drift 1=2 --out "$folder/x"
-expect 2 'found "extra"' synth --workload W0 --out "$folder/x" extra
-expect 2 '--sigma: expected a number in plain decimals, found "one"' synth --workload zipf --sigma one --out "$folder/x"
+expect 2 'unexpected argument "extra"' synth --workload W0 --out "$folder/x" extra
+expect 2 '--sigma: expected a number from 0 to 20, found "one"' synth --workload zipf --sigma one --out "$folder/x"
 expect 1 "cannot be written" synth --workload W0 --iterations 1 --out /dev/full
 expect 2 "expected a file that can be written" synth --workload W0 --out "$folder/none/x"
 [ ! -e "$folder/x" ] || fail "a refused command wrote its file"
@@ -83,8 +83,8 @@ says '"affinity":0.8' info "$folder/a.jsonl"
 "$tool" synth --workload zipf "${small[@]}" --affinity 0.8 --out - | cmp - "$folder/a.jsonl" || fail "affinity: not repeatable"
 tail -n +2 "$folder/a.jsonl" >"$folder/loads"
 "$tool" synth --workload zipf "${small[@]}" --out - | tail -n +2 | cmp - "$folder/loads" || fail "affinity changes the loads"
-expect 2 "--affinity: expected a number from 0 to 1, found 1.5" synth --workload zipf --affinity 1.5 --out "$folder/x"
-expect 2 "--affinity: expected a number from 0 to 1, found -1" synth --workload zipf --affinity -1 --out "$folder/x"
+expect 2 "--affinity: expected a number from 0 to 1, found \"1.5\"" synth --workload zipf --affinity 1.5 --out "$folder/x"
+expect 2 "--affinity: expected a number from 0 to 1, found \"-1\"" synth --workload zipf --affinity -1 --out "$folder/x"
 expect 2 "--layers (with --affinity): expected" synth --workload zipf --layers 1 --affinity 1 --out "$folder/x"
 sed '1s/"transitions":\[\[/"transitions":[[[1],/' "$folder/a.jsonl" >"$folder/bad.jsonl"
 expect 2 "bad.jsonl:1: transitions[0][0]: expected 8 counts, found 1" info "$folder/bad.jsonl"

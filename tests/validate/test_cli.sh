@@ -24,8 +24,8 @@ for arguments in "" "nonsense" "published --nonsense" "published --cluster-a non
   [ -s "$folder/stdout" ] && fail "'$arguments' wrote to stdout"
 done
 "$tool" --help | grep -q published || fail "--help"
-groups=$("$tool" --help | awk '/^this machine:|^others. numbers:|^  (calibrate|gate|hardware|published) / {printf "%s ", $1}')
-[ "$groups" = "this calibrate gate others' hardware published " ] || fail "--help: in groups: $groups"
+groups=$("$tool" --help | awk '/^This machine|^Others. numbers|^  (calibrate|gate|hardware|published) / {printf "%s ", $1}')
+[ "$groups" = "This calibrate gate Others' hardware published " ] || fail "--help: in groups: $groups"
 for command in calibrate compare; do
   "$tool" $command --list >"$folder/list" || fail "$command --list: exit $?"
   for part in backends "transports of backend cpu" policies schedules clusters models; do

@@ -2,16 +2,14 @@
 #include "tools/common/args.h"
 
 #include "runtime/base/text.h"
+#include "tools/common/pages.h"
+#include "tools/common/tool.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 void hec_args_item(const char *name, int width, const char *words) {
   hec_text line = {0};
@@ -30,8 +28,28 @@ void hec_args_list_item(const char *name, const char *format, ...) {
   hec_args_item(name, 26, words);
 }
 
+/* Commands of a tool, in the help of the tool itself. */
+static void help_commands(const hec_tool *tool) {
+  int width = 0;
+  for (const hec_tool_command *c = tool->commands; c->name; c++)
+    width = c->summary && (int)strlen(c->name) > width ? (int)strlen(c->name) : width;
+  printf("%s", tool->commands->group ? "" : "\nCommands\n");
+  for (const hec_tool_command *c = tool->commands; c->name; c++) {
+    if (c->group)
+      printf("\n%s\n", c->group);
+    if (c->summary)
+      hec_args_item(c->name, width + 1, c->summary);
+  }
+  printf("\n%s COMMAND --help says more.\n", tool->name);
+}
+
 void hec_args_help(const hec_command *command) {
+  const hec_tool *tool = hec_tool_running();
   printf("usage: %s\n\n%s\n", command->usage, command->summary);
+  if (tool && strcmp(tool->name, command->program) == 0 && tool->commands->name)
+    help_commands(tool);
+  if (command->args->name && command->args->kind != HEC_ARG_SECTION)
+    printf("\nOptions\n");
   for (const hec_arg *arg = command->args; arg->name; arg++) {
     if (arg->kind == HEC_ARG_SECTION) {
       printf("\n%s\n", arg->name);
@@ -102,21 +120,36 @@ static hec_status set_option(const hec_command *command, int argc, char **argv, 
   return hec_fail(HEC_BAD_INPUT, "unknown option \"%.*s\"; see %s --help", (int)length, word, command->program);
 }
 
+static bool is_help(const char *word) {
+  return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* --help, --help=man, --help=complete, --version: prints; false: the word is none of them. */
+static bool describe(const hec_command *command, const char *word) {
+  hec_text text = {0};
+  if (is_help(word))
+    hec_args_help(command);
+  else if (strcmp(word, "--help=man") == 0)
+    hec_pages_man(command, &text);
+  else if (strcmp(word, "--help=complete") == 0)
+    hec_pages_complete(command, &text);
+  else if (strcmp(word, "--version") == 0)
+    hec_pages_version(command, &text);
+  else
+    return false;
+  printf("%s", text.data ? text.data : "");
+  hec_text_free(&text);
+  return true;
+}
+
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) {
   *count = 0;
   *done = false;
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-      hec_args_help(command);
-      *done = true;
+    *done = describe(command, argv[i]);
+    if (*done)
       return HEC_OK;
-    }
-    if (strcmp(argv[i], "--version") == 0) {
-      printf("%.*s %s\n", (int)strcspn(command->program, " "), command->program, HEC_VERSION);
-      *done = true;
-      return HEC_OK;
-    }
     if (argv[i][0] == '-' && argv[i][1] != 0) {
       HEC_TRY(set_option(command, argc, argv, &i));
     } else {

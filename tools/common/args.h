@@ -1,4 +1,5 @@
-/* Command-line options as a table: the same rows parse, check ranges and print the help. */
+/* Command-line options as a table: the same rows parse, check ranges, print the help, and make manual pages and completion
+ * (pages.h). Every option of every tool is such a row. */
 #ifndef HEC_TOOLS_COMMON_ARGS_H
 #define HEC_TOOLS_COMMON_ARGS_H
 #include "runtime/base/status.h"
@@ -42,16 +43,16 @@ typedef struct {
   }
 
 typedef struct {
-  const char *program;  /* "hecate-sim" */
+  const char *program;  /* "hecate-sim", "hecate-sim plan" */
   const char *usage;    /* lines of the usage, without "usage: " */
   const char *summary;  /* what it does */
-  const char *examples; /* lines, or NULL */
+  const char *examples; /* lines; those that are commands begin with two blanks. NULL: none */
   const hec_arg *args;
 } hec_command;
 
 /* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere. Fills `positional` (at most n) and
- * their number. Unknown option, missing or malformed value, too many positionals: HEC_BAD_INPUT naming it. "--help" and
- * "--version" print to stdout and set *done. */
+ * their number. Unknown option, missing or malformed value, too many positionals: HEC_BAD_INPUT naming it. "--help",
+ * "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 void hec_args_help(const hec_command *command);

@@ -27,7 +27,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
-      .program = "hecate-bench",
+      .program = "hecate-bench collectives",
       .usage =
           "hecate-bench collectives [options]\n       mpirun -n 2 hecate-bench collectives --backend mpi [options]",
       .summary =
@@ -38,6 +38,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "rank's does. ratio = time of the limit / time of the executor, repeat by repeat: above 1 it is faster.\n"
           "Median [10th percentile, 90th percentile]; clean: repeats in which no rank was interrupted, which alone\n"
           "count when there are enough of them.",
+      .examples = "  hecate-bench collectives --most 16 --repeats 20\n"
+                  "  mpirun -n 2 hecate-bench collectives --backend mpi --json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, NULL, 0, &n, done));

@@ -83,9 +83,9 @@ static bool emulated(const hec_where *where, const hec_execution *e) {
   return where->link && strncmp(e->cpu.data, "fake", 4) == 0;
 }
 
-void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
-                            bool predicts, hec_execution *e) {
-  int32_t ranks = job->problem.n_ranks, n_units;
+void hec_execution_place(const hec_where *where, const hec_where_args *args, int32_t n_ranks, int32_t warmup,
+                         hec_execution *e) {
+  int32_t ranks = n_ranks, n_units;
   *e = (hec_execution){.cpu = {0}};
   const char *unit = describe_here(where, e, &ranks, &n_units);
   if (where->link)
@@ -99,12 +99,17 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
                                        .ranks_are = hec_where_ranks_are(where, args),
                                        .n_cores = n_units,
                                        .n_ranks_here = ranks,
-                                       .n_warmup = job->warmup,
+                                       .n_warmup = warmup,
                                        .virtual_time = args->virtual_time,
                                        .imitates = where->transport->law != NULL,
                                        .limits = e->limits};
   if (emulated(where, e))
     hec_execution_mind(e, "the devices are emulated on the CPU: results count, times mean nothing");
+}
+
+void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
+                            bool predicts, hec_execution *e) {
+  hec_execution_place(where, args, job->problem.n_ranks, job->warmup, e);
   if (args->virtual_time) {
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");

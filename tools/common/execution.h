@@ -24,7 +24,10 @@ typedef struct {
 } hec_execution; /* hec_execution_free */
 void hec_execution_free(hec_execution *execution);
 
-/* After the backend was opened. own_cluster: the user named it; predicts: what is measured validates predictions. The
+/* After the backend was opened: who and where. */
+void hec_execution_place(const hec_where *where, const hec_where_args *args, int32_t n_ranks, int32_t warmup,
+                         hec_execution *execution);
+/* The same with what the numbers of a job do not say. own_cluster: the user named it; predicts: what is measured validates predictions. The
  * caller adds the seed. */
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *execution);

@@ -122,9 +122,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
-      .program = "hecate-bench",
+      .program = "hecate-bench executor",
       .usage = "hecate-bench executor [options]",
       .summary = "CPU time of a rank's thread per empty local operation, posting and running together.",
+      .examples = "  hecate-bench executor --ranks 2\n  hecate-bench executor --operations 1000 --repeats 5 --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

@@ -4,86 +4,59 @@
 
 #include "models/straggler.h"
 #include "sim/flows.h"
+#include "tools/common/args.h"
+#include "tools/common/output.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN 5
+enum { SHOWN = 5 };
 
 typedef struct {
   const char *path, *law, *cluster, *slow;
-  bool json, help;
+  bool json;
 } options;
 
-static const char usage[] = "usage: hecate-sim flows CASE.json [--law LAW] [--json]\n"
-                            "       hecate-sim flows MATRIX --cluster C [--slow S] [--law LAW] [--json]\n";
-
-static void print_help(void) {
-  (void)fputs(usage, stdout);
-  (void)fputs("\nSimulates a bare set of flows over given links and routes and says when each one ends.\n"
-              "  --law LAW   how flows share links:",
-              stdout);
-  for (int32_t i = 0; hec_flows_law_name(i); i++)
-    (void)printf(" %s%s", hec_flows_law_name(i), i == 0 ? " (default)" : "");
-  (void)fputs(
-      "\n  --json      one JSON document: "
-      "{\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}\n"
-      "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
-      "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
-      "            \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
-      "A link has one direction; every pair of hosts with a flow needs its route.\n"
-      "Example: {\"hosts\":[\"a\",\"b\"], \"links\":[{\"id\":\"l\",\"bandwidth\":1e9,\"latency\":1e-6}],\n"
-      "          \"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"l\"]}], "
-      "\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1000,\"start\":0}]}\n"
-      "MATRIX: what nccl-tests' alltoallv_perf reads: line i, column j: bytes from rank i to rank j.\n"
-      "  --cluster C preset, JSON file or line; ranks are its first devices; all flows start at 0\n"
-      "  --slow S    slow links of it, as of hecate-sim: link=nic_out:node1:0.5,...\n"
-      "  algbw = size / makespan, busbw = algbw (n-1)/n; size: the most bytes a rank sends or receives, its own "
-      "included;\n"
-      "  in JSON bytes/s.\n"
-      "Exit codes: 0 done, 1 the run failed, 2 bad input or usage.\n",
-      stdout);
-}
-
-/* Options with a value: "--law", "--law=..." */
-static bool is_option(const char *argument, options *o, const char ***value) {
-  const struct {
-    const char *name;
-    const char **value;
-  } known[] = {{"--law", &o->law}, {"--cluster", &o->cluster}, {"--slow", &o->slow}};
-  size_t n = strcspn(argument, "=");
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strlen(known[i].name) == n && strncmp(argument, known[i].name, n) == 0) {
-      *value = known[i].value;
-      return true;
-    }
-  return false;
-}
-
-static hec_status read_options(int argc, char **argv, options *o) {
-  const char **word = NULL;
+static hec_status read_options(int argc, char **argv, options *o, bool *done) {
   *o = (options){.law = hec_flows_law_name(0)};
-  for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-      o->help = true;
-    else if (strcmp(argv[i], "--json") == 0)
-      o->json = true;
-    else if (is_option(argv[i], o, &word)) {
-      const char *equals = strchr(argv[i], '=');
-      if (!equals && i + 1 == argc)
-        return hec_fail(HEC_BAD_INPUT, "%s: expected a value, found nothing", argv[i]);
-      *word = equals ? equals + 1 : argv[++i];
-    } else if (argv[i][0] == '-' && argv[i][1] != '\0')
-      return hec_fail(HEC_BAD_INPUT, "unknown option %s (see --help)", argv[i]);
-    else if (o->path)
-      return hec_fail(HEC_BAD_INPUT, "expected one case file, found also %s", argv[i]);
-    else
-      o->path = argv[i];
-  }
-  if (!o->path && !o->help)
-    return hec_fail(HEC_BAD_INPUT, "expected a case file (see --help)");
+  const hec_arg args[] = {
+      HEC_ARG_WORD("--law", o->law, "LAW", "how flows share links: max_min (default), nccl_rounds or alpha_beta"),
+      HEC_ARG_WORD("--cluster", o->cluster, "C",
+                   "of a MATRIX: preset, JSON file or line; ranks are its first devices, all flows start at 0"),
+      HEC_ARG_WORD("--slow", o->slow, "S", "slow links of it, as of hecate-sim: link=nic_out:node1:0.5,..."),
+      {"--json", HEC_ARG_FLAG, &o->json, NULL,
+       "one JSON document: {\"law\",\"makespan\",\"flows\":[{\"src\",\"dst\",\"bytes\",\"start\",\"finish\"}]}; rates "
+       "in "
+       "bytes/s",
+       0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-sim flows",
+      .usage = "hecate-sim flows CASE.json [--law LAW] [--json]\n       hecate-sim flows MATRIX --cluster C [--slow S] "
+               "[--law LAW] [--json]",
+      .summary =
+          "Simulates a bare set of flows over given links and routes and says when each one ends.\n\n"
+          "CASE.json: {\"hosts\":[name], \"links\":[{\"id\",\"bandwidth\",\"latency\"}], "
+          "\"routes\":[{\"src\",\"dst\",\"links\":[id]}],\n"
+          "           \"flows\":[{\"src\",\"dst\",\"bytes\",\"start\"}]}, bytes/s and seconds.\n"
+          "A link has one direction; every pair of hosts with a flow needs its route. For example\n"
+          "  {\"hosts\":[\"a\",\"b\"], \"links\":[{\"id\":\"l\",\"bandwidth\":1e9,\"latency\":1e-6}],\n"
+          "   \"routes\":[{\"src\":\"a\",\"dst\":\"b\",\"links\":[\"l\"]}], "
+          "\"flows\":[{\"src\":\"a\",\"dst\":\"b\",\"bytes\":1000,\"start\":0}]}\n\n"
+          "MATRIX: what nccl-tests' alltoallv_perf reads: line i, column j: bytes from rank i to rank j.\n"
+          "  algbw = size / makespan, busbw = algbw (n-1)/n; size: the most bytes a rank sends or receives, its own "
+          "included.",
+      .examples = "  hecate-sim flows case.json --law max_min --json\n"
+                  "  hecate-sim flows matrix.txt --cluster p4d-4x8\n"
+                  "  hecate-sim flows matrix.txt --cluster p4d-4x8 --slow link=nic_out:node1:0.5 --law nccl_rounds",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&command, argc, argv, &o->path, 1, &n, done));
+  if (*done)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a case file; see hecate-sim flows --help");
   if (o->slow && !o->cluster)
     return hec_fail(HEC_BAD_INPUT, "--slow: expected --cluster beside it, found none");
   if (o->slow && strstr(o->slow, "rank="))
@@ -178,7 +151,7 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
   hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
                   flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
   if (flows->size_bytes > 0) {
-    hec_flows_rate rate = hec_flows_rates(flows, makespan);
+    hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, makespan);
     hec_text_printf(out, "size %lld bytes of the busiest rank, algbw %.2f GB/s, busbw %.2f GB/s\n",
                     (long long)flows->size_bytes, rate.algbw / 1e9, rate.busbw / 1e9);
   }
@@ -212,25 +185,18 @@ static hec_status run_case(const options *o, hec_arena *arena, hec_text *out) {
     hec_flows_write(&flows, o->law, finish, out);
   else
     add_table(&flows, o, finish, arena, out);
-  if (fwrite(out->data, 1, out->length, stdout) != out->length || fflush(stdout) != 0)
-    return hec_fail(HEC_FAILED, "standard output: cannot write: %s", strerror(errno));
-  return HEC_OK;
+  return hec_output_print(out);
 }
 
 int hec_flows_command(int argc, char **argv) {
   options o;
-  hec_status status = read_options(argc, argv, &o);
-  if (status == HEC_OK && o.help) {
-    print_help();
-    return 0;
-  }
+  bool done;
   hec_arena arena = {0};
   hec_text out = {0};
-  if (status == HEC_OK)
+  hec_status status = read_options(argc, argv, &o, &done);
+  if (status == HEC_OK && !done)
     status = run_case(&o, &arena, &out);
-  if (status != HEC_OK)
-    (void)fprintf(stderr, "hecate-sim flows: %s\n", hec_last_error());
   hec_text_free(&out);
   hec_arena_free(&arena);
-  return (int)status;
+  return hec_tool_exit("hecate-sim flows", status);
 }

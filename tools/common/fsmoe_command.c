@@ -82,9 +82,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
-      .program = "hecate-bench",
+      .program = "hecate-bench fsmoe",
       .usage = "hecate-bench fsmoe [options]",
       .summary = "FSMoE's degrees on its own grid, by enumeration and by SLSQP (NLopt): agreement, gaps, times.",
+      .examples = "  hecate-bench fsmoe\n  hecate-bench fsmoe --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

@@ -32,7 +32,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command text = {
-      .program = "hecate-bench",
+      .program = "hecate-bench gpu",
       .usage = "hecate-bench gpu [options]",
       .summary =
           "Times one GPU through what the executor calls on it. memory: bytes read and written per second, as a share\n"
@@ -41,6 +41,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "attention. launches: what small calls cost the host and the device. Shares are taken repeat by repeat.\n"
           "Median [10th percentile, 90th percentile]. 'required': the least share asked for, and whether the median\n"
           "is there; missing it is no failure of this command. Exit code 2 where no GPU can be used.",
+      .examples = "  hecate-bench gpu\n  hecate-bench gpu --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&text, argc, argv, NULL, 0, &n, done);

@@ -107,13 +107,15 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
-      .program = "hecate-bench",
+      .program = "hecate-bench network",
       .usage = "hecate-bench network [options]",
       .summary =
           "Network laws on synthetic all-to-alls: `switch`, N hosts with 50 GB/s; `nodes`, 8 hosts a node with\n"
           "450 GB/s each behind one NIC of 50 GB/s. Bytes of a pair: log-normal popularity of the receiver (sigma 1)\n"
           "times log-normal noise (0.5), 1 MB at the median. One thread, wall clock, medians. The peer solves\n"
           "max_min, whatever --law says.",
+      .examples = "  hecate-bench network --ranks 16,64\n  hecate-bench network --ranks 64 --law nccl_rounds --json\n"
+                  "  hecate-bench network --ranks 16 --peer build/simgrid-flows",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -174,8 +176,8 @@ int hec_network_command(int argc, char **argv) {
     return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
   status = run(&s, &out);
-  if (status == HEC_OK && (fputs(out.data, stdout) == EOF || fflush(stdout) != 0))
-    status = hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
   hec_text_free(&out);
   return hec_tool_exit("hecate-bench", status);
 }

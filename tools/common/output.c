@@ -1,6 +1,7 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "tools/common/colour.h"
 #include "validate/plain.h"
 
 #include <errno.h>
@@ -109,7 +110,13 @@ void hec_output_mention(const char *folder, bool page, bool report, hec_text *ou
 }
 
 hec_status hec_output_print(const hec_text *text) {
+  hec_text coloured = {0};
+  if (text->length > 0 && hec_colour_wanted()) {
+    hec_colour_add(text->data, text->length, &coloured);
+    text = &coloured;
+  }
   bool written = fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0;
+  hec_text_free(&coloured);
   return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
 }
 

@@ -25,7 +25,7 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files) H
 /* The line that says so; `page`, `report`: with a report.html, a compare.md. */
 void hec_output_mention(const char *folder, bool page, bool report, hec_text *out);
 
-hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output */
+hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
 
 /* A report on recorded data: Markdown, shown as plain text, or JSON in its stead; the whole of it for --out. */
 typedef struct {

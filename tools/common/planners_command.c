@@ -197,11 +197,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
-      .program = "hecate-bench",
+      .program = "hecate-bench planners",
       .usage = "hecate-bench planners [options]",
       .summary =
           "Times planners whose time lies on the critical path, against limits that this project sets itself for\n"
           "medians: from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
+      .examples = "  hecate-bench planners\n  hecate-bench planners --json",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);

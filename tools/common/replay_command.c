@@ -90,8 +90,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command text = {
       .program = "hecate-run",
-      .usage = "hecate-run [replay] TRACE [options]\n       hecate-run train --text FILE [options], see hecate-run "
-               "train --help",
+      .usage = "hecate-run [replay] TRACE [options]\n       hecate-run COMMAND [options]",
       .summary = "Executes the iterations of a recorded trace for real: the plans, transfers and schedules that "
                  "hecate-sim simulates,\nwith the trace's routing on a float32 model with made-up weights and tokens, "
                  "and measures them.",

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# What is accepted is what is described: every option of every command stands in its help, its manual page and its completion,
+# and what stands there is accepted; every command has an example, and every example parses or runs.
+source "$(dirname "$0")/../support/tool.sh"
+PATH=$build:$PATH
+shopt -s extglob
+export LC_ALL=C.UTF-8
+
+# compare_command.c looks at its words again, to print how to repeat a run.
+if grep -nE 'str(n|)cmp\(argv\[[^]]*\], *"-|getopt' "$source_dir"/tools/*.c "$source_dir"/tools/common/*.c | grep -vE '/(args|compare_command)\.c:'; then
+  fail "options parsed beside the table of args.h"
+fi
+
+# check_options COMMAND...: rows of completion, help and page say the same, and all of it is accepted.
+check_options() {
+  local page=$build/man/man1/$(echo "$*" | tr ' ' -).1 name kind value least values words n=0
+  "$@" --help >help.txt 2>err.txt || fail "$* --help: exit code $?"
+  "$@" --help=man >page.1 2>>err.txt || fail "$* --help=man: exit code $?"
+  "$@" --help=complete >rows.txt 2>>err.txt || fail "$* --help=complete: exit code $?"
+  [ ! -s err.txt ] || fail "$*: something on stderr: $(head -c 300 err.txt)"
+  head -n 1 help.txt | grep -q "^usage: $1" || fail "$* --help: $(head -n 1 help.txt)"
+  [ "$(awk 'length > 118' help.txt | grep -vc '[^ ]\{118\}')" -eq 0 ] || echo "note: $* --help has lines above 118 columns"
+  cmp -s page.1 "$page" || fail "$page is not what $* prints"
+  while IFS=$'\x1f' read -r kind name value least values words; do
+    n=$((n + 1))
+    grep -qE "^  $name( |\$)" help.txt || fail "$*: $name is not in the help"
+    grep -qF -- "\\fB${name//-/\\-}\\fR" page.1 || fail "$*: $name is not in the page"
+    case $kind in
+    flag) "$@" "$name" --help >out.txt 2>&1 || fail "$* $name: refused: $(head -c 300 out.txt)" ;;
+    *)
+      [ "$kind" != word ] || least=word
+      "$@" "$name" "$least" --help >out.txt 2>&1 || fail "$* $name $least: refused: $(head -c 300 out.txt)"
+      "$@" "$name=$least" --help >out.txt 2>&1 || fail "$* $name=$least: refused: $(head -c 300 out.txt)"
+      "$@" "$name" >out.txt 2>err.txt
+      [ $? -eq 2 ] && grep -qF -- "$name: expected a value" err.txt || fail "$* $name: without a value: $(head -c 300 err.txt)"
+      ;;
+    esac
+  done < <(sed -n 's/^option\t//p' rows.txt | awk -F'\t' -v OFS=$'\x1f' '{print $2, $1, $3, $4, $5, $6}')
+  [ "$n" -eq "$(grep -cE '^  --[a-z]' <(grep -vE '^  --help, --version' help.txt))" ] || fail "$*: the help has options that are no rows"
+  "$@" --no-such-option --help >out.txt 2>err.txt
+  [ $? -eq 2 ] && grep -q -- '"--no-such-option"; see' err.txt || fail "$* --no-such-option: $(head -c 300 err.txt)"
+  for name in NAME SYNOPSIS DESCRIPTION OPTIONS "EXIT STATUS" "SEE ALSO"; do
+    grep -q "^\.SH $name\$" page.1 || fail "$*: its page has no $name"
+  done
+  if command -v groff >/dev/null; then
+    groff -man -Tutf8 -ww -z page.1 2>&1 | grep -vE 'cannot (adjust|break) line' >out.txt
+    [ ! -s out.txt ] || fail "$*: groff: $(head -n 3 out.txt)"
+  fi
+}
+
+# Examples are the lines of the help that begin with two blanks and a command, after "Examples".
+check_examples() {
+  sed -n '/^Examples$/,/^Exit codes/s/^  \(\(mpirun [^h]*\)\{0,1\}hecate-.*\)$/\1/p' help.txt >own.txt
+  cat own.txt >>examples.txt
+  [ -s own.txt ] || fail "$*: no example"
+}
+
+: >examples.txt
+for tool in hecate-sim hecate-run hecate-trace hecate-validate hecate-bench; do
+  check_options $tool
+  commands=$(sed -n 's/^command\t\([^\t]*\)\t.*/\1/p' rows.txt)
+  [ -n "$commands" ] || fail "$tool names no commands"
+  [ "$(sed -n '/^option/p' rows.txt)" = "" ] || check_examples $tool
+  while read -r command; do
+    # shellcheck disable=SC2086
+    check_options $tool $command
+    check_examples "$tool $command"
+    grep -q "^\\\\fB$tool\\\\fR(1)" <(sed 's/\\-/-/g' page.1) || fail "$tool $command: its page does not lead to $tool(1)"
+  done <<<"$commands"
+  $tool --version >version.txt || fail "$tool --version: exit code $?"
+  [[ $(head -n 1 version.txt) =~ ^$tool\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version: $(head -n 1 version.txt)"
+  for word in compiler build MPI CUDA CBC NLopt; do
+    grep -qE "^$word +[^ ]" version.txt || fail "$tool --version does not say $word"
+  done
+done
+[ ! -e "$build/hecate-mpi-openmpi.so" ] || grep -q '^MPI .*openmpi' version.txt || fail "--version: $(cat version.txt)"
+
+# Every example parses: what stands before --help was accepted.
+while read -r line; do
+  eval "set -- ${line##mpirun -n +([0-9]) }"
+  "$@" --help >out.txt 2>&1 && head -n 1 out.txt | grep -q '^usage: ' || fail "example \"$line\": $(head -c 300 out.txt)"
+done <examples.txt
+[ "$(wc -l <examples.txt)" -ge 40 ] || fail "only $(wc -l <examples.txt) examples"
+
+# Those of the simulator and of hecate-trace run, on files of the names that they have, and the small ones of others.
+mkdir traces run && cp "$sample" trace.jsonl && cp "$sample" traces/ && gzip -c "$sample" >trace.jsonl.gz
+cp "$source_dir/tests/sim/cases/incast.json" case.json
+awk 'BEGIN {for (i = 0; i < 4; i++) {for (j = 0; j < 4; j++) printf "%d ", 1000 * i + j; print ""}}' >matrix.txt
+sed 's|"traces": *\[[^]]*\]|"traces": ["trace.jsonl"]|' "$source_dir/traces/sample-sweep.json" >traces/sample-sweep.json
+cp traces/sample-sweep.json spec.json
+n_run=0
+while read -r line; do
+  case $line in
+  mpirun* | *"--backend nccl"* | *"--cluster this-machine.json"* | *part-*) continue ;;
+  "hecate-sim sweep"*) continue ;; # tests/tools/test_sweep.sh
+  hecate-sim* | hecate-trace* | "hecate-run alltoallv"*) ;;
+  *) continue ;;
+  esac
+  n_run=$((n_run + 1))
+  eval "set -- $line"
+  timeout 120 "$@" >out.txt 2>err.txt </dev/null || fail "example \"$line\": exit code $?: $(head -c 300 err.txt)"
+done <examples.txt
+[ $n_run -ge 12 ] || fail "only $n_run examples ran"
+
+# Values that completion knows are accepted.
+values_of() { "${@:2}" --help=complete | awk -F'\t' -v option="$1" '$1 == "option" && $2 == option {print $6}'; }
+quick=(hecate-sim "$sample" --ranks 4 --tokens 64)
+for option in --law --collective --cluster --model --phase --schedule --attention; do
+  [ -n "$(values_of $option hecate-sim)" ] || fail "completion knows no values of $option"
+  for value in $(values_of $option hecate-sim); do
+    "${quick[@]}" --policy hecate $option "$value" >out.txt 2>err.txt || ! grep -qE 'expected one of|nor a file|unknown' err.txt ||
+      fail "$option $value, of completion, is refused: $(head -c 300 err.txt)"
+  done
+done
+for value in $(values_of --policy hecate-sim); do
+  hecate-sim plan "$sample" --policy "$value" --layer 0 --iter 1 >out.txt 2>err.txt || ! grep -q 'unknown policy' err.txt ||
+    [ "$value" = all ] || fail "--policy $value, of completion, is refused"
+done
+[ "$(values_of --policy hecate-sim | wc -w)" -ge 30 ] || fail "completion knows few policies"
+for value in $(values_of --workload hecate-trace synth); do
+  hecate-trace synth --workload "$value" --iterations 1 --layers 1 --out - >out.txt 2>err.txt || fail "--workload $value: $(cat err.txt)"
+done
+for value in $(values_of --backend hecate-run); do
+  hecate-run --backend list >out.txt
+  [ "$value" = list ] || has "  $value "
+done
+
+# bash completes commands, options and values.
+source "$source_dir/tools/completion/hecate.bash"
+completes() { # 'expected words' words of the line, the last one unfinished
+  COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+  _hecate
+  [ "${COMPREPLY[*]}" = "$1" ] || fail "bash completes \"${*:2}\" by \"${COMPREPLY[*]}\", expected \"$1\""
+}
+completes "plan" hecate-sim pl
+completes "merge" hecate-sim sweep me
+completes "--write-matrix" hecate-sim plan trace --wr
+completes "nccl_rounds" hecate-sim --law nc
+completes "ep,hecate-rm" hecate-sim --policy ep,hecate-r
+completes "max_min" hecate-sim --law = ma
+completes "emulated" hecate-run alltoallv matrix.txt --transport em
+completes "case.json" hecate-sim flows cas
+completes "spec.json" hecate-sim --cluster spe
+completes "--idle-share" hecate-trace synth --idl
+completes "hardware" hecate-validate har
+bash -n "$source_dir/tools/completion/hecate.bash" || fail "completion of bash"
+if command -v zsh >/dev/null; then
+  zsh -n "$source_dir/tools/completion/_hecate" || fail "completion of zsh"
+else
+  echo "SKIPPED help (zsh): not installed"
+fi
+
+[ $failures -eq 0 ] || exit 1
+echo "$(wc -l <examples.txt) examples, $n_run of them run; all passed"

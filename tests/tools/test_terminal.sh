@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Colours at a terminal only, unless NO_COLOR or TERM say no; and there the bytes are those of a pipe but for the escapes.
+source "$(dirname "$0")/../support/tool.sh"
+if ! command -v python3 >/dev/null; then
+  echo "SKIPPED terminal: no python3 to make one"
+  exit 77
+fi
+cat >terminal.py <<'P'
+import os, pty, sys, tty
+child, end = pty.fork()
+if child == 0:
+    tty.setraw(1)  # no carriage returns
+    os.execv(sys.argv[1], sys.argv[1:])
+out = b""
+while True:
+    try:
+        some = os.read(end, 65536)
+    except OSError:
+        break
+    if not some:
+        break
+    out += some
+sys.stdout.buffer.write(out)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+P
+
+printf '0 1000\n2000 0\n' >two
+plain() { sed 's/\x1b\[[0-9;]*[mK]//g' "$1" | tr -d '\r'; }
+
+# at_terminal 'yes|no' command...: whether what it prints there has colours; its bytes are else those of a pipe.
+at_terminal() {
+  local wanted=$1
+  shift
+  python3 terminal.py "$build/$1" "${@:2}" >there.txt || fail "$*: exit code $? at a terminal"
+  "$build/$1" "${@:2}" >piped.txt 2>err.txt || fail "$*: exit code $?"
+  grep -q $'\x1b' piped.txt && fail "$*: escapes in a pipe"
+  if grep -q $'\x1b\\[[0-9;]*m' there.txt; then found=yes; else found=no; fi
+  [ $found = "$wanted" ] || fail "$*: colours: $found, expected $wanted"
+}
+
+export TERM=xterm-256color
+unset NO_COLOR
+sim=(hecate-sim "$sample" --policy ep,hecate)
+at_terminal yes "${sim[@]}"
+# Progress is shown at a terminal too, before the report.
+plain there.txt | sed 's/^.* iterations\(hecate-sim 0\)/\1/' | diff - piped.txt >diff.txt || fail "other bytes at a terminal: $(head -c 500 diff.txt)"
+NO_COLOR=1 at_terminal no "${sim[@]}"
+NO_COLOR=0 at_terminal no "${sim[@]}"
+NO_COLOR='' at_terminal yes "${sim[@]}"
+TERM=dumb at_terminal no "${sim[@]}"
+TERM='' at_terminal no "${sim[@]}"
+at_terminal no "${sim[@]}" --json
+at_terminal no hecate-sim --help
+at_terminal yes hecate-sim flows two --cluster p4d-4x8
+at_terminal yes hecate-run alltoallv two --check --iterations 2
+at_terminal no hecate-run alltoallv two --check --iterations 2 --json
+
+[ $failures -eq 0 ] || exit 1
+echo "all tests of terminals passed"

@@ -1,0 +1,30 @@
+# cmake -DTOOL=program -DNAME=hecate-sim -DOUT=folder -P man.cmake: OUT/man1/NAME.1 and a page for each of its commands, as the
+# program itself prints them (--help=man); which commands there are it says too (--help=complete).
+set(ENV{ASAN_OPTIONS} detect_leaks=0)
+
+# ask(out argument...): what the tool prints.
+function(ask out)
+  execute_process(COMMAND ${TOOL} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE failed)
+  if(NOT failed EQUAL 0)
+    list(JOIN ARGN " " words)
+    message(FATAL_ERROR "${TOOL} ${words}: ${failed}")
+  endif()
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+file(GLOB old ${OUT}/man1/${NAME}.1 ${OUT}/man1/${NAME}-*.1)
+if(old)
+  file(REMOVE ${old})
+endif()
+ask(page --help=man)
+file(WRITE ${OUT}/man1/${NAME}.1 "${page}")
+ask(rows --help=complete)
+string(REGEX MATCHALL "command\t[^\t]*\t" commands "${rows}")
+foreach(command IN LISTS commands)
+  string(REGEX REPLACE "command\t([^\t]*)\t" "\\1" command "${command}")
+  string(REPLACE " " ";" words "${command}")
+  string(REPLACE " " "-" file "${NAME}-${command}")
+  ask(page ${words} --help=man)
+  file(WRITE ${OUT}/man1/${file}.1 "${page}")
+endforeach()
+file(TOUCH ${OUT}/${NAME}.stamp)
