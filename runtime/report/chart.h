@@ -29,6 +29,10 @@ extern const char *const hec_part_name[HEC_N_PARTS];
 extern const int32_t hec_part_order[HEC_N_PARTS];                               /* as they are stacked */
 void hec_part_seconds(const hec_summary_row *row, double seconds[HEC_N_PARTS]); /* mean per iteration */
 
+/* Whether a row has a line and panels of its own: of very many the fastest have. */
+bool hec_chart_draws(const hec_report *report, int32_t row);
+/* The sentence that says so, where some have not; inside a note. */
+void hec_chart_add_rows(const hec_report *report, hec_text *out);
 /* Rows drawn apart from the start: the best and the baseline. */
 bool hec_chart_opens(const hec_report *report, int32_t row);
 /* Chips of all rows (`color`: with the colours of their lines), and "all", "none". */

@@ -105,6 +105,7 @@ static void say(const hec_report *report, hec_text *out) {
       "The axis does not begin at 0.");
   if (run > 1)
     hec_text_printf(out, " Of every %zu iterations the shortest and the longest are drawn.", run);
+  hec_chart_add_rows(report, out);
   hec_chart_said(out);
 }
 
@@ -143,7 +144,7 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_plot_body(out);
   hec_plot_grid(&axis, &plot, out);
   for (int32_t k = report->summary->n_rows - 1; k >= 0; k--) /* those without a colour below, the best on top */
-    if (report->color[report->order[k]] == HEC_REPORT_LINES)
+    if (report->color[report->order[k]] == HEC_REPORT_LINES && hec_chart_draws(report, report->order[k]))
       add_line(report, report->order[k], &axis, out);
   for (int32_t k = report->summary->n_rows - 1; k >= 0; k--)
     if (report->color[report->order[k]] < HEC_REPORT_LINES)

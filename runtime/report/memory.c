@@ -36,6 +36,7 @@ static void say(const hec_report *report, hec_text *out) {
       "Bytes of the fullest rank. The bars are peaks over all iterations, memory taken and freed in the order of the "
       "program; the pictures below are one iteration in the order of its time, where lanes that run ahead may hold "
       "a little more.");
+  hec_chart_add_rows(report, out);
   hec_chart_said(out);
 }
 
@@ -187,7 +188,7 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_chart_chips(report, "memory", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t k = 0; k < report->summary->n_rows; k++)
-    if (report->iterations[report->order[k]].there)
+    if (report->iterations[report->order[k]].there && hec_chart_draws(report, report->order[k]))
       add_panel(report, report->order[k], out);
   hec_text_add(out, "</div>\n");
 }

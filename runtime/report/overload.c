@@ -73,6 +73,7 @@ static void say(const hec_report *report, hec_text *out) {
       out, "Overload factor: the busiest rank's tokens over the mean of all ranks; 1 is balance, no unit. Layers are "
            "counted "
            "from 0, MoE layers only. Above: mean over the reported iterations; below: one policy over its iterations.");
+  hec_chart_add_rows(report, out);
   hec_chart_said(out);
 }
 
@@ -176,7 +177,7 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_chart_chips(report, "overload", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t k = 0; k < report->summary->n_rows; k++)
-    if (passes_of(report, report->order[k]) > 0)
+    if (passes_of(report, report->order[k]) > 0 && hec_chart_draws(report, report->order[k]))
       add_panel(report, report->order[k], out);
   hec_text_add(out, "</div>\n");
 }

@@ -89,6 +89,22 @@ void hec_part_seconds(const hec_summary_row *row, double seconds[HEC_N_PARTS]) {
   seconds[HEC_PART_SKEW] = per * row->skew_s;
 }
 
+bool hec_chart_draws(const hec_report *report, int32_t row) {
+  for (int32_t i = 0; i < report->summary->n_rows && i < HEC_REPORT_ROWS; i++)
+    if (report->order[i] == row)
+      return true;
+  return report->color[row] < HEC_REPORT_LINES;
+}
+
+void hec_chart_add_rows(const hec_report *report, hec_text *out) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < report->summary->n_rows; i++)
+    n += hec_chart_draws(report, i);
+  if (n < report->summary->n_rows)
+    hec_text_printf(out, " %" PRId32 " of %" PRId32 " rows are drawn one by one: the fastest, and the baseline.", n,
+                    report->summary->n_rows);
+}
+
 bool hec_chart_opens(const hec_report *report, int32_t row) {
   return row == report->best || row == report->baseline || (report->best < 0 && row == report->order[0]);
 }
@@ -97,6 +113,8 @@ void hec_chart_chips(const hec_report *report, const char *name, bool color, hec
   hec_page_chips(name, out);
   for (int32_t i = 0; i < report->summary->n_rows; i++) {
     int32_t row = report->order[i];
+    if (!hec_chart_draws(report, row))
+      continue;
     char class[8] = "l0";
     class[1] = (char)('0' + report->color[row]);
     hec_page_chip(name, row, report->summary->rows[row].label, color ? class : NULL,

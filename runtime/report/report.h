@@ -24,7 +24,8 @@ enum {
   HEC_REPORT_COLUMNS = 8192, /* of a timeline at most: halved until HEC_REPORT_PIECES suffice */
   HEC_REPORT_PIECES = 14000, /* of a timeline */
   HEC_REPORT_TIMELINES = 3,
-  HEC_REPORT_LINES = 7 /* rows that have a colour of their own */
+  HEC_REPORT_LINES = 7, /* rows that have a colour of their own */
+  HEC_REPORT_ROWS = 40  /* rows that are drawn one by one: the fastest, and the baseline */
 };
 
 typedef struct {

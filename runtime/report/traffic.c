@@ -91,6 +91,7 @@ static void say(const hec_report *report, hec_text *out) {
     hec_text_printf(out, " All-reduces of %s in all, whose rings are not drawn, come on top.", hec_bytes(reduced).text);
   if (report->per_block > 1)
     hec_text_printf(out, " %" PRId32 " ranks are added up in a cell's side, for the page's size.", report->per_block);
+  hec_chart_add_rows(report, out);
   hec_chart_said(out);
 }
 
@@ -159,7 +160,7 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_chart_chips(report, "traffic", false, out);
   hec_text_add(out, "<div class=\"panels\">\n");
   for (int32_t k = 0; k < report->summary->n_rows; k++)
-    if (report->iterations[report->order[k]].there)
+    if (report->iterations[report->order[k]].there && hec_chart_draws(report, report->order[k]))
       add_panel(report, report->order[k], from, out);
   hec_text_add(out, "</div>\n");
 }

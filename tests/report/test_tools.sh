@@ -52,6 +52,14 @@ size=$(wc -c <big/report.html)
 [ "$size" -lt 2000000 ] || fail "$size bytes for 32 ranks and 24 layers"
 has "is drawn as what takes most of it" big/report.html
 
+# Two hundred rows: those that are drawn one by one are few, which the page says.
+"$sim" "$sample" --schedule serial,hecate,laer,pipemoe,tutel,lina,hiermoe --out many >out.txt 2>err.txt || fail "many: $(cat err.txt)"
+page "$all" many/report.html many/summary.json
+has "rows are drawn one by one: the fastest, and the baseline" many/report.html
+size=$(wc -c <many/report.html)
+[ "$size" -lt 2000000 ] || fail "$size bytes for two hundred rows"
+grep -qF "drawn one by one" one/report.html && fail "a page of few rows leaves some out"
+
 # A trace that calls itself a script; a path that does.
 name='</title><script>alert(1)</script><img src=x onerror=alert(2)>'
 sed "1s|\"name\":\"[^\"]*\"|\"name\":\"$name\"|" "$sample" >hostile.jsonl
