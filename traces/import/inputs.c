@@ -295,7 +295,7 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
   if (status == HEC_OK && !*format)
     status = hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list too, found none",
                       words[0]);
-  if (status == HEC_OK && (*format)->beside && inputs->n > 0)
+  if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
     take_beside(*format, inputs);
   if (status != HEC_OK)
     hec_import_inputs_free(inputs);
