@@ -114,6 +114,10 @@ refuses 2 "load.jsonl: expected megatron-router-trace like the first file" above
 imports above --format megatron-router-trace && same --format
 refuses 2 "top_k: expected --top-k N, as files of vllm-eplb do not say it" above/run/load.jsonl --out o
 refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.jsonl --top-k 5 --out o
+fresh trtllm
+imports in/* && same files with what is beside them
+imports 'in/rank*' && same what is beside a pattern
+refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --out o
 "$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
 

@@ -52,7 +52,7 @@ static hec_status measure(const settings *s, const hec_importer *format, hec_imp
   hec_text_printf(&path, "%s/hecate-bench-%ld", s->folder, (long)getpid());
   hec_status status = in_child(format, path.data, (uint64_t)s->bytes, NULL);
   for (int attempt = 0; attempt < 3 && status == HEC_OK; attempt++) {
-    hec_import_bench once;
+    hec_import_bench once = {0};
     status = in_child(format, path.data, 0, &once);
     if (status == HEC_OK && (attempt == 0 || once.seconds < result->seconds))
       *result = once;

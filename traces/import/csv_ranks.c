@@ -126,6 +126,7 @@ static hec_status read_table(hec_import_file *file, table *t) {
     return hec_import_fail(file, 0, "rank", "expected ranks 0 to %" PRId64 " (--ranks), found up to %d", o->ranks - 1,
                            (int)ranks - 1);
   int64_t ep = o->ep > 0 ? o->ep : ranks;
+  HEC_ASSERT(ep > 0);
   if (ranks % ep != 0)
     return hec_import_fail(file, 0, "rank", "expected a number that --ep %" PRId64 " divides, found %d", ep,
                            (int)ranks);

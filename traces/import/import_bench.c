@@ -83,14 +83,13 @@ static void logical_count(generator *g, int64_t i) {
 
 /* (tokens, layers, top_k) of uint16 behind a header of 128 bytes. */
 static void add_npy(generator *g, uint64_t tokens) {
-  char header[128], shape[96];
-  (void)snprintf(shape, sizeof shape, "{'descr': '<u2', 'fortran_order': False, 'shape': (%" PRIu64 ", %d, %d), }",
-                 tokens, LAYERS, TOP_K);
-  memset(header, ' ', sizeof header);
-  memcpy(header, "\x93NUMPY\1\0\x76\0", 10);
-  memcpy(header + 10, shape, strlen(shape));
+  char header[129];
+  int n = snprintf(header, sizeof header,
+                   "\x93NUMPY\1%c\x76%c{'descr': '<u2', 'fortran_order': False, 'shape': (%" PRIu64 ", %d, %d), }", 0,
+                   0, tokens, LAYERS, TOP_K);
+  memset(header + n, ' ', 128 - (size_t)n);
   header[127] = '\n';
-  hec_text_add_bytes(&g->text, header, sizeof header);
+  hec_text_add_bytes(&g->text, header, 128);
   for (uint64_t i = 0; i < tokens * LAYERS * TOP_K; i++) {
     char id[2] = {(char)draw(g, EXPERTS), 0};
     hec_text_add_bytes(&g->text, id, 2);
@@ -105,7 +104,7 @@ static void npy(generator *g, int64_t i) {
 static void response(generator *g, int64_t i) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   generator request = {.random = (uint64_t)i};
-  add_npy(&request, 3 * TOKENS); /* bytes: a multiple of 3 but for the header's 128 */
+  add_npy(&request, UINT64_C(3) * TOKENS); /* bytes: a multiple of 3 but for the header's 128 */
   hec_text_add(&g->text, "{\"meta_info\": {\"routed_experts\": \"");
   const unsigned char *p = (const unsigned char *)request.text.data;
   size_t n = request.text.length;
@@ -147,7 +146,7 @@ static void rank_loads(generator *g, int64_t i) {
 /* The whole file: its header names every tensor. 5 % of the bytes are header. */
 static void safetensors(generator *g, uint64_t bytes) {
   hec_text header = {0};
-  uint64_t n = (bytes / (8 * EXPERTS * LAYERS) + 1) * LAYERS;
+  uint64_t n = (bytes / (UINT64_C(8) * EXPERTS * LAYERS) + 1) * LAYERS;
   for (uint64_t t = 0; t < n; t++)
     hec_text_printf(
         &header, "%s\"%" PRIu64 "_%d\":{\"dtype\":\"I64\",\"shape\":[%d],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",

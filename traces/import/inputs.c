@@ -134,25 +134,27 @@ static hec_status not_recognised(const char *path, const char *head, size_t n) {
                   path);
 }
 
-/* The format of a file that was named. */
+/* Does it belong to files of some format, and says nothing by itself? */
+static bool is_beside(const char *path) {
+  for (size_t i = 0; hec_importers[i]; i++)
+    if (hec_importers[i]->beside && strcmp(base_of(path), hec_importers[i]->beside) == 0)
+      return true;
+  return false;
+}
+
+/* The first file that was named says the format, the others must have it. */
 static hec_status recognise(const hec_import_input *input, char *head, const hec_importer **format) {
   size_t n = 0;
+  if (is_beside(input->path))
+    return HEC_OK;
   HEC_TRY(read_head(input, head, &n));
+  if (*format && !(*format)->recognise(head, n))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s like the first file, found something else", input->path,
+                    (*format)->name);
   for (size_t i = 0; hec_importers[i] && !*format; i++)
     if (hec_importers[i]->recognise(head, n))
       *format = hec_importers[i];
   return *format ? HEC_OK : not_recognised(input->path, head, n);
-}
-
-static hec_status must_be(const hec_import_input *input, char *head, const hec_importer *format) {
-  size_t n = 0;
-  if (format->beside && strcmp(base_of(input->path), format->beside) == 0)
-    return HEC_OK;
-  HEC_TRY(read_head(input, head, &n));
-  if (format->recognise(head, n))
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected %s like the first file, found something else", input->path,
-                  format->name);
 }
 
 static bool ranks_matter(const hec_importer *format) {
@@ -202,6 +204,7 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
     qsort(found.input, found.n, sizeof *found.input, compare_inputs);
   if (status == HEC_OK && !*format)
     status = recognise_folder(folder, &found, head, format);
+  HEC_ASSERT(status != HEC_OK || *format);
   size_t before = inputs->n;
   for (size_t f = 0; status == HEC_OK && f < found.n; f++) {
     const char *path = found.input[f].path;
@@ -246,10 +249,8 @@ static hec_status take_pattern(const char *word, const hec_importer **format, ch
 
 static hec_status take_word(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
   struct stat info;
-  size_t before = inputs->n;
-  bool given = *format != NULL;
   if (strcmp(word, "-") == 0) {
-    if (!given)
+    if (!*format)
       return hec_fail(HEC_BAD_INPUT, "-: expected --format with standard input, found none");
     add_input(inputs, word);
     return HEC_OK;
@@ -260,8 +261,6 @@ static hec_status take_word(const char *word, const hec_importer **format, char 
     add_input(inputs, word);
   else
     HEC_TRY(take_pattern(word, format, head, inputs));
-  for (size_t i = before; i < inputs->n; i++)
-    HEC_TRY(*format ? must_be(&inputs->input[i], head, *format) : recognise(&inputs->input[i], head, format));
   return HEC_OK;
 }
 
@@ -286,14 +285,17 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
   bool given = *format != NULL;
   hec_status status = HEC_OK;
   for (int32_t i = 0; status == HEC_OK && i < n_words; i++) {
-    struct stat info;
-    if (given && stat(words[i], &info) == 0 && !S_ISDIR(info.st_mode))
-      add_input(inputs, words[i]); /* whatever it begins with: who chose the format is told what is wrong */
-    else
-      status = take_word(words[i], format, head, inputs);
+    size_t before = inputs->n;
+    status = take_word(words[i], format, head, inputs);
+    /* who chose the format is told what is wrong with a file, whatever it begins with */
+    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++)
+      status = recognise(&inputs->input[f], head, format);
   }
   free(head);
-  if (status == HEC_OK && (*format)->beside && inputs->n > 0)
+  if (status == HEC_OK && !*format)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list too, found none",
+                      words[0]);
+  if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
     take_beside(*format, inputs);
   if (status != HEC_OK)
     hec_import_inputs_free(inputs);
@@ -354,7 +356,7 @@ static hec_status check_ranks(const hec_import *job, placed *files, int32_t n, i
 }
 
 static void make_lanes(hec_import *job, const placed *files, const int32_t *given, int32_t n, bool by_rank) {
-  job->inputs = hec_malloc((size_t)n, sizeof *job->inputs);
+  job->inputs = hec_malloc((size_t)n, sizeof(const hec_import_input *));
   job->lanes = hec_malloc((size_t)n, sizeof *job->lanes);
   for (int32_t i = 0; i < n; i++) {
     bool own = job->format->files == HEC_FILES_PARTS || i == 0 || (by_rank && files[i].rank != files[i - 1].rank);

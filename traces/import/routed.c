@@ -171,6 +171,7 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
   if (hec_import_experts(file->job) == 0)
     return hec_import_fail(file, line, "experts", "expected --experts N, as only ids were recorded, found none");
   uint64_t row = (uint64_t)a.shape[1] * (uint64_t)a.shape[2]; /* below 2^40 */
+  HEC_ASSERT(row > 0 && a.item > 0);
   uint64_t most = HEC_ROUTED_BYTES_MAX / row / (uint64_t)a.item;
   if ((uint64_t)a.shape[0] > most || (uint64_t)a.shape[0] * row * (uint64_t)a.item != n - a.data_at)
     return hec_import_fail(file, line, "shape",
