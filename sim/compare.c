@@ -47,6 +47,7 @@ typedef struct {
   hec_summary *summary;
   hec_arena arena;
   hec_pool *pool;
+  hec_sim_memo *memo;             /* of the iteration at hand */
   desk *desks;                    /* [workers of the pool] */
   lane *lanes;                    /* [n_policies] */
   int32_t *order;                 /* [n_policies] lanes, those that took longest first */
@@ -86,9 +87,12 @@ static hec_status begin(comparison *c) {
     HEC_TRY(schedule_of(options, p, &c->lanes[p].schedule));
   }
   c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);
+  c->memo = hec_sim_memo_new();
   c->desks = HEC_NEW(&c->arena, desk, hec_pool_workers(c->pool));
-  for (int32_t i = 0; i < hec_pool_workers(c->pool); i++)
+  for (int32_t i = 0; i < hec_pool_workers(c->pool); i++) {
     c->desks[i].sim = hec_sim_new(&c->job->problem, options->law, &c->desks[i].arena);
+    hec_sim_share(c->desks[i].sim, c->memo);
+  }
   run_lanes(c, start_lane);
   return HEC_OK;
 }
@@ -96,6 +100,7 @@ static hec_status begin(comparison *c) {
 static void end(comparison *c) {
   int32_t n_desks = c->pool ? hec_pool_workers(c->pool) : 0;
   hec_pool_free(c->pool);
+  hec_sim_memo_free(c->memo);
   for (int32_t i = 0; i < n_desks; i++) {
     hec_sim_free(c->desks[i].sim);
     hec_program_free(&c->desks[i].program);
@@ -247,6 +252,7 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
     if (status != HEC_OK)
       break;
     sort_lanes(c);
+    hec_sim_memo_clear(c->memo);
     if (c->report)
       add_bounds(&b, c);
     c->summary->n_iterations += c->report;
@@ -327,6 +333,7 @@ static int32_t draw_all(comparison *c, int64_t iter) {
   }
   c->n_done = 0;
   run_lanes(c, draw);
+  hec_sim_memo_clear(c->memo);
   return drawn;
 }
 

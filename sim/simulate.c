@@ -5,6 +5,7 @@
 #include "runtime/program/walk.h"
 #include "sim/duration.h"
 #include "sim/law.h"
+#include "sim/memo.h"
 
 #include <string.h>
 
@@ -34,6 +35,7 @@ struct hec_sim {
   bool uniform; /* all devices in use are alike */
   bool walks;   /* the law is closed and nothing shares a device */
   hec_walk *walk;
+  hec_sim_memo *memo; /* NULL: none */
 };
 
 static bool same_device(const hec_device *a, const hec_device *b) {
@@ -81,6 +83,18 @@ void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options optio
     hec_walk_run(sim->walk, program, walk, timeline);
     return;
   }
+  hec_sim_memo_key key = {0};
+  if (sim->memo) {
+    key = hec_sim_memo_key_of(program, options);
+    if (hec_sim_memo_take(sim->memo, &key, timeline))
+      return;
+  }
   hec_timeline_resize(timeline, (int32_t)program->n_ops, program->n_ranks);
   hec_engine_run(sim->problem, sim->law, &sim->cost, program, options, timeline);
+  if (sim->memo)
+    hec_sim_memo_put(sim->memo, &key, timeline);
+}
+
+void hec_sim_share(hec_sim *sim, hec_sim_memo *memo) {
+  sim->memo = memo;
 }

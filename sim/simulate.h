@@ -24,6 +24,16 @@ typedef struct hec_sim hec_sim;
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena);
 void hec_sim_free(hec_sim *sim);
 
+/* Timelines of programs already run, for simulators of one problem and law, in any threads. In one iteration several
+ * policies often have one program (all that have not moved anything yet), and the event engine takes long. By content
+ * (hec_program_times_digest), so what is found is what a run would have given. */
+typedef struct hec_sim_memo hec_sim_memo;
+hec_sim_memo *hec_sim_memo_new(void);
+void hec_sim_memo_free(hec_sim_memo *memo);
+void hec_sim_memo_clear(hec_sim_memo *memo); /* while nobody runs */
+/* The simulator looks there first. Not where programs are walked: that is as fast as looking. */
+void hec_sim_share(hec_sim *sim, hec_sim_memo *memo);
+
 typedef struct {
   bool without_one_off; /* one-off operations take no time and wait for no other rank: what an ordinary iteration costs
                          */

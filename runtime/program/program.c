@@ -253,6 +253,15 @@ uint64_t hec_program_digest(const hec_program *program) {
   return digest;
 }
 
+uint64_t hec_program_times_digest(const hec_program *program) {
+  uint64_t digest = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    digest = digest_op(digest_add(digest, (const uint8_t[]){op->sliced, op->by_node}, 2), program, op);
+  }
+  return digest;
+}
+
 uint64_t hec_program_detail_digest(const hec_program *program) {
   uint64_t digest = hec_program_digest(program);
   for (size_t i = 0; i < program->n_cells; i++) {

@@ -269,7 +269,9 @@ static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op
 void hec_program_check(const hec_program *program);
 /* FNV-1a over everything an interpreter reads but the detail. */
 uint64_t hec_program_digest(const hec_program *program);
-/* The same with the detail: what executors of one launch compare. */
+/* FNV-1a over all that decides how long it takes: programs of one digest have one timeline, whatever memory they hold. */
+uint64_t hec_program_times_digest(const hec_program *program);
+/* The first with the detail: what executors of one launch compare. */
 uint64_t hec_program_detail_digest(const hec_program *program);
 
 /* Bytes sent per traffic class (allreduce: 2(n-1) * bytes in all): by ordinary operations, and by one-off ones. */

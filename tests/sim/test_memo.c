@@ -1,0 +1,150 @@
+/* A memo of timelines gives what a run gives, for programs of every policy and schedule; and programs that differ in
+ * anything that takes time are not taken for each other. */
+#include "sim/memo.h"
+#include "tests/support/check_main.h"
+#include "tests/support/random_problem.h"
+
+#include <string.h>
+
+static hec_arena arena;
+static void teardown(void) {
+  hec_arena_free(&arena);
+}
+
+typedef struct {
+  const hec_law *law;
+  hec_sim *plain, *sharing;
+  hec_sim_memo *memo;
+  hec_timeline expected, found;
+  int32_t n_runs, n_taken;
+} work;
+
+static bool known(const work *w, const hec_program *program, hec_sim_options options) {
+  hec_timeline timeline = {0};
+  hec_sim_memo_key key = hec_sim_memo_key_of(program, options);
+  bool there = hec_sim_memo_take(w->memo, &key, &timeline);
+  hec_timeline_free(&timeline);
+  return there;
+}
+
+static void visit(const hec_test_step *step, void *context) {
+  work *w = context;
+  for (int without = 0; without < 2; without++) {
+    hec_sim_options options = {.without_one_off = without != 0, .on_time = step->schedule->bound};
+    w->n_taken += known(w, step->program, options);
+    w->n_runs++;
+    hec_sim_run(w->plain, step->program, options, &w->expected);
+    hec_sim_run(w->sharing, step->program, options, &w->found);
+    size_t n = (size_t)w->expected.n_ops * (size_t)w->expected.n_ranks;
+    ck_assert_msg(w->found.n_ops == w->expected.n_ops && w->found.n_ranks == w->expected.n_ranks &&
+                      memcmp(w->found.begin_ps, w->expected.begin_ps, n * sizeof(int64_t)) == 0 &&
+                      memcmp(w->found.end_ps, w->expected.end_ps, n * sizeof(int64_t)) == 0 &&
+                      memcmp(w->found.late_ps, w->expected.late_ps, (size_t)w->found.n_ranks * sizeof(int64_t)) == 0,
+                  "%s", hec_test_step_name(step));
+  }
+}
+
+START_TEST(same_as_run) {
+  uint64_t seed = 100 + (uint64_t)_i;
+  const hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.comm_share = _i % 2, .ranks_most = 6});
+  work w = {.law = _i % 3 ? &hec_law_max_min : &hec_law_nccl_rounds, .memo = hec_sim_memo_new()};
+  w.plain = hec_sim_new(&c->problem, w.law, &arena);
+  w.sharing = hec_sim_new(&c->problem, w.law, &arena);
+  hec_sim_share(w.sharing, w.memo);
+  hec_test_each(c, false, visit, &w);
+  ck_assert_int_gt(w.n_taken, w.n_runs / 20); /* ep and all that have moved nothing yet */
+  ck_assert_int_lt(w.n_taken, w.n_runs);
+  hec_sim_free(w.plain);
+  hec_sim_free(w.sharing);
+  hec_sim_memo_free(w.memo);
+  hec_timeline_free(&w.expected);
+  hec_timeline_free(&w.found);
+}
+END_TEST
+
+/* One thing at a time is changed in a program that has been run, and changed back. */
+typedef struct {
+  hec_sim_memo *memo;
+  int32_t n_tried;
+} change;
+
+static bool there(const change *c, const hec_program *program) {
+  hec_timeline timeline = {0};
+  hec_sim_memo_key key = hec_sim_memo_key_of(program, (hec_sim_options){0});
+  bool found = hec_sim_memo_take(c->memo, &key, &timeline);
+  hec_timeline_free(&timeline);
+  return found;
+}
+
+#define CHANGED(type, place, other)                                                                                    \
+  do {                                                                                                                 \
+    type kept = place;                                                                                                 \
+    place = (other);                                                                                                   \
+    ck_assert_msg(!there(c, program), "%s of operation %d", #place, (int)i);                                           \
+    place = kept;                                                                                                      \
+    ck_assert(there(c, program));                                                                                      \
+    c->n_tried++;                                                                                                      \
+  } while (0)
+
+static void spoil(const hec_test_step *step, void *context) {
+  change *c = context;
+  if (step->iteration != 1 || step->program->n_ops == 0)
+    return;
+  const hec_program *program = step->program;
+  hec_timeline timeline = {0};
+  hec_timeline_resize(&timeline, (int32_t)program->n_ops, program->n_ranks);
+  hec_sim_memo_key key = hec_sim_memo_key_of(program, (hec_sim_options){0});
+  hec_sim_memo_clear(c->memo);
+  hec_sim_memo_put(c->memo, &key, &timeline);
+  hec_timeline_free(&timeline);
+  for (size_t i = 0; i < program->n_ops; i += 3) {
+    hec_op *op = &program->ops[i];
+    CHANGED(hec_lane, op->lane, op->lane == HEC_LANE_GRAD ? HEC_LANE_PARAM : HEC_LANE_GRAD);
+    CHANGED(hec_role, op->role, op->role == HEC_ROLE_HEAD ? HEC_ROLE_GATE : HEC_ROLE_HEAD);
+    CHANGED(bool, op->backward, !op->backward);
+    CHANGED(bool, op->reverse, !op->reverse);
+    CHANGED(bool, op->sliced, !op->sliced);
+    CHANGED(bool, op->one_off, !op->one_off);
+    CHANGED(double, op->rows, op->rows + 1);
+    CHANGED(double, op->bytes, op->bytes + 1);
+    CHANGED(uint64_t, op->units, op->units + 1);
+    CHANGED(int32_t, op->n_chunks, op->n_chunks + 1);
+    if (op->n_deps > 0)
+      CHANGED(int32_t, program->deps[op->dep_at], program->deps[op->dep_at] - 1);
+    if (op->kind == HEC_OP_EXCHANGE && op->n_transfers > 0) {
+      CHANGED(int64_t, program->transfers[op->transfer_at].bytes, program->transfers[op->transfer_at].bytes + 1);
+      CHANGED(int32_t, program->transfers[op->transfer_at].source, program->transfers[op->transfer_at].source + 1);
+      CHANGED(int32_t, program->transfers[op->transfer_at].after, program->transfers[op->transfer_at].after + 1);
+    }
+    if (op->kind == HEC_OP_COMPUTE)
+      CHANGED(double, program->shapes[op->shape].flops_per_row, program->shapes[op->shape].flops_per_row + 1);
+    if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0 &&
+        program->work_index[op->work_at + 1] > program->work_index[op->work_at])
+      CHANGED(int32_t, program->work[program->work_index[op->work_at]].rows,
+              program->work[program->work_index[op->work_at]].rows + 1);
+    if (op->kind == HEC_OP_LOCAL && op->bytes_at >= 0)
+      CHANGED(double, program->local_bytes[op->bytes_at], program->local_bytes[op->bytes_at] + 1);
+  }
+}
+
+START_TEST(differences_are_seen) {
+  uint64_t seed = 7 + (uint64_t)_i;
+  change c = {.memo = hec_sim_memo_new()};
+  hec_test_each(hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = 4}), false, spoil, &c);
+  ck_assert_int_gt(c.n_tried, 1000);
+  hec_sim_memo_free(c.memo);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("sim.memo");
+  TCase *c = tcase_create("memo");
+  tcase_add_checked_fixture(c, NULL, teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, same_as_run, 0, 6);
+  tcase_add_loop_test(c, differences_are_seen, 0, 2);
+  suite_add_tcase(suite, c);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)
