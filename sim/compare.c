@@ -167,9 +167,8 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
 }
 
 /* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
-static int32_t draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
-                    hec_summary *summary, lane *lanes, int64_t iter, hec_text *out) {
-  int32_t drawn = 0;
+static hec_status draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
+                       hec_summary *summary, lane *lanes, int64_t iter, const hec_timeline_out *out, int32_t *drawn) {
   for (int32_t p = 0; p < options->n_policies; p++) {
     hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
                         iteration->n_micro_batches);
@@ -179,24 +178,25 @@ static int32_t draw(const hec_job *job, const hec_iteration *iteration, const he
       continue;
     hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low),
                 (hec_sim_options){.on_time = lanes[p].schedule->bound}, &lanes[p].timeline);
-    hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out);
-    drawn++;
+    HEC_TRY(hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out));
+    (*drawn)++;
   }
-  return drawn;
+  return HEC_OK;
 }
 
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) {
+                                hec_summary *summary, int64_t iter, hec_arena *arena, const hec_timeline_out *out) {
   lane *lanes = HEC_NEW(arena, lane, options->n_policies);
   HEC_TRY(open_lanes(job, options, arena, lanes));
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
   int32_t drawn = 0;
-  hec_trace_events_begin(out);
+  hec_timeline_begin(out);
   while (drawn < options->n_policies && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration)
-    drawn += draw(job, iteration, options, summary, lanes, iter, out);
-  hec_trace_events_end(out);
+    if ((status = draw(job, iteration, options, summary, lanes, iter, out, &drawn)) != HEC_OK)
+      break;
+  hec_timeline_end(out);
   hec_feed_free(feed);
   close_lanes(lanes, options->n_policies);
   if (status == HEC_OK && drawn == 0)

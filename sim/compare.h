@@ -22,9 +22,10 @@ typedef struct {
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* Trace events of one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
+/* Draws one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
  * nearest its median. Goes through the trace again. */
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena, hec_text *out) HEC_MUST_USE;
+                                hec_summary *summary, int64_t iter, hec_arena *arena,
+                                const hec_timeline_out *out) HEC_MUST_USE;
 
 #endif

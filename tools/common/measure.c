@@ -5,6 +5,8 @@
  * so of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/common/measure.h"
 
+#include "tools/common/timeline_files.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -105,11 +107,13 @@ static void keep_drawing(collector *c, const hec_replay_step *step, double secon
     return;
   drawing *d = &c->kept[c->n_kept++ % KEPT];
   hec_text_free(&d->events);
-  hec_trace_events_begin(&d->events);
+  const hec_timeline_out out = {c->measure->options->timelines, &d->events, hec_timeline_pack, &d->events};
+  hec_timeline_begin(&out);
   c->head = d->events.length;
   d->iter = step->iter;
   d->seconds = seconds;
-  hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &d->events);
+  hec_status status = hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &out);
+  HEC_ASSERT(status == HEC_OK); /* packed into memory */
 }
 
 /* Attention and gate, forward: what hides gathers. */
@@ -159,7 +163,7 @@ static void choose_drawing(collector *c) {
   }
   if (n > 0) {
     const hec_text *events = &c->kept[best].events;
-    if (c->timeline.length > c->head)
+    if (c->timeline.length > c->head && !hec_timeline_by_rank(c->measure->options->timelines))
       hec_text_add(&c->timeline, ",\n");
     hec_text_add_bytes(&c->timeline, events->data + c->head, events->length - c->head);
   }
@@ -230,7 +234,7 @@ static hec_status open_collector(collector *c, const hec_measure *measure) {
     c->summary.rows[p] = hec_summary_row_of(o->policies[p], schedule, o->job->problem.n_ranks, &c->arena);
     c->summary.rows[p].executed = true;
   }
-  hec_trace_events_begin(&c->timeline);
+  hec_timeline_begin(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   return HEC_OK;
 }
 
@@ -249,7 +253,7 @@ static hec_status hand_over(collector *c, hec_handover *to) {
   hec_summary_csv(&c->summary, &csv);
   if (!o->json)
     hec_summary_table(&c->summary, &table);
-  hec_trace_events_end(&c->timeline);
+  hec_timeline_end(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   hec_text_add(&c->failed, "");
   const hec_text *texts[] = {o->json ? &json : &table, &c->failed, &json, &csv, &c->timeline};
   hec_status status = HEC_OK;

@@ -102,7 +102,12 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files) {
   return status;
 }
 
-void hec_output_mention(const char *folder, bool report, hec_text *out) {
+void hec_output_mention(const char *folder, bool report, const hec_timeline_format *format, hec_text *out) {
+  if (hec_timeline_by_rank(format)) {
+    hec_text_printf(out, "Written: %s/summary.json, summary.csv, and timelines of each rank below %s/%s.\n", folder,
+                    folder, format->name);
+    return;
+  }
   hec_text_printf(out, "Written: %s/summary.json, summary.csv, %stimeline.json (open in https://ui.perfetto.dev).\n",
                   folder, report ? "compare.md, " : "");
 }
