@@ -1,45 +1,122 @@
 /* One streaming pass: read an iteration, lower and simulate it for each policy, add to its row. An iteration with
  * one-off operations is simulated twice, with and without them, so that the mean can weigh them by the stride. Beside it
- * the bound of the row's class on the same loads, once for all rows of one class. */
+ * the bound of the row's class on the same loads, once for all rows of one class.
+ *
+ * Threads share an iteration: each takes a policy, until all have had it, and then the next one is read. So a trace is read
+ * and unpacked once, by the caller's thread, whatever it comes from; and what a policy has seen is the same in every
+ * company. The policies that took longest last time begin, lest one of them be left alone at the end.
+ *
+ * Memory: every policy keeps its own state and history; program, timeline and simulator belong to the thread that has the
+ * policy just then. All 32 policies on 256 ranks, 58 layers and 256 experts, forward: a peak of 1.6 GB and 0.2 GB for each
+ * thread, nearly all of it transfers (24 bytes each). */
 #include "sim/compare.h"
 
+#include "runtime/base/pool.h"
 #include "runtime/plan/bound/bound.h"
 #include "sim/law.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* One policy at work. */
 typedef struct {
+  hec_arena arena;
   hec_lowering *low;
-  hec_sim *sim;
-  hec_timeline timeline;
   const hec_schedule *schedule;
+  int64_t took_ns; /* its last iteration */
+  hec_status status;
+  char message[1024];
+  hec_text drawn; /* events that wait for those of earlier rows */
+  bool wanted, done;
 } lane;
+
+/* What a thread works with. */
+typedef struct {
+  hec_arena arena;
+  hec_sim *sim;
+  hec_program program;
+  hec_timeline timeline;
+} desk;
+
+typedef struct {
+  const hec_job *job;
+  const hec_compare_options *options;
+  hec_summary *summary;
+  hec_arena arena;
+  hec_pool *pool;
+  desk *desks;                    /* [workers of the pool] */
+  lane *lanes;                    /* [n_policies] */
+  int32_t *order;                 /* [n_policies] lanes, those that took longest first */
+  const hec_iteration *iteration; /* at hand */
+  bool report;                    /* it is past the warm-up */
+  /* of drawing: */
+  const hec_timeline_out *out;
+  pthread_mutex_t mutex; /* guards what is drawn and how far it has come */
+  int32_t n_done;        /* rows whose events are in `out`, or that have none */
+} comparison;
 
 static hec_status schedule_of(const hec_compare_options *options, int32_t p, const hec_schedule **schedule) {
   return hec_schedule_of(options->policies[p], options->schedules ? options->schedules[p] : options->schedule,
                          schedule);
 }
 
-static hec_status open_lanes(const hec_job *job, const hec_compare_options *options, hec_arena *arena, lane *lanes) {
-  for (int32_t p = 0; p < options->n_policies; p++) {
-    const hec_schedule *schedule;
-    HEC_TRY(hec_policy_suits(options->policies[p], &job->problem));
-    HEC_TRY(schedule_of(options, p, &schedule));
-    lanes[p].schedule = schedule;
-    lanes[p].low = hec_lowering_new(&job->problem, options->policies[p], schedule, options->collective, arena);
-    lanes[p].sim = hec_sim_new(&job->problem, options->law, arena);
+static void start_lane(void *context, int32_t worker, int64_t p) {
+  comparison *c = context;
+  (void)worker;
+  c->lanes[p].low = hec_lowering_new(&c->job->problem, c->options->policies[p], c->lanes[p].schedule,
+                                     c->options->collective, &c->lanes[p].arena);
+}
+
+static void run_lanes(comparison *c, void (*work)(void *, int32_t, int64_t)) {
+  hec_pool_run(c->pool, &(hec_pool_job){.n = c->options->n_policies, .work = work, .context = c});
+}
+
+static hec_status begin(comparison *c) {
+  const hec_compare_options *options = c->options;
+  int32_t n = options->n_policies, n_threads = options->n_threads < n ? options->n_threads : n;
+  c->lanes = HEC_NEW(&c->arena, lane, n);
+  c->order = HEC_NEW(&c->arena, int32_t, n);
+  for (int32_t p = 0; p < n; p++) {
+    c->order[p] = p;
+    HEC_TRY(hec_policy_suits(options->policies[p], &c->job->problem));
+    HEC_TRY(schedule_of(options, p, &c->lanes[p].schedule));
   }
+  c->pool = hec_pool_new(n_threads > 1 ? n_threads : 1);
+  c->desks = HEC_NEW(&c->arena, desk, hec_pool_workers(c->pool));
+  for (int32_t i = 0; i < hec_pool_workers(c->pool); i++)
+    c->desks[i].sim = hec_sim_new(&c->job->problem, options->law, &c->desks[i].arena);
+  run_lanes(c, start_lane);
   return HEC_OK;
 }
 
-static void close_lanes(lane *lanes, int32_t n) {
-  for (int32_t p = 0; p < n; p++) {
-    hec_lowering_free(lanes[p].low);
-    hec_sim_free(lanes[p].sim);
-    hec_timeline_free(&lanes[p].timeline);
+static void end(comparison *c) {
+  int32_t n_desks = c->pool ? hec_pool_workers(c->pool) : 0;
+  hec_pool_free(c->pool);
+  for (int32_t i = 0; i < n_desks; i++) {
+    hec_sim_free(c->desks[i].sim);
+    hec_program_free(&c->desks[i].program);
+    hec_timeline_free(&c->desks[i].timeline);
+    hec_arena_free(&c->desks[i].arena);
   }
+  for (int32_t p = 0; p < c->options->n_policies; p++) {
+    hec_lowering_free(c->lanes[p].low);
+    hec_text_free(&c->lanes[p].drawn);
+    hec_arena_free(&c->lanes[p].arena);
+  }
+  hec_arena_free(&c->arena);
+}
+
+static void lower(desk *d, lane *one, const hec_iteration *iteration) {
+  hec_lowering_swap_program(one->low, &d->program);
+  hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
+}
+
+/* Until here the program is the lane's. */
+static void give_back(desk *d, lane *one) {
+  hec_lowering_swap_program(one->low, &d->program);
 }
 
 /* Bounds of the iteration at hand. */
@@ -76,68 +153,107 @@ static double bound_s_of(bounds *b, const lane *one, const hec_iteration *iterat
   return total_s;
 }
 
-static hec_status simulate(lane *one, const hec_iteration *iteration, const hec_compare_options *options, bool report,
-                           hec_summary_row *row) {
-  hec_lower_iteration(one->low, iteration->iter, iteration->loads, iteration->n_loads, iteration->n_micro_batches);
-  if (!report)
-    return HEC_OK;
+/* ---- One iteration of one policy ---- */
+
+static hec_status measure(const comparison *c, desk *d, const lane *one, hec_summary_row *row) {
   const hec_program *program = hec_lowering_program(one->low);
   hec_breakdown all, ordinary;
   bool on_time = one->schedule->bound; /* a bound knows of no late rank: hec_sim_options */
   if (hec_lowering_one_off(one->low)) {
-    hec_sim_run(one->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &one->timeline);
-    ordinary = hec_timeline_breakdown(&one->timeline, program);
+    hec_sim_run(d->sim, program, (hec_sim_options){.without_one_off = true, .on_time = on_time}, &d->timeline);
+    ordinary = hec_timeline_breakdown(&d->timeline, program);
   }
-  hec_sim_run(one->sim, program, (hec_sim_options){.on_time = on_time}, &one->timeline);
-  if (hec_timeline_end_ps(&one->timeline) >= HEC_TIME_END_PS)
+  hec_sim_run(d->sim, program, (hec_sim_options){.on_time = on_time}, &d->timeline);
+  if (hec_timeline_end_ps(&d->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
                     "check --cluster, --model and --tokens",
-                    row->name, iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
-  if (options->check) {
+                    row->name, c->iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
+  if (c->options->check) {
     hec_program_check(program);
-    hec_timeline_check(&one->timeline, program);
+    hec_timeline_check(&d->timeline, program);
   }
-  all = hec_timeline_breakdown(&one->timeline, program);
-  hec_summary_add_iteration(row, one->low, &all, hec_lowering_one_off(one->low) ? &ordinary : &all, iteration->stride);
+  all = hec_timeline_breakdown(&d->timeline, program);
+  hec_summary_add_iteration(row, one->low, &all, hec_lowering_one_off(one->low) ? &ordinary : &all,
+                            c->iteration->stride);
   return HEC_OK;
 }
 
-static void add_bounds(bounds *b, const hec_iteration *iteration, lane *lanes, hec_summary *summary) {
-  memset(b->known_s, 0, sizeof b->known_s);
-  for (int32_t p = 0; p < summary->n_rows; p++) {
-    const hec_schedule *schedule = lanes[p].schedule;
-    const hec_policy_run *run = hec_lowering_run(lanes[p].low);
-    if (schedule->bound) /* is one itself */
-      continue;
-    summary->rows[p].bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
-    hec_series_add(&summary->rows[p].bound_s, bound_s_of(b, &lanes[p], iteration));
+static int64_t now_ns(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void simulate(void *context, int32_t worker, int64_t item) {
+  comparison *c = context;
+  int32_t p = c->order[item];
+  desk *d = &c->desks[worker];
+  lane *one = &c->lanes[p];
+  int64_t begin_ns = now_ns();
+  lower(d, one, c->iteration);
+  if (c->report)
+    one->status = measure(c, d, one, &c->summary->rows[p]);
+  if (one->status != HEC_OK)
+    (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
+  give_back(d, one);
+  one->took_ns = now_ns() - begin_ns;
+}
+
+static hec_status first_failure(const comparison *c) {
+  for (int32_t p = 0; p < c->options->n_policies; p++)
+    if (c->lanes[p].status != HEC_OK)
+      return hec_fail(c->lanes[p].status, "%s", c->lanes[p].message);
+  return HEC_OK;
+}
+
+/* By insertion: it mostly is the order of last time. Who begins is all that clocks decide. */
+static void sort_lanes(comparison *c) {
+  for (int32_t i = 1; i < c->options->n_policies; i++) {
+    int32_t p = c->order[i], k = i;
+    for (; k > 0 && c->lanes[c->order[k - 1]].took_ns < c->lanes[p].took_ns; k--)
+      c->order[k] = c->order[k - 1];
+    c->order[k] = p;
   }
 }
 
-static hec_status run_all(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options, lane *lanes,
-                          hec_summary *summary, hec_arena *arena) {
+/* ---- All of a trace ---- */
+
+static void add_bounds(bounds *b, const comparison *c) {
+  memset(b->known_s, 0, sizeof b->known_s);
+  for (int32_t p = 0; p < c->options->n_policies; p++) {
+    hec_summary_row *row = &c->summary->rows[p];
+    const hec_policy_run *run = hec_lowering_run(c->lanes[p].low);
+    if (c->lanes[p].schedule->bound) /* is one itself */
+      continue;
+    row->bound_class = hec_bound_class_name[hec_bound_class_of(run->policy, run->problem)];
+    hec_series_add(&row->bound_s, bound_s_of(b, &c->lanes[p], c->iteration));
+  }
+}
+
+static hec_status run_all(comparison *c, hec_trace_reader *reader) {
+  const hec_job *job = c->job;
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
-  const hec_iteration *iteration;
   const hec_problem *problem = &job->problem;
-  bounds b = {.bound = hec_bound_new(problem, arena),
-              .closed_form = options->law->closed_form,
-              .rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts)};
-  while ((status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
-    bool report = iteration->index >= job->warmup;
-    for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
-      status = simulate(&lanes[p], iteration, options, report, &summary->rows[p]);
-    if (status == HEC_OK && report)
-      add_bounds(&b, iteration, lanes, summary);
+  bounds b = {.bound = hec_bound_new(problem, &c->arena),
+              .closed_form = c->options->law->closed_form,
+              .rewritten = hec_load_new(&c->arena, problem->n_layers, problem->n_ranks, problem->n_experts)};
+  while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
+    c->report = c->iteration->index >= job->warmup;
+    run_lanes(c, simulate);
+    status = first_failure(c);
     if (status != HEC_OK)
       break;
-    summary->n_iterations += report;
-    if (options->progress)
-      options->progress(iteration->index + 1, options->progress_context);
+    sort_lanes(c);
+    if (c->report)
+      add_bounds(&b, c);
+    c->summary->n_iterations += c->report;
+    if (c->options->progress)
+      c->options->progress(c->iteration->index + 1, c->options->progress_context);
   }
   hec_feed_free(feed);
-  if (status == HEC_OK && summary->n_iterations == 0)
+  if (status == HEC_OK && c->summary->n_iterations == 0)
     status = hec_fail(HEC_BAD_INPUT, "--warmup: no iteration is left to report");
   return status;
 }
@@ -149,56 +265,86 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
                            .not_modelled = hec_law_limits(options->law),
                            .n_rows = options->n_policies,
                            .rows = HEC_NEW(arena, hec_summary_row, options->n_policies)};
-  lane *lanes = HEC_NEW(arena, lane, options->n_policies);
-  hec_status status = open_lanes(job, options, arena, lanes);
-  for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++) {
-    const hec_policy *policy = options->policies[p];
-    const hec_schedule *schedule = NULL;
-    status = schedule_of(options, p, &schedule);
-    if (status == HEC_OK)
-      summary->rows[p] = hec_summary_row_of(policy, schedule, job->problem.n_ranks, arena);
-  }
-  if (status == HEC_OK)
+  comparison c = {.job = job, .options = options, .summary = summary};
+  hec_status status = begin(&c);
+  for (int32_t p = 0; status == HEC_OK && p < options->n_policies; p++)
+    summary->rows[p] = hec_summary_row_of(options->policies[p], c.lanes[p].schedule, job->problem.n_ranks, arena);
+  if (status == HEC_OK) {
     hec_summary_tell_apart(summary, arena);
-  if (status == HEC_OK)
-    status = run_all(job, reader, options, lanes, summary, arena);
-  close_lanes(lanes, options->n_policies);
+    status = run_all(&c, reader);
+  }
+  end(&c);
   return status;
 }
 
-/* Runs the iteration in every lane that wants it drawn, and only lowers it in the others (their history must go on). */
-static hec_status draw(const hec_job *job, const hec_iteration *iteration, const hec_compare_options *options,
-                       hec_summary *summary, lane *lanes, int64_t iter, const hec_timeline_out *out, int32_t *drawn) {
-  for (int32_t p = 0; p < options->n_policies; p++) {
-    hec_lower_iteration(lanes[p].low, iteration->iter, iteration->loads, iteration->n_loads,
-                        iteration->n_micro_batches);
-    bool wanted = iter >= 0 ? iteration->iter == iter
-                            : iteration->index - job->warmup == hec_summary_nearest_median(&summary->rows[p]);
-    if (!wanted)
-      continue;
-    hec_sim_run(lanes[p].sim, hec_lowering_program(lanes[p].low),
-                (hec_sim_options){.on_time = lanes[p].schedule->bound}, &lanes[p].timeline);
-    HEC_TRY(hec_summary_draw(&summary->rows[p], p, iteration->iter, lanes[p].low, &lanes[p].timeline, out));
-    (*drawn)++;
+/* ---- One iteration, drawn ---- */
+
+static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
+  if (iter >= 0)
+    return c->iteration->iter == iter;
+  return c->iteration->index - c->job->warmup == hec_summary_nearest_median(&c->summary->rows[p]);
+}
+
+/* Events stand in table order. Mostly few wait for earlier ones: lanes begin in that order. */
+static void hand_in(comparison *c, lane *one) {
+  (void)pthread_mutex_lock(&c->mutex);
+  one->done = true;
+  for (; c->n_done < c->options->n_policies && c->lanes[c->n_done].done; c->n_done++) {
+    hec_text *drawn = &c->lanes[c->n_done].drawn;
+    if (c->lanes[c->n_done].wanted)
+      hec_timeline_append(c->out, drawn);
+    hec_text_free(drawn);
   }
-  return HEC_OK;
+  (void)pthread_mutex_unlock(&c->mutex);
+}
+
+/* Lanes that do not want the iteration drawn only lower it: their history must go on. */
+static void draw(void *context, int32_t worker, int64_t p) {
+  comparison *c = context;
+  desk *d = &c->desks[worker];
+  lane *one = &c->lanes[p];
+  lower(d, one, c->iteration);
+  if (one->wanted) {
+    hec_sim_run(d->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
+                &d->timeline);
+    hec_timeline_out own = *c->out; /* files of ranks are written from here, each row's beside the others' */
+    own.text = &one->drawn;
+    hec_timeline_begin(&own);
+    one->status = hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &own);
+    if (one->status != HEC_OK)
+      (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
+  }
+  give_back(d, one);
+  hand_in(c, one);
+}
+
+/* Adds how many wanted it. */
+static hec_status draw_all(comparison *c, int64_t iter, int32_t *drawn) {
+  for (int32_t p = 0; p < c->options->n_policies; p++) {
+    c->lanes[p].wanted = is_wanted(c, p, iter);
+    c->lanes[p].done = false;
+    *drawn += c->lanes[p].wanted;
+  }
+  c->n_done = 0;
+  run_lanes(c, draw);
+  return first_failure(c);
 }
 
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena, const hec_timeline_out *out) {
-  lane *lanes = HEC_NEW(arena, lane, options->n_policies);
-  HEC_TRY(open_lanes(job, options, arena, lanes));
-  hec_feed *feed = hec_feed_new(job, reader);
-  hec_status status = HEC_OK;
-  const hec_iteration *iteration;
+                                hec_summary *summary, int64_t iter, const hec_timeline_out *out) {
+  comparison c = {.job = job, .options = options, .summary = summary, .out = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  hec_status status = begin(&c);
+  hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
   int32_t drawn = 0;
   hec_timeline_begin(out);
-  while (drawn < options->n_policies && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration)
-    if ((status = draw(job, iteration, options, summary, lanes, iter, out, &drawn)) != HEC_OK)
+  while (status == HEC_OK && drawn < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
+         c.iteration)
+    if ((status = draw_all(&c, iter, &drawn)) != HEC_OK)
       break;
   hec_timeline_end(out);
   hec_feed_free(feed);
-  close_lanes(lanes, options->n_policies);
+  end(&c);
+  (void)pthread_mutex_destroy(&c.mutex);
   if (status == HEC_OK && drawn == 0)
     status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
                        : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");

@@ -13,19 +13,20 @@ typedef struct {
   const hec_collective *collective; /* NULL: cheapest */
   const hec_law *law;
   bool check;                                          /* verify every program and timeline (slow) */
+  int32_t n_threads;                                   /* 0, 1: none but the caller's */
   void (*progress)(int64_t iterations, void *context); /* NULL: none */
   void *progress_context;
 } hec_compare_options;
 
 /* One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per
- * iteration and policy). Rows are on the arena; free their series with hec_summary_free. */
+ * iteration and policy). Results do not depend on the number of threads, nor does which failure is reported: the first
+ * iteration's, and of it the first row's. Rows are on the arena; free their series with hec_summary_free. */
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
 /* Draws one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
  * nearest its median. Goes through the trace again. */
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_arena *arena,
-                                const hec_timeline_out *out) HEC_MUST_USE;
+                                hec_summary *summary, int64_t iter, const hec_timeline_out *out) HEC_MUST_USE;
 
 #endif

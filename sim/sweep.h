@@ -26,6 +26,7 @@ typedef enum { /* outermost first */
                HEC_SWEEP_ATTENTION,
                HEC_SWEEP_NONMOE_SCALE,
                HEC_SWEEP_ESP,
+               HEC_SWEEP_MP,
                HEC_SWEEP_T,
                HEC_SWEEP_M,
                HEC_SWEEP_PERIOD,
@@ -77,9 +78,14 @@ typedef struct {
  * line and field. `text` is copied. */
 hec_status hec_sweep_parse(const char *text, size_t length, const char *origin, hec_sweep *sweep) HEC_MUST_USE;
 hec_status hec_sweep_read(const char *path, hec_sweep *sweep) HEC_MUST_USE;
+/* Of the sources of all that rows are computed by (sim/source_digest.cmake), the same for every compiler: a version stands
+ * for many builds while a program is worked on. */
+extern const char hec_source_digest[];
+
 /* Loads every model and cluster once to see that they can be, every trace into memory (files are read to their end, so
- * a bad record is found here), and sums it all up in `digest`, with `tool`, the program's name and version. */
-hec_status hec_sweep_load(hec_sweep *sweep, const char *tool) HEC_MUST_USE;
+ * a bad record is found here), and sums it all up in `digest`, with `tool`, the program's name and version, and `sources`,
+ * hec_source_digest: so rows of another build are neither taken over nor merged. */
+hec_status hec_sweep_load(hec_sweep *sweep, const char *tool, const char *sources) HEC_MUST_USE;
 void hec_sweep_free(hec_sweep *sweep);
 
 /* Which value of an axis a configuration has. */

@@ -168,8 +168,9 @@ static hec_status load_each(hec_sweep *s, hec_sweep_axis axis,
   return HEC_OK;
 }
 
-hec_status hec_sweep_load(hec_sweep *s, const char *tool) {
+hec_status hec_sweep_load(hec_sweep *s, const char *tool, const char *sources) {
   s->digest = add_text(UINT64_C(0xcbf29ce484222325), tool, strlen(tool));
+  s->digest = add_text(s->digest, sources, strlen(sources));
   s->digest = add_text(s->digest, s->text, s->length);
   HEC_TRY(load_each(s, HEC_SWEEP_MODEL, load_model));
   HEC_TRY(load_each(s, HEC_SWEEP_CLUSTER, load_cluster));

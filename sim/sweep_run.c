@@ -7,16 +7,15 @@
  * depend on it: a policy's row is the same in every company, and ratios between rows are made at the end.
  *
  * A comparison that fails is done again one policy at a time, so that a reason stands with the rows it belongs to.
- * One mutex guards what is shared (the next item, rows, journal, the first failure); simulation runs outside of it. */
+ * One mutex guards what is shared (rows, journal, the first failure); simulation runs outside of it. */
 #include "sim/sweep.h"
 
+#include "runtime/base/pool.h"
 #include "sim/compare.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -26,17 +25,17 @@ typedef struct {
   hec_sweep_rows *rows;
   const hec_sweep_run_options *options;
   int32_t per_item; /* policies */
-  int64_t n_items, per_group;
+  int64_t n_items, per_group, of, before;
+  double begin_s;
+  struct worker *workers;
   pthread_mutex_t mutex;
-  pthread_cond_t changed;
   /* under the mutex: */
-  int64_t next, done, of, before;
-  int32_t running;
+  int64_t done;
   hec_status status; /* of the first failure, which stops all */
   char message[1024];
 } shared;
 
-typedef struct {
+typedef struct worker {
   shared *run;
   hec_arena arena;
   hec_arena_mark after_job;
@@ -165,8 +164,6 @@ static void need_job(worker *w, int64_t index) {
 
 static void run_item(worker *w) {
   int32_t fit[POLICIES_MAX], n_fit = 0;
-  if (w->n == 0)
-    return;
   need_job(w, w->index[0]);
   for (int32_t i = 0; i < w->n; i++) {
     const char *policy = hec_sweep_at(w->run->rows->sweep, w->index[i], HEC_SWEEP_POLICY)->text;
@@ -186,21 +183,17 @@ static void run_item(worker *w) {
 
 /* ---- Threads ---- */
 
-/* The next item with something to do: its rows of this shard that are not there. Under the mutex. */
-static bool next_item(worker *w) {
-  shared *run = w->run;
+/* What there is to do of an item: its rows of this shard that are not there. Under the mutex. */
+static void list_rows(worker *w, int64_t item) {
+  const shared *run = w->run;
   const hec_sweep *s = run->rows->sweep;
-  int64_t n_policies = hec_sweep_policies(s);
+  int64_t n_policies = hec_sweep_policies(s), first = item % run->per_group * run->per_item;
   w->n = 0;
-  while (w->n == 0 && run->status == HEC_OK && run->next < run->n_items) {
-    int64_t item = run->next++, first = item % run->per_group * run->per_item;
-    for (int64_t p = first; p < first + run->per_item && p < n_policies; p++) {
-      int64_t index = item / run->per_group * n_policies + p;
-      if (!run->rows->row[index] && hec_sweep_mine(s, index, run->options->shard, run->options->n_shards))
-        w->index[w->n++] = index;
-    }
+  for (int64_t p = first; run->status == HEC_OK && p < first + run->per_item && p < n_policies; p++) {
+    int64_t index = item / run->per_group * n_policies + p;
+    if (!run->rows->row[index] && hec_sweep_mine(s, index, run->options->shard, run->options->n_shards))
+      w->index[w->n++] = index;
   }
-  return w->n > 0;
 }
 
 /* Under the mutex. */
@@ -216,22 +209,18 @@ static void hand_in(worker *w) {
     (void)snprintf(run->message, sizeof run->message, "%s", hec_last_error());
 }
 
-static void *work(void *context) {
-  worker *w = context;
-  shared *run = w->run;
+static void work(void *context, int32_t number, int64_t item) {
+  shared *run = context;
+  worker *w = &run->workers[number];
   (void)pthread_mutex_lock(&run->mutex);
-  while (next_item(w)) {
-    (void)pthread_mutex_unlock(&run->mutex);
-    run_item(w);
-    (void)pthread_mutex_lock(&run->mutex);
-    hand_in(w);
-  }
-  run->running--;
-  (void)pthread_cond_signal(&run->changed);
+  list_rows(w, item);
   (void)pthread_mutex_unlock(&run->mutex);
-  hec_trace_close(w->reader);
-  hec_arena_free(&w->arena);
-  return NULL;
+  if (w->n == 0)
+    return;
+  run_item(w);
+  (void)pthread_mutex_lock(&run->mutex);
+  hand_in(w);
+  (void)pthread_mutex_unlock(&run->mutex);
 }
 
 static double now_s(void) {
@@ -240,56 +229,40 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Until all threads are at their end; shows how far they are a few times a second. */
-static void watch(shared *run) {
-  enum { EVERY_NS = 250000000, SECOND_NS = 1000000000 };
-  const hec_sweep_run_options *o = run->options;
-  double begin_s = now_s();
+static void watch(void *context) {
+  shared *run = context;
   (void)pthread_mutex_lock(&run->mutex);
-  while (run->running > 0) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += EVERY_NS;
-    until.tv_sec += until.tv_nsec / SECOND_NS;
-    until.tv_nsec %= SECOND_NS;
-    if (o->progress)
-      (void)pthread_cond_timedwait(&run->changed, &run->mutex, &until);
-    else
-      (void)pthread_cond_wait(&run->changed, &run->mutex);
-    if (o->progress)
-      o->progress(run->done, run->of, run->before, now_s() - begin_s, o->progress_context);
-  }
+  int64_t done = run->done;
   (void)pthread_mutex_unlock(&run->mutex);
+  run->options->progress(done, run->of, run->before, now_s() - run->begin_s, run->options->progress_context);
 }
 
-static hec_status start(shared *run, worker *workers, pthread_t *threads, int32_t n) {
-  int32_t started = 0;
-  for (; started < n; started++) {
-    workers[started].run = run;
-    workers[started].trace_at = workers[started].job_at = -1;
-    (void)pthread_mutex_lock(&run->mutex);
-    run->running++;
-    (void)pthread_mutex_unlock(&run->mutex);
-    if (pthread_create(&threads[started], NULL, work, &workers[started]) != 0)
-      break;
+static void run_items(shared *run) {
+  hec_arena arena = {0};
+  hec_pool *pool = hec_pool_new(run->options->n_threads);
+  int32_t n = hec_pool_workers(pool);
+  run->workers = HEC_NEW(&arena, worker, n);
+  for (int32_t i = 0; i < n; i++) {
+    run->workers[i].run = run;
+    run->workers[i].trace_at = run->workers[i].job_at = -1;
   }
-  if (started < n) { /* as many as there can be */
-    (void)pthread_mutex_lock(&run->mutex);
-    run->running--;
-    (void)pthread_mutex_unlock(&run->mutex);
+  run->begin_s = now_s();
+  hec_pool_run(
+      pool,
+      &(hec_pool_job){.n = run->n_items, .work = work, .watch = run->options->progress ? watch : NULL, .context = run});
+  hec_pool_free(pool);
+  for (int32_t i = 0; i < n; i++) {
+    hec_trace_close(run->workers[i].reader);
+    hec_arena_free(&run->workers[i].arena);
   }
-  watch(run);
-  for (int32_t i = 0; i < started; i++)
-    (void)pthread_join(threads[i], NULL);
-  return started > 0 ? HEC_OK : hec_fail(HEC_FAILED, "no thread can be started: %s", strerror(EAGAIN));
+  hec_arena_free(&arena);
 }
 
 hec_status hec_sweep_run(hec_sweep_rows *rows, const hec_sweep_run_options *options) {
   const hec_sweep *s = rows->sweep;
   int64_t n_policies = hec_sweep_policies(s), n_groups = s->n / n_policies;
   HEC_ASSERT(n_policies <= POLICIES_MAX && options->n_threads > 0);
-  shared run = {
-      .rows = rows, .options = options, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  shared run = {.rows = rows, .options = options, .mutex = PTHREAD_MUTEX_INITIALIZER};
   int64_t wanted = (int64_t)ITEMS_PER_THREAD * options->n_threads * options->n_shards;
   int64_t per_item = n_groups * n_policies / wanted;
   run.per_item = (int32_t)(per_item < 1 ? 1 : per_item > n_policies ? n_policies : per_item);
@@ -301,13 +274,8 @@ hec_status hec_sweep_run(hec_sweep_rows *rows, const hec_sweep_run_options *opti
     run.before += mine && rows->row[i];
   }
   run.done = run.before;
-  if (run.done == run.of)
-    return HEC_OK;
-  hec_arena arena = {0};
-  hec_status status = start(&run, HEC_NEW(&arena, worker, options->n_threads),
-                            HEC_NEW(&arena, pthread_t, options->n_threads), options->n_threads);
-  hec_arena_free(&arena);
-  (void)pthread_cond_destroy(&run.changed);
+  if (run.done < run.of)
+    run_items(&run);
   (void)pthread_mutex_destroy(&run.mutex);
-  return status == HEC_OK && run.status != HEC_OK ? hec_fail(run.status, "%s", run.message) : status;
+  return run.status == HEC_OK ? HEC_OK : hec_fail(run.status, "%s", run.message);
 }

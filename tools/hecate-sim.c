@@ -5,6 +5,7 @@
 #include "tools/common/breakeven_command.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/job_args.h"
+#include "tools/common/machine.h"
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
 #include "tools/common/sweep_command.h"
@@ -25,7 +26,7 @@ typedef struct {
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
   bool json, list, check;
-  int64_t timeline_iter;
+  int64_t timeline_iter, threads; /* 0: all cores */
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -44,6 +45,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      HEC_ARG_WHOLE("--threads", s->threads, "N", "threads, which share the policies (default: all cores)", 1, 1024),
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
       {.name = NULL}};
@@ -76,7 +78,7 @@ static void show_progress(int64_t iterations, void *context) {
 }
 
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
-                            const hec_compare_options *options, hec_summary *summary, hec_arena *arena) {
+                            const hec_compare_options *options, hec_summary *summary) {
   hec_output_files files = {0};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
@@ -86,7 +88,7 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   if (status == HEC_OK)
     status = hec_timeline_files_begin(&by_rank);
   if (status == HEC_OK)
-    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, arena, &to);
+    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, &to);
   status = hec_timeline_files_finish(&by_rank, status);
   if (status == HEC_OK)
     status = hec_output_write(s->out, &files);
@@ -175,7 +177,8 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
   int32_t n_kinds, n_policies, n_left_out;
   hec_job_rows rows;
-  hec_compare_options options = {.check = s->check};
+  hec_compare_options options = {.check = s->check,
+                                 .n_threads = s->threads > 0 ? (int32_t)s->threads : hec_machine_cores()};
   HEC_TRY(hec_job_args_law(s->job.law, &options.law));
   HEC_TRY(choose_policies(&s->job, policies, &n_policies, &n_left_out));
   HEC_TRY(hec_job_args_rows(policies, n_policies, s->job.schedule, arena, &rows));
@@ -200,7 +203,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     summary.n_attentions = n_kinds;
   }
   if (status == HEC_OK && s->out)
-    status = write_out(s, &job, reader, &options, &summary, arena);
+    status = write_out(s, &job, reader, &options, &summary);
   if (status == HEC_OK)
     status = print(s, &summary);
   hec_summary_free(&summary);

@@ -1,4 +1,6 @@
-/* Arena: a chain of blocks; allocation bumps a pointer, O(1); rewinding frees the blocks made since, O(blocks). */
+/* Arena: a chain of blocks; allocation bumps a pointer, O(1); rewinding frees the blocks made since, O(blocks). A large
+ * piece has a block of its own, zeroed by calloc: that costs nothing where the system hands out pages that are zero
+ * already, and pages nobody writes to (room for the most copies there can be, say) are never there at all. */
 #include "runtime/base/arena.h"
 
 #include "runtime/base/status.h"
@@ -13,7 +15,7 @@ struct hec_arena_block {
 };
 
 enum { ALIGNMENT = 16, HEADER = (sizeof(hec_arena_block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT };
-static const size_t first_block_bytes = 64 << 10, largest_step_bytes = 16 << 20;
+static const size_t first_block_bytes = 64 << 10, largest_step_bytes = 16 << 20, alone_bytes = 1 << 20;
 
 static hec_no_memory_handler *no_memory_handler;
 static void *no_memory_context;
@@ -35,7 +37,7 @@ static _Noreturn void no_memory(size_t bytes) {
   exit(HEC_FAILED);
 }
 
-/* All memory of the project passes here. */
+/* All memory of the project passes here or through `zeroed`. */
 static void *resize(void *old, size_t n, size_t bytes) {
   if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
     no_memory(SIZE_MAX);
@@ -44,6 +46,15 @@ static void *resize(void *old, size_t n, size_t bytes) {
   void *p = realloc(old, n * bytes > 0 ? n * bytes : 1);
   if (!p)
     no_memory(n * bytes);
+  return p;
+}
+
+static void *zeroed(size_t bytes) {
+  if (failing_allocation != 0 && --failing_allocation == 0)
+    no_memory(bytes);
+  void *p = calloc(1, bytes);
+  if (!p)
+    no_memory(bytes);
   return p;
 }
 
@@ -60,11 +71,21 @@ void *hec_grow(void *array, size_t *capacity, size_t need, size_t bytes) {
   return array;
 }
 
+static void *alloc_alone(hec_arena *arena, size_t want) {
+  hec_arena_block *fresh = zeroed(HEADER + want);
+  *fresh = (hec_arena_block){.older = arena->newest, .size = want, .used = want};
+  arena->newest = fresh;
+  arena->used_bytes += want;
+  return (char *)fresh + HEADER;
+}
+
 void *hec_arena_alloc(hec_arena *arena, size_t n, size_t bytes) {
   if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
     no_memory(SIZE_MAX);
   size_t want = (n * bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   hec_arena_block *block = arena->newest;
+  if (want >= alone_bytes)
+    return alloc_alone(arena, want);
   if (!block || block->size - block->used < want) {
     size_t size = block ? block->size * 2 : first_block_bytes;
     size = size > largest_step_bytes ? largest_step_bytes : size;

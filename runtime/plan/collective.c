@@ -1,8 +1,9 @@
 /* The table of sparse collectives, the choice among its rows, and what the rows share.
  *
- * A row emits transfers in any order; `finish` brings each stage into order by two stable counting sorts (destination,
- * then source), whose second half and counters live in the spare capacity of the list itself, and adds up neighbours of
- * equal pair: O(transfers + ranks), no allocation once the lists have grown. */
+ * A row emits transfers in any order; `finish` brings each stage into order and adds up those of equal pair. Mostly they
+ * stand in order already. Where they are many, bytes are added into a table of all pairs, which is then read in order:
+ * O(transfers + ranks^2). Else by two stable counting sorts (destination, then source): O(transfers + ranks). Table, second
+ * half and counters live in the spare capacity of the list itself: no allocation once the lists have grown. */
 #include "runtime/plan/collectives/lower.h"
 
 #include <stdlib.h>
@@ -99,8 +100,43 @@ static void merge_pairs(hec_transfer_list *list) {
   list->n = kept;
 }
 
+static bool is_in_order(const hec_transfer_list *list) {
+  for (size_t i = 1; i < list->n; i++) {
+    const hec_transfer *a = &list->data[i - 1], *b = &list->data[i];
+    if (a->source > b->source || (a->source == b->source && a->destination > b->destination))
+      return false;
+  }
+  return true;
+}
+
+/* Merges by the table of pairs, `bytes` [n_ranks * n_ranks]. Bytes are never 0. */
+static void tabulate(hec_transfer_list *list, int32_t n_ranks) {
+  size_t n = list->n, n_pairs = (size_t)n_ranks * (size_t)n_ranks, kept = 0;
+  HEC_RESERVE(list->data, list->capacity,
+              n + (n_pairs * sizeof(int64_t) + sizeof *list->data - 1) / sizeof *list->data);
+  int64_t *bytes = (int64_t *)(void *)(list->data + n);
+  memset(bytes, 0, n_pairs * sizeof *bytes);
+  for (size_t i = 0; i < n; i++)
+    bytes[(size_t)list->data[i].source * (size_t)n_ranks + (size_t)list->data[i].destination] += list->data[i].bytes;
+  for (int32_t s = 0; s < n_ranks; s++)
+    for (int32_t d = 0; d < n_ranks; d++, bytes++)
+      if (*bytes > 0) /* at most n of them */
+        list->data[kept++] = (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1};
+  list->n = kept;
+}
+
 static void put_in_order(hec_transfer_list *list, int32_t n_ranks, bool per_item) {
+  enum { PAIRS_PER_TRANSFER_MAX = 8 };
   size_t n = list->n;
+  if (is_in_order(list)) {
+    if (!per_item)
+      merge_pairs(list);
+    return;
+  }
+  if (!per_item && (size_t)n_ranks * (size_t)n_ranks <= PAIRS_PER_TRANSFER_MAX * n) {
+    tabulate(list, n_ranks);
+    return;
+  }
   HEC_RESERVE(list->data, list->capacity, 2 * n + (size_t)n_ranks + 1);
   hec_transfer *half = list->data + n, *count = list->data + 2 * n;
   sort_by(list->data, half, n, count, n_ranks, false);
@@ -136,7 +172,9 @@ static lower_function *lower_of(const hec_collective *row, bool scatter) {
 }
 
 /* True when an earlier row lowers in the very same way: it wins the tie, so there is no need to look. */
-static bool repeats_earlier(int32_t row, bool scatter) {
+static bool repeats_earlier(int32_t row, const hec_sparse *sparse, bool scatter) {
+  if (hec_collectives[row]->whole && !scatter && sparse->n_slices > 1)
+    return true;
   for (int32_t i = 0; i < row; i++)
     if (lower_of(hec_collectives[i], scatter) == lower_of(hec_collectives[row], scatter))
       return true;
@@ -156,7 +194,7 @@ const hec_collective *hec_collective_choose(hec_link_cost *cost, const hec_probl
   const hec_collective *best = NULL;
   double best_s = 0;
   for (int32_t i = 0; hec_collectives[i]; i++) {
-    if (repeats_earlier(i, scatter))
+    if (repeats_earlier(i, sparse, scatter))
       continue;
     lower_of(hec_collectives[i], scatter)(problem, sparse, scratch);
     double seconds = hec_collective_cost(cost, scratch);

@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   const char *name, *summary, *source;
   int32_t n_stages; /* at most */
+  bool whole;       /* gathers slices of items as the row `direct` does, and so is never cheaper there */
   void (*gather)(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
   void (*scatter)(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out);
 } hec_collective;

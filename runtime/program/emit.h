@@ -61,6 +61,14 @@ typedef struct {
   hec_layer_nodes nodes;
 } hec_layer_ops;
 
+/* The last gather, or scatter, and the collective chosen for it: where every expert is gathered everywhere, or copies stay
+ * as they are, the next layer's is the same. */
+typedef struct {
+  hec_sparse sparse;
+  hec_collective_plan plan;
+  bool there;
+} hec_sparse_answer;
+
 struct hec_lowering {
   const hec_problem *problem;
   const hec_schedule *schedule;
@@ -72,15 +80,17 @@ struct hec_lowering {
   hec_plan before;      /* the plan whose homes and residents are in force */
   hec_layer_ops *layer; /* [n_layers] of the current micro-batch */
   int32_t micro_batch, n_micro_batches;
-  int32_t tail;        /* the compute operation that ended the previous stage on every rank; -1 at the start */
-  int32_t moved;       /* migration that everything waits for; -1 */
-  int32_t grad_tail;   /* last all-rank operation of the gradient lane; -1 */
-  hec_sparse sparse;   /* scratch of gathers and scatters */
-  uint8_t *gathered;   /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
-  int32_t *holders;    /* scratch [n_ranks + copies of a row] */
-  int64_t *pair_bytes; /* scratch [n_ranks * n_ranks], zero between uses */
-  hec_collective_plan chosen, other;
-  hec_spread *spread[2]; /* prices of gathers and scatters of whole experts; NULL: price by lowering */
+  int32_t tail;                /* the compute operation that ended the previous stage on every rank; -1 at the start */
+  int32_t moved;               /* migration that everything waits for; -1 */
+  int32_t grad_tail;           /* last all-rank operation of the gradient lane; -1 */
+  hec_sparse sparse;           /* scratch of gathers and scatters */
+  uint8_t *gathered;           /* [n_experts * n_ranks] guests of the current layer already gathered before the gate */
+  int32_t *holders;            /* scratch [n_ranks + copies of a row] */
+  int64_t *pair_bytes;         /* scratch [n_ranks * n_ranks], zero between uses */
+  hec_sparse_answer answer[2]; /* of gathers, of scatters */
+  const hec_collective_plan *chosen; /* of low->sparse */
+  hec_collective_plan other;         /* scratch */
+  hec_spread *spread[2];             /* prices of gathers and scatters of whole experts; NULL: price by lowering */
   hec_spread_sum spread_sum[2], spread_item[2]; /* scratch */
   hec_transfer_list migration;
   double *overload; /* [n_overload_capacity] */

@@ -161,12 +161,44 @@ void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
   }
 }
 
+static bool same_numbers(const int32_t *a, const int32_t *b, int32_t n) {
+  return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+static bool same_request(const hec_sparse *a, const hec_sparse *b) {
+  int32_t n = a->n_items;
+  return n == b->n_items && a->n_slices == b->n_slices && a->bytes == b->bytes &&
+         a->bytes_per_param == b->bytes_per_param && same_numbers(a->receiver_at, b->receiver_at, n + 1) &&
+         same_numbers(a->expert, b->expert, n) && same_numbers(a->owner, b->owner, n * a->n_slices) &&
+         same_numbers(a->receiver, b->receiver, a->receiver_at[n]);
+}
+
+static void copy_request(const hec_sparse *from, hec_sparse *to) {
+  hec_sparse own = *to;
+  size_t n = (size_t)from->n_items;
+  memcpy(own.expert, from->expert, n * sizeof *own.expert);
+  memcpy(own.owner, from->owner, n * (size_t)from->n_slices * sizeof *own.owner);
+  memcpy(own.receiver_at, from->receiver_at, (n + 1) * sizeof *own.receiver_at);
+  memcpy(own.receiver, from->receiver, (size_t)from->receiver_at[n] * sizeof *own.receiver);
+  *to = *from;
+  to->expert = own.expert;
+  to->owner = own.owner;
+  to->receiver_at = own.receiver_at;
+  to->receiver = own.receiver;
+}
+
 /* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
 static void choose(hec_lowering *low, bool scatter) {
   const hec_collective *row = low->collective;
+  hec_sparse_answer *last = &low->answer[scatter];
+  low->chosen = &last->plan;
+  if (!low->detail && last->there && same_request(&low->sparse, &last->sparse))
+    return;
   if (!row && low->spread[scatter] && low->sparse.n_slices == 1)
     row = hec_spread_choose(low->spread[scatter], &low->sparse, &low->spread_sum[scatter], &low->spread_item[scatter]);
-  row = hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &low->chosen, &low->other);
+  row = hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &last->plan, &low->other);
+  copy_request(&low->sparse, &last->sparse);
+  last->there = true;
   if (low->detail) /* the same once more, item by item */
     (scatter ? row->scatter : row->gather)(low->problem, &low->sparse, &low->each);
 }
@@ -218,10 +250,10 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
     wait[n_wait++] = deps[i];
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, layer, role == HEC_ROLE_REGATHER);
   op.sliced = low->sparse.n_slices > 1;
-  for (int32_t s = 0; s < low->chosen.n_stages; s++)
-    if (low->chosen.stage[s].n > 0) {
+  for (int32_t s = 0; s < low->chosen->n_stages; s++)
+    if (low->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_PARAM);
-      id = add_exchange(low, op, &low->chosen.stage[s], low->chosen.n_chunks, wait, n_wait);
+      id = add_exchange(low, op, &low->chosen->stage[s], low->chosen->n_chunks, wait, n_wait);
       wait[n_wait++] = id;
     }
   if (id < 0)
@@ -273,10 +305,10 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
     return -1;
   choose(low, true);
   int32_t received = count_received(low), items = list_items(low, received), id = -1;
-  for (int32_t s = 0; s < low->chosen.n_stages; s++)
-    if (low->chosen.stage[s].n > 0) {
+  for (int32_t s = 0; s < low->chosen->n_stages; s++)
+    if (low->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_GRAD);
-      id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen.stage[s], deps, n_deps);
+      id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen->stage[s], deps, n_deps);
     }
   if (id >= 0) {
     hec_program_hold(&low->program,

@@ -62,10 +62,12 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
   low->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
   size_t slices = (size_t)low->run.plan.n_slices;
-  low->sparse = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
-                             .owner = HEC_NEW(arena, int32_t, experts * slices),
-                             .receiver_at = HEC_NEW(arena, int32_t, experts + 1),
-                             .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
+  hec_sparse *sparse[] = {&low->sparse, &low->answer[0].sparse, &low->answer[1].sparse};
+  for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++)
+    *sparse[i] = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
+                              .owner = HEC_NEW(arena, int32_t, experts * slices),
+                              .receiver_at = HEC_NEW(arena, int32_t, experts + 1),
+                              .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
   low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
@@ -115,13 +117,20 @@ void hec_lowering_free(hec_lowering *low) {
     return;
   hec_policy_stop(&low->run);
   hec_program_free(&low->program);
-  collective_plan_free(&low->chosen);
+  collective_plan_free(&low->answer[0].plan);
+  collective_plan_free(&low->answer[1].plan);
   collective_plan_free(&low->other);
   collective_plan_free(&low->each);
   free(low->moves.data);
   free(low->migration.data);
   free(low->overload);
   low->overload = NULL;
+}
+
+void hec_lowering_swap_program(hec_lowering *low, hec_program *program) {
+  hec_program own = low->program;
+  low->program = *program;
+  *program = own;
 }
 
 const hec_program *hec_lowering_program(const hec_lowering *low) {

@@ -67,6 +67,10 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
                                const hec_collective *collective /* NULL: choose by cost */, hec_arena *arena);
 void hec_lowering_free(hec_lowering *low);
 
+/* Swaps the memory of the program with `program`, which may be empty. Between iterations: what was lowered is then in
+ * `program`, and the next one goes into what that had, so that many lowerings can work in the memory of one program. */
+void hec_lowering_swap_program(hec_lowering *low, hec_program *program);
+
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches);
 void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch);
 void hec_lower_to_gate(hec_lowering *low, int32_t layer);

@@ -45,6 +45,8 @@ hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_pro
 void hec_trace_events_begin(hec_text *out);
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
                           const hec_timeline *timeline, bool plain);
+/* Appends the events of a text that was begun but not ended. */
+void hec_trace_events_append(hec_text *out, const hec_text *part);
 void hec_trace_events_end(hec_text *out);
 
 #endif

@@ -30,6 +30,13 @@ void hec_timeline_end(const hec_timeline_out *out) {
     out->format->end(out->text);
 }
 
+void hec_timeline_append(const hec_timeline_out *out, const hec_text *part) {
+  if (!hec_timeline_by_rank(out->format))
+    out->format->append(out->text, part);
+  else if (part->length > 0)
+    hec_text_add_bytes(out->text, part->data, part->length);
+}
+
 hec_status hec_timeline_draw(const hec_timeline_out *out, const hec_drawing *drawing) {
   if (!hec_timeline_by_rank(out->format)) {
     out->format->add(drawing, -1, out->text);

@@ -21,6 +21,7 @@ typedef struct {
   const char *prefix, *suffix;
   void (*begin)(hec_text *out);
   void (*end)(hec_text *out);
+  void (*append)(hec_text *out, const hec_text *part);                  /* drawings of a text with a begin of its own */
   void (*add)(const hec_drawing *drawing, int32_t rank, hec_text *out); /* rank's whole file; one file: rank is -1 */
 } hec_timeline_format;
 
@@ -45,6 +46,8 @@ typedef struct {
 /* Before the first drawing and after the last one. */
 void hec_timeline_begin(const hec_timeline_out *out);
 void hec_timeline_end(const hec_timeline_out *out);
+/* Adds drawings made elsewhere: into a text begun with hec_timeline_begin, or packed there by a put. */
+void hec_timeline_append(const hec_timeline_out *out, const hec_text *part);
 /* Files of ranks are made one after the other, so memory holds one of them. */
 hec_status hec_timeline_draw(const hec_timeline_out *out, const hec_drawing *drawing) HEC_MUST_USE;
 

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+
 void hec_trace_events_begin(hec_text *out) {
-  hec_text_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  hec_text_add(out, head);
 }
 
 static void separate(hec_text *out) {
@@ -172,6 +174,14 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
   }
   int32_t fullest = fullest_rank(program);
   add_memory(out, pid_base + fullest, program, timeline, fullest);
+}
+
+void hec_trace_events_append(hec_text *out, const hec_text *part) {
+  size_t begin = sizeof head - 1;
+  if (part->length == begin)
+    return;
+  separate(out);
+  hec_text_add_bytes(out, part->data + begin, part->length - begin);
 }
 
 void hec_trace_events_end(hec_text *out) {

@@ -8,6 +8,7 @@
  * home of each slice has the full-batch gradient of it, and no guest has anything left. */
 #include "runtime/program/emit.h"
 #include "tests/support/check_main.h"
+#include "tests/support/problem_case.h"
 #include "tests/support/random_problem.h"
 
 #include <string.h>
@@ -289,6 +290,58 @@ START_TEST(within_t_and_m) {
 }
 END_TEST
 
+/* Layers that ask for the same gather as the one before, or for one that differs in a single respect: owners, receivers,
+ * experts. The last collective chosen is kept, and must be taken for what it is only. */
+enum { REPEATS = 7, REPEAT_EXPERTS = 4, REPEAT_RANKS = 4 };
+static const struct {
+  int32_t home[REPEAT_EXPERTS], guest[REPEAT_EXPERTS]; /* guest -1: none */
+} repeats[REPEATS] = {{{0, 0, 1, 1}, {2, 2, 2, -1}}, {{0, 0, 1, 1}, {2, 2, 2, -1}}, {{1, 1, 0, 1}, {2, 2, 2, -1}},
+                      {{1, 1, 0, 1}, {2, 3, 2, -1}}, {{1, 1, 0, 1}, {2, 3, -1, 2}}, {{1, 1, 0, 1}, {2, 3, -1, 2}},
+                      {{0, 0, 1, 1}, {2, 2, 2, -1}}};
+
+static void place_repeats(hec_policy_run *run) {
+  for (int32_t l = 0; l < REPEATS; l++)
+    for (int32_t e = 0; e < REPEAT_EXPERTS; e++) {
+      hec_plan_set_home(&run->plan, l, e, repeats[l].home[e]);
+      if (repeats[l].guest[e] >= 0)
+        hec_plan_add_copy(&run->plan, l, e, repeats[l].guest[e], HEC_COPY_GUEST);
+    }
+}
+
+START_TEST(repeats_are_taken_for_what_they_are) {
+  hec_problem *problem =
+      hec_test_problem(&arena, "1x4 nvlink=300G flops=312T mem=40G", REPEAT_RANKS, REPEATS, REPEAT_EXPERTS, 1, true);
+  hec_policy policy = *hec_policy_find("ep");
+  policy.init = place_repeats;
+  hec_lowering *low =
+      hec_lowering_new(problem, &policy, hec_schedule_find("hecate"), _i ? hec_collectives[0] : NULL, &arena);
+  hec_load load = hec_load_new(&arena, REPEATS, REPEAT_RANKS, REPEAT_EXPERTS);
+  hec_lower_iteration(low, 1, &load, 1, 1);
+  const hec_program *program = hec_lowering_program(low);
+  int64_t found[2][REPEATS][REPEAT_RANKS][REPEAT_RANKS] = {0};
+  for (size_t i = 0; i < program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    bool scatter = op->role == HEC_ROLE_SCATTER;
+    for (int32_t k = 0; (scatter || op->role == HEC_ROLE_GATHER) && k < op->n_transfers; k++) {
+      const hec_transfer *t = &program->transfers[op->transfer_at + k];
+      found[scatter][op->layer][scatter ? t->destination : t->source][scatter ? t->source : t->destination] += t->bytes;
+    }
+  }
+  for (int32_t l = 0; l < REPEATS; l++) {
+    int64_t wanted[2][REPEAT_RANKS][REPEAT_RANKS] = {0};
+    for (int32_t e = 0; e < REPEAT_EXPERTS; e++)
+      for (int32_t way = 0; repeats[l].guest[e] >= 0 && way < 2; way++)
+        wanted[way][repeats[l].home[e]][repeats[l].guest[e]] +=
+            (int64_t)(way ? problem->bytes.expert_grad : problem->bytes.expert_param);
+    for (int32_t way = 0; way < 2; way++)
+      for (int32_t s = 0; s < REPEAT_RANKS; s++)
+        for (int32_t d = 0; d < REPEAT_RANKS; d++)
+          ck_assert_int_eq(found[way][l][s][d], wanted[way][s][d]);
+  }
+  hec_lowering_free(low);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("sparse");
   TCase *c = tcase_create("sparse");
@@ -296,6 +349,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, gather_then_scatter, 0, HEC_TEST_CASES(24));
   tcase_add_loop_test(c, merging_keeps_bytes, 0, HEC_TEST_CASES(10));
+  tcase_add_loop_test(c, repeats_are_taken_for_what_they_are, 0, 2);
   tcase_add_loop_test(c, within_t_and_m, 0, HEC_TEST_CASES(24));
   suite_add_tcase(s, c);
   return s;

@@ -119,6 +119,7 @@ START_TEST(found_by_name) {
     ck_assert(f->add != NULL);
     ck_assert_int_eq(f->begin == NULL, hec_timeline_by_rank(f));
     ck_assert_int_eq(f->end == NULL, hec_timeline_by_rank(f));
+    ck_assert_int_eq(f->append == NULL, hec_timeline_by_rank(f));
     ck_assert_int_eq(f->suffix != NULL, hec_timeline_by_rank(f));
   }
   ck_assert_str_eq(hec_timeline_formats[0]->name, "chrome");

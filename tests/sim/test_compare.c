@@ -24,7 +24,7 @@ typedef struct {
 } comparison;
 
 static const hec_policy *policies[64];
-static int32_t n_policies;
+static int32_t n_policies, n_threads;
 static void all_policies(void) {
   for (n_policies = 0; hec_policies[n_policies]; n_policies++)
     policies[n_policies] = hec_policies[n_policies];
@@ -35,8 +35,12 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
   wanted.cluster = BOX;
   wanted.model = "tiny";
   wanted.period = 2;
-  hec_compare_options options = {
-      .policies = policies, .n_policies = n_policies, .schedule = schedule, .law = law, .check = true};
+  hec_compare_options options = {.policies = policies,
+                                 .n_policies = n_policies,
+                                 .schedule = schedule,
+                                 .law = law,
+                                 .check = true,
+                                 .n_threads = n_threads};
   c->reader = hec_test_trace_open(trace, 5, &c->text);
   HEC_TRY(hec_job_make(&wanted, c->reader, &c->arena, &c->job));
   HEC_TRY(hec_compare(&c->job, c->reader, &options, &c->arena, &c->summary));
@@ -47,7 +51,7 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
   hec_summary_table(&c->summary, &c->table);
   HEC_TRY(hec_trace_rewind(c->reader));
   const hec_timeline_out out = {.format = &hec_timeline_chrome, .text = &c->events};
-  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &c->arena, &out);
+  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &out);
 }
 
 static void finish(comparison *c) {
@@ -158,6 +162,68 @@ START_TEST(outputs) {
 }
 END_TEST
 
+/* Threads share the policies; nothing of it can be seen. */
+START_TEST(threads_leave_no_trace) {
+  static const hec_law *const laws[] = {&hec_law_alpha_beta, &hec_law_max_min, &hec_law_nccl_rounds};
+  static const int32_t threads[] = {1, 2, 5, 100};
+  comparison alone = {0};
+  all_policies();
+  ck_assert_int_eq(run(&alone, &small, "auto", laws[_i]), HEC_OK);
+  for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+    comparison c = {0};
+    n_threads = threads[i];
+    ck_assert_int_eq(run(&c, &small, "auto", laws[_i]), HEC_OK);
+    ck_assert_str_eq(c.json.data, alone.json.data);
+    ck_assert_str_eq(c.csv.data, alone.csv.data);
+    ck_assert_str_eq(c.table.data, alone.table.data);
+    ck_assert_str_eq(c.events.data, alone.events.data);
+    finish(&c);
+  }
+  n_threads = 0;
+  finish(&alone);
+}
+END_TEST
+
+/* Policies whose planning takes for ever from an iteration on. */
+static void plan_endlessly(hec_policy_run *run, int64_t from_iter) {
+  run->planned = true;
+  run->units = run->iter >= from_iter ? UINT64_C(1) << 62 : 1;
+}
+static void fail_late(hec_policy_run *run) {
+  plan_endlessly(run, 7);
+}
+static void fail_soon(hec_policy_run *run) {
+  for (volatile int i = 0; i < 3000000; i++) /* the first in the table is the last to fail */
+    ;
+  plan_endlessly(run, 5);
+}
+static void fail_soon_too(hec_policy_run *run) {
+  plan_endlessly(run, 5);
+}
+
+/* The failure that is reported: of the first iteration that has one, the first row's. Histories are whole until then. */
+START_TEST(first_failure_in_table_order) {
+  hec_policy late = *hec_policy_find("ep"), soon = late, soon_too = late;
+  late.name = "late";
+  late.decide = fail_late;
+  soon.name = "soon";
+  soon.decide = fail_soon;
+  soon_too.name = "soon-too";
+  soon_too.decide = fail_soon_too;
+  all_policies();
+  policies[1] = &late;
+  policies[6] = &soon;
+  policies[7] = policies[n_policies - 1] = &soon_too;
+  for (n_threads = 1; n_threads <= 8; n_threads++) {
+    comparison c = {0};
+    ck_assert_int_eq(run(&c, &small, "auto", &hec_law_alpha_beta), HEC_BAD_INPUT);
+    ck_assert_ptr_nonnull(strstr(hec_last_error(), "soon, iteration 5: expected a simulated time below"));
+    finish(&c);
+  }
+  n_threads = 0;
+}
+END_TEST
+
 START_TEST(synthetic_is_said) {
   comparison c = {0};
   all_policies();
@@ -251,6 +317,8 @@ static Suite *suite(void) {
   TCase *c = tcase_create("compare");
   tcase_set_timeout(c, 60);
   tcase_add_loop_test(c, outputs, 0, 6);
+  tcase_add_loop_test(c, threads_leave_no_trace, 0, 3);
+  tcase_add_test(c, first_failure_in_table_order);
   tcase_add_test(c, synthetic_is_said);
   tcase_add_loop_test(c, one_record_alone, 0, 2);
   tcase_add_loop_test(c, unknown_schedule, 0, 2);

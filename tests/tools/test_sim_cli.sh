@@ -141,6 +141,29 @@ accepts "$sample" --policy ep --attention s2 --model gpt-moe-s && accepts "$samp
 "$sim" "$sample" --policy ep,hecate --json >file.json && "$sim" - --policy ep,hecate --json <"$sample" >pipe.json
 cmp -s file.json pipe.json || fail "standard input gives other numbers"
 gzip -c "$sample" | "$sim" plan - --policy ep --layer 0 --iter 3 >/dev/null || fail "plan from a pipe"
+
+# Threads share the policies: the same bytes for any number of them, wherever the trace comes from; one bad record is one
+# message; an interrupted run leaves nothing behind.
+for threads in 1 2 5; do
+  accepts "$sample" --json --out t$threads --threads $threads --schedule auto,serial && mv out.txt t$threads.json
+  cmp -s t1.json t$threads.json || fail "$threads threads: another document"
+  for file in summary.json summary.csv timeline.json; do
+    cmp -s t1/$file t$threads/$file || fail "$threads threads: another $file"
+  done
+done
+accepts "$sample" --json --out all --schedule auto,serial && cmp -s out.txt t1.json || fail "all cores: another document"
+gzip -c "$sample" | "$sim" - --json --out piped --threads 3 --schedule auto,serial >pipe.json
+cmp -s t1.json pipe.json && cmp -s t1/timeline.json piped/timeline.json || fail "gzip by a pipe and threads: other bytes"
+sed '5s/\[\[\[/[[[-1,/' "$sample" >bad-record.jsonl && refuses 2 bad-record.jsonl:5 bad-record.jsonl --threads 4
+for threads in 0 -1 x 1025; do refuses 2 --threads $small --threads $threads; done
+timeout --preserve-status -s INT 1 "$sim" "$sample" --law max_min --micro-batches 4000 --threads 3 --out stopped >out.txt 2>err.txt
+[ $? -eq 130 ] || fail "not stopped by SIGINT"
+[ -s out.txt ] || [ -s err.txt ] && fail "stopped: $(head -c 300 out.txt err.txt)"
+[ -e stopped ] && [ -n "$(ls -A stopped)" ] && fail "stopped: $(ls -A stopped)"
+if command -v script >/dev/null; then
+  script -qec "'$sim' '$sample' --threads 2" /dev/null >seen.txt </dev/null
+  "$sim" "$sample" | head -1 | grep -qF -f - seen.txt || fail "no table on a terminal: $(head -c 300 seen.txt)"
+fi
 refuses 2 "standard input" - </dev/null
 refuses 2 --out $small --timeline-iter 2
 gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's/.*"gather": \([0-9]*\).*/\1/p')" / 6))

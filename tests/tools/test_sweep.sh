@@ -188,6 +188,34 @@ cmp -s loads.jsonl kept.jsonl && fail "the trace did not change"
 refuses 2 "not of this sweep" spec.json --out changed --shard 1/3
 mv kept.jsonl loads.jsonl
 
+# ---- Another build ----
+# Its rows are neither taken over nor merged. What it is told by: contents and names of sources, wherever the tree lies.
+made=$(sed -n 's/.*hec_source_digest.. = "\([0-9a-f]*\)";/\1/p' "$build/source_digest.c")
+[ ${#made} -eq 64 ] || fail "no digest of the sources"
+LC_ALL=C sed "s/$made/${made:1}0/" "$sim" >other && chmod +x other
+cmp -s other "$sim" && fail "the program does not know its sources"
+cp part.part-1-of-3 rebuilt.part-1-of-3.journal
+tool=(./other sweep)
+refuses 2 "version or build differ" spec.json --out rebuilt --shard 1/3
+./other sweep spec.json --out theirs --shard 1/3 >out.txt || fail "the other build"
+tool=("$sim" sweep merge)
+refuses 2 "a part of the same sweep" part.part-0-of-3 theirs.part-1-of-3 part.part-2-of-3
+tool=("$sim" sweep)
+if command -v cmake >/dev/null; then
+  mkdir tree && cp -r "$source_dir"/{models,runtime,sim,traces} tree
+  digest() { cmake -DROOT="$1" -DOUT="$work/digest.c" -P "$source_dir/sim/source_digest.cmake" && cat digest.c; }
+  mine=$(digest "$source_dir")
+  [ -n "$mine" ] && [ "$(digest "$work/tree")" = "$mine" ] || fail "the place of a tree changes the digest"
+  echo "/* */" >>tree/sim/law_max_min.c && [ "$(digest "$work/tree")" != "$mine" ] || fail "a changed law is the same build"
+fi
+
+# ---- Groups of ranks ----
+printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": 8, "mp": [1, 2, 3], "policy": ["ep", "hecate"]}' "$box" >ranks.json
+"${tool[@]}" ranks.json --out mp.json >out.txt || fail "mp"
+check_row mp.json 'r["mp"]==2' loads.jsonl --cluster "$box" --ranks 8 --mp 2 --policy ep,hecate --model tiny
+expect mp.json '["error" in r for r in d["rows"]]' "[False, False, False, False, True, True]"
+expect mp.json 'd["rows"][0]["iteration_s"] != d["rows"][2]["iteration_s"]' True
+
 # ---- Hostile specs ----
 try() { # PART JSON
   printf '%s' "$2" >bad.json
@@ -208,6 +236,7 @@ try "found 2.5" '{"trace": "loads.jsonl", "tokens": [2.5]}'
 try "found true" '{"trace": "loads.jsonl", "m": true}'
 try "found null" '{"trace": "loads.jsonl", "cluster": null}'
 try "an array of 1" '{"trace": "loads.jsonl", "m": [[1]]}'
+try "mp: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "mp": 0}'
 try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
 try "auto or one of serial" '{"trace": "loads.jsonl", "schedule": "ideal"}'
 try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'

@@ -29,7 +29,6 @@ typedef struct {
   int32_t row, n_done; /* policy at work; its iterations so far */
   drawing kept[KEPT];
   int32_t n_kept;
-  size_t head; /* length of the text in which events begin */
   hec_text timeline, failed;
 } collector;
 
@@ -109,7 +108,6 @@ static void keep_drawing(collector *c, const hec_replay_step *step, double secon
   hec_text_free(&d->events);
   const hec_timeline_out out = {c->measure->options->timelines, &d->events, hec_timeline_pack, &d->events};
   hec_timeline_begin(&out);
-  c->head = d->events.length;
   d->iter = step->iter;
   d->seconds = seconds;
   hec_status status = hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &out);
@@ -161,12 +159,9 @@ static void choose_drawing(collector *c) {
     if (a < b || (a <= b && c->kept[i].iter < c->kept[best].iter))
       best = i;
   }
-  if (n > 0) {
-    const hec_text *events = &c->kept[best].events;
-    if (c->timeline.length > c->head && !hec_timeline_by_rank(c->measure->options->timelines))
-      hec_text_add(&c->timeline, ",\n");
-    hec_text_add_bytes(&c->timeline, events->data + c->head, events->length - c->head);
-  }
+  if (n > 0)
+    hec_timeline_append(&(hec_timeline_out){.format = c->measure->options->timelines, .text = &c->timeline},
+                        &c->kept[best].events);
   for (int32_t i = 0; i < n; i++)
     hec_text_free(&c->kept[i].events);
   c->n_kept = 0;

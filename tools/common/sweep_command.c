@@ -40,7 +40,8 @@ static const char example[] =
     "0]}\n"
     "  keys: trace (required), model, cluster, ranks, tokens, micro_batches, layers, phase, attention, nonmoe_scale, "
     "esp,\n"
-    "  t, m, period, slots, warmup, collective, law, schedule, policy (default all); \"auto\": hecate-sim's default.\n"
+    "  mp, t, m, period, slots, warmup, collective, law, schedule, policy (default all); \"auto\": hecate-sim's "
+    "default.\n"
     "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the working directory.\n"
     "  At most 1000000 configurations, 4096 traces, 8 GiB of traces (unpacked, in memory, once for all threads).\n"
     "\n"
@@ -48,7 +49,8 @@ static const char example[] =
     "threads. Ratios (speedup_vs_ep, ...) are to rows that differ by the policy alone. A configuration that cannot run "
     "is\n"
     "a row with its reason in `error`.\n"
-    "Interrupted (Ctrl-C, kill): the same command goes on from FILE.journal, which ends with the sweep.\n"
+    "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
+    "sweep.\n"
     "\n"
     "  hecate-sim sweep traces/sample-sweep.json\n"
     "  hecate-sim sweep spec.json --out result.csv --threads 8\n"
@@ -284,7 +286,7 @@ static hec_status run(const settings *s, hec_sweep *sweep, hec_sweep_rows *rows,
     return print_count(sweep, s);
   if (s->out)
     HEC_TRY(choose_targets(s->out, s->shard, s->n_shards, t));
-  HEC_TRY(hec_sweep_load(sweep, TOOL));
+  HEC_TRY(hec_sweep_load(sweep, TOOL, hec_source_digest));
   *rows = hec_sweep_rows_new(sweep);
   HEC_TRY(compute(s, t, rows));
   return print(t, rows, s);

@@ -78,6 +78,7 @@ const hec_collective hec_collective_chain = {
     .summary = "from node to node and rank to rank, chunk by chunk",
     .source = "pipelined broadcast, reference hecate.md 3.4 and 14",
     .n_stages = 1,
+    .whole = true,
     .gather = gather,
     .scatter = hec_collective_two_level_scatter,
 };

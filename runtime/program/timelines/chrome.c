@@ -12,5 +12,6 @@ const hec_timeline_format hec_timeline_chrome = {
     .summary = "Chrome trace events: timeline.json, opens in https://ui.perfetto.dev",
     .begin = hec_trace_events_begin,
     .end = hec_trace_events_end,
+    .append = hec_trace_events_append,
     .add = add,
 };
