@@ -53,6 +53,7 @@ typedef struct {
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up */
   /* of drawing: */
+  const hec_compare_drawing *drawing;
   const hec_timeline_out *out;
   pthread_mutex_t mutex; /* guards what is drawn and how far it has come */
   int32_t n_done;        /* rows whose events are in `out`, or that have none */
@@ -313,6 +314,8 @@ static void draw(void *context, int32_t worker, int64_t p) {
     one->status = hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &own);
     if (one->status != HEC_OK)
       (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
+    if (c->drawing->look)
+      c->drawing->look(c->drawing->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
   }
   give_back(d, one);
   hand_in(c, one);
@@ -330,23 +333,35 @@ static hec_status draw_all(comparison *c, int64_t iter, int32_t *drawn) {
   return first_failure(c);
 }
 
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, const hec_timeline_out *out) {
-  comparison c = {.job = job, .options = options, .summary = summary, .out = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
+hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_drawing *drawing, const hec_timeline_out *out) {
+  comparison c = {.job = job,
+                  .options = options,
+                  .summary = summary,
+                  .drawing = drawing,
+                  .out = out,
+                  .mutex = PTHREAD_MUTEX_INITIALIZER};
   hec_status status = begin(&c);
   hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
   int32_t drawn = 0;
   hec_timeline_begin(out);
   while (status == HEC_OK && drawn < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
-    if ((status = draw_all(&c, iter, &drawn)) != HEC_OK)
+    if ((status = draw_all(&c, drawing->iter, &drawn)) != HEC_OK)
       break;
   hec_timeline_end(out);
   hec_feed_free(feed);
   end(&c);
   (void)pthread_mutex_destroy(&c.mutex);
   if (status == HEC_OK && drawn == 0)
-    status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
-                       : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
+    status = drawing->iter >= 0
+                 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, drawing->iter)
+                 : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
+}
+
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_text *out) {
+  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter},
+                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = out});
 }

@@ -50,8 +50,7 @@ static hec_status run(comparison *c, const hec_test_trace *trace, const char *sc
   hec_summary_csv(&c->summary, &c->csv);
   hec_summary_table(&c->summary, &c->table);
   HEC_TRY(hec_trace_rewind(c->reader));
-  const hec_timeline_out out = {.format = &hec_timeline_chrome, .text = &c->events};
-  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &out);
+  return hec_compare_timeline(&c->job, c->reader, &options, &c->summary, -1, &c->events);
 }
 
 static void finish(comparison *c) {

@@ -136,7 +136,7 @@ done
 
 # The default is what it was; the same bytes each time.
 "$sim" one.jsonl --policy ep,hecate --out plain >/dev/null && "$sim" one.jsonl --policy ep,hecate --out named --timeline-format chrome >/dev/null
-cmp -s plain/timeline.json named/timeline.json && [ "$(ls named | wc -l)" -eq 3 ] || fail "chrome is not the default"
+cmp -s plain/timeline.json named/timeline.json && [ ! -e named/chrome ] || fail "chrome is not the default"
 "$sim" one.jsonl --policy $rows --out again --timeline-format kineto >/dev/null && diff -r all/kineto again/kineto >/dev/null || fail "kineto: other bytes"
 "$sim" one.jsonl --policy $rows --out again --timeline-format chakra >/dev/null && diff -r all/chakra again/chakra >/dev/null || fail "chakra: other bytes"
 

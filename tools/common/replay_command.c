@@ -192,7 +192,7 @@ static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
     HEC_TRY(write_out(s, m));
   if (s->out && !s->json)
-    hec_output_mention(s->out, false, s->timelines, &m->printed);
+    hec_output_mention(s->out, false, false, s->timelines, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
   return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
 }
