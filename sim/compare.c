@@ -55,7 +55,7 @@ typedef struct {
   bool report;                    /* it is past the warm-up */
   /* of drawing: */
   const hec_compare_drawing *drawing;
-  hec_text *out;
+  const hec_timeline_out *out;
   pthread_mutex_t mutex; /* guards what is drawn and how far it has come */
   int32_t n_done;        /* rows whose events are in `out`, or that have none */
 } comparison;
@@ -299,7 +299,7 @@ static void hand_in(comparison *c, lane *one) {
   for (; c->n_done < c->options->n_policies && c->lanes[c->n_done].done; c->n_done++) {
     hec_text *drawn = &c->lanes[c->n_done].drawn;
     if (c->lanes[c->n_done].wanted)
-      hec_trace_events_append(c->out, drawn);
+      hec_timeline_append(c->out, drawn);
     hec_text_free(drawn);
   }
   (void)pthread_mutex_unlock(&c->mutex);
@@ -314,8 +314,12 @@ static void draw(void *context, int32_t worker, int64_t p) {
   if (one->wanted) {
     hec_sim_run(d->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
                 &d->timeline);
-    hec_trace_events_begin(&one->drawn);
-    hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &one->drawn);
+    hec_timeline_out own = *c->out; /* files of ranks are written from here, each row's beside the others' */
+    own.text = &one->drawn;
+    hec_timeline_begin(&own);
+    one->status = hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &own);
+    if (one->status != HEC_OK)
+      (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
     if (c->drawing->look)
       c->drawing->look(c->drawing->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
   }
@@ -323,22 +327,21 @@ static void draw(void *context, int32_t worker, int64_t p) {
   hand_in(c, one);
 }
 
-/* Returns how many wanted it. */
-static int32_t draw_all(comparison *c, int64_t iter) {
-  int32_t drawn = 0;
+/* Adds how many wanted it. */
+static hec_status draw_all(comparison *c, int64_t iter, int32_t *drawn) {
   for (int32_t p = 0; p < c->options->n_policies; p++) {
     c->lanes[p].wanted = is_wanted(c, p, iter);
     c->lanes[p].done = false;
-    drawn += c->lanes[p].wanted;
+    *drawn += c->lanes[p].wanted;
   }
   c->n_done = 0;
   run_lanes(c, draw);
   hec_sim_memo_clear(c->memo);
-  return drawn;
+  return first_failure(c);
 }
 
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_drawing *drawing, hec_text *out) {
+                            hec_summary *summary, const hec_compare_drawing *drawing, const hec_timeline_out *out) {
   comparison c = {.job = job,
                   .options = options,
                   .summary = summary,
@@ -348,11 +351,12 @@ hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const 
   hec_status status = begin(&c);
   hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
   int32_t drawn = 0;
-  hec_trace_events_begin(out);
+  hec_timeline_begin(out);
   while (status == HEC_OK && drawn < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
-    drawn += draw_all(&c, drawing->iter);
-  hec_trace_events_end(out);
+    if ((status = draw_all(&c, drawing->iter, &drawn)) != HEC_OK)
+      break;
+  hec_timeline_end(out);
   hec_feed_free(feed);
   end(&c);
   (void)pthread_mutex_destroy(&c.mutex);
@@ -365,5 +369,6 @@ hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const 
 
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                                 hec_summary *summary, int64_t iter, hec_text *out) {
-  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter}, out);
+  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter},
+                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = out});
 }

@@ -34,9 +34,11 @@ typedef struct {
   void *context;
 } hec_compare_drawing;
 
-/* Trace events of one iteration per policy. Goes through the trace again. */
+/* Draws one iteration per policy; several threads put files of ranks, each those of other rows. Goes through the trace
+ * again. The second: in the default form. */
 hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_drawing *drawing, hec_text *out) HEC_MUST_USE;
+                            hec_summary *summary, const hec_compare_drawing *drawing,
+                            const hec_timeline_out *out) HEC_MUST_USE;
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                                 hec_summary *summary, int64_t iter, hec_text *out) HEC_MUST_USE;
 

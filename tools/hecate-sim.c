@@ -10,6 +10,7 @@
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
 #include "tools/common/sweep_command.h"
+#include "tools/common/timeline_files.h"
 #include "tools/common/tool.h"
 
 #include <inttypes.h>
@@ -23,7 +24,8 @@
 
 typedef struct {
   hec_job_args job;
-  const char *trace, *out;
+  const char *trace, *out, *format;
+  const hec_timeline_format *timelines;
   bool json, list, check;
   int64_t timeline_iter, threads; /* 0: all cores */
 } settings;
@@ -44,6 +46,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        0, 0},
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
+      HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       HEC_ARG_WHOLE("--threads", s->threads, "N", "threads, which share the policies (default: all cores)", 1, 1024),
       {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
@@ -68,7 +71,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
   if (!*done && s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
-  return HEC_OK;
+  return *done ? HEC_OK : hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
 static void show_progress(int64_t iterations, void *context) {
@@ -90,9 +93,14 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
+  hec_timeline_files by_rank = {s->out, s->timelines};
+  const hec_timeline_out to = {s->timelines, &files.timeline, hec_timeline_files_put, &by_rank};
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
-    status = hec_compare_draw(job, reader, options, summary, &drawing, &files.timeline);
+    status = hec_timeline_files_begin(&by_rank);
+  if (status == HEC_OK)
+    status = hec_compare_draw(job, reader, options, summary, &drawing, &to);
+  status = hec_timeline_files_finish(&by_rank, status);
   if (status == HEC_OK)
     hec_report_write(&report, &files.page);
   if (status == HEC_OK)
@@ -110,7 +118,7 @@ static hec_status print(const settings *s, hec_summary *summary) {
   else
     hec_summary_table(summary, &text);
   if (!s->json && s->out)
-    hec_output_mention(s->out, true, false, &text);
+    hec_output_mention(s->out, true, false, s->timelines, &text);
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;

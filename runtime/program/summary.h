@@ -3,7 +3,7 @@
 #define HEC_PROGRAM_SUMMARY_H
 #include "runtime/program/job.h"
 #include "runtime/program/lower.h"
-#include "runtime/program/timeline.h"
+#include "runtime/program/timeline_format.h"
 
 /* Growing list of numbers, one per iteration (or per iteration and layer). */
 typedef struct {
@@ -128,9 +128,9 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
                                const hec_breakdown *ordinary, int64_t stride);
 /* Which reported iteration of the row is nearest its median; the earlier wins ties. */
 int64_t hec_summary_nearest_median(hec_summary_row *row);
-/* Trace events of the iteration that was just lowered, as those of row `index`. */
-void hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
-                      const hec_timeline *timeline, hec_text *out);
+/* Draws the iteration that was just lowered, as that of row `index`. */
+hec_status hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
+                            const hec_timeline *timeline, const hec_timeline_out *out) HEC_MUST_USE;
 
 /* Adds one iteration: all of it, and what it would have been without its one-off operations (the same when there are
  * none). Everything but the series counts stride * ordinary + one-off, so that the parts of a row add up to its mean.

@@ -1,7 +1,7 @@
 /* Chrome trace-event JSON. Layout: {"displayTimeUnit":"ms","traceEvents":[...]}; a "M" event names each process (rank)
  * and thread (lane), an "X" event stands for each (operation, rank). Times are printed as decimal microseconds with six
  * places, so a picosecond is exact. */
-#include "runtime/program/timeline.h"
+#include "runtime/program/timeline_format.h"
 
 #include "runtime/base/arena.h"
 
@@ -37,19 +37,11 @@ typedef struct {
 
 /* Names of communication kernels as NCCL's, which analysis tools look for; the rest, and all where there is no GPU, under
  * their own. */
-static const char *event_prefix(const drawing *d, const hec_op *op) {
-  if (d->plain)
-    return "";
-  switch (op->kind) {
-  case HEC_OP_EXCHANGE:
-    return "ncclDevKernel_SendRecv: ";
-  case HEC_OP_ALLREDUCE:
-    return "ncclDevKernel_AllReduce: ";
-  case HEC_OP_COUNTS:
-    return "ncclDevKernel_AllGather: ";
-  default:
-    return "";
-  }
+static void event_name(const drawing *d, const hec_op *op, char *name, size_t bytes) {
+  const char *kernel = d->plain ? NULL : hec_op_kernel(op);
+  char title[HEC_OP_TITLE_BYTES];
+  hec_op_title(op, title);
+  (void)snprintf(name, bytes, "%s%s%s", kernel ? kernel : "", kernel ? ": " : "", title);
 }
 
 static void rank_bytes(const hec_program *program, const hec_op *op, int32_t rank, int64_t *sent, int64_t *received) {
@@ -72,17 +64,15 @@ static void add_event(hec_text *out, const drawing *d, int32_t pid, int32_t id, 
   int64_t begin = timeline->begin_ps[at], length = timeline->end_ps[at] - begin;
   if (begin < 0 || length == 0)
     return;
-  char chunk[32] = "";
-  if (op->degree > 1 && op->chunk >= 0)
-    (void)snprintf(chunk, sizeof chunk, " %" PRId32 "/%" PRId32, op->chunk + 1, op->degree);
+  char name[2 * HEC_OP_TITLE_BYTES];
+  event_name(d, op, name, sizeof name);
   separate(out);
   hec_text_printf(out,
-                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s%s%s%s\",\"pid\":%" PRId32
-                  ",\"tid\":%d,\"ts\":%" PRId64 ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64
-                  ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32 ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
-                  event_prefix(d, op), hec_role_name[op->role], op->backward ? " backward" : "", chunk, pid,
-                  (int)op->lane, begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id, op->layer,
-                  op->micro_batch, (int)op->lane);
+                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
+                  ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
+                  ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
+                  name, pid, (int)op->lane, begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id,
+                  op->layer, op->micro_batch, (int)op->lane);
   int64_t sent, received;
   rank_bytes(program, op, rank, &sent, &received);
   if (op->kind == HEC_OP_EXCHANGE)

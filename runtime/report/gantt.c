@@ -72,7 +72,8 @@ static void say(const hec_report *report, hec_text *out) {
                     some->timeline->n_ranks, report->summary->job->problem.n_ranks);
   hec_text_add(
       out,
-      " All operations of all policies are in timeline.json. The path goes back from what ends last to what it waited "
+      " All operations of all policies are in timeline.json, or in the form that --timeline-format named. The path "
+      "goes back from what ends last to what it waited "
       "for longest, across ranks where an exchange did; what delays transfers inside an exchange is the exchange's.");
   hec_chart_said(out);
 }

@@ -50,7 +50,8 @@ static hec_status make(maker *m, const hec_test_trace *trace, const char *cluste
   m->report = hec_report_of(&m->summary, &m->arena);
   const hec_compare_drawing drawing = {-1, look, m};
   HEC_TRY(hec_trace_rewind(m->reader));
-  HEC_TRY(hec_compare_draw(&m->job, m->reader, &options, &m->summary, &drawing, &m->events));
+  const hec_timeline_out out = {.format = hec_timeline_formats[0], .text = &m->events};
+  HEC_TRY(hec_compare_draw(&m->job, m->reader, &options, &m->summary, &drawing, &out));
   hec_report_write(&m->report, &m->page);
   return HEC_OK;
 }

@@ -268,7 +268,7 @@ static hec_status take(void *context, hec_handover *handover) {
   if (status == HEC_OK && s->out)
     status = hec_output_write(s->out, &files);
   if (status == HEC_OK && s->out && !s->json)
-    hec_output_mention(s->out, true, true, &text);
+    hec_output_mention(s->out, true, true, hec_timeline_formats[0], &text);
   if (status == HEC_OK)
     status = hec_output_print(&text);
   hec_output_free(&files);

@@ -5,6 +5,8 @@
  * so of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/common/measure.h"
 
+#include "tools/common/timeline_files.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +29,6 @@ typedef struct {
   int32_t row, n_done; /* policy at work; its iterations so far */
   drawing kept[KEPT];
   int32_t n_kept;
-  size_t head; /* length of the text in which events begin */
   hec_text timeline, failed;
 } collector;
 
@@ -105,11 +106,12 @@ static void keep_drawing(collector *c, const hec_replay_step *step, double secon
     return;
   drawing *d = &c->kept[c->n_kept++ % KEPT];
   hec_text_free(&d->events);
-  hec_trace_events_begin(&d->events);
-  c->head = d->events.length;
+  const hec_timeline_out out = {c->measure->options->timelines, &d->events, hec_timeline_pack, &d->events};
+  hec_timeline_begin(&out);
   d->iter = step->iter;
   d->seconds = seconds;
-  hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &d->events);
+  hec_status status = hec_summary_draw(&c->summary.rows[c->row], c->row, step->iter, low, timeline, &out);
+  HEC_ASSERT(status == HEC_OK); /* packed into memory */
 }
 
 /* Attention and gate, forward: what hides gathers. */
@@ -157,12 +159,9 @@ static void choose_drawing(collector *c) {
     if (a < b || (a <= b && c->kept[i].iter < c->kept[best].iter))
       best = i;
   }
-  if (n > 0) {
-    const hec_text *events = &c->kept[best].events;
-    if (c->timeline.length > c->head)
-      hec_text_add(&c->timeline, ",\n");
-    hec_text_add_bytes(&c->timeline, events->data + c->head, events->length - c->head);
-  }
+  if (n > 0)
+    hec_timeline_append(&(hec_timeline_out){.format = c->measure->options->timelines, .text = &c->timeline},
+                        &c->kept[best].events);
   for (int32_t i = 0; i < n; i++)
     hec_text_free(&c->kept[i].events);
   c->n_kept = 0;
@@ -230,7 +229,7 @@ static hec_status open_collector(collector *c, const hec_measure *measure) {
     c->summary.rows[p] = hec_summary_row_of(o->policies[p], schedule, o->job->problem.n_ranks, &c->arena);
     c->summary.rows[p].executed = true;
   }
-  hec_trace_events_begin(&c->timeline);
+  hec_timeline_begin(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   return HEC_OK;
 }
 
@@ -249,7 +248,7 @@ static hec_status hand_over(collector *c, hec_handover *to) {
   hec_summary_csv(&c->summary, &csv);
   if (!o->json)
     hec_summary_table(&c->summary, &table);
-  hec_trace_events_end(&c->timeline);
+  hec_timeline_end(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   hec_text_add(&c->failed, "");
   const hec_text *texts[] = {o->json ? &json : &table, &c->failed, &json, &csv, &c->timeline};
   hec_status status = HEC_OK;

@@ -18,6 +18,7 @@ typedef struct {
   const char *tool, *trace, *law;
   bool check, json, files, progress; /* files: for --out; progress: on stderr */
   int64_t timeline_iter;             /* -1: nearest the median */
+  const hec_timeline_format *timelines;
 } hec_measure_options;
 
 typedef struct {

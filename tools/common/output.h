@@ -2,6 +2,7 @@
 #ifndef HEC_TOOLS_COMMON_OUTPUT_H
 #define HEC_TOOLS_COMMON_OUTPUT_H
 #include "runtime/base/text.h"
+#include "runtime/program/timeline_format.h"
 
 /* First of all: descriptors 0 to 2 that came closed are taken, so that no file or pipe of ours becomes "standard
  * output". Reading or writing there still fails. */
@@ -22,8 +23,8 @@ void hec_output_free(hec_output_files *files);
 /* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all that have text,
  * or none of them. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files) HEC_MUST_USE;
-/* The line that says so; `page`, `report`: with a report.html, a compare.md. */
-void hec_output_mention(const char *folder, bool page, bool report, hec_text *out);
+/* The line that says so; `page`, `report`: with a report.html, a compare.md; `format`: of timelines. */
+void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
 

@@ -7,6 +7,7 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/lower.h"
+#include "runtime/program/timeline_format.h"
 #include "sim/simulate.h"
 #include "tools/common/pages.h"
 #include "traces/synth.h"
@@ -39,6 +40,11 @@ static void collectives(hec_text *out) {
 static void laws(hec_text *out) {
   for (int32_t i = 0; hec_laws[i]; i++)
     add(out, hec_law_name(hec_laws[i]));
+}
+
+static void timeline_formats(hec_text *out) {
+  for (int32_t i = 0; hec_timeline_formats[i]; i++)
+    add(out, hec_timeline_formats[i]->name);
 }
 
 static void presets(const char *kind, hec_text *out) {
@@ -101,6 +107,7 @@ static const struct {
     {"--schedule", schedules, NULL},
     {"--collective", collectives, NULL},
     {"--law", laws, NULL},
+    {"--timeline-format", timeline_formats, NULL},
     {"--cluster", clusters, NULL},
     {"--cluster-a", clusters, NULL},
     {"--cluster-b", clusters, NULL},

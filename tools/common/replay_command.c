@@ -6,6 +6,7 @@
 #include "tools/common/job_args.h"
 #include "tools/common/machine.h"
 #include "tools/common/measure.h"
+#include "tools/common/timeline_files.h"
 #include "tools/common/where.h"
 
 #include <inttypes.h>
@@ -22,7 +23,8 @@ enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 typedef struct {
   hec_job_args job;
   hec_where_args where;
-  const char *trace, *out;
+  const char *trace, *out, *format;
+  const hec_timeline_format *timelines;
   int64_t layers, steps, seed, timeline_iter;
   bool json, list, check;
 } settings;
@@ -85,6 +87,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--timeline-iter", s->timeline_iter, "I",
                     "with --out: iteration to draw (default: nearest the median, of the last 64 at most)", 0,
                     HEC_ITER_MAX),
+      HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends, transports, policies, schedules and presets", 0, 0},
       {.name = NULL}};
@@ -107,7 +110,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
   if (s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
-  return HEC_OK;
+  return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
 static void list(void) {
@@ -177,11 +180,19 @@ static void warn(const command *c) {
 
 /* ---- The run ---- */
 
+static hec_status write_out(const settings *s, hec_measured *m) {
+  if (hec_timeline_by_rank(s->timelines)) {
+    HEC_TRY(hec_timeline_files_unpack(&(hec_timeline_files){s->out, s->timelines}, &m->files.timeline));
+    hec_text_free(&m->files.timeline);
+  }
+  return hec_output_write(s->out, &m->files);
+}
+
 static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
-    HEC_TRY(hec_output_write(s->out, &m->files));
+    HEC_TRY(write_out(s, m));
   if (s->out && !s->json)
-    hec_output_mention(s->out, false, false, &m->printed);
+    hec_output_mention(s->out, false, false, s->timelines, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
   return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
 }
@@ -241,6 +252,7 @@ static hec_status run(command *c) {
     c->options.json = s->json;
     c->options.files = s->out != NULL;
     c->options.timeline_iter = s->timeline_iter;
+    c->options.timelines = s->timelines;
     c->options.progress = isatty(STDERR_FILENO) == 1 && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);

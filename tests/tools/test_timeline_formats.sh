@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# --timeline-format: files of ranks for trace analysis (kineto) and for simulators of networks (chakra), read back by programs
+# that share nothing with what writes them; HolisticTraceAnalysis itself where python3, or $HECATE_HTA_PYTHON, has it.
+source "$(dirname "$0")/../support/tool.sh"
+sim=$build/hecate-sim
+run=$build/hecate-run
+tool=("$sim")
+here=$source_dir/tests/tools
+command -v python3 >/dev/null || { echo "SKIPPED timeline_formats: no python3"; exit 77; }
+python=${HECATE_HTA_PYTHON:-python3}
+
+head -n 2 "$sample" >one.jsonl # one record: its traffic is the summary's
+
+# draws FOLDER OPTIONS...: the same iteration in both forms
+draws() {
+  local to=$1
+  shift
+  for format in kineto chakra; do
+    "$sim" one.jsonl "$@" --out "$to" --timeline-format $format >out.txt 2>err.txt || fail "$format: $* ($(head -c 300 err.txt))"
+  done
+  [ ! -e "$to/timeline.json" ] || fail "timeline.json beside files of ranks"
+  has "below $to/chakra"
+}
+
+# equals FOLDER: what the two say of every row in it
+equals() {
+  local row
+  for row in "$1"/chakra/*; do
+    row=${row##*/}
+    python3 "$here/chakra_check.py" "$1/chakra/$row" "$1/kineto/$row" "$1/summary.json" "${row%%-under-*}" >check.txt ||
+      fail "$1, $row: $(tail -n 5 check.txt)"
+  done
+  python3 "$here/kineto_check.py" "$1"/kineto/* >check.txt || fail "$1: $(tail -n 5 check.txt)"
+}
+
+rows=ep,hecate,hecate-rm,laer,lplb,hiermoe,symi,janus
+draws all --policy $rows
+[ "$(ls all/kineto | wc -l)" -eq 8 ] || fail "rows: $(ls all/kineto)"
+[ "$(ls all/kineto/ep | wc -l)" -eq 16 ] && [ -s all/kineto/ep/rank15.json ] || fail "$(ls all/kineto/ep)"
+[ "$(ls all/chakra/ep | wc -l)" -eq 16 ] && [ -s all/chakra/ep/et.15.et ] || fail "$(ls all/chakra/ep)"
+equals all
+for options in "--schedule pipemoe" "--schedule lina" "--schedule hecate --collective chain" "--mp 2" "--esp 2" \
+  "--micro-batches 2" "--phase forward" "--skew rank=3:2ms"; do
+  # shellcheck disable=SC2086
+  draws some --policy ep $options
+  equals some
+done
+draws some --policy hecate,hecate-rm --law max_min
+equals some
+draws some --policy hecate --collective chain
+equals some
+draws some --policy hecate --collective two_level
+equals some
+
+# HTA itself.
+if "$python" -c 'import hta.trace_analysis' 2>/dev/null; then
+  "$python" "$here/kineto_check.py" all/kineto/{ep,hecate,hiermoe,laer} some/kineto/* >check.txt 2>err.txt ||
+    fail "HTA: $(tail -n 5 check.txt) $(tail -n 3 err.txt)"
+  grep -q '^hta ' check.txt || fail "HTA did not run: $(tail -n 1 check.txt)"
+  tail -n 1 check.txt
+else
+  echo "SKIPPED timeline_formats (hta): no HolisticTraceAnalysis; its formulas, written anew, were used"
+fi
+
+# The checks see what is wrong: each damage is found.
+damage() {
+  rm -rf bad && cp -r all bad
+  python3 - "$1" <<'P'
+import json, sys
+what = sys.argv[1]
+path = "bad/kineto/hecate/rank3.json"
+if what in ("lost", "renamed", "shifted", "rank"):
+    d = json.load(open(path))
+    kernels = [e for e in d["traceEvents"] if e.get("cat") == "kernel" and e["dur"] > 300]
+    e = kernels[len(kernels) // 2]
+    if what == "lost":
+        d["traceEvents"].remove(e)
+    if what == "renamed":
+        for e in kernels:
+            e["name"] = e["name"].replace("ncclDevKernel", "kernel")
+    if what == "shifted":
+        e["ts"] += 1
+    if what == "rank":
+        d["distributedInfo"]["rank"] = 4
+    json.dump(d, open(path, "w"), indent=1)
+else:
+    path = "bad/chakra/hecate/et.3.et"
+    data = bytearray(open(path, "rb").read())
+    if what == "cut":
+        del data[-7:]
+    if what == "tag":
+        at = data.rindex(b"comm_tag") + len(b"comm_tag") + 1
+        data[at] ^= 1
+    if what == "size":
+        at = data.index(b"comm_size") + len(b"comm_size") + 1
+        data[at] ^= 1
+    if what == "type": # a SEND becomes a RECV
+        at = data.index(b"\x18\x05")
+        data[at + 1] = 6
+    if what == "byte":
+        data[len(data) // 2] ^= 0x10
+    open(path, "wb").write(data)
+P
+}
+for what in lost renamed shifted rank; do
+  damage $what
+  python3 "$here/kineto_check.py" bad/kineto/hecate >check.txt 2>&1 && fail "kineto, $what: not seen"
+done
+for what in cut tag size type byte; do
+  damage $what
+  python3 "$here/chakra_check.py" bad/chakra/hecate bad/kineto/hecate bad/summary.json hecate >check.txt 2>&1 &&
+    fail "chakra, $what: not seen"
+done
+
+# By execution: rank 0 hands the files over; names of NCCL's kernels on CPUs too, for HTA knows no others.
+for format in kineto chakra; do
+  "$run" one.jsonl --ranks 4 --layers 2 --steps 1 --virtual --policy ep,hecate --out ran --timeline-format $format >out.txt 2>err.txt ||
+    fail "hecate-run, $format: $(head -c 300 err.txt)"
+done
+[ ! -e ran/timeline.json ] && [ "$(ls ran/kineto/hecate | wc -l)" -eq 4 ] || fail "hecate-run: $(find ran)"
+python3 "$here/kineto_check.py" ran/kineto/* >check.txt || fail "hecate-run: $(tail -n 5 check.txt)"
+for row in ep hecate; do # the two runs took different times
+  python3 - "$here" ran/chakra/$row <<'P' >check.txt || fail "hecate-run, chakra: $(tail -n 3 check.txt)"
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+import chakra_check as c
+ranks = [c.read(f"{sys.argv[2]}/et.{r}.et") for r in range(4)]
+for r, nodes in enumerate(ranks):
+    c.check_graph(r, nodes)
+c.check_pairs(ranks)
+c.replay(ranks)
+sys.exit(c.failed > 0)
+P
+done
+
+# The default is what it was; the same bytes each time.
+"$sim" one.jsonl --policy ep,hecate --out plain >/dev/null && "$sim" one.jsonl --policy ep,hecate --out named --timeline-format chrome >/dev/null
+cmp -s plain/timeline.json named/timeline.json && [ ! -e named/chrome ] || fail "chrome is not the default"
+"$sim" one.jsonl --policy $rows --out again --timeline-format kineto >/dev/null && diff -r all/kineto again/kineto >/dev/null || fail "kineto: other bytes"
+"$sim" one.jsonl --policy $rows --out again --timeline-format chakra >/dev/null && diff -r all/chakra again/chakra >/dev/null || fail "chakra: other bytes"
+
+# The folder is of one run: nothing of an earlier one stays, and where a run fails it is as it was.
+"$sim" one.jsonl --policy ep --ranks 4 --out again --timeline-format kineto >/dev/null || fail "a second run into the folder"
+[ "$(ls again/kineto)" = ep ] && [ "$(ls again/kineto/ep | wc -l)" -eq 4 ] || fail "left over: $(find again/kineto | head)"
+mkdir -p again/kineto.part/hecate && : >again/kineto.part/hecate/rank0.json
+refuses 2 "no iteration 77" one.jsonl --policy ep --out again --timeline-format kineto --timeline-iter 77
+[ ! -e again/kineto.part ] && [ "$(ls again/kineto/ep | wc -l)" -eq 4 ] || fail "after a failure: $(find again)"
+echo mine >again/kineto/ep/notes.txt
+refuses 1 "expected nothing but timelines" one.jsonl --policy ep --out again --timeline-format kineto
+[ "$(cat again/kineto/ep/notes.txt)" = mine ] || fail "a file of the user's was removed"
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir closed && mkdir closed/chakra.part && chmod a-w closed/chakra.part
+  refuses 1 chakra one.jsonl --policy ep --out closed --timeline-format chakra
+fi
+: >file && mkdir -p blocked && cp file blocked/chakra.part
+refuses 1 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
+[ ! -e blocked/summary.json ] || fail "a summary without its timelines"
+
+refuses 2 "--timeline-format: expected one of chrome, kineto, chakra" one.jsonl --out x --timeline-format nonsense
+refuses 2 "--timeline-format: expected --out DIR" one.jsonl --timeline-format kineto
+tool=("$run")
+refuses 2 "--timeline-format: expected one of chrome, kineto, chakra" one.jsonl --out x --timeline-format nonsense
+refuses 2 "--timeline-format: expected --out DIR" one.jsonl --timeline-format kineto
+
+[ $failures -eq 0 ]

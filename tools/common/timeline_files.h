@@ -1,0 +1,33 @@
+/* Timelines of which every rank has a file: DIR/FORMAT/ROW/PREFIX<rank>SUFFIX. They are written below DIR/FORMAT.part, which
+ * takes the place of DIR/FORMAT when all are there: the folder is whole or as it was. A run that a signal ended leaves
+ * FORMAT.part; the next one removes it. */
+#ifndef HEC_TOOLS_COMMON_TIMELINE_FILES_H
+#define HEC_TOOLS_COMMON_TIMELINE_FILES_H
+#include "runtime/program/timeline_format.h"
+
+typedef struct {
+  const char *out; /* DIR */
+  const hec_timeline_format *format;
+} hec_timeline_files;
+
+/* Nothing is done for a format of one file. */
+hec_status hec_timeline_files_begin(const hec_timeline_files *files) HEC_MUST_USE;
+/* A hec_timeline_out's put, context hec_timeline_files: may be called by several threads, for different rows. */
+hec_status hec_timeline_files_put(void *files, const char *folder, int32_t rank, const hec_text *file) HEC_MUST_USE;
+/* Puts the folder in its place, or removes it where `status` is not HEC_OK; returns `status` or what went wrong here. */
+hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status status) HEC_MUST_USE;
+
+/* The same files one behind the other in a text, for those who cannot write yet. Context of the put: the text. */
+hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const hec_text *file) HEC_MUST_USE;
+/* begin, every file, finish. */
+hec_status hec_timeline_files_unpack(const hec_timeline_files *files, const hec_text *packed) HEC_MUST_USE;
+
+/* --timeline-format NAME beside --out DIR (NULL: absent); name NULL: the default. */
+hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_timeline_format **format) HEC_MUST_USE;
+
+#define HEC_TIMELINE_FORMAT_ARG(target)                                                                                \
+  HEC_ARG_WORD("--timeline-format", target, "F",                                                                       \
+               "with --out: chrome (default), timeline.json for Perfetto; kineto, kineto/POLICY/rank0.json ... for "   \
+               "HolisticTraceAnalysis; chakra, execution traces chakra/POLICY/et.0.et ... for ASTRA-sim")
+
+#endif
