@@ -58,12 +58,12 @@ for threads in "" --threads; do
 done
 accepts two
 has "not checked"
+has "16 inside them"
 accepts zero --cluster "$slow" && has "-            -"
 # A ratio of measured to predicted only where the network predicted is the one imitated; how paced differs from it is said.
 accepts three --cluster "$slow" && has "predicted: network law max_min"
 grep -q "measured / predicted" out.txt && fail "shm is compared with a cluster that it does not imitate"
 accepts three --cluster "$slow" --transport paced && has "measured / predicted" && has "60 to 100 kB pass unpaced"
-has "16 inside them"
 
 # One JSON document, whose prediction is what hecate-sim flows prints, under every law.
 for law in max_min nccl_rounds alpha_beta; do

@@ -51,7 +51,7 @@ static hec_status read_options(int argc, char **argv, options *o, bool *done) {
           "included.",
       .examples = "  hecate-sim flows case.json --law max_min --json\n"
                   "  hecate-sim flows matrix.txt --cluster p4d-4x8\n"
-                  "  hecate-sim flows matrix.txt --cluster p4d-4x8 --slow link=nic_out:node1:0.5 --law nccl_rounds",
+                  "  hecate-sim flows matrix.txt --cluster p4d-4x8 --slow link=port_out:device1:0.5 --law nccl_rounds",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &o->path, 1, &n, done));

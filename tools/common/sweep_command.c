@@ -51,7 +51,8 @@ static const char notes[] =
     "is\n"
     "a row with its reason in `error`.\n"
     "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
-    "sweep; both are said on stderr.";
+    "sweep;\n"
+    "stderr says how many rows are done, then how many were taken over.";
 
 static const char example[] =
     "  hecate-sim sweep traces/sample-sweep.json\n"
