@@ -1,4 +1,5 @@
-/* The options are read item by item, each applied at once: O(items * items) for "each once", O(1) otherwise. */
+/* The options are read item by item, each applied at once: O(items * items) for "each once", O(ranks^2) for a link, O(1)
+ * for a rank. */
 #include "models/straggler.h"
 
 #include "models/cluster_spec.h"
@@ -82,9 +83,11 @@ static hec_status slow_rank(reader *r, const char *text) {
   double *speed = &r->cluster->devices[rank].speed;
   if (*speed * factor < HEC_SHARE_LEAST)
     return wrong(r, "a speed that stays 1e-06 or more");
+  char what[128];
+  int n = snprintf(what, sizeof what, "rank %d computes at %g of its speed", rank, factor);
+  if (*speed != 1) /* the cluster has slowed it already */
+    (void)snprintf(what + n, sizeof what - (size_t)n, ", which is %g in the cluster: at %g", *speed, *speed * factor);
   *speed *= factor;
-  char what[96];
-  (void)snprintf(what, sizeof what, "rank %d computes at %g of its speed", rank, factor);
   say(r, what);
   return HEC_OK;
 }
@@ -117,6 +120,18 @@ static hec_status take_link(const reader *r, const char **text, int32_t *link) {
   return HEC_OK;
 }
 
+/* A link that no message of the ranks takes would slow nothing down. O(ranks^2 * route length). */
+static bool crossed(const reader *r, int32_t link) {
+  for (int32_t s = 0; s < r->n_ranks; s++)
+    for (int32_t d = 0; d < r->n_ranks; d++) {
+      const int32_t *links;
+      for (int32_t i = 0, n = hec_cluster_route(r->cluster, s, d, &links); i < n; i++)
+        if (links[i] == link)
+          return true;
+    }
+  return false;
+}
+
 static hec_status slow_link(reader *r, const char *text) {
   const char *name = text;
   int32_t id = 0;
@@ -125,6 +140,10 @@ static hec_status slow_link(reader *r, const char *text) {
   int length = (int)(text - name);
   HEC_TRY(take_factor(r, text, &factor));
   HEC_TRY(remember(r, r->cluster->n_devices + id));
+  char expected[96];
+  (void)snprintf(expected, sizeof expected, "a link that messages between ranks 0 to %d cross", r->n_ranks - 1);
+  if (!crossed(r, id))
+    return wrong(r, expected);
   double *bandwidth = &r->cluster->links[id].bandwidth;
   if (*bandwidth * factor < HEC_BANDWIDTH_LEAST)
     return wrong(r, "a bandwidth that stays 1 byte/s or more");

@@ -6,7 +6,7 @@
  *                                      port_out:device5, nic_in:node1 (its NIC 0), nic_in:node1.nic3, leaf_up:leaf0
  *   skew   rank=2:500us                rank 2 begins its iteration that much after time 0 (ns, us, ms, s)
  *
- * Several between commas, each rank and link once. A factor is from 1e-6 to 1; what is left of a speed or bandwidth may not
+ * Several between commas, each rank and link once, a link one that messages between the ranks cross. A factor is from 1e-6 to 1; what is left of a speed or bandwidth may not
  * fall below what a cluster's file may say. A link's nominal rate stays: the data sheet knows nothing of the fault. */
 #ifndef HEC_MODELS_STRAGGLER_H
 #define HEC_MODELS_STRAGGLER_H

@@ -4,6 +4,7 @@
 #include "models/cluster.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,11 @@ int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix) {
 }
 
 hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds) {
-  double algbw = seconds > 0 ? (double)size_bytes / seconds : 0;
+  double algbw = seconds > 0 ? (double)size_bytes / seconds : NAN;
   return (hec_traffic_rate){algbw, algbw * (double)(n - 1) / (double)n};
+}
+
+const char *hec_traffic_gb_s(double rate, char out[32]) {
+  (void)snprintf(out, 32, isnan(rate) ? "-" : "%.4g", 1e-9 * rate);
+  return out;
 }

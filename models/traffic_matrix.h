@@ -43,7 +43,9 @@ int64_t hec_traffic_matrix_size(const hec_traffic_matrix *matrix);
 typedef struct {
   double algbw, busbw; /* bytes/s */
 } hec_traffic_rate;
-/* Of so many seconds between n ranks; 0 without time. */
+/* Of so many seconds between n ranks; NAN without time: there is none. */
 hec_traffic_rate hec_traffic_rates(int64_t size_bytes, int32_t n, double seconds);
+/* GB/s as every report writes it: 4 significant digits, "-" where there is none. Returns `out`. */
+const char *hec_traffic_gb_s(double rate, char out[32]);
 
 #endif

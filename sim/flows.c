@@ -223,7 +223,7 @@ void hec_flows_write(const hec_flows *flows, const char *law, const double *fini
   hec_json_object(&json, NULL);
   hec_json_string(&json, "law", law);
   hec_json_double17(&json, "makespan", hec_flows_makespan(flows, finish));
-  if (flows->size_bytes > 0) {
+  if (flows->of_matrix) {
     hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, hec_flows_makespan(flows, finish));
     hec_json_int(&json, "size_bytes", flows->size_bytes);
     hec_json_double17(&json, "algbw", rate.algbw);

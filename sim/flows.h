@@ -57,7 +57,8 @@ typedef struct {
   hec_flow *flow;         /* [n_flows] file order */
   uint8_t *route_side;    /* as of hec_cluster, by entry of route_link; NULL: halves */
   double *share;          /* [n_flows] of the bandwidth that a message of that size reaches; NULL: all of it */
-  int64_t size_bytes;     /* of a traffic matrix: what algbw is of; 0: not one */
+  int64_t size_bytes;     /* of a traffic matrix: what algbw is of */
+  bool of_matrix;
 } hec_flows;
 
 /* Memory comes from the arena. Errors (HEC_BAD_INPUT, with file, line and path): not of the form above; a name used
@@ -81,7 +82,7 @@ const char *hec_flows_law_name(int32_t index);
 /* The latest finish; 0 without flows. */
 double hec_flows_makespan(const hec_flows *flows, const double *finish);
 /* {"law","makespan","flows":[{"src","dst","bytes","start","finish"}]}, file order, 17 significant digits; of a matrix also
- * "size_bytes","algbw","busbw" (bytes/s). */
+ * "size_bytes","algbw","busbw" (bytes/s; null without time). */
 void hec_flows_write(const hec_flows *flows, const char *law, const double *finish, hec_text *out);
 
 #endif

@@ -58,6 +58,7 @@ hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_clust
   *flows = (hec_flows){.n_hosts = n,
                        .hosts_per_node = cluster->devices_per_node,
                        .p2p = cluster->p2p,
+                       .of_matrix = true,
                        .size_bytes = hec_traffic_matrix_size(matrix),
                        .host_name = HEC_NEW(arena, const char *, n)};
   for (int32_t r = 0; r < n; r++)

@@ -19,6 +19,8 @@ typedef enum { /* outermost first */
                HEC_SWEEP_TRACE,
                HEC_SWEEP_MODEL,
                HEC_SWEEP_CLUSTER,
+               HEC_SWEEP_SLOW,
+               HEC_SWEEP_SKEW,
                HEC_SWEEP_RANKS,
                HEC_SWEEP_TOKENS,
                HEC_SWEEP_MICRO_BATCHES,
@@ -44,7 +46,7 @@ extern const char *const hec_sweep_axis_name[HEC_SWEEP_AXES]; /* keys of the spe
 #define HEC_SWEEP_AUTO "auto" /* text of a value that is left to the job */
 
 typedef struct {
-  const char *text;         /* as results show it */
+  const char *text;         /* as results show it; "" of slow and skew: none */
   double number;            /* of numeric axes */
   const hec_json_value *at; /* for messages; NULL: not in the file */
 } hec_sweep_value;
@@ -191,6 +193,8 @@ typedef struct {
   void (*progress)(int64_t done, int64_t of, int64_t before, double seconds, void *context); /* NULL: none; of this
                                  shard; `before`: rows that were there at the start */
   void *progress_context;
+  _Atomic int64_t
+      *done; /* NULL: none; rows that are there, those of the journal once written: for a signal's handler */
 } hec_sweep_run_options;
 
 /* Computes the rows of the shard that are not there. Memory: per thread one job and one comparison of some policies. */

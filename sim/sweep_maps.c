@@ -23,6 +23,11 @@ static int32_t longest_axis(const hec_sweep *s, int32_t not ) {
   return best;
 }
 
+/* "" is none: of slow and skew. */
+static const char *label_of(const hec_sweep_value *value) {
+  return value->text[0] ? value->text : "none";
+}
+
 static int32_t place_of(const hec_sweep *s, int64_t index, int32_t axis) {
   return axis < 0 ? 0 : (int32_t)(hec_sweep_at(s, index, (hec_sweep_axis)axis) - s->axis[axis].value);
 }
@@ -54,7 +59,7 @@ static const char *describe_map(const mapper *m, int64_t index) {
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     if (!is_choice(a) && a != m->x && a != m->y && s->axis[a].n > 1)
       hec_text_printf(&text, "%s%s %s", text.length > 0 ? ", " : "", hec_sweep_axis_name[a],
-                      hec_sweep_at(s, index, (hec_sweep_axis)a)->text);
+                      label_of(hec_sweep_at(s, index, (hec_sweep_axis)a)));
   const char *copy = hec_arena_text(m->arena, text.data ? text.data : "");
   hec_text_free(&text);
   return copy;
@@ -151,7 +156,7 @@ static const char *const *values_of(const mapper *m, int32_t axis, int32_t *n, c
   *name = axis < 0 ? "" : hec_sweep_axis_name[axis];
   const char **values = HEC_NEW(m->arena, const char *, *n);
   for (int32_t i = 0; i < *n; i++)
-    values[i] = axis < 0 ? "" : s->axis[axis].value[i].text;
+    values[i] = axis < 0 ? "" : label_of(&s->axis[axis].value[i]);
   return values;
 }
 
@@ -223,7 +228,7 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
   hec_report report = {.tool = tool, .title = "sweep", .maps = &maps, .verdict = verdict.data, .assumed = assumed};
   facts[report.n_facts++] = (hec_report_fact){"sweep", describe_sweep(s, &arena)};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    if (s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0)
+    if (s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0 && s->axis[a].value[0].text[0])
       facts[report.n_facts++] = (hec_report_fact){hec_sweep_axis_name[a], s->axis[a].value[0].text};
   report.facts = facts;
   report.n_assumed = add_assumed(s, assumed);

@@ -15,6 +15,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -202,9 +203,12 @@ static void hand_in(worker *w) {
   for (int32_t i = 0; i < w->n; i++)
     hec_sweep_rows_set(run->rows, w->index[i], &w->row[i]);
   run->done += w->n;
-  if (!run->options->journal || run->status != HEC_OK)
+  if (run->status == HEC_OK && run->options->journal)
+    run->status = hec_sweep_journal_add(run->options->journal, run->rows, w->index, w->n);
+  else if (run->status != HEC_OK)
     return;
-  run->status = hec_sweep_journal_add(run->options->journal, run->rows, w->index, w->n);
+  if (run->status == HEC_OK && run->options->done)
+    (void)atomic_fetch_add(run->options->done, w->n);
   if (run->status != HEC_OK)
     (void)snprintf(run->message, sizeof run->message, "%s", hec_last_error());
 }

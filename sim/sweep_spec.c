@@ -6,8 +6,8 @@
  *    "tokens": [1024, 4096], "law": ["alpha_beta", "max_min"], "m": ["auto", 0, 2]}
  *
  * Members of "synth" are options of hecate-trace synth (all but --drift and --out); arrays there multiply, too. An axis
- * that is left out has the one value "auto": what hecate-sim takes without the option; so do policy (all) and law
- * (alpha_beta). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
+ * that is left out has the one value "auto": what hecate-sim takes without the option; so do policy (all), law
+ * (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
  * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
 #include "sim/sweep.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { OF_TRACE, OF_TEXT, OF_INT, OF_REAL, OF_T, OF_ROW } axis_kind;
+typedef enum { OF_TRACE, OF_TEXT, OF_NONE_OR_TEXT, OF_INT, OF_REAL, OF_T, OF_ROW } axis_kind;
 
 static const struct {
   const char *key;
@@ -28,6 +28,8 @@ static const struct {
     {"trace", OF_TRACE, 0, 0, 0},
     {"model", OF_TEXT, offsetof(hec_job_options, model), 0, 0},
     {"cluster", OF_TEXT, offsetof(hec_job_options, cluster), 0, 0},
+    {"slow", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.slow), 0, 0},
+    {"skew", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.skew), 0, 0},
     {"ranks", OF_INT, offsetof(hec_job_options, ranks), 1, 65536},
     {"tokens", OF_INT, offsetof(hec_job_options, tokens), 1, 1e8},
     {"micro_batches", OF_INT, offsetof(hec_job_options, micro_batches), 1, HEC_MICRO_BATCHES_MAX},
@@ -49,9 +51,9 @@ static const struct {
 };
 
 const char *const hec_sweep_axis_name[HEC_SWEEP_AXES] = {
-    "trace",        "model",    "cluster", "ranks", "tokens", "micro_batches", "layers", "phase",  "attention",
-    "nonmoe_scale", "esp",      "mp",      "t",     "m",      "period",        "slots",  "warmup", "collective",
-    "law",          "schedule", "policy"};
+    "trace",  "model", "cluster",   "slow",         "skew", "ranks",    "tokens", "micro_batches",
+    "layers", "phase", "attention", "nonmoe_scale", "esp",  "mp",       "t",      "m",
+    "period", "slots", "warmup",    "collective",   "law",  "schedule", "policy"};
 
 /* ---- Synthetic traces ---- */
 
@@ -193,10 +195,11 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
 }
 
 static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
+  bool none = axes[axis].kind == OF_NONE_OR_TEXT && hec_json_is_string(v);
   const char *text = hec_json_is_string(v) ? hec_json_text(v) : "";
   hec_attention kind;
   hec_s2 s2;
-  const char *expected = text[0] == 0 ? "a text" : NULL;
+  const char *expected = text[0] == 0 && !none ? "a text" : NULL;
   if (!expected && axis == HEC_SWEEP_PHASE && strcmp(text, "train") != 0 && strcmp(text, "forward") != 0)
     expected = "train, forward or auto";
   if (!expected && axis == HEC_SWEEP_ATTENTION)
@@ -306,12 +309,15 @@ static hec_status add_traces(hec_sweep *s, const hec_json_value *v) {
 
 static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   bool is_auto = hec_json_is_string(v) && strcmp(hec_json_text(v), HEC_SWEEP_AUTO) == 0;
+  if (is_auto && axes[axis].kind == OF_NONE_OR_TEXT)
+    return add_value(s, axis, "", 0, v);
   if (is_auto && axes[axis].kind != OF_TRACE && axis != HEC_SWEEP_POLICY && axis != HEC_SWEEP_LAW)
     return add_value(s, axis, HEC_SWEEP_AUTO, 0, v);
   switch (axes[axis].kind) {
   case OF_TRACE:
     return add_traces(s, v);
   case OF_TEXT:
+  case OF_NONE_OR_TEXT:
     return add_text(s, axis, v);
   case OF_ROW:
     return add_row(s, axis, v);
@@ -330,8 +336,11 @@ static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
       HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
     return HEC_OK;
   }
+  const char *left_out = axis == HEC_SWEEP_LAW                ? "alpha_beta"
+                         : axes[axis].kind == OF_NONE_OR_TEXT ? ""
+                                                              : HEC_SWEEP_AUTO;
   if (!v)
-    return add_value(s, axis, axis == HEC_SWEEP_LAW ? "alpha_beta" : HEC_SWEEP_AUTO, 0, NULL);
+    return add_value(s, axis, left_out, 0, NULL);
   HEC_TRY(values_of(s->json, v, &v, &n));
   for (; n > 0; n--, v = hec_json_next(v))
     HEC_TRY(add_one(s, axis, v));
@@ -386,9 +395,9 @@ void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *optio
   for (int32_t a = 0; a <= HEC_SWEEP_WARMUP; a++) {
     const hec_sweep_value *v = hec_sweep_at(s, index, (hec_sweep_axis)a);
     void *to = (char *)options + axes[a].offset;
-    if (axes[a].kind == OF_TRACE || strcmp(v->text, HEC_SWEEP_AUTO) == 0)
+    if (axes[a].kind == OF_TRACE || strcmp(v->text, HEC_SWEEP_AUTO) == 0 || !v->text[0])
       continue;
-    if (axes[a].kind == OF_TEXT)
+    if (axes[a].kind == OF_TEXT || axes[a].kind == OF_NONE_OR_TEXT)
       *(const char **)to = v->text;
     else if (axes[a].kind == OF_REAL)
       *(double *)to = v->number;

@@ -199,9 +199,10 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
     hec_json_array(&json, "policies");
   } else {
     hec_text_printf(out,
-                    "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iterations "
+                    "%d ranks x %d layers x %d experts, %d tokens per rank, %s, one thread, medians of %d iteration%s "
                     "(synthetic loads)\n\n",
-                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations);
+                    problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations,
+                    s->iterations == 1 ? "" : "s");
     static const char *const heads[2][9] = {
         {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers"},
         {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean"}};

@@ -6,7 +6,8 @@ source "$(dirname "$0")/imitated.sh"
 export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)
 tiny=(--model tiny --ranks 2 --tokens 32 --layers 1 --repeat 2)
-compare=(compare "$sample" --backend nccl "${tiny[@]}" --extra 0 --steps 1 --policy ep,hecate)
+other=(compare "$sample" --backend nccl --model tiny --layers 1 --extra 0 --steps 1 --policy ep,hecate) # but for the rest of tiny
+compare=("${other[@]}" --ranks 2 --tokens 32 --repeat 2)
 
 # accepts ARGS...: it works, with what it says in out.txt and warnings in err.txt.
 accepts() {
@@ -32,8 +33,8 @@ refuses 2 "backend cpu has products in fp32 only" --precision bf16
 refuses 2 "backend mpi has products in fp32 only" --precision tf32 --backend mpi
 refuses 2 "expected one of shm, emulated, paced, found \"local\"" --transport local
 tool=("$build/hecate-validate")
-refuses 2 "of its device's memory" "${compare[@]}" --tokens 100000000 --out refused
-refuses 2 "of its device's memory" calibrate --backend nccl "${tiny[@]}" --tokens 100000000 --out refused
+refuses 2 "of its device's memory" "${other[@]}" --ranks 2 --repeat 2 --tokens 100000000 --out refused
+refuses 2 "of its device's memory" calibrate --backend nccl --model tiny --ranks 2 --layers 1 --repeat 2 --tokens 100000000 --out refused
 FAKE_CUDA_DEVICES=0 refuses 2 "no CUDA-capable device" "${compare[@]}" --out refused
 [ ! -e refused ] || fail "something was written: $(ls refused)"
 
@@ -80,7 +81,7 @@ hasnot "core"
 sed 's/"device": "fake/"device": "another/' here.json >other.json
 accepts "${compare[@]}" --virtual --calibration other.json
 has "calibration: of another device than this one holds here"
-refuses 2 "expected one of 1 ranks" "${compare[@]}" --virtual --ranks 1 --calibration here.json
+refuses 2 "expected one of 1 ranks" "${other[@]}" --tokens 32 --repeat 2 --virtual --ranks 1 --calibration here.json
 refuses 2 "found nccl and virtual" "${compare[@]}" --calibration here.json
 refuses 2 "products in TF32, as this run, found" "${compare[@]}" --virtual --precision tf32 --calibration here.json
 accepts calibrate --backend nccl --transport local "${tiny[@]}" --out local.json
@@ -107,7 +108,7 @@ ends() {
 }
 for after in 0.1 0.7; do
   ends 130 INT $after "$build/hecate-run" "$sample" --backend nccl --ranks 2 --out left
-  ends 143 TERM $after "$build/hecate-validate" "${compare[@]}" --virtual --repeat 100 --out left
+  ends 143 TERM $after "$build/hecate-validate" "${other[@]}" --ranks 2 --tokens 32 --virtual --repeat 100 --out left
 done
 
 # Failures in the middle of a comparison, each at a place of its own.

@@ -59,6 +59,11 @@ done
 accepts two
 has "not checked"
 has "16 inside them"
+accepts zero --cluster "$slow" && has "-            -"
+# A ratio of measured to predicted only where the network predicted is the one imitated; how paced differs from it is said.
+accepts three --cluster "$slow" && has "predicted: network law max_min"
+grep -q "measured / predicted" out.txt && fail "shm is compared with a cluster that it does not imitate"
+accepts three --cluster "$slow" --transport paced && has "measured / predicted" && has "60 to 100 kB pass unpaced"
 
 # One JSON document, whose prediction is what hecate-sim flows prints, under every law.
 for law in max_min nccl_rounds alpha_beta; do
@@ -74,7 +79,7 @@ expect run.json '0 < d["time_s"]["min"] <= d["time_s"]["median"] <= d["time_s"][
 expect run.json '(d["ranks"], d["bytes_between_ranks"], d["bytes_inside_ranks"], d["iterations"])' "(3, 925004, 1007, 4)"
 expect run.json 'd["check"]' "{'passed': True, 'compared_bytes': 8334099, 'wrong_bytes': 0}"
 accepts zeros --json --cluster "$slow"
-expect out.txt '(d["algbw"], d["busbw"], d["predicted"]["algbw"], d["predicted"]["time_s"])' "(0, 0, 0, 0)"
+expect out.txt '(d["algbw"], d["busbw"], d["predicted"]["algbw"], d["predicted"]["time_s"])' "(None, None, None, 0)"
 accepts two --json --transport emulated --cluster "$slow"
 expect out.txt '(d["predicted"]["law"], "emulated network" in d["limits"][0])' "('alpha_beta', True)"
 if [ -w /dev/full ]; then

@@ -25,7 +25,8 @@ START_TEST(ranks) {
   apply("rank=3:0.8,rank=6:0.5", NULL);
   for (int32_t d = 0; d < 8; d++)
     ck_assert(c.devices[d].speed == (d == 3 ? 0.8 : d == 6 ? 0.25 : 1) && c.devices[d].skew_s == 0);
-  ck_assert_str_eq(said.data, "rank 3 computes at 0.8 of its speed; rank 6 computes at 0.5 of its speed");
+  ck_assert_str_eq(said.data, "rank 3 computes at 0.8 of its speed; rank 6 computes at 0.5 of its speed, "
+                              "which is 0.5 in the cluster: at 0.25");
   apply(NULL, "rank=0:500us,rank=7:1.5ms,rank=2:0");
   ck_assert(c.devices[0].skew_s == 500 * 1e-6 && c.devices[7].skew_s == 1.5 * 1e-3 && c.devices[2].skew_s == 0);
   ck_assert_str_eq(said.data, "rank 0 begins 500 us late; rank 7 begins 1500 us late; rank 2 begins 0 us late");
@@ -117,6 +118,27 @@ START_TEST(messages) {
 }
 END_TEST
 
+/* A link is one that messages between the ranks cross: here nothing leaves node 0, then nothing leaves rank 0. */
+START_TEST(uncrossed) {
+  static const struct {
+    const char *slow;
+    int32_t n_ranks;
+  } cases[] = {{"link=nic_out:node0:0.5", 4},
+               {"link=nic_in:node1:0.5", 4},
+               {"link=port_in:device5:0.5", 4},
+               {"link=nic_out:node1.nic1:0.5", 6},
+               {"link=port_out:device0:0.5", 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    setup();
+    const hec_stragglers options = {cases[i].slow, NULL};
+    ck_assert_int_eq(hec_stragglers_apply(&options, cases[i].n_ranks, &c, &said), HEC_BAD_INPUT);
+    ck_assert_msg(strstr(hec_last_error(), "a link that messages between ranks 0 to") != NULL, "%s", hec_last_error());
+    setup();
+    ck_assert_int_eq(hec_stragglers_apply(&options, 8, &c, &said), HEC_OK);
+  }
+}
+END_TEST
+
 START_TEST(many) {
   char list[2048] = "";
   for (int i = 0; i < 65; i++)
@@ -143,6 +165,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, links);
   tcase_add_test(cases, as_in_json);
   tcase_add_loop_test(cases, messages, 0, (int)(sizeof wrong / sizeof *wrong));
+  tcase_add_test(cases, uncrossed);
   tcase_add_test(cases, many);
   suite_add_tcase(suite, cases);
   return suite;

@@ -76,6 +76,8 @@ refused 2 '--cluster-a nope: expected' "$1/hecate-validate" published --quick --
 refused 2 '--cluster-b nope: expected' "$1/hecate-validate" published --quick --cluster-b nope
 refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1
 refused 2 '--peer: expected a command' "$bench" network --ranks 4 --peer ""
+refused 2 '--peer: expected --law max_min' "$bench" network --ranks 4 --peer true --law alpha_beta
+works '1 run (synthetic' "$bench" network --ranks 4 --runs 1
 refused 2 '--ranks: expected up to 16 numbers' "$bench" network --ranks 4,1
 refused 2 'law: expected one of' "$bench" network --ranks 4 --law none
 refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule ,
@@ -294,7 +296,7 @@ for policy in $("$sim" --list | awk '$1 == "schedules" {exit} /^  [a-z]/ {print 
   works "\"policy\": \"$policy\"" "$sim" plan "$folder/odd" --policy "$policy" --layer 0 --iter 0 --m 0 --json
 done
 for option in '--t paper' '--m 0' '--m 1000000' '--slots 1000000' '--nonmoe-scale 1e-6' '--nonmoe-scale 1e6' \
-  '--phase forward' '--tokens 1' '--warmup 2' '--ranks 2 --ranks 3'; do
+  '--phase forward' '--tokens 1' '--warmup 2' '--ranks 3'; do
   works '"fits"' "$sim" "$folder/odd" --json --check $option
 done
 works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 flops=1e21 mem=1e18 nvlink=1e18@0s nic=1e18@0 hbm=1e18 a=0 c=0 launch=0 plan=0@0"

@@ -137,7 +137,7 @@ sed 's/"version"/"phase":"prefill","version"/' $small >prefill.jsonl
 accepts prefill.jsonl --ranks 2 --tokens 16 --policy hecate --check
 has "forward pass"
 gzip -c $small | "$run" - --ranks 2 --tokens 16 --policy ep >out.txt 2>err.txt || fail "a trace from a pipe"
-"$run" "${quick[@]}" --ranks 5 --cluster "1x8 nvlink=1G flops=10G mem=1G" --steps 1 >out.txt 2>err.txt || fail "five ranks"
+"$run" "$small" --ranks 5 --tokens 16 --policy ep,hecate --cluster "1x8 nvlink=1G flops=10G mem=1G" --steps 1 >out.txt 2>err.txt || fail "five ranks"
 [ "$(nproc)" -ge 5 ] || has "warning: times are of 5 ranks on $(nproc) cores" err.txt
 
 # Files: those of hecate-sim, the document that --json prints.

@@ -68,6 +68,10 @@ refuses 2 nonsense $small --json --policy nonsense
 refuses 2 missing --json missing
 refuses 2 "--slow: expected a rank from 0 to 1" $small --slow rank=2:0.5
 refuses 2 "--slow: expected a factor" $small --slow rank=1:2
+refuses 2 "--slow: expected a link that messages between ranks 0 to 1 cross" $small --slow link=nic_out:node3:0.5
+refuses 2 '--slow: given twice, the second time "rank=0:0.5"; several in one: S[,S...]' $small --slow rank=1:0.5 --slow rank=0:0.5
+refuses 2 '--policy: given twice' $small --policy ep --policy=hecate
+refuses 2 '--esp: given twice, the second time "4"' $small --esp 2 --esp 4
 refuses 2 "--skew: expected a time" $small --skew rank=1:500
 refuses 2 "--skew: expected a rank" plan $small --policy ep --layer 0 --iter 1 --skew rank=2:1us
 refuses 2 "--slow: expected" breakeven --slow link=nic_out:node9:0.5
@@ -99,6 +103,12 @@ for law in alpha_beta max_min nccl_rounds; do
 done
 expect flows-max_min.json "d['makespan'] >= $(value flows-alpha_beta.json 'd["makespan"]') * (1 - 1e-12)" True
 accepts flows moved.txt --cluster "$wide" --slow link=nic_out:node0:0.5 && has "algbw" && has "nic_out:node0"
+accepts flows moved.txt --cluster "$wide" --law alpha_beta && has "all flows are one exchange"
+printf '0 0\n0 0\n' >zeros.txt
+accepts flows zeros.txt --cluster "$wide" && has "size 0 bytes of the busiest rank, algbw - GB/s, busbw - GB/s"
+accepts flows zeros.txt --cluster "$wide" --json && expect out.txt '(d["size_bytes"], d["algbw"], d["busbw"])' "(0, None, None)"
+printf '0 1000\n0 0\n' >thousand.txt
+accepts flows thousand.txt --cluster "1x2 nvlink=7M flops=1T mem=1G" && has "algbw 0.007 GB/s, busbw 0.0035 GB/s"
 refuses 2 "moved.txt" flows moved.txt
 refuses 2 "at most the 2 devices" flows moved.txt --cluster "1x2 nvlink=1G flops=1T mem=1G"
 refuses 2 "--slow" flows moved.txt --slow link=nic_out:node0:0.5

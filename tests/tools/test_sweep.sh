@@ -131,6 +131,7 @@ if [ "$n" -gt 200 ] && [ "$n" -le $rows ]; then
   [ -e killed.csv ] && fail "an output of a killed sweep"
   cp killed.journal torn.journal
   "${tool[@]}" spec.json --out killed >out.txt 2>err.txt || fail "resume: $(cat err.txt)"
+  grep -qE "^hecate-sim sweep: [0-9]+ of $rows rows taken over from killed.journal\$" err.txt || fail "resume: $(cat err.txt)"
   cmp -s killed.csv whole.csv && cmp -s killed.json whole.json || fail "resumed: other bytes than whole"
   # torn in the middle of its last line, and one line damaged: computed again
   truncate -s -7 torn.journal
@@ -140,6 +141,20 @@ if [ "$n" -gt 200 ] && [ "$n" -le $rows ]; then
 else
   fail "not killed in the middle: $n lines"
 fi
+# Stopped by a signal: one line, and it dies of that signal.
+"${tool[@]}" spec.json --out halted --threads 2 >out.txt 2>err.txt &
+pid=$!
+for _ in $(seq 2000); do
+  [ "$(wc -l 2>/dev/null <halted.journal || echo 0)" -gt 200 ] && break
+  sleep 0.005
+done
+kill -TERM $pid 2>/dev/null # a background job of a script ignores SIGINT
+wait $pid 2>/dev/null
+[ $? -eq 143 ] || fail "a signal does not end it"
+done_rows=$(sed -n "s/^hecate-sim sweep: \([0-9]*\) of $rows rows done; the same command goes on from there\$/\1/p" err.txt)
+[ -n "$done_rows" ] && [ "$(wc -l <err.txt)" -eq 1 ] || fail "stopped: $(cat err.txt)"
+[ "${done_rows:-0}" -gt 100 ] && [ "${done_rows:-0}" -le "$(wc -l <halted.journal)" ] || fail "stopped: $done_rows rows"
+"${tool[@]}" spec.json --out halted >out.txt 2>err.txt && cmp -s halted.csv whole.csv || fail "after SIGTERM: other bytes"
 timeout -s INT 1 "${tool[@]}" spec.json --out stopped --threads 1 >out.txt 2>err.txt # or it is faster than that
 "${tool[@]}" spec.json --out stopped >out.txt 2>err.txt || fail "after SIGINT: $(cat err.txt)"
 cmp -s stopped.csv whole.csv || fail "after SIGINT: other bytes than whole"
@@ -216,6 +231,16 @@ check_row mp.json 'r["mp"]==2' loads.jsonl --cluster "$box" --ranks 8 --mp 2 --p
 expect mp.json '["error" in r for r in d["rows"]]' "[False, False, False, False, True, True]"
 expect mp.json 'd["rows"][0]["iteration_s"] != d["rows"][2]["iteration_s"]' True
 
+# ---- Stragglers ----
+printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": 8, "slow": ["", "rank=3:0.5,rank=4:0.5", "rank=9:0.5"], "skew": ["", "rank=2:500us"], "policy": ["ep", "hecate"]}' "$box" >late.json
+"${tool[@]}" late.json --out stragglers --report late.html >out.txt || fail "slow, skew"
+check_row stragglers.json 'r["slow"]=="" and r["skew"]==""' loads.jsonl --cluster "$box" --ranks 8 --policy ep,hecate --model tiny
+check_row stragglers.json 'r["slow"]=="rank=3:0.5,rank=4:0.5" and r["skew"]=="rank=2:500us"' loads.jsonl --cluster "$box" --ranks 8 \
+  --policy ep,hecate --model tiny --slow rank=3:0.5,rank=4:0.5 --skew rank=2:500us
+expect stragglers.json '[r["slow"] for r in d["rows"] if "error" in r] == ["rank=9:0.5"] * 4' True
+expect stragglers.json 'len({r["iteration_s"]["median"] for r in d["rows"] if "error" not in r and r["policy"] == "ep"})' 4
+expect mp.json '{(r["slow"], r["skew"]) for r in d["rows"]}' "{('', '')}"
+
 # ---- Hostile specs ----
 try() { # PART JSON
   printf '%s' "$2" >bad.json
@@ -237,6 +262,8 @@ try "found true" '{"trace": "loads.jsonl", "m": true}'
 try "found null" '{"trace": "loads.jsonl", "cluster": null}'
 try "an array of 1" '{"trace": "loads.jsonl", "m": [[1]]}'
 try "mp: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "mp": 0}'
+try "slow: expected a text" '{"trace": "loads.jsonl", "slow": 1}'
+try "every value of an axis once" '{"trace": "loads.jsonl", "slow": ["", "auto"]}'
 try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
 try "auto or one of serial" '{"trace": "loads.jsonl", "schedule": "ideal"}'
 try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'
@@ -269,6 +296,8 @@ refuses 2 "--threads" spec.json --threads 0
 refuses 2 "--out" spec.json --out absent/x.csv
 "${tool[@]}" --help >out.txt || fail help
 has "sample-sweep.json"
+sed -n '/^Examples$/,/^Exit codes/p' out.txt | grep -q "Spec: a JSON" && fail "reference under Examples"
+sed -n '/^Notes$/,/^Examples$/p' out.txt | grep -q "Spec: a JSON" || fail "no notes"
 "$sim" --help | grep -q "^  sweep " || fail "hecate-sim --help says nothing of sweep"
 
 [ $failures -eq 0 ] || exit 1

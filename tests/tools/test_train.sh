@@ -35,8 +35,8 @@ refuses 2 "--attention s2:shards=5: shards: expected at most the heads" --text "
 refuses 2 'expected exactly one policy, found "ep,hecate"' --text "$text" --policy ep,hecate
 refuses 2 'or with K M G T, found "12Q"' --text "$text" --memory 12Q
 refuses 2 "--virtual: expected backend cpu and transport shm" --text "$text" --virtual --transport emulated
-refuses 1 "--check: the run diverged in step " --text "$text" "${small[@]}" --steps 20 --virtual --check --lr 1 \
-  --layers 4 --d-model 64 --d-ffn 64
+refuses 1 "--check: the run diverged in step " --text "$text" --steps 20 --virtual --check --lr 1 \
+  --layers 4 --experts 4 --d-model 64 --d-ffn 64 --heads 2 --seq-len 16 --tokens 32 --ranks 2
 refuses 2 'expected one of softmax, gshard, sigmoid, xmoe, expert-choice, found "top"' --text "$text" --gate top
 refuses 2 '--gate gshard: expected capacity=VALUE, group=VALUE, found "rank=4"' --text "$text" --gate gshard:rank=4
 refuses 2 'capacity: expected a number from 0.001 to 1e+06, found "x"' --text "$text" --gate gshard:capacity=x

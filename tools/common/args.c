@@ -60,6 +60,8 @@ void hec_args_help(const hec_command *command) {
     hec_args_item(left, 26, arg->help);
   }
   printf("\n  --help, --version\n");
+  if (command->notes)
+    printf("\nNotes\n%s\n", command->notes);
   if (command->examples)
     printf("\nExamples\n%s\n", command->examples);
   printf("\nExit codes: 0 done, 1 the run failed, 2 bad input or usage.\n");
@@ -95,8 +97,18 @@ static hec_status set_number(const hec_arg *arg, const char *text) {
   return HEC_OK;
 }
 
-/* One option at argv[*i]; steps over its value. */
-static hec_status set_option(const hec_command *command, int argc, char **argv, int *i) {
+/* The last one would silently replace those before it. Where several values may be, the value's name says how. */
+static hec_status check_once(const hec_arg *arg, const char *value, bool *given) {
+  const char *several = strstr(arg->value, "[,") ? arg->value : NULL;
+  if (*given)
+    return hec_fail(HEC_BAD_INPUT, "%s: given twice, the second time \"%.100s\"%s%s", arg->name, value,
+                    several ? "; several in one: " : "", several ? several : "");
+  *given = true;
+  return HEC_OK;
+}
+
+/* One option at argv[*i]; steps over its value. `given`: by row of the table. */
+static hec_status set_option(const hec_command *command, int argc, char **argv, int *i, bool *given) {
   const char *word = argv[*i], *equals = strchr(word, '=');
   size_t length = equals ? (size_t)(equals - word) : strlen(word);
   for (const hec_arg *arg = command->args; arg->name; arg++) {
@@ -111,6 +123,7 @@ static hec_status set_option(const hec_command *command, int argc, char **argv, 
     if (!equals && *i + 1 >= argc)
       return hec_fail(HEC_BAD_INPUT, "%s: expected a value, found the end of the command", arg->name);
     const char *value = equals ? equals + 1 : argv[++*i];
+    HEC_TRY(check_once(arg, value, &given[arg - command->args]));
     if (arg->kind == HEC_ARG_TEXT) {
       *(const char **)arg->to = value;
       return HEC_OK;
@@ -144,14 +157,19 @@ static bool describe(const hec_command *command, const char *word) {
 
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) {
+  bool given[HEC_ARGS_MAX] = {false};
+  size_t rows = 0;
   *count = 0;
   *done = false;
+  while (command->args[rows].name)
+    rows++;
+  HEC_ASSERT(rows <= HEC_ARGS_MAX);
   for (int i = 1; i < argc; i++) {
     *done = describe(command, argv[i]);
     if (*done)
       return HEC_OK;
     if (argv[i][0] == '-' && argv[i][1] != 0) {
-      HEC_TRY(set_option(command, argc, argv, &i));
+      HEC_TRY(set_option(command, argc, argv, &i, given));
     } else {
       if (*count == n)
         return hec_fail(HEC_BAD_INPUT, "unexpected argument \"%s\"; see %s --help", argv[i], command->program);

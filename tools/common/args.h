@@ -42,17 +42,20 @@ typedef struct {
     .most = (high)                                                                                                     \
   }
 
+enum { HEC_ARGS_MAX = 128 }; /* rows of a table */
+
 typedef struct {
   const char *program;  /* "hecate-sim", "hecate-sim plan" */
   const char *usage;    /* lines of the usage, without "usage: " */
   const char *summary;  /* what it does */
   const char *examples; /* lines; those that are commands begin with two blanks. NULL: none */
+  const char *notes;    /* reference: forms of files and the like, before the examples, in lines. NULL: none */
   const hec_arg *args;
 } hec_command;
 
 /* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere. Fills `positional` (at most n) and
- * their number. Unknown option, missing or malformed value, too many positionals: HEC_BAD_INPUT naming it. "--help",
- * "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
+ * their number. Unknown option, missing or malformed value, a value given twice, too many positionals: HEC_BAD_INPUT naming it.
+ * "--help", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
 void hec_args_help(const hec_command *command);

@@ -105,6 +105,8 @@ void hec_execution_place(const hec_where *where, const hec_where_args *args, int
                                        .limits = e->limits};
   if (emulated(where, e))
     hec_execution_mind(e, "the devices are emulated on the CPU: results count, times mean nothing");
+  if (where->transport->mind && !where->link)
+    hec_execution_mind(e, where->transport->mind);
 }
 
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,

@@ -21,7 +21,9 @@ typedef struct {
 static hec_status read_options(int argc, char **argv, options *o, bool *done) {
   *o = (options){.law = hec_flows_law_name(0)};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--law", o->law, "LAW", "how flows share links: max_min (default), nccl_rounds or alpha_beta"),
+      HEC_ARG_WORD("--law", o->law, "LAW",
+                   "how flows share links: max_min (default), nccl_rounds, or alpha_beta: all flows "
+                   "of a case are one exchange, a later start only delays all partners"),
       HEC_ARG_WORD("--cluster", o->cluster, "C",
                    "of a MATRIX: preset, JSON file or line; ranks are its first devices, all flows start at 0"),
       HEC_ARG_WORD("--slow", o->slow, "S", "slow links of it, as of hecate-sim: link=nic_out:node1:0.5,..."),
@@ -49,7 +51,7 @@ static hec_status read_options(int argc, char **argv, options *o, bool *done) {
           "included.",
       .examples = "  hecate-sim flows case.json --law max_min --json\n"
                   "  hecate-sim flows matrix.txt --cluster p4d-4x8\n"
-                  "  hecate-sim flows matrix.txt --cluster p4d-4x8 --slow link=nic_out:node1:0.5 --law nccl_rounds",
+                  "  hecate-sim flows matrix.txt --cluster p4d-4x8 --slow link=port_out:device1:0.5 --law nccl_rounds",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &o->path, 1, &n, done));
@@ -150,11 +152,15 @@ static void add_table(const hec_flows *flows, const options *o, const double *fi
   char text[32];
   hec_text_printf(out, "%s: %d flows between %d hosts over %d links, law %s\nmakespan %s\n", o->path, flows->n_flows,
                   flows->n_hosts, flows->n_links, o->law, in_units(makespan, text, sizeof text));
-  if (flows->size_bytes > 0) {
+  if (flows->of_matrix) {
+    char algbw[32], busbw[32];
     hec_traffic_rate rate = hec_traffic_rates(flows->size_bytes, flows->n_hosts, makespan);
-    hec_text_printf(out, "size %lld bytes of the busiest rank, algbw %.2f GB/s, busbw %.2f GB/s\n",
-                    (long long)flows->size_bytes, rate.algbw / 1e9, rate.busbw / 1e9);
+    hec_text_printf(out, "size %lld bytes of the busiest rank, algbw %s GB/s, busbw %s GB/s\n",
+                    (long long)flows->size_bytes, hec_traffic_gb_s(rate.algbw, algbw),
+                    hec_traffic_gb_s(rate.busbw, busbw));
   }
+  if (strcmp(o->law, "alpha_beta") == 0)
+    hec_text_add(out, "alpha_beta: all flows are one exchange, so a later start only delays all partners\n");
   add_slowest(flows, finish, out);
   add_busiest(flows, makespan, arena, out);
   add_comparison(flows, finish, out);

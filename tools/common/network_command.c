@@ -113,7 +113,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Network laws on synthetic all-to-alls: `switch`, N hosts with 50 GB/s; `nodes`, 8 hosts a node with\n"
           "450 GB/s each behind one NIC of 50 GB/s. Bytes of a pair: log-normal popularity of the receiver (sigma 1)\n"
           "times log-normal noise (0.5), 1 MB at the median. One thread, wall clock, medians. The peer solves\n"
-          "max_min, whatever --law says.",
+          "max_min: --peer goes with that law alone.",
       .examples = "  hecate-bench network --ranks 16,64\n  hecate-bench network --ranks 64 --law nccl_rounds --json\n"
                   "  hecate-bench network --ranks 16 --peer build/simgrid-flows",
       .args = args};
@@ -129,7 +129,9 @@ static void begin_table(const settings *s, hec_json_out *json, hec_text *out) {
     hec_json_array(json, "cases");
     return;
   }
-  hec_text_printf(out, "%s, one thread, medians of %d runs (synthetic all-to-alls)\n\n", s->law, (int)s->runs);
+  char runs[32];
+  (void)snprintf(runs, sizeof runs, s->runs == 1 ? "1 run" : "medians of %d runs", (int)s->runs);
+  hec_text_printf(out, "%s, one thread, %s (synthetic all-to-alls)\n\n", s->law, runs);
   hec_text_printf(out, "%-8s %6s %9s %12s %12s %14s", "network", "hosts", "flows", "seconds", "flows per s",
                   "makespan, ms");
   if (s->peer)
@@ -155,6 +157,9 @@ static hec_status run(const settings *s, hec_text *out) {
   int32_t size[SIZES_MAX], n;
   if (s->peer && !*s->peer)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected a command, found \"\"");
+  if (s->peer && strcmp(s->law, "max_min") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--peer: expected --law max_min, which is what a peer solves, found --law %.60s",
+                    s->law);
   HEC_TRY(read_sizes(s->ranks, size, &n));
   hec_json_out json = hec_json_begin(out, 1);
   begin_table(s, &json, out);

@@ -154,6 +154,10 @@ void hec_pages_man(const hec_command *command, hec_text *out) {
   if (is_tool(command) && hec_tool_running()->commands->name)
     add_commands(out);
   add_options(command, out);
+  if (command->notes) {
+    hec_text_add(out, ".SH NOTES\n");
+    add_paragraphs(out, command->notes);
+  }
   if (command->examples) {
     hec_text_add(out, ".SH EXAMPLES\n");
     add_paragraphs(out, command->examples);

@@ -43,7 +43,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
       .examples = "  hecate-sim plan traces/sample-synthetic.jsonl --policy eplb --layer 0 --iter 10\n"
                   "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 12 --t 4 --m 2 --stage decide "
-                  "--json\n\n" HEC_JOB_ARGS_FORMS,
+                  "--json",
+      .notes = HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));

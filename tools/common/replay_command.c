@@ -100,7 +100,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
                   "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
                   "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n"
-                  "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check\n\n" HEC_JOB_ARGS_FORMS,
+                  "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check",
+      .notes = HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));

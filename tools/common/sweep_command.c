@@ -12,6 +12,8 @@
 #include "tools/common/output.h"
 
 #include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +32,7 @@ typedef struct {
   const char *launcher; /* the shard comes from; NULL: the command line, or there is one */
 } settings;
 
-static const char example[] =
+static const char notes[] =
     "Spec: a JSON object; a key is an option of hecate-sim with _ for -, its value one value or an array of them:\n"
     "  {\"trace\": [\"loads.jsonl.gz\",\n"
     "             {\"synth\": {\"workload\": \"lognormal\", \"top_k\": [1, 2, 4], \"iterations\": 20}}],\n"
@@ -38,10 +40,9 @@ static const char example[] =
     "   \"cluster\": [\"p4d-4x8\", \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\"],\n"
     "   \"model\": [\"gpt-moe-s\", \"mixtral-8x7b\"], \"ranks\": [16, 32], \"tokens\": [1024, 4096], \"m\": [\"auto\", "
     "0]}\n"
-    "  keys: trace (required), model, cluster, ranks, tokens, micro_batches, layers, phase, attention, nonmoe_scale, "
-    "esp,\n"
-    "  mp, t, m, period, slots, warmup, collective, law, schedule, policy (default all); \"auto\": hecate-sim's "
-    "default.\n"
+    "  keys: trace (required), model, cluster, slow, skew, ranks, tokens, micro_batches, layers, phase, attention,\n"
+    "  nonmoe_scale, esp, mp, t, m, period, slots, warmup, collective, law, schedule, policy (default all);\n"
+    "  \"auto\": hecate-sim's default. slow, skew: \"\" is none; \"rank=3:0.5,rank=4:0.5\" is one value.\n"
     "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the working directory.\n"
     "  At most 1000000 configurations, 4096 traces, 8 GiB of traces (unpacked, in memory, once for all threads).\n"
     "\n"
@@ -50,8 +51,10 @@ static const char example[] =
     "is\n"
     "a row with its reason in `error`.\n"
     "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
-    "sweep.\n"
-    "\n"
+    "sweep;\n"
+    "stderr says how many rows are done, then how many were taken over.";
+
+static const char example[] =
     "  hecate-sim sweep traces/sample-sweep.json\n"
     "  hecate-sim sweep spec.json --out result.csv --report result.html --threads 8\n"
     "  srun -n 4 hecate-sim sweep spec.json --out result     (writes result.part-0-of-4, ...)\n"
@@ -112,11 +115,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim sweep",
-      .usage = "hecate-sim sweep SPEC.json [options]\n       hecate-sim sweep merge PART... --out FILE",
+      .usage = "hecate-sim sweep SPEC.json [options]\n       hecate-sim sweep merge PART... [--out FILE]",
       .summary =
           "Simulates every configuration of a product of traces, models, clusters, scales, options, laws, schedules "
           "and policies:\none row each. merge joins the parts of shards.",
       .examples = example,
+      .notes = notes,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done));
@@ -276,6 +280,74 @@ static void show_progress(int64_t done, int64_t of, int64_t before, double secon
   fprintf(stderr, "\033[K");
 }
 
+/* ---- Ctrl-C ---- */
+
+/* What the handler says: with lock-free counts, digits of its own and write(2), all that a handler may use. */
+static struct {
+  _Atomic int64_t done, of;
+  bool kept;                  /* there is a journal */
+  struct sigaction before[2]; /* of `stops` */
+} progress;
+
+static const int stops[] = {SIGINT, SIGTERM};
+
+static size_t add_digits(char *to, int64_t value) {
+  char digits[24];
+  size_t n = 0;
+  do
+    digits[n++] = (char)('0' + value % 10);
+  while ((value /= 10) > 0);
+  for (size_t i = 0; i < n; i++)
+    to[i] = digits[n - 1 - i];
+  return n;
+}
+
+static size_t add_words(char *to, const char *words) {
+  size_t n = strlen(words);
+  memcpy(to, words, n);
+  return n;
+}
+
+/* Says it, and hands over to the handler that was there before: files half written are removed by it. */
+static void stopped(int number) {
+  char line[160];
+  size_t n = add_words(line, "\nhecate-sim sweep: ");
+  n += add_digits(line + n, atomic_load(&progress.done));
+  n += add_words(line + n, " of ");
+  n += add_digits(line + n, atomic_load(&progress.of));
+  n += add_words(line + n, progress.kept ? " rows done; the same command goes on from there\n"
+                                         : " rows done, none kept: with --out FILE it would go on from there\n");
+  size_t skipped = isatty(STDERR_FILENO) == 1 ? 0 : 1; /* off the line of the progress */
+  ssize_t written = write(STDERR_FILENO, line + skipped, n - skipped);
+  (void)written;
+  (void)sigaction(number, &progress.before[number != stops[0]], NULL);
+  (void)raise(number);
+}
+
+/* A signal that is ignored (nohup, a job in the background of a script) stays so. */
+static void say_when_stopped(int64_t done, int64_t of, bool kept) {
+  const struct sigaction action = {.sa_handler = stopped};
+  atomic_store(&progress.done, done);
+  atomic_store(&progress.of, of);
+  progress.kept = kept;
+  for (int i = 0; i < 2; i++)
+    if (sigaction(stops[i], NULL, &progress.before[i]) == 0 && progress.before[i].sa_handler != SIG_IGN)
+      (void)sigaction(stops[i], &action, NULL);
+}
+
+static void begin_rows(const settings *s, const targets *t, const hec_sweep_rows *rows) {
+  int64_t of = 0, before = 0;
+  for (int64_t i = 0; i < rows->sweep->n; i++) {
+    bool mine = hec_sweep_mine(rows->sweep, i, s->shard, s->n_shards);
+    of += mine;
+    before += mine && rows->row[i];
+  }
+  if (before > 0)
+    fprintf(stderr, "hecate-sim sweep: %" PRId64 " of %" PRId64 " rows taken over from %s\n", before, of,
+            t->journal.data);
+  say_when_stopped(before, of, s->out != NULL);
+}
+
 static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *rows) {
   hec_sweep_journal journal = {.file = -1};
   bool shown = isatty(STDERR_FILENO) == 1;
@@ -283,14 +355,17 @@ static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *r
                                    .shard = s->shard,
                                    .n_shards = s->n_shards,
                                    .solver = hec_solver_cbc(),
-                                   .progress = shown ? show_progress : NULL};
+                                   .progress = shown ? show_progress : NULL,
+                                   .done = &progress.done};
   hec_status status = HEC_OK;
   if (s->out) {
     status = hec_sweep_journal_open(t->journal.data, TOOL, s->shard, s->n_shards, rows, &journal);
     options.journal = &journal;
   }
-  if (status == HEC_OK)
+  if (status == HEC_OK) {
+    begin_rows(s, t, rows);
     status = hec_sweep_run(rows, &options);
+  }
   if (shown)
     fprintf(stderr, "\r\033[K");
   if (status == HEC_OK && (s->out || s->report))

@@ -57,6 +57,7 @@ enum { HEC_CHANNEL_CONTROL = HEC_N_LANES, HEC_N_CHANNELS };
 
 typedef struct {
   const char *name, *summary;
+  const char *mind;   /* how what it imitates differs from what is predicted; NULL: not so that it needs a sentence */
   const char *law;    /* the network law its times should be predicted with, NULL: those of the real links */
   bool shares_memory; /* peers read the sender's segments in place */
   bool adds;          /* can add while receiving (no staging) */
