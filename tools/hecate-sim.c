@@ -33,6 +33,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_JOB_ARG_ROWS(s->job),
       HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
       HEC_POLICY_ARG_ROWS(s->job),
+      HEC_PLACEMENT_ARG_ROWS(s->job),
       {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
       {"--law", HEC_ARG_TEXT, &s->job.law, "L",
        "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)",
@@ -54,6 +55,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
                   "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
                   "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
@@ -111,7 +113,7 @@ typedef struct {
 
 /* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
 static hec_status choose_policies(const hec_job_args *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
-  HEC_TRY(hec_job_args_policies(args->policies, policies, n));
+  HEC_TRY(hec_job_args_chosen(args, policies, n));
   *n_left = 0;
   if (args->esp <= 1 || strcmp(args->policies, "all") != 0)
     return HEC_OK;

@@ -19,6 +19,8 @@ const hec_policy *hec_policy_find(const char *name) {
 }
 
 hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) {
+  if (policy->placed && !problem->placement)
+    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected --placement FILE beside it, found none", policy->name);
   if (problem->esp == 1 || policy->shards)
     return HEC_OK;
   hec_text names = {0};
