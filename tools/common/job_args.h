@@ -45,7 +45,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--placement", (a).placement, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)"), \
   HEC_FIRST_LAYER_ARG_ROWS(a)
 #define HEC_FIRST_LAYER_ARG_ROWS(a) \
-  HEC_ARG_WHOLE("--first-layer", (a).first_layer, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 1000000)
+  HEC_ARG_WHOLE("--first-layer", (a).first_layer, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000)
 
 /* Of commands that simulate; an execution refuses what it cannot imitate. */
 #define HEC_STRAGGLER_ARG_ROWS(a) \

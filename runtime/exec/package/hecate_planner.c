@@ -105,8 +105,11 @@ static hec_status find_policy(const char *name, const hec_policy **policy) {
   hec_text names = {0};
   for (int32_t i = 0; hec_policy_name(i, NULL, NULL); i++)
     hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", hec_policy_name(i, NULL, NULL));
-  hec_status status = hec_fail(HEC_BAD_INPUT, "policy: expected one of %s, found %s%s", names.data,
-                               name ? name : "NULL", *policy ? ", a row of comparisons that no trainer can run" : "");
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "policy: expected one of %s, found %s%s", names.data, name ? name : "NULL",
+               !*policy               ? ""
+               : (*policy)->reference ? ", a reference row that no trainer can run"
+                                      : ", which stands as a file says, and no file is given here");
   hec_text_free(&names);
   return status;
 }

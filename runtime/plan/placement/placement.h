@@ -62,7 +62,7 @@ extern const hec_placement_format *const hec_placement_formats[]; /* NULL-termin
 /* By its row's name; HEC_BAD_INPUT lists those there are. */
 hec_status hec_placement_format_of(const char *name, const hec_placement_format **format) HEC_MUST_USE;
 
-/* Reads a file of any format (at most 64 MiB), for a model and ranks that are known: other numbers of layers, experts or
+/* Reads a file of any format (at most 64 MiB; a text must be zero-terminated), for a model and ranks that are known: other numbers of layers, experts or
  * ranks, an expert without a slot, more slots of a rank than experts are errors that name file, place and layer. On the
  * arena. O(bytes). */
 hec_status hec_placement_read(const char *path, hec_placement_shape shape, hec_arena *arena,

@@ -155,7 +155,7 @@ static hec_status read_layer(yaml *y, hec_placement *placement, int32_t layer, i
   int32_t key, n = 0, first = placement->shape.first_layer;
   bool any = layer == 0 && first < 0;
   name_field(y, assignments);
-  HEC_TRY(read_number(y, any ? 0 : first + layer, any ? 1000000 : first + layer, &key));
+  HEC_TRY(read_number(y, any ? 0 : first + layer, any ? 10000 : first + layer, &key));
   if (any)
     placement->shape.first_layer = key;
   (void)snprintf(y->field, sizeof y->field, "%s[%" PRId32 "]", assignments, key);
