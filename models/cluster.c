@@ -278,7 +278,12 @@ double hec_link_share_of(const hec_link *link, double bytes) {
 }
 
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes) {
-  return same_node && bytes <= (double)p2p->ll_bytes * p2p->channels_per_peer ? p2p->ll_share : 1;
+  if (!same_node || p2p->ll_bytes == 0)
+    return 1;
+  double most = (double)p2p->ll_bytes * p2p->channels_per_peer, floor = most / p2p->ll_share;
+  if (bytes >= floor)
+    return 1;
+  return bytes <= most ? p2p->ll_share : bytes / floor;
 }
 
 double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes) {

@@ -75,7 +75,8 @@ typedef struct {
   int32_t channels, channels_per_peer; /* the latter divides the former */
   int32_t batch;                       /* rounds that a set of channels works on at a time */
   /* Protocol LL, of transfers inside a node with at most `ll_bytes` on each of their channels: every 4 bytes travel with a
-   * flag of 4 bytes, so they reach `ll_share` of their links. Between nodes NCCL has no such buffers unless told to. */
+   * flag of 4 bytes, so they reach `ll_share` of their links. What is a little larger takes as long as the largest of these:
+   * inferred, since NCCL changes protocol about where both are as fast. Between nodes it has no LL unless told to. */
   int32_t ll_bytes; /* 0: never */
   double ll_share;
 } hec_p2p;

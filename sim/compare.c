@@ -53,6 +53,7 @@ typedef struct {
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up */
   /* of drawing: */
+  const hec_compare_drawing *drawing;
   hec_text *out;
   pthread_mutex_t mutex; /* guards what is drawn and how far it has come */
   int32_t n_done;        /* rows whose events are in `out`, or that have none */
@@ -309,6 +310,8 @@ static void draw(void *context, int32_t worker, int64_t p) {
                 &d->timeline);
     hec_trace_events_begin(&one->drawn);
     hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &one->drawn);
+    if (c->drawing->look)
+      c->drawing->look(c->drawing->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
   }
   give_back(d, one);
   hand_in(c, one);
@@ -327,22 +330,33 @@ static int32_t draw_all(comparison *c, int64_t iter) {
   return drawn;
 }
 
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_text *out) {
-  comparison c = {.job = job, .options = options, .summary = summary, .out = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
+hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_drawing *drawing, hec_text *out) {
+  comparison c = {.job = job,
+                  .options = options,
+                  .summary = summary,
+                  .drawing = drawing,
+                  .out = out,
+                  .mutex = PTHREAD_MUTEX_INITIALIZER};
   hec_status status = begin(&c);
   hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
   int32_t drawn = 0;
   hec_trace_events_begin(out);
   while (status == HEC_OK && drawn < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
-    drawn += draw_all(&c, iter);
+    drawn += draw_all(&c, drawing->iter);
   hec_trace_events_end(out);
   hec_feed_free(feed);
   end(&c);
   (void)pthread_mutex_destroy(&c.mutex);
   if (status == HEC_OK && drawn == 0)
-    status = iter >= 0 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, iter)
-                       : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
+    status = drawing->iter >= 0
+                 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, drawing->iter)
+                 : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
+}
+
+hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                                hec_summary *summary, int64_t iter, hec_text *out) {
+  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter}, out);
 }

@@ -24,8 +24,19 @@ typedef struct {
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* Trace events of one iteration per policy: the one whose `iter` is given, or (-1) of each policy the one whose time is
- * nearest its median. Goes through the trace again. */
+/* Which iteration of every row is drawn: the one whose `iter` is given, or (-1) the one whose time is nearest the row's
+ * median; and who looks at it beside the trace events, while it is lowered and timed. With several threads `look` is
+ * called by each of them, at once for different rows. */
+typedef struct {
+  int64_t iter;
+  void (*look)(void *context, int32_t row, int64_t iter, const hec_lowering *low,
+               const hec_timeline *timeline); /* NULL: nobody */
+  void *context;
+} hec_compare_drawing;
+
+/* Trace events of one iteration per policy. Goes through the trace again. */
+hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_drawing *drawing, hec_text *out) HEC_MUST_USE;
 hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                                 hec_summary *summary, int64_t iter, hec_text *out) HEC_MUST_USE;
 

@@ -84,7 +84,9 @@ static void allreduce(hec_engine *engine, hec_exchange *x) {
 
 const hec_law hec_law_nccl_rounds = {
     .name = "nccl_rounds",
-    .summary = "max_min with NCCL's bounded number of peers at once, in its round order",
+    .summary =
+        "max_min with NCCL's bounded number of peers at once, in its round order, and small messages inside a node by "
+        "protocol LL (half the rate)",
     .source = "NCCL src/init.cc and src/enqueue.cc (p2p schedule, channels, batches)",
     .limits = "congestion control, incast loss, adaptive routing; chained exchanges are not bounded",
     .open = open,

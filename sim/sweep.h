@@ -11,6 +11,7 @@
 #define HEC_SIM_SWEEP_H
 #include "models/json.h"
 #include "runtime/program/summary.h"
+#include "runtime/report/report.h"
 #include "sim/simulate.h"
 #include "traces/synth.h"
 
@@ -148,7 +149,13 @@ void hec_sweep_rows_free(hec_sweep_rows *rows);
 /* Copies the row, texts without control characters; the first one of an index stays. */
 void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row *from);
 
+/* What "auto" came to; of a row that could not run, too. */
+const char *hec_sweep_schedule(const hec_sweep *sweep, int64_t index);
+
 /* All rows must be there. */
+hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena);
+/* The page of the maps. */
+void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out);
 void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out);
 void hec_sweep_json(const hec_sweep_rows *rows, const char *tool, hec_text *out);
 

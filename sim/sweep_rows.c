@@ -109,8 +109,7 @@ static double value_of(const hec_sweep_rows *rows, int64_t index, int32_t column
   return other ? other->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN] : NAN;
 }
 
-/* What "auto" came to; of a row that could not run, too. */
-static const char *schedule_of(const hec_sweep *s, int64_t index) {
+const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
   const hec_schedule *schedule = NULL;
   hec_status status = hec_schedule_of(hec_policy_find(hec_sweep_at(s, index, HEC_SWEEP_POLICY)->text),
                                       hec_sweep_at(s, index, HEC_SWEEP_SCHEDULE)->text, &schedule);
@@ -158,7 +157,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
       csv_text(hec_sweep_at(s, i, (hec_sweep_axis)a)->text, out);
       hec_text_add(out, ",");
     }
-    hec_text_printf(out, "%s,", schedule_of(s, i));
+    hec_text_printf(out, "%s,", hec_sweep_schedule(s, i));
     csv_text(rows->row[i]->model, out);
     hec_text_add(out, ",");
     csv_text(rows->row[i]->cluster, out);
@@ -195,7 +194,7 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
   hec_json_object(json, NULL);
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     json_axis(rows->sweep, index, (hec_sweep_axis)a, json);
-  hec_json_string(json, "schedule_used", schedule_of(rows->sweep, index));
+  hec_json_string(json, "schedule_used", hec_sweep_schedule(rows->sweep, index));
   if (rows->row[index]->why) {
     hec_json_string(json, "error", rows->row[index]->why);
     hec_json_close(json);

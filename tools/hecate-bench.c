@@ -256,6 +256,7 @@ static const hec_tool_command commands[] = {
     {"gpu", "a GPU: memory, products, launches", hec_gpu_command, NULL},
     {"fsmoe", "FSMoE's degrees by enumeration and by SLSQP", hec_fsmoe_command, NULL},
     {"network", "network laws on all-to-alls, beside a peer", hec_network_command, NULL},
+    {"import", "importers of traces: MB/s and memory of each format", hec_import_bench_command, NULL},
     {.name = NULL}};
 
 int main(int argc, char **argv) {

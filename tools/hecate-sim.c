@@ -1,6 +1,7 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
  * plan, flows, sweep, breakeven. */
 #include "runtime/base/temporary.h"
+#include "runtime/report/report.h"
 #include "sim/compare.h"
 #include "tools/common/breakeven_command.h"
 #include "tools/common/flows_command.h"
@@ -38,7 +39,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--law", HEC_ARG_TEXT, &s->job.law, "L",
        "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)",
        0, 0},
-      {"--out", HEC_ARG_TEXT, &s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)",
+      {"--out", HEC_ARG_TEXT, &s->out, "DIR",
+       "write report.html (a page for people, opens offline), summary.json, summary.csv and timeline.json (opens in "
+       "Perfetto)",
        0, 0},
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
@@ -76,17 +79,29 @@ static void show_progress(int64_t iterations, void *context) {
     fprintf(stderr, "\r%" PRId64 " iterations", iterations);
 }
 
+/* The page shows the iterations that the trace events are of. */
+static void look(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
+  hec_report_draw(context, row, iter, low, timeline);
+}
+
 static hec_status write_out(const settings *s, const hec_job *job, hec_trace_reader *reader,
                             const hec_compare_options *options, hec_summary *summary) {
+  hec_arena arena = {0};
   hec_output_files files = {0};
+  hec_report report = hec_report_of(summary, &arena);
+  const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
-    status = hec_compare_timeline(job, reader, options, summary, s->timeline_iter, &files.timeline);
+    status = hec_compare_draw(job, reader, options, summary, &drawing, &files.timeline);
+  if (status == HEC_OK)
+    hec_report_write(&report, &files.page);
   if (status == HEC_OK)
     status = hec_output_write(s->out, &files);
   hec_output_free(&files);
+  hec_report_free(&report);
+  hec_arena_free(&arena);
   return status;
 }
 
@@ -97,7 +112,7 @@ static hec_status print(const settings *s, hec_summary *summary) {
   else
     hec_summary_table(summary, &text);
   if (!s->json && s->out)
-    hec_output_mention(s->out, false, &text);
+    hec_output_mention(s->out, true, false, &text);
   hec_status status = hec_output_print(&text);
   hec_text_free(&text);
   return status;

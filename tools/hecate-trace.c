@@ -2,6 +2,7 @@
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
 #include "tools/common/args.h"
+#include "tools/common/import_command.h"
 #include "tools/common/output.h"
 #include "tools/common/tool.h"
 #include "traces/synth.h"
@@ -252,6 +253,8 @@ static int synth_command(int argc, char **argv) {
 
 static const hec_tool_command commands[] = {
     {"info", "shape, imbalance, idle experts and drift of a trace", info_command, NULL},
+    {"import", "make a trace of what another recorder wrote (--list: which)", hec_import_command, NULL},
+    {"convert", "JSON Lines or one JSON object, plain or gzip", hec_convert_command, NULL},
     {"synth", "make a synthetic trace", synth_command, NULL},
     {.name = NULL}};
 

@@ -82,6 +82,8 @@ hec_optional_missing() {
     libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
     g++) command -v g++ ;;
+    chromium) command -v chromium ;;
+    chromium-driver) command -v chromedriver ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
   done

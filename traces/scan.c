@@ -224,8 +224,8 @@ static hec_status escape(hec_scan *scan, hec_text *text) {
   return text ? add_utf8(scan, text, code) : HEC_OK;
 }
 
-/* A text, unescaped into `text` when there is one; at most HEC_SCAN_TEXT_MAX bytes are kept, more is an error. */
-static hec_status read_text(hec_scan *scan, hec_text *text) {
+/* A text, unescaped into `text` when there is one; at most `most` bytes are kept, more is an error. */
+static hec_status read_text(hec_scan *scan, hec_text *text, size_t most) {
   int byte = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
   if (byte != '"')
@@ -238,8 +238,8 @@ static hec_status read_text(hec_scan *scan, hec_text *text) {
     scan->at = p;
     if (text)
       hec_text_add_bytes(text, from, (size_t)(p - from));
-    if (text && text->length > HEC_SCAN_TEXT_MAX)
-      return hec_scan_fail(scan, "a longer one", "a text of at most %d bytes", HEC_SCAN_TEXT_MAX);
+    if (text && text->length > most)
+      return hec_scan_fail(scan, "a longer one", "a text of at most %zu bytes", most);
     if (*p == '"') {
       scan->at++;
       return HEC_OK;
@@ -275,10 +275,30 @@ static bool is_utf8(const unsigned char *p, size_t n) {
 hec_status hec_scan_text(hec_scan *scan, hec_text *text) {
   text->length = 0;
   hec_text_add(text, "");
-  HEC_TRY(read_text(scan, text));
+  HEC_TRY(read_text(scan, text, HEC_SCAN_TEXT_MAX));
   if (!is_utf8((const unsigned char *)text->data, text->length))
     return hec_scan_fail(scan, "other bytes", "text in UTF-8");
   return HEC_OK;
+}
+
+hec_status hec_scan_long_text(hec_scan *scan, size_t most, hec_text *text) {
+  text->length = 0;
+  hec_text_add(text, "");
+  return read_text(scan, text, most);
+}
+
+/* A short key of plain letters that lies in the window: the common one, without an allocation. */
+static bool plain_key(hec_scan *scan) {
+  const char *from = scan->at + 1, *p = from;
+  while (p < scan->end && p - from < HEC_SCAN_KEY - 1 && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x7f &&
+         *p != '"' && *p != '\\')
+    p++;
+  if (p >= scan->end || *p != '"')
+    return false;
+  memcpy(scan->key, from, (size_t)(p - from));
+  scan->key[p - from] = 0;
+  scan->at = p + 1;
+  return true;
 }
 
 hec_status hec_scan_key(hec_scan *scan) {
@@ -288,6 +308,8 @@ hec_status hec_scan_key(hec_scan *scan) {
   HEC_TRY(hec_scan_peek(scan, &byte));
   if (byte != '"')
     return hec_scan_fail(scan, NULL, "a key in quotes");
+  if (plain_key(scan))
+    return hec_scan_expect(scan, ':');
   hec_text text = {0};
   hec_status status = hec_scan_text(scan, &text);
   if (status == HEC_OK)
@@ -341,7 +363,7 @@ static hec_status skip_number(hec_scan *scan) {
 
 static hec_status skip_scalar(hec_scan *scan, int byte) {
   if (byte == '"')
-    return read_text(scan, NULL);
+    return read_text(scan, NULL, 0);
   if (byte == '-' || (byte >= '0' && byte <= '9'))
     return skip_number(scan);
   HEC_TRY(hec_scan_look_ahead(scan));
@@ -368,7 +390,7 @@ hec_status hec_scan_skip(hec_scan *scan) {
         continue;
       }
       if (closing[depth - 1] == '}') {
-        HEC_TRY(read_text(scan, NULL));
+        HEC_TRY(read_text(scan, NULL, 0));
         HEC_TRY(hec_scan_expect(scan, ':'));
       }
     }

@@ -4,6 +4,8 @@
  * eights). No branch depends on the digits. Longer numbers and other compilers' byte orders take the plain loop. */
 #include "traces/scan.h"
 
+#include "runtime/base/arena.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,4 +117,82 @@ hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const ch
     return HEC_OK;
   (void)snprintf(found, sizeof found, "%" PRId64, n_found);
   return hec_scan_fail(scan, found, "%" PRId64 " %s", n, what);
+}
+
+/* ---- rows of equal length ---- */
+
+/* As many whole rows "[1,2,3]" with a comma behind them as have the common form (see common_numbers) and lie inside the
+ * window; at most `room`. */
+static int64_t common_rows(hec_scan *scan, uint32_t *values, int64_t n_columns, int64_t room) {
+  const char *p = scan->at, *safe = scan->safe;
+  int64_t n = 0;
+  for (; n < room; n++, values += n_columns) {
+    const char *q = p + 1;
+    int64_t c = 0;
+    if (p >= safe || *p != '[')
+      break;
+    for (; c < n_columns && q < safe; c++) {
+      unsigned n_digits = short_number(q, &values[c]);
+      if (n_digits == 0 || q[n_digits] != (c + 1 < n_columns ? ',' : ']'))
+        break;
+      q += n_digits + 1;
+      q += *q == ' ';
+    }
+    if (c < n_columns || *q != ',') /* a blank before the comma is not common */
+      break;
+    p = q + 1;
+    p += *p == ' ';
+  }
+  scan->at = p;
+  return n;
+}
+
+/* The first row: as many numbers as there are. */
+static hec_status first_row(hec_scan *scan, hec_scan_matrix *m, int depth) {
+  bool first = true, more = true;
+  m->n_columns = 0;
+  HEC_TRY(hec_scan_expect(scan, '['));
+  for (;;) {
+    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
+    if (!more)
+      break;
+    scan->index[depth + 1] = m->n_columns;
+    scan->n_indices = depth + 2;
+    uint64_t value = 0;
+    HEC_TRY(hec_scan_integer(scan, 0, UINT32_MAX, &value));
+    scan->n_indices = depth + 1;
+    HEC_RESERVE(m->values, m->capacity, m->n_columns + 1);
+    m->values[m->n_columns++] = (uint32_t)value;
+  }
+  return HEC_OK;
+}
+
+hec_status hec_scan_rows(hec_scan *scan, hec_scan_matrix *m, const char *what) {
+  enum { STEP_NUMBERS = 1 << 14 };
+  int byte = 0, depth = scan->n_indices;
+  HEC_ASSERT(depth + 2 <= 3);
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  if (byte != '[')
+    return hec_scan_fail(scan, NULL, "an array of arrays of %s", what);
+  scan->at++;
+  bool first = true, more = true;
+  for (m->n_rows = 0;; m->n_rows++) {
+    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
+    if (!more)
+      return HEC_OK;
+    HEC_TRY(hec_scan_peek(scan, &byte));
+    scan->index[depth] = m->n_rows;
+    scan->n_indices = depth + 1;
+    if (m->n_columns < 0) {
+      HEC_TRY(first_row(scan, m, depth));
+    } else {
+      int64_t room = m->n_columns > 0 ? STEP_NUMBERS / m->n_columns : 0;
+      HEC_RESERVE(m->values, m->capacity, (m->n_rows + room + 1) * m->n_columns + 1);
+      if (room > 0)
+        m->n_rows += common_rows(scan, m->values + m->n_rows * m->n_columns, m->n_columns, room);
+      scan->index[depth] = m->n_rows;
+      HEC_TRY(hec_scan_counts(scan, m->values + m->n_rows * m->n_columns, m->n_columns, what));
+    }
+    scan->n_indices = depth;
+  }
 }

@@ -326,6 +326,10 @@ const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader) {
   return &reader->header;
 }
 
+bool hec_trace_is_object(const hec_trace_reader *reader) {
+  return reader->in_object;
+}
+
 const char *hec_trace_origin(const hec_trace_reader *reader) {
   return reader->scan.source->origin;
 }

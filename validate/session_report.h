@@ -3,8 +3,10 @@
  * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
  *            uncorrected: of the readings as they were; bias: its median with the sign
  * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
- *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median error
- *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points it
+ *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median
+ * error
+ *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points
+ * it
  *            was not tried.
  * pairs      of cases, by their medians: too close to tell when the middle halves of their measured rounds overlap
  *            (compare.h); regret: what the case that is predicted best takes more, measured, than the best
@@ -16,7 +18,8 @@
  *      "defaults_taken": [...],
  *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "exchange": {"a_s", "b"},
  *                      "plan": {"a_s", "b_s"}},
- *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst", "bias"},
+ *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst",
+ * "bias"},
  *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
  *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
  *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "wrong_5pct_close",
@@ -49,11 +52,13 @@ void hec_calibrate_text(const hec_session_report *report, hec_text *out);
 void hec_compare_text(const hec_session_report *report, hec_text *out);
 void hec_compare_markdown(const hec_session_report *report, hec_text *out);
 void hec_compare_json(const hec_session_report *report, hec_text *out);
+void hec_compare_page(const hec_session_report *report, hec_text *out); /* HTML: runtime/report/report.h */
 void hec_compare_csv(const hec_session_report *report, hec_text *out); /* one line per point */
 
 /* ---- What the forms share ---- */
 
-/* Seconds per iteration of each role (spans, mean over ranks), mean over the conclusive points of cases first .. last. */
+/* Seconds per iteration of each role (spans, mean over ranks), mean over the conclusive points of cases first .. last.
+ * */
 typedef struct {
   double predicted_s[HEC_N_ROLES], measured_s[HEC_N_ROLES];
   int32_t n; /* points */
@@ -68,8 +73,8 @@ const char *hec_report_schedule(const hec_lab_case *one);
 /* What the laws were fitted on: cases of this session, or those that a calibration made before lists. */
 int32_t hec_report_fitted(const hec_session_report *report);
 const char *hec_report_fitted_name(const hec_session_report *report, int32_t i);
-/* Lines without an end: where the laws come from; what was disturbed; what correcting for pace changes. Then the verdict,
- * whole lines. */
+/* Lines without an end: where the laws come from; what was disturbed; what correcting for pace changes. Then the
+ * verdict, whole lines. */
 void hec_report_add_source(const hec_session_report *report, hec_text *out);
 void hec_report_add_rounds(const hec_session_report *report, hec_text *out);
 void hec_report_add_disturbed(const hec_session_report *report, hec_text *out);

@@ -87,8 +87,7 @@ static void new_line(hec_json_out *json) {
     hec_text_add(json->out, " ");
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
-static size_t utf8_length(const char *p) {
+size_t hec_utf8_length(const char *p) {
   const unsigned char *u = (const unsigned char *)p;
   size_t n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : u[0] >= 0xe0 && u[0] < 0xf0 ? 3 : 4;
   if (u[0] > 0xf4 || (n == 4 && u[0] < 0xf0))
@@ -106,7 +105,7 @@ static void add_quoted(hec_text *out, const char *value) {
   hec_text_add(out, "\"");
   for (const char *p = value; *p; p++) {
     unsigned char c = (unsigned char)*p;
-    size_t n = utf8_length(p);
+    size_t n = hec_utf8_length(p);
     if (n != 1) {
       hec_text_add_bytes(out, n == 0 ? "\xef\xbf\xbd" : p, n == 0 ? 3 : n);
       p += n == 0 ? 0 : n - 1;

@@ -23,6 +23,8 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
 void hec_text_add_plain(hec_text *text, const char *string);
 void hec_text_add_double(hec_text *text, double value); /* not finite: null */
 void hec_text_free(hec_text *text);
+/* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
+size_t hec_utf8_length(const char *p);
 
 /* JSON: keys and values in call order, commas and escapes by the writer. `key` is NULL inside arrays and at the top.
  * Compact by default; with `indent` > 0 objects and arrays open a line per member (numbers in an array stay on one). */

@@ -158,7 +158,12 @@ int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its r
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
+int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastest system that fits; -1: none does */
+int32_t hec_summary_fastest_rearranging(hec_summary *summary); /* experts; its row, -1: none ran */
+
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
+/* The lines that the table ends with: who is fastest, by how much and why. */
+void hec_summary_verdict(hec_summary *summary, hec_text *out);
 /* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
 void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
 /* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do

@@ -289,8 +289,7 @@ static void add_choices(const hec_summary *summary, hec_text *out) {
   }
 }
 
-/* The fastest row that is a system and fits; -1 when there is none. */
-static int32_t winner_of(hec_summary *summary) {
+int32_t hec_summary_winner(hec_summary *summary) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
@@ -347,7 +346,7 @@ static bool drops_in(const hec_summary *summary) {
   return drops;
 }
 
-static int32_t fastest_that_rearranges(hec_summary *summary) {
+int32_t hec_summary_fastest_rearranging(hec_summary *summary) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++)
     if (summary->rows[i].rearranges &&
@@ -357,7 +356,7 @@ static int32_t fastest_that_rearranges(hec_summary *summary) {
 }
 
 static void add_verdict(hec_summary *summary, hec_text *out) {
-  int32_t best = winner_of(summary);
+  int32_t best = hec_summary_winner(summary);
   if (best < 0) {
     hec_text_add(out, "\nNo policy fits into the memory of a device of this cluster (references do not count).\n");
     return;
@@ -378,10 +377,14 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
   if (placed >= 0 && placed != best)
     hec_text_printf(out, "  %.2fx as fast as %s, the placement of today.\n", hec_summary_vs_placed(summary, best),
                     summary->rows[placed].label);
-  int32_t other = fastest_that_rearranges(summary);
+  int32_t other = hec_summary_fastest_rearranging(summary);
   if (other >= 0 && !winner->rearranges)
     hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",
                     hec_summary_median(&summary->rows[other]) / hec_summary_median(winner), summary->rows[other].label);
+}
+
+void hec_summary_verdict(hec_summary *summary, hec_text *out) {
+  (summary->execution ? hec_summary_execution_verdict : add_verdict)(summary, out);
 }
 
 void hec_summary_table(hec_summary *summary, hec_text *out) {
@@ -397,5 +400,5 @@ void hec_summary_table(hec_summary *summary, hec_text *out) {
   add_dropped(summary, out);
   add_choices(summary, out);
   add_notes(summary, out);
-  (executed ? hec_summary_execution_verdict : add_verdict)(summary, out);
+  hec_summary_verdict(summary, out);
 }

@@ -37,6 +37,16 @@ typedef struct {
 } hec_breakdown;
 hec_breakdown hec_timeline_breakdown(const hec_timeline *timeline, const hec_program *program);
 
+/* A change of what a rank holds. */
+typedef struct {
+  int64_t time_ps;
+  hec_memory memory;
+  double bytes; /* more; below 0: less */
+} hec_memory_change;
+/* [*n] in the order of time, of one instant what is freed first; the caller frees it. */
+hec_memory_change *hec_timeline_memory(const hec_timeline *timeline, const hec_program *program, int32_t rank,
+                                       int32_t *n);
+
 /* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
  * microseconds, argument names as Kineto's where they exist; the fullest rank's memory by class as a counter. Opens
  * nothing, closes nothing: several timelines may follow each other as processes pid_base + rank. Call between

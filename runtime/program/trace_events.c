@@ -97,35 +97,6 @@ static void add_event(hec_text *out, const drawing *d, int32_t pid, int32_t id, 
   hec_text_add(out, "}}");
 }
 
-/* When operation `id` begins (or ends) on the rank; where the rank takes no part, when its next one begins (its last one
- * ended). id -1: before the program, or after it. */
-static int64_t moment(const hec_timeline *timeline, int32_t id, int32_t rank, bool end) {
-  if (id < 0)
-    return end ? hec_timeline_end_ps(timeline) : 0;
-  for (int32_t i = id; i >= 0 && i < timeline->n_ops; i += end ? -1 : 1) {
-    size_t at = (size_t)i * (size_t)timeline->n_ranks + (size_t)rank;
-    if (timeline->begin_ps[at] >= 0)
-      return end ? timeline->end_ps[at] : timeline->begin_ps[at];
-  }
-  return end ? 0 : hec_timeline_end_ps(timeline);
-}
-
-/* A change of memory. */
-typedef struct {
-  int64_t time_ps;
-  int32_t hold;
-  bool end;
-} change;
-
-static int by_time(const void *a, const void *b) {
-  const change *x = a, *y = b;
-  if (x->time_ps != y->time_ps)
-    return x->time_ps < y->time_ps ? -1 : 1;
-  if (x->end != y->end) /* freed before taken at one instant */
-    return x->end ? -1 : 1;
-  return (x->hold > y->hold) - (x->hold < y->hold);
-}
-
 static void memory_event(hec_text *out, int32_t pid, int64_t time_ps, const double bytes[HEC_N_MEMORY]) {
   separate(out);
   hec_text_printf(out,
@@ -140,20 +111,11 @@ static void memory_event(hec_text *out, int32_t pid, int64_t time_ps, const doub
 /* Memory of one rank over time, by class, as counter events. */
 static void add_memory(hec_text *out, int32_t pid, const hec_program *program, const hec_timeline *timeline,
                        int32_t rank) {
-  size_t n = 2 * program->n_holds;
-  change *changes = hec_malloc(n, sizeof *changes);
-  for (size_t i = 0; i < program->n_holds; i++) {
-    const hec_hold *hold = &program->holds[i];
-    int64_t first = moment(timeline, hold->first, rank, false), last = moment(timeline, hold->last, rank, true);
-    changes[2 * i] = (change){first, (int32_t)i, false};
-    changes[2 * i + 1] = (change){last > first ? last : first, (int32_t)i, true};
-  }
-  qsort(changes, n, sizeof *changes, by_time);
+  int32_t n;
+  hec_memory_change *changes = hec_timeline_memory(timeline, program, rank, &n);
   double bytes[HEC_N_MEMORY] = {0};
-  for (size_t i = 0; i < n; i++) {
-    const hec_hold *hold = &program->holds[changes[i].hold];
-    double held = hold->bytes_at < 0 ? hold->bytes : hold->bytes * program->local_bytes[hold->bytes_at + rank];
-    bytes[hold->memory] += changes[i].end ? -held : held;
+  for (int32_t i = 0; i < n; i++) {
+    bytes[changes[i].memory] += changes[i].bytes;
     if (i + 1 == n || changes[i + 1].time_ps != changes[i].time_ps)
       memory_event(out, pid, changes[i].time_ps, bytes);
   }

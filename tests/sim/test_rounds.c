@@ -176,6 +176,10 @@ START_TEST(small_messages) {
     ck_assert_double_eq_tol(slow[i], 2 * plain[i], 1e-9);
   end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":2", slow);
   ck_assert_double_eq_tol(slow[0], 6, 1e-9); /* host 0's are of 6 bytes, too large */
+  makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":5,\"ll_share\":0.5",
+           slow);
+  ck_assert_double_eq_tol(slow[0], 10, 1e-9); /* 6 bytes end no sooner than 5 bytes and their flags */
+  end = makespan("nccl_rounds", 4, 2, "\"channels\":1,\"channels_per_peer\":1,\"batch\":1,\"ll_bytes\":2", slow);
   ck_assert_double_eq_tol(slow[4], 4, 1e-9); /* 2 bytes: 1->2 in the first round */
 }
 END_TEST

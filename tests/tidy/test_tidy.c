@@ -18,7 +18,7 @@ static bool is_output(const char *name) {
 
 /* Files whose lines are checked: everything written by hand but LICENSE; of the data files only the presets. */
 static bool is_checked(const char *path) {
-  static const char *const suffixes[] = {".c", ".h", ".cu", ".sh", ".cmake", ".txt", ".md", ".py"};
+  static const char *const suffixes[] = {".c", ".h", ".cu", ".sh", ".cmake", ".txt", ".md", ".py", ".js", ".css"};
   for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
     if (hec_tidy_ends(path, suffixes[i]))
       return true;
@@ -106,6 +106,9 @@ static const struct {
     {"traces/a.c", "/* a */\n#include \"runtime/plan/plan.h\"\n", "wrong arrow"},
     {"runtime/base/a.c", "/* a */\n#include \"models/moe.h\"\n", "wrong arrow"},
     {"tools/hecate-a.c", "/* a */\n#include \"tests/support/check_main.h\"\n", "wrong arrow"},
+    {"runtime/report/a.c", "/* a */\n#include \"runtime/program/p.h\"\n", ""},
+    {"runtime/program/a.c", "/* a */\n#include \"runtime/report/r.h\"\n", "wrong arrow"},
+    {"runtime/report/a.c", "/* a */\n#include \"sim/s.h\"\n", "wrong arrow"},
     {"sim/a.c", "/* a */\n#include \"b.h\"\n", "path from the top"},
     {"runtime/a.c", "/* a */\n#include \"models/moe.h\"\n", "belongs to no floor"},
     {"sim/a.c", "/* a */\n#include WHAT\n", "names neither"},

@@ -89,6 +89,10 @@ awk 'BEGIN {for (i = 0; i < 4; i++) {for (j = 0; j < 4; j++) printf "%d ", 1000 
 sed 's|"traces": *\[[^]]*\]|"traces": ["trace.jsonl"]|' "$source_dir/traces/sample-sweep.json" >traces/sample-sweep.json
 cp traces/sample-sweep.json spec.json
 hecate-sim plan trace.jsonl --policy ep --iter 1 --export vllm-ascend --out expert_map.json >out.txt || fail "no placement"
+hecate-trace convert trace.jsonl --out trace.json >out.txt
+fixtures=$source_dir/tests/traces/import # of 4 experts and top-2: the numbers of these examples are others
+cp -r "$fixtures/megatron-router-trace" run/router_trace
+cp "$fixtures/vllm-eplb/load.jsonl" eplb_load_0.jsonl
 n_run=0
 while read -r line; do
   case $line in
@@ -98,6 +102,7 @@ while read -r line; do
   *) continue ;;
   esac
   n_run=$((n_run + 1))
+  [[ $line != "hecate-trace import"* ]] || line=$(sed 's/--experts 64/--experts 4/; s/--top-k 8/--top-k 2/' <<<"$line")
   eval "set -- $line"
   timeout 120 "$@" >out.txt 2>err.txt </dev/null || fail "example \"$line\": exit code $?: $(head -c 300 err.txt)"
 done <examples.txt

@@ -227,12 +227,12 @@ grep -q synthetic table.txt || fail "the table does not say synthetic"
 accepts "$sample" --out one && cmp -s out.txt table.txt || fail "two tables differ"
 cp -r one kept
 accepts "$sample" --json --out one && mv out.txt one.json
-for file in summary.json summary.csv timeline.json; do
+for file in summary.json summary.csv timeline.json report.html; do
   [ -s one/$file ] || fail "$file is missing"
   cmp -s one/$file kept/$file || fail "two $file differ"
 done
 cmp -s one.json one/summary.json || fail "--json and summary.json differ"
-[ "$(ls -A one | wc -l)" -eq 3 ] || fail "more than three files in --out: $(ls -A one)"
+[ "$(ls -A one | wc -l)" -eq 4 ] || fail "more than four files in --out: $(ls -A one)"
 if command -v python3 >/dev/null; then
   for file in one/summary.json one/timeline.json; do
     python3 -m json.tool $file >pretty.txt 2>&1 || fail "$file is not JSON: $(head -c 200 pretty.txt)"

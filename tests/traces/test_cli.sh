@@ -38,7 +38,7 @@ says "Examples" info --help
 says "Examples" synth --help
 says "rotating-hot-spot" synth -h
 expect 2 "expected a command"
-expect 2 'expected a command (info, synth), found "nonsense"' nonsense
+expect 2 'expected a command (info, import, convert, synth), found "nonsense"' nonsense
 expect 2 "info: expected a trace" info
 expect 2 'unknown option "--wrong"; see hecate-trace info --help' info --wrong x
 expect 2 "--ranks: expected a value" info --ranks

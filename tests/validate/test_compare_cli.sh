@@ -79,7 +79,7 @@ has "choose --ranks 2 or a larger --cluster" err.txt
 compare=(compare --random 4 "${small[@]}" --calibration here.json)
 accepts "${compare[@]}" --out one --stamp "a day" --json
 cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
-[ "$(cd one && echo *)" = "compare.md summary.csv summary.json timeline.json" ] || fail "in --out: $(ls -A one)"
+[ "$(cd one && echo *)" = "compare.md report.html summary.csv summary.json timeline.json" ] || fail "in --out: $(ls -A one)"
 accepts "${compare[@]}" --out two --json
 decided='[(p["case"], p["iter"], p["program"]) for p in d["points"]], d["fitted"], d["predicted"], d["command"], d["defaults_taken"]'
 [ "$(value one/summary.json "$decided")" = "$(value two/summary.json "$decided")" ] || fail "cases or plans differ between runs"

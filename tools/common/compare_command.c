@@ -62,7 +62,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "(default: calibrate now)"),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "DIR",
-                   "write summary.json, summary.csv (a line per iteration), compare.md and timeline.json (predicted "
+                   "write report.html (opens offline), summary.json, summary.csv (a line per iteration), compare.md "
+                   "and timeline.json "
+                   "(predicted "
                    "and measured "
                    "lanes side by side, opens in Perfetto)"),
       HEC_ARG_WORD("--stamp", s->stamp, "TEXT",
@@ -243,6 +245,7 @@ static hec_status report(void *context, hec_handover *handover) {
   HEC_TRY(put(handover, &report, hec_compare_json));
   HEC_TRY(put(handover, &report, hec_compare_csv));
   HEC_TRY(put(handover, &report, hec_compare_markdown));
+  HEC_TRY(put(handover, &report, hec_compare_page));
   return hec_handover_put(handover, &c->run.session.comparison.events);
 }
 
@@ -250,6 +253,7 @@ static hec_status get_files(hec_handover *handover, hec_output_files *files) {
   HEC_TRY(hec_handover_get(handover, &files->json));
   HEC_TRY(hec_handover_get(handover, &files->csv));
   HEC_TRY(hec_handover_get(handover, &files->report));
+  HEC_TRY(hec_handover_get(handover, &files->page));
   return hec_handover_get(handover, &files->timeline);
 }
 
@@ -264,7 +268,7 @@ static hec_status take(void *context, hec_handover *handover) {
   if (status == HEC_OK && s->out)
     status = hec_output_write(s->out, &files);
   if (status == HEC_OK && s->out && !s->json)
-    hec_output_mention(s->out, true, &text);
+    hec_output_mention(s->out, true, true, &text);
   if (status == HEC_OK)
     status = hec_output_print(&text);
   hec_output_free(&files);

@@ -73,6 +73,7 @@ void hec_output_free(hec_output_files *files) {
   hec_text_free(&files->csv);
   hec_text_free(&files->timeline);
   hec_text_free(&files->report);
+  hec_text_free(&files->page);
 }
 
 hec_status hec_output_write(const char *folder, const hec_output_files *files) {
@@ -84,6 +85,7 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files) {
   } all[] = {{"timeline.json", &files->timeline},
              {"summary.csv", &files->csv},
              {"compare.md", &files->report},
+             {"report.html", &files->page},
              {"summary.json", &files->json}};
   enum { N = sizeof all / sizeof *all };
   hec_text paths[N] = {{0}};
@@ -102,9 +104,9 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files) {
   return status;
 }
 
-void hec_output_mention(const char *folder, bool report, hec_text *out) {
-  hec_text_printf(out, "Written: %s/summary.json, summary.csv, %stimeline.json (open in https://ui.perfetto.dev).\n",
-                  folder, report ? "compare.md, " : "");
+void hec_output_mention(const char *folder, bool page, bool report, hec_text *out) {
+  hec_text_printf(out, "Written: %s/%ssummary.json, summary.csv, %stimeline.json (open in https://ui.perfetto.dev).\n",
+                  folder, page ? "report.html (open in a browser), " : "", report ? "compare.md, " : "");
 }
 
 hec_status hec_output_print(const hec_text *text) {

@@ -3,26 +3,27 @@
 #define HEC_TOOLS_COMMON_OUTPUT_H
 #include "runtime/base/text.h"
 
-/* First of all: descriptors 0 to 2 that came closed are taken, so that no file or pipe of ours becomes "standard output".
- * Reading or writing there still fails. */
+/* First of all: descriptors 0 to 2 that came closed are taken, so that no file or pipe of ours becomes "standard
+ * output". Reading or writing there still fails. */
 void hec_output_hold_standard(void);
 
 /* Before anything runs: --out is a folder, or can become one. It is made when there is something to write. */
 hec_status hec_output_check(const char *folder) HEC_MUST_USE;
 
 /* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
- * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is taken
- * by what the command prints. */
+ * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is
+ * taken by what the command prints. */
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
 typedef struct {
-  hec_text json, csv, timeline, report;
+  hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
-/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown): all that have text, or none of them. */
+/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all that have text,
+ * or none of them. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files) HEC_MUST_USE;
-/* The line that says so; `report`: with a compare.md. */
-void hec_output_mention(const char *folder, bool report, hec_text *out);
+/* The line that says so; `page`, `report`: with a report.html, a compare.md. */
+void hec_output_mention(const char *folder, bool page, bool report, hec_text *out);
 
 hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
 
@@ -32,8 +33,8 @@ typedef struct {
 } hec_output_report;
 /* Writes `whole` into `file` unless NULL, then prints. Frees the texts. */
 hec_status hec_output_report_print(hec_output_report *report, const char *file) HEC_MUST_USE;
-/* Where recorded data is: `given`, or else `below` $HECATE_SHARED or ../shared, where it must be readable: an error that
- * says how to name it when it is not. */
+/* Where recorded data is: `given`, or else `below` $HECATE_SHARED or ../shared, where it must be readable: an error
+ * that says how to name it when it is not. */
 hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) HEC_MUST_USE;
 /* The second of the two alone. */
 void hec_output_shared(const char *below, hec_text *path);

@@ -182,7 +182,7 @@ static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
     HEC_TRY(hec_output_write(s->out, &m->files));
   if (s->out && !s->json)
-    hec_output_mention(s->out, false, &m->printed);
+    hec_output_mention(s->out, false, false, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
   return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
 }

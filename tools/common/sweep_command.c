@@ -23,7 +23,7 @@
 #define TOOL "hecate-sim " HEC_VERSION
 
 typedef struct {
-  const char *spec, *out, *shard_text;
+  const char *spec, *out, *shard_text, *report;
   int64_t threads; /* 0: all cores */
   bool json, count;
   int32_t shard, n_shards;
@@ -49,10 +49,11 @@ static const char example[] =
     "threads. Ratios (speedup_vs_ep, ...) are to rows that differ by the policy alone. A configuration that cannot run "
     "is\n"
     "a row with its reason in `error`.\n"
-    "Interrupted (Ctrl-C, kill): the same command goes on from FILE.journal, which ends with the sweep.\n"
+    "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
+    "sweep.\n"
     "\n"
     "  hecate-sim sweep traces/sample-sweep.json\n"
-    "  hecate-sim sweep spec.json --out result.csv --threads 8\n"
+    "  hecate-sim sweep spec.json --out result.csv --report result.html --threads 8\n"
     "  srun -n 4 hecate-sim sweep spec.json --out result     (writes result.part-0-of-4, ...)\n"
     "  hecate-sim sweep merge result.part-*-of-4 --out result.json";
 
@@ -101,6 +102,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.n_shards = 1};
   const hec_arg args[] = {
       HEC_ARG_WORD("--out", s->out, "FILE", "write FILE: .csv or .json by its name, else FILE.csv and FILE.json"),
+      HEC_ARG_WORD("--report", s->report, "FILE.html",
+                   "write a page that opens offline: which policy wins over the two longest axes, and by how much"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout (without it and --out: CSV)", 0, 0},
       HEC_ARG_WHOLE("--threads", s->threads, "N", "threads (default: all cores)", 1, 1024),
       HEC_ARG_WORD("--shard", s->shard_text, "I/N",
@@ -126,6 +129,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "shard %" PRId32 "/%" PRId32 "%s%s%s: expected --out FILE%s", s->shard, s->n_shards,
                     s->launcher ? " (from " : "", s->launcher ? s->launcher : "", s->launcher ? ")" : "",
                     s->json ? " and no --json, a part is no document" : " beside it, found none");
+  if (s->n_shards > 1 && s->report)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--report: expected all rows of the sweep, found one shard; see sweep merge --report");
   return HEC_OK;
 }
 
@@ -133,12 +139,20 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 /* Paths of what is written; NULL data: not. */
 typedef struct {
-  hec_text csv, json, part, journal;
+  hec_text csv, json, part, journal, page;
 } targets;
 
 static bool ends(const char *text, const char *suffix) {
   size_t length = strlen(text), tail = strlen(suffix);
   return length > tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+static hec_status choose_page(const char *report, targets *t) {
+  if (!report)
+    return HEC_OK;
+  HEC_TRY(hec_output_check_file("--report", report));
+  hec_text_add(&t->page, report);
+  return HEC_OK;
 }
 
 static hec_status choose_targets(const char *out, int32_t shard, int32_t n_shards, targets *t) {
@@ -165,11 +179,12 @@ static void targets_free(targets *t) {
   hec_text_free(&t->json);
   hec_text_free(&t->part);
   hec_text_free(&t->journal);
+  hec_text_free(&t->page);
 }
 
 static hec_status write_targets(const targets *t, const hec_sweep_rows *rows, const settings *s) {
-  hec_text csv = {0}, json = {0}, part = {0};
-  hec_file_out files[3];
+  hec_text csv = {0}, json = {0}, part = {0}, page = {0};
+  hec_file_out files[4];
   int32_t n = 0;
   if (t->csv.data) {
     hec_sweep_csv(rows, &csv);
@@ -183,10 +198,15 @@ static hec_status write_targets(const targets *t, const hec_sweep_rows *rows, co
     hec_sweep_part(rows, TOOL, s->shard, s->n_shards, &part);
     files[n++] = (hec_file_out){t->part.data, part.data, part.length};
   }
+  if (t->page.data) {
+    hec_sweep_page(rows, TOOL, &page);
+    files[n++] = (hec_file_out){t->page.data, page.data, page.length};
+  }
   hec_status status = hec_write_files(files, n);
   hec_text_free(&csv);
   hec_text_free(&json);
   hec_text_free(&part);
+  hec_text_free(&page);
   return status;
 }
 
@@ -210,7 +230,7 @@ static hec_status print(const targets *t, const hec_sweep_rows *rows, const sett
     if (failed > 0)
       hec_text_printf(&out, ", %" PRId64 " of configurations that cannot run", failed);
     hec_text_add(&out, ". Written:");
-    const hec_text *all[] = {&t->csv, &t->json, &t->part};
+    const hec_text *all[] = {&t->csv, &t->json, &t->part, &t->page};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
       if (all[i]->data)
         hec_text_printf(&out, " %s", all[i]->data);
@@ -273,7 +293,7 @@ static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *r
     status = hec_sweep_run(rows, &options);
   if (shown)
     fprintf(stderr, "\r\033[K");
-  if (status == HEC_OK && s->out)
+  if (status == HEC_OK && (s->out || s->report))
     status = write_targets(t, rows, s);
   hec_sweep_journal_close(&journal, status == HEC_OK && s->out); /* what is not in place is still in the journal */
   return status;
@@ -285,6 +305,7 @@ static hec_status run(const settings *s, hec_sweep *sweep, hec_sweep_rows *rows,
     return print_count(sweep, s);
   if (s->out)
     HEC_TRY(choose_targets(s->out, s->shard, s->n_shards, t));
+  HEC_TRY(choose_page(s->report, t));
   HEC_TRY(hec_sweep_load(sweep, TOOL, hec_source_digest));
   *rows = hec_sweep_rows_new(sweep);
   HEC_TRY(compute(s, t, rows));
@@ -297,10 +318,12 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
   settings s = {.n_shards = 1};
   const hec_arg args[] = {
       HEC_ARG_WORD("--out", s.out, "FILE", "write FILE: .csv or .json by its name, else FILE.csv and FILE.json"),
+      HEC_ARG_WORD("--report", s.report, "FILE.html",
+                   "write a page that opens offline: which policy wins over the two longest axes, and by how much"),
       {"--json", HEC_ARG_FLAG, &s.json, NULL, "one JSON document on stdout (without it and --out: CSV)", 0, 0},
       {.name = NULL}};
   const hec_command command = {.program = "hecate-sim sweep merge",
-                               .usage = "hecate-sim sweep merge PART... [--out FILE] [--json]",
+                               .usage = "hecate-sim sweep merge PART... [--out FILE] [--report FILE.html] [--json]",
                                .summary = "Joins all parts of a sharded sweep: the same bytes as without shards.",
                                .examples = "  hecate-sim sweep merge result.part-*-of-4 --out result.csv",
                                .args = args};
@@ -314,8 +337,10 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
   if (status == HEC_OK && !done && s.out)
     status = choose_targets(s.out, 0, 1, t);
   if (status == HEC_OK && !done)
+    status = choose_page(s.report, t);
+  if (status == HEC_OK && !done)
     status = hec_sweep_merge(parts, n, TOOL, sweep, rows);
-  if (status == HEC_OK && !done && s.out)
+  if (status == HEC_OK && !done && (s.out || s.report))
     status = write_targets(t, rows, &s);
   if (status == HEC_OK && !done)
     status = print(t, rows, &s);
@@ -328,7 +353,7 @@ int hec_sweep_command(int argc, char **argv) {
   settings s = {.n_shards = 1};
   hec_sweep sweep = {0};
   hec_sweep_rows rows = {0};
-  targets t = {{0}, {0}, {0}, {0}};
+  targets t = {{0}, {0}, {0}, {0}, {0}};
   hec_status status;
   if (merging) {
     status = merge(argc - 1, argv + 1, &sweep, &rows, &t);

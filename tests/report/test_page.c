@@ -1,0 +1,412 @@
+/* Pages of comparisons, sweeps and validations made in memory: their tags are balanced and their attributes quoted, by
+ * a reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points
+ * outside; hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it
+ * cleanly. */
+#include "runtime/report/chart.h"
+#include "sim/compare.h"
+#include "tests/support/check_main.h"
+#include "tests/support/trace_text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <setjmp.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOSTILE "</title><script>alert(1)</script>\\\"'&<img src=x onerror=y>"
+
+typedef struct {
+  hec_arena arena;
+  hec_text text, page, events;
+  int32_t n_threads;
+  hec_trace_reader *reader;
+  hec_job job;
+  hec_summary summary;
+  hec_report report;
+  const char *name; /* of the trace; NULL: as it calls itself */
+} maker;
+
+static const hec_policy *policies[64];
+static int32_t n_policies;
+
+static void look(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
+  hec_report_draw(&((maker *)context)->report, row, iter, low, timeline);
+}
+
+static hec_status make(maker *m, const hec_test_trace *trace, const char *cluster, const hec_law *law) {
+  hec_job_options wanted = HEC_JOB_OPTIONS;
+  wanted.cluster = cluster;
+  wanted.model = "tiny";
+  wanted.period = 2;
+  hec_compare_options options = {
+      .policies = policies, .n_policies = n_policies, .schedule = "auto", .law = law, .n_threads = m->n_threads};
+  m->reader = hec_test_trace_open(trace, 5, &m->text);
+  HEC_TRY(hec_job_make(&wanted, m->reader, &m->arena, &m->job));
+  HEC_TRY(hec_compare(&m->job, m->reader, &options, &m->arena, &m->summary));
+  m->summary.tool = "test 1";
+  m->summary.trace = HOSTILE;
+  if (m->name)
+    m->job.header.name = hec_arena_text(&m->arena, m->name);
+  m->report = hec_report_of(&m->summary, &m->arena);
+  const hec_compare_drawing drawing = {-1, look, m};
+  HEC_TRY(hec_trace_rewind(m->reader));
+  HEC_TRY(hec_compare_draw(&m->job, m->reader, &options, &m->summary, &drawing, &m->events));
+  hec_report_write(&m->report, &m->page);
+  return HEC_OK;
+}
+
+static void finish(maker *m) {
+  hec_report_free(&m->report);
+  hec_summary_free(&m->summary);
+  hec_trace_close(m->reader);
+  hec_text_free(&m->text);
+  hec_text_free(&m->page);
+  hec_text_free(&m->events);
+  hec_arena_free(&m->arena);
+}
+
+/* ---- A reader of pages ---- */
+
+static bool is_void(const char *name) {
+  return strcmp(name, "meta") == 0 || strcmp(name, "br") == 0;
+}
+
+/* One attribute: name, or name="value"; false at the end of the tag. */
+static bool skip_attribute(const char **at) {
+  *at += strspn(*at, " \n");
+  if (**at == '>' || **at == '/')
+    return false;
+  size_t n = strspn(*at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-");
+  ck_assert_msg(n > 0, "no attribute: %.40s", *at);
+  *at += n;
+  if (**at != '=')
+    return true;
+  ck_assert_msg((*at)[1] == '"', "a value without quotes: %.40s", *at);
+  *at += 2;
+  size_t value = strcspn(*at, "\"<>");
+  ck_assert_msg((*at)[value] == '"', "a value that is not closed, or holds markup: %.40s", *at);
+  *at += value + 1;
+  ck_assert_msg(strchr(" \n>/", **at), "no blank after a value: %.40s", *at);
+  return true;
+}
+
+/* Aborts unless every tag is closed in order; text between tags has no '>' and no '&' but of "&#N;". */
+static void check_balance(const char *page) {
+  static char open[64][16];
+  int depth = 0;
+  const char *at = page + strcspn(page, "\n");
+  ck_assert_int_eq(strncmp(page, "<!DOCTYPE html>", 15), 0);
+  while (*at) {
+    if (*at != '<') {
+      ck_assert_msg(*at != '>' && (*at != '&' || at[1] == '#'), "stray markup: %.60s", at);
+      at++;
+      continue;
+    }
+    bool closes = at[1] == '/';
+    at += 1 + closes;
+    size_t n = 0;
+    char name[16];
+    while (isalnum((unsigned char)at[n]))
+      n++;
+    ck_assert_msg(n > 0 && n < sizeof name, "no tag: %.40s", at);
+    memcpy(name, at, n);
+    name[n] = 0;
+    at += n;
+    while (!closes && skip_attribute(&at))
+      ;
+    bool alone = *at == '/';
+    at += alone;
+    ck_assert_msg(*at == '>', "a tag that does not end: <%s %.40s", name, at);
+    at++;
+    if (closes) {
+      ck_assert_msg(depth > 0 && strcmp(open[depth - 1], name) == 0, "</%s> closes <%s>: %.60s", name,
+                    depth > 0 ? open[depth - 1] : "", at);
+      depth--;
+    } else if (!alone && !is_void(name)) {
+      ck_assert_int_lt(depth, 63);
+      strcpy(open[depth++], name);
+      const char *raw = strcmp(name, "script") == 0 ? "</script>" : strcmp(name, "style") == 0 ? "</style>" : NULL;
+      if (raw) {
+        at = strstr(at, raw);
+        ck_assert_ptr_nonnull(at);
+      }
+    }
+  }
+  ck_assert_msg(depth == 0, "<%s> is never closed", depth > 0 ? open[depth - 1] : "");
+}
+
+static size_t count(const char *page, const char *what) {
+  size_t n = 0;
+  for (const char *at = page; (at = strstr(at, what)) != NULL; at += strlen(what))
+    n++;
+  return n;
+}
+
+/* Nothing may ask for anything, and one script alone is there. */
+static void check_closed(const char *page) {
+  static const char *const never[] = {"http:",   "https:",  "//www",       "@import",  "url(",     "<link", "<img",
+                                      "<iframe", "<object", "javascript:", "onclick=", ">nan",     " nan",  "\"nan",
+                                      ">inf",    " inf ",   "\"inf",       "%nan",     "onload=\""};
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+    const char *at = strstr(page, never[i]);
+    ck_assert_msg(!at, "\"%s\" in the page: %.60s", never[i], at);
+  }
+  ck_assert_uint_eq(count(page, "<script"), 1);
+  ck_assert_uint_eq(count(page, "<style"), 1);
+  ck_assert_uint_eq(count(page, "<title>alert"), 0);
+  ck_assert_uint_eq(count(page, "default-src 'none'"), 1);
+  ck_assert_uint_eq(count(page, "script-src 'sha256-"), 1);
+}
+
+/* The chart's section has a sentence that says something, and a unit. */
+static void check_chart(const char *page, const hec_chart *chart, bool there) {
+  char opening[64];
+  (void)snprintf(opening, sizeof opening, "<section id=\"%s\"", chart->name);
+  const char *at = strstr(page, opening);
+  ck_assert_msg((at != NULL) == there, "chart %s", chart->name);
+  if (!at)
+    return;
+  const char *end = strstr(at, "</section>"), *says = strstr(at, "<p class=\"says\">");
+  ck_assert_msg(says && says < end && says[16] != '<', "%s says nothing", chart->name);
+  static const char *const units[] = {"ms", "bytes", "GB", "times the mean"};
+  bool has = false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    const char *unit = strstr(at, units[i]);
+    has = has || (unit && unit < end);
+  }
+  ck_assert_msg(has, "%s has no unit", chart->name);
+}
+
+static void check_page(const char *page, bool summary) {
+  check_balance(page);
+  check_closed(page);
+  for (int32_t i = 0; hec_charts[i] && summary; i++)
+    check_chart(page, hec_charts[i],
+                strcmp(hec_charts[i]->name, "regime") != 0 && strcmp(hec_charts[i]->name, "kinds") != 0);
+  ck_assert_ptr_nonnull(strstr(page, "<section id=\"assumed\""));
+  ck_assert_ptr_nonnull(strstr(page, "id=\"verdict\">\n<p>"));
+}
+
+/* ---- Comparisons ---- */
+
+static void all_policies(void) {
+  for (n_policies = 0; hec_policies[n_policies]; n_policies++)
+    policies[n_policies] = hec_policies[n_policies];
+}
+
+#define BOX "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
+static const hec_test_trace small = {
+    .layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4, .first_iter = 3, .stride = 2};
+
+START_TEST(comparison) {
+  maker m = {0}, again = {0};
+  const hec_law *law = _i ? &hec_law_max_min : &hec_law_alpha_beta;
+  all_policies();
+  if (make(&m, &small, BOX, law) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  check_page(m.page.data, true);
+  hec_text verdict = {0};
+  hec_summary_verdict(&m.summary, &verdict); /* its first line, as the table ends */
+  char line[256];
+  (void)snprintf(line, sizeof line, "<p>%.*s</p>", (int)strcspn(verdict.data + 1, "\n"), verdict.data + 1);
+  ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
+  ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
+  hec_text_free(&verdict);
+  again.n_threads = 3; /* nor does it matter who draws */
+  ck_assert_int_eq(make(&again, &small, BOX, law), HEC_OK);
+  ck_assert_str_eq(m.page.data, again.page.data);
+  finish(&m);
+  finish(&again);
+}
+END_TEST
+
+/* Names are the trace's, and the path's where it has none. */
+START_TEST(hostile_names) {
+  maker m = {0};
+  all_policies();
+  n_policies = 3;
+  hec_test_trace t = small;
+  t.extra = _i ? ",\"synthetic\":{\"generator\":\"made\"}" : "";
+  m.name = _i ? HOSTILE : "";
+  if (make(&m, &t, BOX, &hec_law_alpha_beta) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  check_page(m.page.data, true);
+  ck_assert_ptr_nonnull(strstr(m.page.data, "&#60;script&#62;alert(1)"));
+  ck_assert_uint_eq(count(m.page.data, "synthetic loads"), _i ? 1 : 0);
+  finish(&m);
+}
+END_TEST
+
+/* One rank and one iteration; nothing fits; no policy that others are compared to; a single reference row. */
+START_TEST(little_to_show) {
+  static const struct {
+    const char *cluster, *policy;
+    hec_test_trace trace;
+  } cases[] = {
+      {"1x1 nvlink=1G flops=1T mem=40G", "ep", {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1}},
+      {"2x2 nvlink=300G nic=50G flops=312T mem=1K",
+       "ep",
+       {.layers = 2, .experts = 6, .top_k = 2, .sources = 4, .records = 4}},
+      {BOX, "hecate", {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}},
+      {BOX, "ideal", {.layers = 1, .experts = 4, .top_k = 1, .sources = 4, .records = 2}}};
+  maker m = {0};
+  policies[0] = hec_policy_find(cases[_i].policy);
+  n_policies = 1;
+  if (make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  check_page(m.page.data, true);
+  finish(&m);
+}
+END_TEST
+
+/* More iterations and ranks than are drawn one by one; that is said. */
+START_TEST(much_to_show) {
+  maker m = {0};
+  policies[0] = hec_policy_find("ep");
+  policies[1] = hec_policy_find("hecate");
+  n_policies = 2;
+  hec_test_trace t = {.layers = 2, .experts = 8, .top_k = 2, .sources = 96, .records = 300};
+  if (make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  check_page(m.page.data, true);
+  ck_assert_ptr_nonnull(strstr(m.page.data, "Of every 3 iterations the shortest and the longest are drawn."));
+  ck_assert_ptr_nonnull(strstr(m.page.data, "32 of 96 ranks are drawn"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, "2 ranks are added up in a cell's side"));
+  ck_assert_uint_lt(m.page.length, 1000000);
+  finish(&m);
+}
+END_TEST
+
+/* What the page draws of an iteration adds up to what the summary counts by other means. */
+START_TEST(drawn_adds_up) {
+  maker m = {0};
+  all_policies();
+  if (make(&m, &small, BOX, &hec_law_alpha_beta) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  for (int32_t i = 0; i < n_policies; i++) {
+    const hec_report_iteration *it = &m.report.iterations[i];
+    double sum = 0, path = 0, most = 0;
+    ck_assert(it->there && it->bytes >= it->across && it->across >= 0);
+    for (int32_t k = 0; k < m.report.n_blocks * m.report.n_blocks; k++)
+      sum += it->traffic[k];
+    ck_assert_double_eq_tol(sum, it->bytes, 1e-6 * it->bytes + 1e-9);
+    for (int32_t k = 0; k < HEC_REPORT_MOMENTS; k++) {
+      double held = 0;
+      for (int32_t c = 0; c < HEC_N_MEMORY; c++)
+        held += it->memory[c * HEC_REPORT_MOMENTS + k];
+      most = held > most ? held : most;
+      ck_assert_msg(held > 0, "%s holds nothing at moment %d", policies[i]->name, k);
+    }
+    ck_assert_double_eq_tol(most, it->fullest_bytes, 1e-9 * most);
+    ck_assert((it->timeline != NULL) == (m.report.color[i] < HEC_REPORT_TIMELINES));
+    for (int32_t k = 0; it->timeline && k < HEC_N_SPANS; k++)
+      path += it->timeline->path_s[k];
+    ck_assert(!it->timeline || fabs(path - it->end_s) < 1e-9 * it->end_s);
+  }
+  finish(&m);
+}
+END_TEST
+
+/* ---- Sweeps and validations ---- */
+
+START_TEST(regime_maps) {
+  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 0.03},
+                             {"b", 1, 0.01, 0, "", 0},
+                             {NULL, -1, 0, 0, NULL, 0},
+                             {HOSTILE, 0, 0.01, 0.02, "b", 0}};
+  hec_report_map map = {"", cells};
+  const char *const x[] = {"1", HOSTILE}, *const y[] = {"2", "3"}, *const names[] = {HOSTILE, "b"};
+  const int64_t won[] = {2, 1};
+  hec_report_maps maps = {"ranks", "tokens", x, y, 2, 2, &map, 1, 3, names, won, 2, 1, 9};
+  hec_text verdict = {0}, page = {0};
+  hec_report_maps_verdict(&maps, &verdict);
+  ck_assert_ptr_nonnull(strstr(verdict.data, "in 2 of 4 cells, 1.50 to 2.00 times as fast as the next"));
+  ck_assert_ptr_nonnull(strstr(verdict.data, "In 1 cells no system runs and fits."));
+  hec_report_write(&(hec_report){.tool = "t", .title = HOSTILE, .maps = &maps, .verdict = verdict.data}, &page);
+  check_page(page.data, false);
+  check_chart(page.data, &hec_chart_regime, true);
+  ck_assert_ptr_nonnull(strstr(page.data, "2.00x as fast as b"));
+  ck_assert_ptr_nonnull(strstr(page.data, "3 more maps are left out"));
+  ck_assert_ptr_nonnull(strstr(page.data, "1 of 9 configurations could not run"));
+  hec_text_free(&verdict);
+  hec_text_free(&page);
+}
+END_TEST
+
+START_TEST(kinds_of_operations) {
+  hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1}, {"b", NAN, NAN}};
+  hec_report_pair kinds[] = {{"experts", 0.05, 0.04}, {"gate", 0.001, 0.0001}, {"counts", 1e-3, 0}};
+  hec_report_pairs policies_of[] = {{HOSTILE, kinds, 3}};
+  hec_report_compared compared = {iterations, policies_of, 2, 1, 0.034};
+  hec_report_fact facts[] = {{"word", HOSTILE}}, assumed[] = {{"", HOSTILE}};
+  hec_text page = {0};
+  hec_report_write(&(hec_report){.tool = HOSTILE,
+                                 .title = "t",
+                                 .compared = &compared,
+                                 .verdict = "one.\n  two.\n" HOSTILE,
+                                 .facts = facts,
+                                 .n_facts = 1,
+                                 .assumed = assumed,
+                                 .n_assumed = 1},
+                   &page);
+  check_page(page.data, false);
+  check_chart(page.data, &hec_chart_kinds, true);
+  ck_assert_ptr_nonnull(strstr(page.data, "predicted within 3.4 %"));
+  ck_assert_ptr_nonnull(strstr(page.data, "Furthest off of the larger kinds is experts"));
+  ck_assert_ptr_nonnull(strstr(page.data, "+25 %"));
+  ck_assert_ptr_nonnull(strstr(page.data, "<p>two.</p>"));
+  ck_assert_ptr_nonnull(strstr(page.data, "inconclusive"));
+  hec_text_free(&page);
+}
+END_TEST
+
+static jmp_buf out_of_memory;
+static void leave(size_t bytes, void *context) {
+  (void)bytes;
+  (void)context;
+  longjmp(out_of_memory, 1);
+}
+
+START_TEST(no_memory) {
+  policies[0] = hec_policy_find("ep");
+  n_policies = 1;
+  hec_test_trace t = {.layers = 1, .experts = 3, .top_k = 1, .sources = 2, .records = 2};
+  hec_set_no_memory_handler(leave, NULL);
+  for (volatile uint64_t k = 1; k < 100000; k += 1 + k / 40) {
+    static maker m;
+    m = (maker){0};
+    volatile bool failed = true;
+    if (setjmp(out_of_memory) == 0) {
+      hec_fail_allocation(k);
+      hec_status status = make(&m, &t, "1x2 nvlink=1G flops=1T mem=1G", &hec_law_alpha_beta);
+      hec_fail_allocation(0);
+      failed = false;
+      ck_assert_int_eq(status, HEC_OK);
+    }
+    hec_fail_allocation(0);
+    if (!failed) {
+      ck_assert_uint_gt(k, 50);
+      _exit(0); /* what was allocated when memory ran out is lost on purpose */
+    }
+  }
+  ck_abort_msg("never enough memory");
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("report.page");
+  TCase *cases = tcase_create("page");
+  tcase_set_timeout(cases, 120);
+  tcase_add_loop_test(cases, comparison, 0, 2);
+  tcase_add_loop_test(cases, hostile_names, 0, 2);
+  tcase_add_loop_test(cases, little_to_show, 0, 4);
+  tcase_add_test(cases, much_to_show);
+  tcase_add_test(cases, drawn_adds_up);
+  tcase_add_test(cases, regime_maps);
+  tcase_add_test(cases, kinds_of_operations);
+  tcase_add_exit_test(cases, no_memory, 0);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,111 @@
+#!/bin/bash
+# report.html as tools write it: of a comparison with the numbers of summary.json, of 32 ranks and 24 layers under 2 MB, of
+# a sweep whole and merged, the same bytes from anywhere, hostile names harmless. The page itself: test_page.c.
+source "$(dirname "$0")/../support/tool.sh"
+sim=$build/hecate-sim
+tool=("$sim")
+python=$(command -v python3)
+[ -n "$python" ] || echo "SKIPPED parser: no python3"
+
+# page SECTIONS FILE [SUMMARY]
+page() {
+  local sections=$1
+  shift
+  [ -n "$python" ] || return 0
+  "$python" "$source_dir/tests/report/page_check.py" "$@" >page.txt 2>&1 || fail "$*: $(head -5 page.txt)"
+  [ "$(cat page.txt)" = "sections: $sections" ] || fail "$*: $(head -5 page.txt)"
+}
+
+all="ranking iterations overload traffic memory timeline assumed"
+"$sim" "$sample" --out one >out.txt 2>err.txt || fail "$(cat err.txt)"
+has "one/report.html"
+page "$all" one/report.html one/summary.json
+for line in $(seq 3); do # the last lines of the table, word for word
+  words=$(grep -A3 '^Fastest that fits' out.txt | sed -n "${line}s/^ *//p")
+  grep -qF "<p>$words</p>" one/report.html || fail "the page has no \"$words\""
+done
+has "synthetic loads" one/report.html
+has "simulated, not measured" one/report.html
+
+# The same bytes from another folder, by another path, in another locale and time zone.
+mkdir elsewhere && cp "$sample" elsewhere/other.jsonl
+(cd elsewhere && LC_ALL=de_DE.UTF-8 LANG=de_DE.UTF-8 TZ=Asia/Tokyo "$sim" other.jsonl --out two >/dev/null) || fail "elsewhere"
+cmp -s one/report.html elsewhere/two/report.html || fail "the page depends on where it is made"
+grep -qF "$work" one/report.html && fail "a path of this machine"
+grep -qF "$source_dir" one/report.html && fail "a path of the sources"
+
+# Options: one iteration asked for, several schedules, several kinds of attention, forward, skew, experts in shards.
+for options in "--timeline-iter 12" "--policy ep,hecate --schedule serial,pipemoe,hecate" "--attention full,s2:local=64 --policy ep" \
+  "--phase forward --policy ep,eplb" "--skew rank=2:500us --policy ep,hecate" "--esp 4" "--law max_min --policy ep,hecate" \
+  "--policy ideal" "--ranks 8 --policy ep"; do
+  read -ra words <<<"$options"
+  "$sim" "$sample" "${words[@]}" --out options >out.txt 2>err.txt || fail "$options: $(cat err.txt)"
+  page "$all" options/report.html options/summary.json
+done
+
+# 32 ranks and 24 layers, every policy: under 2 MB, and the page says what it left out of the timeline.
+"$build/hecate-trace" synth --workload lognormal --layers 24 --experts 64 --top-k 2 --source-ranks 32 --tokens 512 \
+  --iterations 14 --seed 3 --out big.jsonl >out.txt 2>err.txt || fail "synth: $(cat err.txt)"
+"$sim" big.jsonl --ranks 32 --out big >out.txt 2>err.txt || fail "big: $(cat err.txt)"
+page "$all" big/report.html big/summary.json
+size=$(wc -c <big/report.html)
+[ "$size" -lt 2000000 ] || fail "$size bytes for 32 ranks and 24 layers"
+has "is drawn as what takes most of it" big/report.html
+
+# Two hundred rows: those that are drawn one by one are few, which the page says.
+"$sim" "$sample" --schedule serial,hecate,laer,pipemoe,tutel,lina,hiermoe --out many >out.txt 2>err.txt || fail "many: $(cat err.txt)"
+page "$all" many/report.html many/summary.json
+has "rows are drawn one by one: the fastest, and the baseline" many/report.html
+size=$(wc -c <many/report.html)
+[ "$size" -lt 2000000 ] || fail "$size bytes for two hundred rows"
+grep -qF "drawn one by one" one/report.html && fail "a page of few rows leaves some out"
+
+# A trace that calls itself a script; a path that does.
+name='</title><script>alert(1)</script><img src=x onerror=alert(2)>'
+sed "1s|\"name\":\"[^\"]*\"|\"name\":\"$name\"|" "$sample" >hostile.jsonl
+"$sim" hostile.jsonl --policy ep,hecate --out hostile >out.txt 2>err.txt || fail "hostile: $(cat err.txt)"
+page "$all" hostile/report.html
+has '&#60;script&#62;alert(1)&#60;/script&#62;' hostile/report.html
+[ "$(grep -o '<script' hostile/report.html | wc -l)" -eq 1 ] || fail "a script of the trace's"
+sed '1s|"name":"[^"]*",||' "$sample" >'<script>path'
+"$sim" '<script>path' --policy ep --out path >out.txt 2>err.txt || fail "path: $(cat err.txt)"
+page "$all" path/report.html
+
+# A sweep, whole, and merged of two shards: the same page.
+cat >spec.json <<END
+{"trace": {"synth": {"workload": "zipf", "layers": 2, "experts": 8, "top_k": 2, "source_ranks": 4, "tokens": 128,
+                     "iterations": 4, "seed": 7}},
+ "policy": ["ep", "eplb", "hecate"], "ranks": [4],
+ "cluster": ["1x4 nvlink=300G@2us flops=312T mem=40G", "1x4 nvlink=3G@2us flops=312T mem=40G"],
+ "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["auto", "serial"]}
+END
+"$sim" sweep spec.json --out whole.csv --report whole.html >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
+has whole.html
+page "regime assumed" whole.html
+for i in 0 1; do
+  "$sim" sweep spec.json --shard $i/2 --out parts >/dev/null 2>err.txt || fail "shard: $(cat err.txt)"
+done
+"$sim" sweep merge parts.part-0-of-2 parts.part-1-of-2 --report merged.html >out.txt 2>err.txt || fail "merge: $(cat err.txt)"
+cmp -s whole.html merged.html || fail "a merged sweep has another page"
+[ "$(grep -o '<td class="r' whole.html | wc -l)" -eq 6 ] || fail "not 6 cells in the map"
+refuses 2 "--report" sweep spec.json --shard 0/2 --out parts --report no.html
+refuses 2 "--report" sweep spec.json --report nowhere/deep.html
+refuses 2 "--report" sweep spec.json --report "$work"
+if [ -n "$python" ]; then # who wins, from the rows
+  "$python" - >wins.txt <<'END'
+import csv
+cells = {}
+for row in csv.DictReader(open("whole.csv")):
+    name = f'{row["policy"]}/{row["schedule_used"]}'
+    if row["fits"] == "true":
+        cells.setdefault((row["cluster"], row["tokens"]), {}).setdefault(name, float(row["iteration_median_s"]))
+won = {}
+for cell in cells.values():
+    best = min(cell, key=lambda name: (cell[name],))
+    won[best] = won.get(best, 0) + 1
+first = max(won, key=lambda name: won[name])
+print(f"{first} in {won[first]} of {len(cells)} cells")
+END
+  grep -qF "$(cat wins.txt)" whole.html || fail "the page does not say \"$(cat wins.txt)\""
+fi
+[ $failures -eq 0 ]

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# hecate-trace import from outside. Each folder of import/ is a format: files as its recorder would write them, `options`,
+# and `expected.jsonl`, counted by hand; then files damaged in one place each: exit 2, one line that names file and field,
+# no output, nothing left behind.
+# Usage: test_import.sh BUILD_DIR
+. "$(dirname "$0")/../support/tool.sh"
+tool=("$build/hecate-trace")
+fixtures=$source_dir/tests/traces/import
+n_damaged=0
+instead=() # options in the fixture's stead
+
+# fresh FORMAT: its files alone in ./in, its options in `options`
+fresh() {
+  rm -rf in
+  mkdir in
+  format=$1
+  cp -r "$fixtures/$format/." in/
+  rm -f in/options in/expected.jsonl
+  read -ra options <"$fixtures/$format/options"
+  [ ${#instead[@]} -eq 0 ] || options=("${instead[@]}")
+}
+
+# damage FILE COMMAND 'words of the message': COMMAND changes a copy of FILE, which it gets as $f
+damage() {
+  local file=$1 command=$2 words=$3
+  fresh "$format"
+  f=in/$file
+  cp "$f" before.bin 2>/dev/null
+  eval "$command" || fail "$format: $command: failed"
+  if [ -e "$f" ] && cmp -s before.bin "$f" && [ "$command" = "${command#cp}" ]; then fail "$format: $command: changed nothing"; fi
+  rm -f o.jsonl*
+  refuses 2 "$words" import in --format "$format" "${options[@]}" --out o.jsonl
+  grep -q "in/" err.txt || fail "$format: $command: the message names no file: $(cat err.txt)"
+  [ -z "$(find . -name 'o.jsonl*')" ] || fail "$format: $command: output was left: $(find . -name 'o.jsonl*')"
+  n_damaged=$((n_damaged + 1))
+}
+
+n_formats=0
+for folder in "$fixtures"/*/; do
+  fresh "$(basename "$folder")"
+  n_formats=$((n_formats + 1))
+  "${tool[@]}" import in "${options[@]}" --name "$format" --out o.jsonl >out.txt 2>err.txt ||
+    fail "$format: $(cat err.txt)"
+  diff "$folder/expected.jsonl" o.jsonl || fail "$format: other counts"
+  [ ! -s err.txt ] || fail "$format: something on stderr: $(cat err.txt)"
+  has "from      $format: "
+  has "written   o.jsonl"
+  "${tool[@]}" info o.jsonl >/dev/null || fail "$format: info refuses what import wrote"
+  "${tool[@]}" import in "${options[@]}" --name "$format" --out - 2>err.txt | cmp - o.jsonl || fail "$format: - differs"
+  has "written   -" err.txt
+  [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "$format: temporary files are left"
+done
+[ "$n_formats" -eq "$("${tool[@]}" import --list | grep -c '^  [a-z]')" ] || fail "a format has no fixture, or a fixture no format"
+
+for cases in "$source_dir"/tests/traces/import/*.damage; do
+  format=$(basename "$cases" .damage)
+  n_damaged=0
+  . "$cases"
+  instead=()
+  [ $n_damaged -ge 10 ] || fail "$format: only $n_damaged damaged variants"
+done
+
+tool=("$build/hecate-trace" import)
+refuses 2 "expected files, a folder or a pattern"
+refuses 2 "expected --out FILE" "$fixtures"
+refuses 2 "--format: expected one of hecate-trace import --list, found \"x\"" --format x in --out o
+refuses 2 "none: cannot be opened" none --out o
+refuses 2 "no*ne: cannot be opened: no file is named so" 'no*ne' --out o
+refuses 2 "expected --format with standard input" - --out o
+refuses 2 "unknown option \"--wrong\"" in --wrong
+mkdir empty
+refuses 2 "empty: expected files of a format" empty --out o
+echo '{"a": 1}' >plain.json
+refuses 2 "plain.json: expected a format of hecate-trace import --list" plain.json --out o
+printf 'PK\003\004zip' >d.pt
+refuses 2 "SGLang's .pt becomes JSON by" d.pt --out o
+[ ! -e o ] || fail "a refused import wrote its output"
+
+
+# Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
+fresh megatron-router-trace
+imports() { "${tool[@]}" "$@" --name "$format" --out o.jsonl >out.txt 2>err.txt || fail "$*: $(cat err.txt)"; }
+same() { cmp o.jsonl "$fixtures/$format/expected.jsonl" || fail "other counts: $*"; }
+mkdir above
+mv in above/run
+imports above && same a folder above
+imports 'above/run/router_trace_rank*' && same a pattern
+imports above/run/*1.jsonl above/run/*0.jsonl && same files
+gzip above/run/*0.jsonl
+imports above && same gzip
+gunzip above/run/*.gz
+cp above/run/router_trace_rank0.jsonl one.jsonl
+"${tool[@]}" --format "$format" --name x --out a.jsonl - <one.jsonl >out.txt 2>&1 || fail "standard input: $(cat out.txt)"
+imports one.jsonl && sed 's/"name":"[^"]*"/"name":"x"/' o.jsonl | cmp - a.jsonl || fail "standard input differs"
+imports above --counted after_drop --phase prefill --model m --sum --from 1
+head -n 1 o.jsonl | grep -q '"model":"m","phase":"prefill".*"counted":"after_drop"' || fail "header: $(head -n 1 o.jsonl)"
+tail -n +2 o.jsonl | grep -qx '{"iter":1,"layers":\[\[\[2,1,2,1\],\[2,1,0,1\]\],.*' || fail "sum: $(cat o.jsonl)"
+imports above --renumber --pp 2
+has "trace     6 layers, 4 experts, top-2, totals"
+has "left out  transitions between layers: "
+echo old >kept.jsonl
+refuses 2 "rank 2: expected files of ranks 0 to 2 (--ranks), found 2 of them" above --ranks 3 --out kept.jsonl
+refuses 2 "--pp: expected a number that divides the 2 ranks, found 3" above --pp 3 --out kept.jsonl
+refuses 2 "--counted: expected before_drop or after_drop" above --counted never --out kept.jsonl
+refuses 2 "--phase: expected train, prefill" above --phase x --out kept.jsonl
+refuses 2 "steps: expected at least one from --from to --until, found none" above --from 7 --out kept.jsonl
+refuses 2 "logit_shape[1]: expected 5 (--experts), found 4" above --experts 5 --out kept.jsonl
+refuses 2 "none/x: expected a file that can be written" above --out none/x
+refuses 1 "cannot be written" above --out /dev/full
+[ "$(cat kept.jsonl)" = old ] || fail "a failed import touched the output that was there"
+cp "$fixtures/vllm-eplb/load.jsonl" above/run/
+refuses 2 "above: expected files of one format, found megatron-router-trace (above/run/router_trace_rank0.jsonl) and vllm-eplb" above --out o
+refuses 2 "load.jsonl: expected megatron-router-trace like the first file" above/run/router_trace_rank0.jsonl above/run/load.jsonl --out o
+imports above --format megatron-router-trace && same --format
+refuses 2 "top_k: expected --top-k N, as files of vllm-eplb do not say it" above/run/load.jsonl --out o
+refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.jsonl --top-k 5 --out o
+fresh trtllm
+imports in/* && same files with what is beside them
+imports 'in/rank*' && same what is beside a pattern
+refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --out o
+"$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
+[ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
+
+# Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
+export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
+for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json harmoeny csv-counts; do
+  for size in 2M 16M; do
+    "$build/hecate-bench" import --format $format --bytes $size --folder . --json >$size.json 2>err.txt ||
+      fail "hecate-bench import $format: $(cat err.txt)"
+  done
+  expect 2M.json 'd["importers"][0]["format"]' $format
+  expect 16M.json 'd["importers"][0]["peak_bytes"] - json.load(open("2M.json"))["importers"][0]["peak_bytes"] < 6e6' True
+done
+[ -z "$(find . -name 'hecate-bench*')" ] || fail "hecate-bench left files"
+
+echo "$n_formats formats"
+[ $failures -eq 0 ]

@@ -1,0 +1,269 @@
+/* Importers against counts made beside the text: rows of equal length in every spacing, router traces of random ranks,
+ * layers, micro-batches and stages, whose counts and transitions are added up again token by token. */
+#include "tests/support/check_main.h"
+#include "traces/import/job.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- hec_scan_rows ---- */
+
+static void add_spaces(hec_text *text, uint64_t *seed, int style) {
+  static const char *const gaps[] = {"", " ", "  ", "\n", "\t "};
+  if (style > 0)
+    hec_text_add(text, style == 1 ? "" : style == 2 ? " " : gaps[hec_test_below(seed, 5)]);
+}
+
+START_TEST(rows_in_every_spacing) {
+  uint64_t seed = (uint64_t)_i + 1;
+  int style = _i % 4, columns = 1 + _i % 9, rows = _i % 3 == 0 ? 60000 / columns : (int)hec_test_below(&seed, 200);
+  hec_text text = {0};
+  uint32_t *wanted = malloc(sizeof *wanted * (size_t)(rows * columns + 1));
+  hec_text_add(&text, "[");
+  for (int r = 0; r < rows; r++) {
+    hec_text_add(&text, r > 0 ? "," : "");
+    add_spaces(&text, &seed, style);
+    hec_text_add(&text, "[");
+    for (int c = 0; c < columns; c++) {
+      uint32_t value = (uint32_t)(hec_test_random(&seed) >> (32 + hec_test_below(&seed, 32)));
+      wanted[r * columns + c] = value;
+      hec_text_add(&text, c > 0 ? "," : "");
+      add_spaces(&text, &seed, c > 0 || style == 3 ? style : 0);
+      hec_text_printf(&text, "%" PRIu32, value);
+    }
+    hec_text_add(&text, "]");
+  }
+  hec_text_add(&text, "] ");
+  hec_source *source = NULL;
+  hec_scan scan;
+  hec_scan_matrix m = {.n_columns = -1};
+  ck_assert_int_eq(hec_source_open_memory(text.data, text.length, "rows", &source), HEC_OK);
+  ck_assert_int_eq(hec_scan_begin(&scan, source), HEC_OK);
+  ck_assert_msg(hec_scan_rows(&scan, &m, "numbers") == HEC_OK, "%s", hec_last_error());
+  ck_assert_int_eq(m.n_rows, rows);
+  if (rows > 0) {
+    ck_assert_int_eq(m.n_columns, columns);
+    ck_assert_mem_eq(m.values, wanted, sizeof *wanted * (size_t)(rows * columns));
+  }
+  int byte = 1;
+  ck_assert(hec_scan_peek(&scan, &byte) == HEC_OK && byte == 0);
+  hec_scan_end(&scan);
+  free(m.values);
+  free(wanted);
+  hec_text_free(&text);
+}
+END_TEST
+
+/* ---- router traces ---- */
+
+enum { MOST_RANKS = 12, MOST_LAYERS = 4, MOST_STEPS = 3, MOST_MICRO = 3, MOST_EXPERTS = 9 };
+
+typedef struct {
+  int ranks, stages, layers, steps, micro[MOST_STEPS], experts, top_k; /* layers: of a stage */
+  uint32_t counts[MOST_STEPS][MOST_MICRO][MOST_LAYERS * 2][MOST_RANKS][MOST_EXPERTS];
+  uint64_t transitions[MOST_LAYERS * 2][MOST_EXPERTS][MOST_EXPERTS];
+  hec_text file[MOST_RANKS];
+} recording;
+
+/* top_k different experts */
+static void draw_experts(const recording *r, uint64_t *seed, int *ids) {
+  for (int k = 0; k < r->top_k; k++)
+    for (bool again = true; again;) {
+      ids[k] = (int)hec_test_below(seed, (uint64_t)r->experts);
+      again = false;
+      for (int b = 0; b < k; b++)
+        again = again || ids[b] == ids[k];
+    }
+}
+
+/* One rank's tokens of a micro-batch through its stage. */
+static void record_tokens(recording *r, uint64_t *seed, int step, int micro, int rank) {
+  int before[20][MOST_EXPERTS], now[20][MOST_EXPERTS], n = (int)hec_test_below(seed, 20);
+  int stage = rank / (r->ranks / r->stages), source = rank % (r->ranks / r->stages);
+  for (int l = 0; l < r->layers; l++) {
+    int layer = stage * r->layers + l;
+    hec_text_printf(&r->file[rank],
+                    "{\"step\": %d, \"stage\": \"pre_dispatch\", \"block\": \"decoder\", \"layer\": %d, \"rank\": %d, "
+                    "\"num_tokens\": %d, \"topk\": %d, \"top_indices\": [",
+                    step * 10, l, rank, n, r->top_k);
+    for (int t = 0; t < n; t++) {
+      draw_experts(r, seed, now[t]);
+      for (int k = 0; k < r->top_k; k++) {
+        hec_text_printf(&r->file[rank], "%s%d%s", k == 0 ? (t > 0 ? ", [" : "[") : ", ", now[t][k],
+                        k == r->top_k - 1 ? "]" : "");
+        r->counts[step][micro][layer][source][now[t][k]]++;
+        for (int b = 0; l > 0 && b < r->top_k; b++)
+          r->transitions[layer][before[t][b]][now[t][k]]++;
+      }
+    }
+    hec_text_add(&r->file[rank], "]}\n");
+    memcpy(before, now, sizeof now);
+  }
+}
+
+static void make_recording(recording *r, uint64_t seed, int stages) {
+  memset(r, 0, sizeof *r);
+  r->stages = stages;
+  r->ranks = stages * (1 + (int)hec_test_below(&seed, MOST_RANKS / (uint64_t)stages));
+  r->layers = 1 + (int)hec_test_below(&seed, MOST_LAYERS);
+  r->steps = 1 + (int)hec_test_below(&seed, MOST_STEPS);
+  r->experts = 2 + (int)hec_test_below(&seed, MOST_EXPERTS - 1);
+  r->top_k = 1 + (int)hec_test_below(&seed, (uint64_t)r->experts);
+  for (int s = 0; s < r->steps; s++) {
+    r->micro[s] = 1 + (int)hec_test_below(&seed, MOST_MICRO);
+    for (int rank = 0; rank < r->ranks; rank++)
+      for (int m = 0; m < r->micro[s]; m++)
+        record_tokens(r, &seed, s, m, rank);
+  }
+}
+
+/* Is some layer without tokens in a step? In the first it would be left out as dense: no case for this test. */
+static bool has_empty_layer(const recording *r) {
+  for (int s = 0; s < r->steps; s++)
+    for (int l = 0; l < r->layers * r->stages; l++) {
+      uint64_t sum = 0;
+      for (int m = 0; m < r->micro[s]; m++)
+        for (int source = 0; source < r->ranks; source++)
+          for (int e = 0; e < r->experts; e++)
+            sum += r->counts[s][m][l][source][e];
+      if (sum == 0)
+        return true;
+    }
+  return false;
+}
+
+static void check_record(const recording *r, const hec_load *load, int step, int micro, bool sum) {
+  ck_assert(load->n_layers == r->layers * r->stages && load->n_sources == r->ranks / r->stages);
+  for (int l = 0; l < load->n_layers; l++)
+    for (int s = 0; s < load->n_sources; s++)
+      for (int e = 0; e < r->experts; e++) {
+        uint32_t wanted = 0;
+        for (int m = sum ? 0 : micro; m < (sum ? r->micro[step] : micro + 1); m++)
+          wanted += r->counts[step][m][l][s][e];
+        ck_assert_uint_eq(hec_load_row(load, l, s)[e], wanted);
+      }
+}
+
+/* Reads it with the files in another order than that of ranks. */
+static void check_import(recording *r, const hec_import_options *options, uint64_t recent, uint64_t seed) {
+  static char names[MOST_RANKS][64];
+  hec_import_input inputs[MOST_RANKS];
+  hec_import *job = NULL;
+  hec_import_record record;
+  bool more = true;
+  int first = (int)hec_test_below(&seed, (uint64_t)r->ranks), step = 0, micro = 0;
+  for (int i = 0; i < r->ranks; i++) {
+    int rank = (first + i * (r->ranks % 5 == 0 ? 1 : 5)) % r->ranks;
+    (void)snprintf(names[i], sizeof names[i], "d/router_trace_rank%d.jsonl", rank);
+    inputs[i] = (hec_import_input){names[i], r->file[rank].data, r->file[rank].length};
+  }
+  const hec_importer *format = hec_importer_find("megatron-router-trace");
+  ck_assert_msg(hec_import_begin(format, options, inputs, r->ranks, &job) == HEC_OK, "%s", hec_last_error());
+  job->recent_tokens = recent;
+  for (;;) {
+    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+    if (!more)
+      break;
+    ck_assert_int_eq(record.iter, step * 10);
+    check_record(r, &record.load, step, micro, options->sum);
+    micro = options->sum || micro + 1 == r->micro[step] ? 0 : micro + 1;
+    step += micro == 0;
+  }
+  ck_assert_int_eq(step, r->steps);
+  hec_trace_header header;
+  hec_import_header(job, &header);
+  ck_assert(header.n_experts == r->experts && header.top_k == r->top_k && header.counted == HEC_COUNTED_BEFORE_DROP);
+  bool whole = r->stages == 1 && r->layers > 1 && !options->no_transitions; /* between stages none were seen */
+  ck_assert_int_eq(header.transitions != NULL, whole);
+  for (int l = 1; whole && l < r->layers; l++)
+    for (int a = 0; a < r->experts; a++)
+      for (int b = 0; b < r->experts; b++)
+        ck_assert_uint_eq(header.transitions[((l - 1) * r->experts + a) * r->experts + b], r->transitions[l][a][b]);
+  hec_import_end(job);
+}
+
+START_TEST(router_traces_at_random) {
+  static recording r;
+  make_recording(&r, (uint64_t)_i + 7, 1 + _i % 2);
+  if (!has_empty_layer(&r))
+    for (int variant = 0; variant < 4; variant++) {
+      hec_import_options options = {
+          .experts = r.experts, .pp = r.stages, .last_step = -1, .sum = variant == 1, .no_transitions = variant == 2};
+      check_import(&r, &options, variant == 3 ? 7 : 0, (uint64_t)_i);
+    }
+  for (int rank = 0; rank < r.ranks; rank++)
+    hec_text_free(&r.file[rank]);
+}
+END_TEST
+
+/* ---- steps ---- */
+
+static const char count_lines[] = "step,layer,expert,count\n3,0,0,1\n3,0,1,2\n5,0,0,3\n5,0,1,4\n9,0,0,5\n9,0,1,6\n";
+
+static hec_import *begin_counts(const hec_import_options *options, const hec_import_input *inputs, int n) {
+  hec_import *job = NULL;
+  ck_assert_msg(hec_import_begin(hec_importer_find("csv-counts"), options, inputs, n, &job) == HEC_OK, "%s",
+                hec_last_error());
+  return job;
+}
+
+START_TEST(steps_can_be_chosen) {
+  hec_import_input input = {"a.csv", count_lines, sizeof count_lines - 1};
+  for (int from = 0; from <= 10; from++)
+    for (int until = -1; until <= 10; until++) {
+      hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until};
+      hec_import *job = begin_counts(&options, &input, 1);
+      hec_import_record record;
+      hec_status status = HEC_OK;
+      bool more = true;
+      int steps[] = {3, 5, 9}, n = 0;
+      for (int i = 0; i < 3; i++) {
+        if (steps[i] < from || (until >= 0 && steps[i] > until))
+          continue;
+        ck_assert(hec_import_next(job, &record, &more) == HEC_OK && more);
+        ck_assert(record.iter == steps[i] && record.load.counts[0] == (uint32_t)(2 * i + 1));
+        n++;
+      }
+      status = hec_import_next(job, &record, &more);
+      ck_assert(!more && status == (n > 0 ? HEC_OK : HEC_BAD_INPUT));
+      hec_import_end(job);
+    }
+}
+END_TEST
+
+/* Files of one rank in the order of numbers in their names; ranks that are numbered anew. */
+START_TEST(names_are_ordered_by_numbers) {
+  static const char *const names[] = {"x/rank10_t9.csv", "x/rank9_t10.csv", "x/rank9_t9.csv", "x/rank10_t010.csv"};
+  static const uint32_t wanted[2][2] = {{3, 1}, {2, 4}}; /* [step][source] of the count of expert 0 */
+  char text[4][64];
+  hec_import_input inputs[4];
+  for (int i = 0; i < 4; i++) {
+    (void)snprintf(text[i], sizeof text[i], "layer,expert,count\n0,0,%d\n0,1,0\n", i + 1);
+    inputs[i] = (hec_import_input){names[i], text[i], strlen(text[i])};
+  }
+  hec_import_options options = {.top_k = 1, .last_step = -1, .renumber = true};
+  hec_import *job = begin_counts(&options, inputs, 4);
+  hec_import_record record;
+  bool more = true;
+  for (int step = 0; step < 2; step++) {
+    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK && more, "%s", hec_last_error());
+    for (int s = 0; s < 2; s++)
+      ck_assert_uint_eq(hec_load_row(&record.load, 0, s)[0], wanted[step][s]);
+  }
+  ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
+  hec_import_end(job);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("traces.importers");
+  TCase *cases = tcase_create("importers");
+  tcase_add_loop_test(cases, rows_in_every_spacing, 0, 72);
+  tcase_add_loop_test(cases, router_traces_at_random, 0, 200);
+  tcase_add_test(cases, steps_can_be_chosen);
+  tcase_add_test(cases, names_are_ordered_by_numbers);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,209 @@
+/* Lines are cut in the buffer itself: a field is a pointer into it. The buffer holds a line, at most 1 MiB. */
+#include "traces/import/csv.h"
+
+#include "runtime/base/arena.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lines ---- */
+
+static hec_status fill(hec_csv *csv) {
+  size_t got = 0;
+  memmove(csv->buffer, csv->buffer + csv->at, csv->end - csv->at);
+  csv->end -= csv->at;
+  csv->at = 0;
+  if (csv->end + 1 >= csv->capacity) {
+    if (csv->capacity >= HEC_CSV_LINE_MAX)
+      return hec_import_fail(csv->file, csv->line + 1, "line", "expected at most %d bytes, found more",
+                             HEC_CSV_LINE_MAX);
+    csv->buffer = hec_grow(csv->buffer, &csv->capacity, csv->capacity + 1, 1);
+  }
+  HEC_TRY(csv->source->read(csv->source, csv->buffer + csv->end, csv->capacity - csv->end - 1, &got));
+  csv->end += got;
+  csv->ended = got == 0;
+  return HEC_OK;
+}
+
+/* The next line without its end, zero-terminated; NULL at the end of the file. */
+static hec_status read_line(hec_csv *csv, char **line) {
+  size_t looked = csv->at;
+  *line = NULL;
+  for (;;) {
+    char *feed = looked < csv->end ? memchr(csv->buffer + looked, '\n', csv->end - looked) : NULL;
+    if (!feed && !csv->ended) {
+      looked = csv->end - csv->at;
+      HEC_TRY(fill(csv));
+      continue;
+    }
+    if (!feed && csv->at == csv->end)
+      return HEC_OK;
+    feed = feed ? feed : csv->buffer + csv->end;
+    *line = csv->buffer + csv->at;
+    csv->line++;
+    if (memchr(*line, 0, (size_t)(feed - *line)))
+      return hec_import_fail(csv->file, csv->line, "line", "expected text, found a zero byte");
+    csv->at = (size_t)(feed - csv->buffer) + (csv->at + (size_t)(feed - *line) < csv->end);
+    *feed = 0;
+    if (feed > *line && feed[-1] == '\r')
+      feed[-1] = 0;
+    return HEC_OK;
+  }
+}
+
+/* A quoted field from its first quote; returns what is behind, NULL when the closing quote is missing. */
+static char *cut_quoted(char *from) {
+  char *to = from++;
+  for (; *from; from++) {
+    if (*from == '"' && from[1] != '"') {
+      *to = 0;
+      return from + 1;
+    }
+    from += *from == '"';
+    *to++ = *from;
+  }
+  return NULL;
+}
+
+static hec_status cut_fields(hec_csv *csv, char *p) {
+  for (csv->n_fields = 0;;) {
+    if (csv->n_fields == HEC_CSV_FIELDS)
+      return hec_import_fail(csv->file, csv->line, "line", "expected at most %d fields, found more", HEC_CSV_FIELDS);
+    p += strspn(p, " \t");
+    csv->field[csv->n_fields++] = p;
+    char *next = NULL, *end = NULL; /* end: of a field without quotes */
+    if (*p == '"') {
+      next = cut_quoted(p);
+      next = next ? next + strspn(next, " \t") : NULL;
+      if (!next || (*next && *next != ','))
+        return hec_import_fail(csv->file, csv->line, "line", "expected a comma behind a quoted field, found none");
+    } else {
+      next = end = p + strcspn(p, ",");
+      while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    }
+    bool last = *next == 0;
+    if (end)
+      *end = 0;
+    if (last)
+      return HEC_OK;
+    p = next + 1;
+  }
+}
+
+hec_status hec_csv_next(hec_csv *csv, bool *more) {
+  char *line = NULL;
+  do
+    HEC_TRY(read_line(csv, &line));
+  while (line && line[strspn(line, " \t")] == 0);
+  *more = line != NULL;
+  if (!line)
+    return HEC_OK;
+  HEC_TRY(cut_fields(csv, line));
+  if (csv->n_columns > 0 && csv->n_fields != csv->n_columns)
+    return hec_import_fail(csv->file, csv->line, "line", "expected %d fields, found %d", csv->n_columns, csv->n_fields);
+  return HEC_OK;
+}
+
+hec_status hec_csv_open(hec_csv *csv, const hec_import_file *file) {
+  bool more = false;
+  *csv = (hec_csv){.file = file};
+  HEC_TRY(hec_import_source(file->input, &csv->source));
+  csv->capacity = 1 << 14;
+  csv->buffer = hec_malloc(csv->capacity, 1);
+  HEC_TRY(fill(csv));
+  if (csv->end >= 3 && memcmp(csv->buffer, "\xef\xbb\xbf", 3) == 0)
+    csv->at = 3; /* byte order mark */
+  HEC_TRY(hec_csv_next(csv, &more));
+  if (!more)
+    return hec_import_fail(file, 1, "line", "expected the names of columns, found the end of the file");
+  for (int i = 0; i < csv->n_fields; i++)
+    hec_text_add_bytes(&csv->names, csv->field[i], strlen(csv->field[i]) + 1);
+  csv->n_columns = csv->n_fields;
+  return HEC_OK;
+}
+
+void hec_csv_close(hec_csv *csv) {
+  if (csv->source)
+    csv->source->close(csv->source);
+  free(csv->buffer);
+  hec_text_free(&csv->names);
+}
+
+/* ---- fields ---- */
+
+const char *hec_csv_name(const hec_csv *csv, int column) {
+  const char *name = csv->names.data;
+  for (int i = 0; i < column; i++)
+    name += strlen(name) + 1;
+  return name;
+}
+
+/* Is `name` one of "a|b|c"? */
+static bool is_one_of(const char *name, size_t n, const char *names) {
+  for (const char *p = names;; p++) {
+    size_t m = strcspn(p, "|");
+    if (m == n && memcmp(p, name, n) == 0)
+      return true;
+    p += m;
+    if (!*p)
+      return false;
+  }
+}
+
+int hec_csv_find(const hec_csv *csv, const char *names) {
+  for (int i = 0; i < csv->n_columns; i++)
+    if (is_one_of(hec_csv_name(csv, i), strlen(hec_csv_name(csv, i)), names))
+      return i;
+  return -1;
+}
+
+hec_status hec_csv_want(const hec_csv *csv, const char *names, int *column) {
+  char name[64];
+  *column = hec_csv_find(csv, names);
+  (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(names, "|"), names);
+  return *column >= 0 ? HEC_OK : hec_import_fail(csv->file, 1, name, "expected a column of this name, found none");
+}
+
+hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) {
+  char found[40];
+  size_t n = 0;
+  for (const char *p = csv->field[column]; *p && n < sizeof found - 1; p++)
+    found[n++] = (char)((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f ? '?' : *p);
+  found[n] = 0;
+  return hec_import_fail(csv->file, csv->line, hec_csv_name(csv, column), "expected %s, found \"%s\"", expected, found);
+}
+
+hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) {
+  const char *p = csv->field[column];
+  char expected[64];
+  int64_t v = 0;
+  bool good = *p != 0 && strspn(p, "0123456789") == strlen(p) && strlen(p) < 19;
+  for (; good && *p; p++)
+    v = v * 10 + (*p - '0');
+  if (good && v <= most) {
+    *value = v;
+    return HEC_OK;
+  }
+  (void)snprintf(expected, sizeof expected, "a whole number from 0 to %" PRId64, most);
+  return hec_csv_fail(csv, column, expected);
+}
+
+bool hec_csv_head_has(const char *head, size_t n, const char *names) {
+  const char *p = head, *end = memchr(head, '\n', n);
+  end = end ? end : head + n;
+  p += end - p >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+  while (p < end) {
+    const char *comma = memchr(p, ',', (size_t)(end - p)), *next = comma ? comma : end, *last = next;
+    while (p < next && strchr(" \t\"", *p))
+      p++;
+    while (last > p && strchr(" \t\"\r", last[-1]))
+      last--;
+    if (is_one_of(p, (size_t)(last - p), names))
+      return true;
+    p = next + 1;
+  }
+  return false;
+}

@@ -1,0 +1,182 @@
+/* Counts as a table, a line per expert: columns layer (or layer_id), expert (expert_id) and count, perhaps step (iter,
+ * iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
+ * (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
+ * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
+ * whose table was complete in the first step must stay so: a lost line is not a zero. */
+#include "runtime/base/arena.h"
+#include "traces/import/csv.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the rank's first step was like: had every expert of every layer a line? */
+enum { NOT_YET, COMPLETE, SPARSE };
+
+typedef struct {
+  int32_t layer, expert;
+  uint32_t count;
+  int64_t line;
+} cell;
+
+typedef struct {
+  hec_csv csv;
+  int layer, expert, count, step; /* columns; step -1: none */
+  cell *cells;                    /* of the step */
+  size_t n, capacity, given;
+  int64_t step_at, next_step; /* of the cells; of the line that is read already, -1: none */
+  bool ended;
+  uint32_t *counts;
+} table;
+
+static hec_status open_file(hec_import_file *file) {
+  table *t = hec_malloc(1, sizeof *t);
+  *t = (table){.next_step = -1};
+  file->state = t;
+  HEC_TRY(hec_csv_open(&t->csv, file));
+  HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
+  HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
+  HEC_TRY(hec_csv_want(&t->csv, "count|tokens|token_count", &t->count));
+  t->step = hec_csv_find(&t->csv, "step|iter|iteration");
+  return HEC_OK;
+}
+
+static void close_file(hec_import_file *file) {
+  table *t = file->state;
+  if (!t)
+    return;
+  hec_csv_close(&t->csv);
+  free(t->cells);
+  free(t->counts);
+  free(t);
+}
+
+/* The next line's step. */
+static hec_status advance(table *t) {
+  bool more = false;
+  HEC_TRY(hec_csv_next(&t->csv, &more));
+  t->ended = !more;
+  t->next_step = more ? 0 : -1;
+  if (more && t->step >= 0)
+    HEC_TRY(hec_csv_integer(&t->csv, t->step, (INT64_C(1) << 53) - 1, &t->next_step));
+  return HEC_OK;
+}
+
+static hec_status take_cell(table *t, int64_t n_experts) {
+  int64_t layer = 0, expert = 0, count = 0;
+  HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
+  HEC_TRY(hec_csv_integer(&t->csv, t->expert, (n_experts > 0 ? n_experts : HEC_TRACE_DIMENSION_MAX) - 1, &expert));
+  HEC_TRY(hec_csv_integer(&t->csv, t->count, UINT32_MAX, &count));
+  HEC_RESERVE(t->cells, t->capacity, t->n + 1);
+  t->cells[t->n++] = (cell){(int32_t)layer, (int32_t)expert, (uint32_t)count, t->csv.line};
+  return HEC_OK;
+}
+
+static int compare_cells(const void *a, const void *b) {
+  const cell *x = a, *y = b;
+  if (x->layer != y->layer)
+    return x->layer < y->layer ? -1 : 1;
+  if (x->expert != y->expert)
+    return x->expert < y->expert ? -1 : 1;
+  return x->line < y->line ? -1 : 1;
+}
+
+/* After sorting: no expert twice, and how many layers there are. */
+static hec_status check_cells(const hec_import_file *file, const table *t, size_t *n_layers) {
+  *n_layers = 1;
+  for (size_t i = 1; i < t->n; i++) {
+    const cell *a = &t->cells[i - 1], *b = &t->cells[i];
+    if (a->layer == b->layer && a->expert == b->expert)
+      return hec_import_fail(file, b->line, hec_csv_name(&t->csv, t->expert),
+                             "expected every expert of a layer once in a step, found layer %d, expert %d again",
+                             (int)b->layer, (int)b->expert);
+    *n_layers += a->layer != b->layer;
+  }
+  return HEC_OK;
+}
+
+static hec_status judge(hec_import_file *file, table *t) {
+  int32_t most = 0;
+  size_t n_layers = 0;
+  HEC_TRY(check_cells(file, t, &n_layers));
+  for (size_t i = 0; i < t->n; i++)
+    most = t->cells[i].expert > most ? t->cells[i].expert : most;
+  if (hec_import_experts(file->job) == 0) {
+    HEC_TRY(hec_import_set_experts(file, 0, "expert", most + 1));
+    hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)most + 1);
+  }
+  size_t all = n_layers * (size_t)hec_import_experts(file->job);
+  if (file->kept == NOT_YET)
+    file->kept = t->n == all ? COMPLETE : SPARSE;
+  if (file->kept == SPARSE)
+    hec_import_assume(file->job, "experts without a line have no tokens");
+  else if (t->n != all)
+    return hec_import_fail(file, t->cells[t->n - 1].line, "line",
+                           "expected a line for every expert of every layer in step %" PRId64
+                           ", as in the first, found %zu for %zu",
+                           t->step_at, t->n, all);
+  return HEC_OK;
+}
+
+/* All lines of the next step. */
+static hec_status read_step(hec_import_file *file, table *t, bool *more) {
+  t->n = t->given = 0;
+  if (t->next_step < 0 && !t->ended)
+    HEC_TRY(advance(t));
+  *more = !t->ended;
+  if (t->ended)
+    return HEC_OK;
+  t->step_at = t->next_step;
+  while (!t->ended && t->next_step == t->step_at) {
+    HEC_TRY(take_cell(t, hec_import_experts(file->job)));
+    HEC_TRY(advance(t));
+  }
+  qsort(t->cells, t->n, sizeof *t->cells, compare_cells);
+  return judge(file, t);
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  table *t = file->state;
+  *more = true;
+  if (t->given == t->n)
+    HEC_TRY(read_step(file, t, more));
+  if (!*more)
+    return HEC_OK;
+  size_t experts = (size_t)hec_import_experts(file->job);
+  int32_t layer = t->cells[t->given].layer;
+  if (!t->counts)
+    t->counts = hec_malloc(experts, sizeof *t->counts);
+  memset(t->counts, 0, experts * sizeof *t->counts);
+  *row = (hec_import_row){.step = t->step_at,
+                          .layer = layer,
+                          .source = -1,
+                          .n = (int32_t)experts,
+                          .counts = t->counts,
+                          .line = t->cells[t->given].line};
+  for (; t->given < t->n && t->cells[t->given].layer == layer; t->given++) {
+    const cell *c = &t->cells[t->given];
+    if ((size_t)c->expert >= experts)
+      return hec_import_fail(file, c->line, hec_csv_name(&t->csv, t->expert), "expected from 0 to %zu, found %d",
+                             experts - 1, (int)c->expert);
+    t->counts[c->expert] = c->count;
+  }
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return hec_csv_head_has(head, n, "layer|layer_id") && hec_csv_head_has(head, n, "expert|expert_id") &&
+         hec_csv_head_has(head, n, "count|tokens|token_count");
+}
+
+const hec_importer hec_importer_csv_counts = {
+    .name = "csv-counts",
+    .summary = "CSV layer,expert,count, perhaps with step; by rank where names have one",
+    .source = "llama.cpp derivatives; SGLang before 2025-05, expert_distribution_rank<r>_timestamp<t>.csv",
+    .pattern = "*.csv *.csv.gz",
+    .files = HEC_FILES_MAYBE_RANKS,
+    .phase = "prefill+decode",
+    .recognise = recognise,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};

@@ -1,0 +1,178 @@
+/* Tokens per rank as a table, a line per rank: columns rank, layer, iter (iteration, step) and tokens (token_num), as
+ * LAER-MoE's analysis writes them, with method and model_name (arXiv 2602.11686, artifact, token_analysis_backup.csv).
+ * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
+ * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add
+ * up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A table of
+ * several methods or models needs --method, --model. */
+#include "runtime/base/arena.h"
+#include "traces/import/csv.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINES_MAX = 1 << 27, RANK_MAX = (1 << 16) - 1 };
+
+typedef struct {
+  int64_t iter;
+  int32_t layer, rank;
+  uint32_t tokens, line;
+} entry;
+
+typedef struct {
+  hec_csv csv;
+  int rank, layer, iter, tokens;
+  entry *entries;
+  size_t n, capacity, given;
+  bool read;
+} table;
+
+static hec_status open_file(hec_import_file *file) {
+  table *t = hec_malloc(1, sizeof *t);
+  *t = (table){.read = false};
+  file->state = t;
+  HEC_TRY(hec_csv_open(&t->csv, file));
+  HEC_TRY(hec_csv_want(&t->csv, "rank", &t->rank));
+  HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
+  HEC_TRY(hec_csv_want(&t->csv, "iter|iteration|step", &t->iter));
+  return hec_csv_want(&t->csv, "tokens|token_num", &t->tokens);
+}
+
+static void close_file(hec_import_file *file) {
+  table *t = file->state;
+  if (!t)
+    return;
+  hec_csv_close(&t->csv);
+  free(t->entries);
+  free(t);
+}
+
+/* Is the line one of those wanted? Without a choice all lines must be of one kind. */
+static hec_status choose(const hec_csv *csv, const char *names, const char *wanted, const char *option, hec_text *first,
+                         bool *take) {
+  int column = hec_csv_find(csv, names);
+  *take = true;
+  if (column < 0)
+    return HEC_OK;
+  const char *word = csv->field[column];
+  *take = !wanted || strcmp(word, wanted) == 0;
+  if (wanted)
+    return HEC_OK;
+  if (first->length == 0)
+    hec_text_add(first, word);
+  if (strcmp(first->data ? first->data : "", word) == 0)
+    return HEC_OK;
+  return hec_import_fail(csv->file, csv->line, hec_csv_name(csv, column),
+                         "expected %s, as there are several, found %s "
+                         "and %.40s",
+                         option, first->data, word);
+}
+
+static hec_status take_line(table *t) {
+  int64_t rank = 0, layer = 0, iter = 0, tokens = 0;
+  HEC_TRY(hec_csv_integer(&t->csv, t->rank, RANK_MAX, &rank));
+  HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
+  HEC_TRY(hec_csv_integer(&t->csv, t->iter, (INT64_C(1) << 53) - 1, &iter));
+  HEC_TRY(hec_csv_integer(&t->csv, t->tokens, UINT32_MAX, &tokens));
+  if (t->n == LINES_MAX)
+    return hec_import_fail(t->csv.file, t->csv.line, "line", "expected at most %d lines, found more", LINES_MAX);
+  HEC_RESERVE(t->entries, t->capacity, t->n + 1);
+  t->entries[t->n++] = (entry){iter, (int32_t)layer, (int32_t)rank, (uint32_t)tokens, (uint32_t)t->csv.line};
+  return HEC_OK;
+}
+
+static int compare_entries(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  if (x->iter != y->iter)
+    return x->iter < y->iter ? -1 : 1;
+  if (x->layer != y->layer)
+    return x->layer < y->layer ? -1 : 1;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return x->line < y->line ? -1 : 1;
+}
+
+static hec_status read_lines(hec_import_file *file, table *t, hec_text *method, hec_text *model) {
+  const hec_import_options *o = hec_import_options_of(file->job);
+  for (bool more = true;;) {
+    bool take = true, take_model = true;
+    HEC_TRY(hec_csv_next(&t->csv, &more));
+    if (!more)
+      return HEC_OK;
+    HEC_TRY(choose(&t->csv, "method", o->method, "--method", method, &take));
+    if (take)
+      HEC_TRY(choose(&t->csv, "model_name|model", o->model, "--model", model, &take_model));
+    if (take && take_model)
+      HEC_TRY(take_line(t));
+  }
+}
+
+static hec_status read_table(hec_import_file *file, table *t) {
+  const hec_import_options *o = hec_import_options_of(file->job);
+  hec_text method = {0}, model = {0};
+  int32_t ranks = 0;
+  hec_status status = read_lines(file, t, &method, &model);
+  if (status == HEC_OK && model.length > 0)
+    hec_import_set_model(file->job, model.data);
+  hec_text_free(&method);
+  hec_text_free(&model);
+  HEC_TRY(status);
+  if (t->n == 0)
+    return hec_import_fail(file, 0, "lines", "expected at least one (of --method and --model), found none");
+  qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
+  for (size_t i = 0; i < t->n; i++)
+    ranks = t->entries[i].rank >= ranks ? t->entries[i].rank + 1 : ranks;
+  if (o->ranks > 0 && ranks != o->ranks)
+    return hec_import_fail(file, 0, "rank", "expected ranks 0 to %" PRId64 " (--ranks), found up to %d", o->ranks - 1,
+                           (int)ranks - 1);
+  int64_t ep = o->ep > 0 ? o->ep : ranks;
+  HEC_ASSERT(ep > 0);
+  if (ranks % ep != 0)
+    return hec_import_fail(file, 0, "rank", "expected a number that --ep %" PRId64 " divides, found %d", ep,
+                           (int)ranks);
+  if (o->ep == 0)
+    hec_import_assume(file->job, "expert parallelism over all %d ranks (--ep)", (int)ranks);
+  hec_import_assume(file->job,
+                    "an expert is all that one expert-parallel rank has; who sent the tokens is not recorded");
+  hec_import_set_ranks(file->job, ranks);
+  hec_import_set_sources(file->job, ranks);
+  return hec_import_set_experts(file, 0, "rank (expert-parallel ranks)", ep);
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  table *t = file->state;
+  if (!t->read)
+    HEC_TRY(read_table(file, t));
+  t->read = true;
+  *more = t->given < t->n;
+  if (!*more)
+    return HEC_OK;
+  const entry *e = &t->entries[t->given++];
+  *row = (hec_import_row){.step = e->iter,
+                          .layer = e->layer,
+                          .source = e->rank,
+                          .first = e->rank % hec_import_experts(file->job),
+                          .n = 1,
+                          .counts = &e->tokens,
+                          .line = e->line};
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return hec_csv_head_has(head, n, "rank") && hec_csv_head_has(head, n, "layer") &&
+         hec_csv_head_has(head, n, "iter|iteration|step") && hec_csv_head_has(head, n, "tokens|token_num");
+}
+
+const hec_importer hec_importer_csv_ranks = {
+    .name = "csv-ranks",
+    .summary = "CSV rank,layer,iter,tokens, and LAER-MoE's with method and model_name: tokens received by ranks",
+    .source = "LAER-MoE, arXiv 2602.11686, artifact",
+    .pattern = "*.csv *.csv.gz",
+    .files = HEC_FILES_SEQUENCE,
+    .totals = true,
+    .phase = "train",
+    .recognise = recognise,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};

@@ -1,0 +1,122 @@
+/* HarMoEny's statistics: <rank>/moe_layer-<l>.csv, a line per iteration, among whose columns are "iteration" and
+ * "expert distribution", a quoted list of the tokens that this rank sends to each expert. The rank is the folder's name,
+ * the layer is in the file's (moe_l<l>.csv in older versions; moe_decoder_layer-<l>.csv of encoder-decoder models:
+ * their decoder's layers come behind). Per source rank, before any rescheduling; nothing is dropped. */
+#include "runtime/base/arena.h"
+#include "traces/import/csv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  hec_csv csv;
+  int iteration, distribution; /* columns */
+  int64_t layer;
+  uint32_t *counts;
+  size_t capacity;
+} statistics;
+
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* .../3/moe_layer-0.csv: 3 */
+static int32_t rank_of(const char *path) {
+  const char *end = strrchr(path, '/'), *from = end;
+  while (from && from > path && from[-1] != '/')
+    from--;
+  size_t n = from ? (size_t)(end - from) : 0;
+  if (n == 0 || n > 6 || strspn(from, "0123456789") != n)
+    return -1;
+  return (int32_t)strtol(from, NULL, 10);
+}
+
+/* The last number of the name. */
+static bool layer_of(const char *path, int64_t *layer) {
+  const char *name = base_of(path), *end = name + strcspn(name, "."), *from = end;
+  while (from > name && from[-1] >= '0' && from[-1] <= '9')
+    from--;
+  if (from == end || end - from > 6)
+    return false;
+  *layer = hec_import_layer(strstr(name, "decoder") != NULL, strtol(from, NULL, 10) & 0xfffff);
+  return true;
+}
+
+static hec_status open_file(hec_import_file *file) {
+  statistics *s = hec_malloc(1, sizeof *s);
+  *s = (statistics){.layer = 0};
+  file->state = s;
+  HEC_TRY(hec_csv_open(&s->csv, file));
+  HEC_TRY(hec_csv_want(&s->csv, "iteration", &s->iteration));
+  HEC_TRY(hec_csv_want(&s->csv, "expert distribution", &s->distribution));
+  if (!layer_of(file->input->path, &s->layer))
+    return hec_import_fail(file, 0, "name", "expected moe_layer-<number>.csv, found another");
+  return HEC_OK;
+}
+
+static void close_file(hec_import_file *file) {
+  statistics *s = file->state;
+  if (!s)
+    return;
+  hec_csv_close(&s->csv);
+  free(s->counts);
+  free(s);
+}
+
+/* "[12, 166, 0]" */
+static hec_status read_list(statistics *s, int64_t *n) {
+  const char *p = s->csv.field[s->distribution];
+  bool good = *p++ == '[';
+  for (*n = 0; good; p++) {
+    p += strspn(p, " ");
+    size_t digits = strspn(p, "0123456789");
+    char *end = NULL;
+    unsigned long long value = strtoull(p, &end, 10);
+    good = digits > 0 && digits <= 10 && value <= UINT32_MAX && *n < HEC_TRACE_DIMENSION_MAX;
+    if (!good)
+      break;
+    HEC_RESERVE(s->counts, s->capacity, *n + 1);
+    s->counts[(*n)++] = (uint32_t)value;
+    p = end + strspn(end, " ");
+    good = *p == ',' || (*p == ']' && p[1 + strspn(p + 1, " ")] == 0);
+    if (*p == ']')
+      break;
+  }
+  return good ? HEC_OK : hec_csv_fail(&s->csv, s->distribution, "a list of whole numbers from 0 to 4294967295");
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  statistics *s = file->state;
+  int64_t step = 0, n = 0;
+  HEC_TRY(hec_csv_next(&s->csv, more));
+  if (!*more)
+    return HEC_OK;
+  HEC_TRY(hec_csv_integer(&s->csv, s->iteration, (INT64_C(1) << 53) - 1, &step));
+  HEC_TRY(read_list(s, &n));
+  HEC_TRY(hec_import_set_experts(file, s->csv.line, "expert distribution (length)", n));
+  *row = (hec_import_row){
+      .step = step, .layer = s->layer, .source = -1, .n = (int32_t)n, .counts = s->counts, .line = s->csv.line};
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return hec_csv_head_has(head, n, "expert distribution") && hec_csv_head_has(head, n, "iteration");
+}
+
+const hec_importer hec_importer_harmoeny = {
+    .name = "harmoeny",
+    .summary = "HarMoEny, <rank>/moe_layer-<l>.csv: tokens of each source rank per expert",
+    .source = "github.com/sacs-epfl/HarMoEny",
+    .pattern = "moe_*.csv moe_*.csv.gz",
+    .files = HEC_FILES_PARTS,
+    .rank_of = rank_of,
+    .counted = HEC_COUNTED_BEFORE_DROP,
+    .phase = "prefill",
+    .recognise = recognise,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};

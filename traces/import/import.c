@@ -1,0 +1,335 @@
+/* Rows of many files, step by step. Each file (or sequence of files) is a lane with one row waiting; the step at hand is
+ * the smallest of those waiting, and every lane gives its rows of that step before any goes on. So no more than one step
+ * is in memory, and files may be of any length. A merge of L lanes asks each once a step: O(rows + steps x L). */
+#include "traces/import/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_MAX ((INT64_C(1) << 53) - 1)
+
+/* ---- lanes ---- */
+
+static hec_status open_next(hec_import *job, hec_import_lane *lane) {
+  lane->file.input = job->inputs[lane->first_file + lane->at];
+  lane->file.state = NULL;
+  lane->is_open = true;
+  lane->any = false;
+  lane->file_step = job->format->numbered ? lane->file_step : -1;
+  return job->format->open(&lane->file);
+}
+
+static void close_lane(hec_import_lane *lane) {
+  if (lane->is_open)
+    lane->file.job->format->close(&lane->file);
+  lane->is_open = false;
+}
+
+/* Steps in order, as the file has them; counted through where a lane has several files. */
+static hec_status number_step(hec_import_lane *lane) {
+  int64_t step = lane->row.step;
+  if (step < 0 || step > STEP_MAX || step < lane->file_step)
+    return hec_import_fail(&lane->file, lane->row.line, "step",
+                           "expected from %" PRId64 " to %" PRId64 " (steps in order), found %" PRId64,
+                           lane->file_step < 0 ? 0 : lane->file_step, STEP_MAX, step);
+  lane->n_steps += step != lane->file_step;
+  lane->file_step = step;
+  if (lane->n_files > 1 && !lane->file.job->format->numbered)
+    lane->row.step = lane->n_steps - 1;
+  return HEC_OK;
+}
+
+/* The next row of a lane into its waiting place. */
+static hec_status refill(hec_import *job, hec_import_lane *lane) {
+  lane->waiting = false;
+  while (!lane->ended) {
+    bool more = false;
+    if (!lane->is_open)
+      HEC_TRY(open_next(job, lane));
+    lane->row = (hec_import_row){.source = -1};
+    HEC_TRY(job->format->next(&lane->file, &lane->row, &more));
+    if (more) {
+      HEC_TRY(number_step(lane));
+      lane->waiting = lane->any = true;
+      return HEC_OK;
+    }
+    if (!lane->any)
+      return hec_import_fail(&lane->file, 0, "records", "expected at least one, found none");
+    close_lane(lane);
+    lane->ended = ++lane->at == lane->n_files;
+  }
+  return HEC_OK;
+}
+
+/* ---- steps ---- */
+
+static hec_status need(const hec_import *job, int64_t value, const char *field, const char *option) {
+  if (value > 0)
+    return HEC_OK;
+  return hec_import_fail(&job->lanes[0].file, 0, field, "expected %s, as files of %s do not say it, found none", option,
+                         job->format->name);
+}
+
+/* Once the first row is there: what nobody has said yet must be said by the user, before much is read. */
+static hec_status check_facts(hec_import *job) {
+  HEC_TRY(need(job, job->n_experts, "experts", "--experts N"));
+  HEC_TRY(need(job, job->top_k, "top_k", "--top-k N"));
+  if (job->top_k > job->n_experts)
+    return hec_import_fail(&job->lanes[0].file, 0, "top_k",
+                           "expected at most %" PRId32 " (the experts), found %" PRId32, job->n_experts, job->top_k);
+  job->n_columns = job->n_sources > 0 ? job->n_sources : job->n_ranks;
+  HEC_ASSERT(job->n_stages == 1 || job->n_sources == 0);
+  return HEC_OK;
+}
+
+static bool is_wanted(const hec_import *job, int64_t step) {
+  return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
+}
+
+static void set_label(hec_import *job) {
+  const hec_import_lane *lane = &job->lanes[0];
+  job->label[0] = 0;
+  if (job->n_lanes != 1 || lane->n_files == 1 || job->n_columns != 1)
+    return;
+  const char *slash = strrchr(lane->file.input->path, '/'), *name = slash ? slash + 1 : lane->file.input->path;
+  size_t n = strcspn(name, "."), most = sizeof job->label - 1;
+  n = n < most ? n : most;
+  for (size_t i = 0; i < n; i++)
+    job->label[i] = (char)((unsigned char)name[i] < 0x20 || (unsigned char)name[i] >= 0x7f ? '?' : name[i]);
+  job->label[n] = 0;
+}
+
+/* Rows of the smallest step waiting; *any false at the end. */
+static hec_status read_step(hec_import *job, bool *any) {
+  *any = false;
+  for (int32_t i = 0; i < job->n_lanes; i++) {
+    hec_import_lane *lane = &job->lanes[i];
+    if (!lane->waiting && !lane->ended)
+      HEC_TRY(refill(job, lane));
+    if (lane->waiting && (!*any || lane->row.step < job->step))
+      job->step = lane->row.step;
+    *any = *any || lane->waiting;
+  }
+  if (!*any || (job->options.last_step >= 0 && job->step > job->options.last_step)) {
+    *any = false;
+    return HEC_OK;
+  }
+  if (job->n_columns == 0)
+    HEC_TRY(check_facts(job));
+  set_label(job);
+  for (int32_t i = 0; i < job->n_lanes; i++) {
+    hec_import_lane *lane = &job->lanes[i];
+    while (lane->waiting && lane->row.step == job->step) {
+      if (!is_wanted(job, job->step))
+        lane->row.ids = NULL;
+      HEC_TRY(hec_import_add_row(job, lane));
+      lane->from = lane->file.input;
+      HEC_TRY(refill(job, lane));
+    }
+  }
+  return HEC_OK;
+}
+
+static bool all_ended(const hec_import *job) {
+  for (int32_t i = 0; i < job->n_lanes; i++)
+    if (job->lanes[i].waiting)
+      return false;
+  return true;
+}
+
+static hec_status finish(hec_import *job) {
+  job->ended = true;
+  if (job->n_records == 0)
+    return hec_import_fail(&job->lanes[0].file, 0, "steps",
+                           job->n_empty > 0 ? "expected at least one with tokens, found none"
+                                            : "expected at least one from --from to --until, found none");
+  if (job->n_empty > 0) {
+    char words[64];
+    (void)snprintf(words, sizeof words, "%" PRId64 " step%s without any token", job->n_empty,
+                   job->n_empty > 1 ? "s" : "");
+    hec_import_note(job, "left out", words);
+  }
+  return HEC_OK;
+}
+
+static hec_status next_record(hec_import *job, bool *more) {
+  while (job->micro_batch == job->n_micro_batches) {
+    bool any = false, complete = false;
+    job->micro_batch = job->n_micro_batches = 0;
+    hec_import_clear_step(job);
+    HEC_TRY(read_step(job, &any));
+    if (!any) {
+      *more = false;
+      return finish(job);
+    }
+    HEC_TRY(hec_import_close_step(job, all_ended(job), &complete));
+    if (!complete || !is_wanted(job, job->step))
+      job->n_micro_batches = 0;
+  }
+  hec_import_gather(job, job->micro_batch++);
+  job->first_iter = job->n_records == 0 ? job->step : job->first_iter;
+  job->last_iter = job->step;
+  job->n_records++;
+  *more = true;
+  return HEC_OK;
+}
+
+hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *more) {
+  *more = false;
+  if (job->ended)
+    return HEC_OK;
+  hec_status status = next_record(job, more);
+  job->ended = job->ended || status != HEC_OK;
+  if (*more)
+    *record = (hec_import_record){
+        .iter = job->step, .label = job->label, .load = {job->n_layers, job->n_sources, job->n_experts, job->counts}};
+  return status;
+}
+
+/* ---- beginning and end ---- */
+
+static hec_status read_counted(const hec_import_options *options, hec_counted *counted) {
+  if (!options->counted)
+    return HEC_OK;
+  if (strcmp(options->counted, "before_drop") != 0 && strcmp(options->counted, "after_drop") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--counted: expected before_drop or after_drop, found \"%.40s\"", options->counted);
+  *counted = options->counted[0] == 'b' ? HEC_COUNTED_BEFORE_DROP : HEC_COUNTED_AFTER_DROP;
+  return HEC_OK;
+}
+
+static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t n) {
+  const hec_import_options *o = &job->options;
+  const hec_import_input *beside = NULL;
+  HEC_TRY(read_counted(o, &job->counted));
+  if (o->phase && strcmp(o->phase, "train") != 0 && strcmp(o->phase, "prefill") != 0 &&
+      strcmp(o->phase, "decode") != 0 && strcmp(o->phase, "prefill+decode") != 0 && strcmp(o->phase, "forward") != 0)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--phase: expected train, prefill, decode, prefill+decode or forward, found \"%.40s\"", o->phase);
+  HEC_TRY(hec_import_place(job, inputs, n, &beside));
+  job->n_stages = o->pp > 0 ? (int32_t)o->pp : 1;
+  if (job->n_ranks % job->n_stages != 0)
+    return hec_fail(HEC_BAD_INPUT, "--pp: expected a number that divides the %d ranks, found %d", (int)job->n_ranks,
+                    (int)job->n_stages);
+  if (job->n_stages > 1 && job->format->files != HEC_FILES_ONE_PER_RANK)
+    return hec_fail(HEC_BAD_INPUT, "--pp: expected a format with files of ranks, found %s", job->format->name);
+  job->n_per_stage = job->n_ranks / job->n_stages;
+  for (int32_t i = 0; i < job->n_lanes; i++)
+    job->lanes[i].file.input = job->inputs[job->lanes[i].first_file];
+  if (!o->phase && strcmp(job->format->phase, "train") != 0)
+    hec_import_assume(job, "phase: %s (--phase)", job->format->phase);
+  return job->format->begin ? job->format->begin(job, beside) : HEC_OK;
+}
+
+hec_status hec_import_begin(const hec_importer *format, const hec_import_options *options,
+                            const hec_import_input *inputs, int32_t n, hec_import **begun) {
+  hec_import *job = hec_malloc(1, sizeof *job);
+  *job = (hec_import){.format = format,
+                      .options = *options,
+                      .n_experts = (int32_t)options->experts,
+                      .top_k = (int32_t)options->top_k,
+                      .counted = format->counted,
+                      .no_transitions = options->no_transitions,
+                      .step = -1};
+  *begun = NULL;
+  hec_status status = begin(job, inputs, n);
+  if (status == HEC_OK)
+    *begun = job;
+  else
+    hec_import_end(job);
+  return status;
+}
+
+void hec_import_end(hec_import *job) {
+  if (!job)
+    return;
+  for (int32_t i = 0; i < job->n_lanes; i++)
+    close_lane(&job->lanes[i]);
+  hec_text_free(&job->model);
+  hec_text_free(&job->notes);
+  hec_text_free(&job->name);
+  hec_text_free(&job->header_notes);
+  free(job->inputs);
+  free(job->lanes);
+  free(job->slots);
+  free(job->order);
+  free(job->block_at);
+  free(job->cells);
+  free(job->n_rows);
+  free(job->counts);
+  free(job->transitions);
+  free(job->header_transitions);
+  free(job->sorted);
+  free(job->recent);
+  free(job);
+}
+
+/* ---- header ---- */
+
+bool hec_import_header_is_late(const hec_import *job) {
+  return job->format->paths && !job->no_transitions && job->n_layers > 1;
+}
+
+/* The name that was given, or that of the first file or its folder. */
+static void name_trace(hec_import *job) {
+  const char *path = job->inputs[0]->path, *end = path + strlen(path);
+  job->name.length = 0;
+  if (job->options.name) {
+    hec_text_add(&job->name, job->options.name);
+    return;
+  }
+  const char *from = end;
+  bool folder = job->n_inputs > 1;
+  while (from > path && from[-1] != '/')
+    from--;
+  if (folder && from > path) {
+    end = from - 1;
+    for (from = end; from > path && from[-1] != '/';)
+      from--;
+  }
+  size_t n = (size_t)(end - from);
+  const char *dot = folder ? NULL : memchr(from, '.', n);
+  n = dot && dot > from ? (size_t)(dot - from) : n;
+  for (size_t i = 0; i < n; i++)
+    hec_text_printf(&job->name, "%c", (unsigned char)from[i] < 0x20 || (unsigned char)from[i] >= 0x7f ? '?' : from[i]);
+  if (n == 0)
+    hec_text_add(&job->name, job->format->name);
+}
+
+void hec_import_header(hec_import *job, hec_trace_header *header) {
+  name_trace(job);
+  job->header_notes.length = 0;
+  hec_text_printf(&job->header_notes, "imported from %s", job->format->name);
+  for (const char *p = job->notes.data; p && *p;) { /* lines become clauses */
+    size_t n = strcspn(p, "\n");
+    hec_text_add(&job->header_notes, ";");
+    for (size_t i = 0, blank = 1; i < n; i++) {
+      if (p[i] != ' ')
+        hec_text_printf(&job->header_notes, "%s%c", blank ? " " : "", p[i]);
+      blank = p[i] == ' ';
+    }
+    p += n + (p[n] == '\n');
+  }
+  free(job->header_transitions);
+  job->header_transitions = job->ended ? hec_import_transitions(job) : NULL;
+  const char *phase = job->options.phase ? job->options.phase : job->format->phase;
+  const char *model = job->options.model ? job->options.model : job->model.data ? job->model.data : "";
+  *header = (hec_trace_header){.name = job->name.data,
+                               .source = (char *)job->format->source,
+                               .model = (char *)model,
+                               .notes = job->header_notes.data,
+                               .phase_text = (char *)phase,
+                               .phase = strcmp(phase, "train") == 0 ? HEC_PHASE_TRAIN : HEC_PHASE_FORWARD,
+                               .n_layers = job->n_layers,
+                               .n_experts = job->n_experts,
+                               .top_k = job->top_k,
+                               .n_sources = job->n_sources,
+                               .per_source = job->n_sources > 1,
+                               .ranks = job->header_ranks,
+                               .counted = job->counted,
+                               .transitions = job->header_transitions,
+                               .transitions_over = true,
+                               .transitions_first = job->first_iter,
+                               .transitions_last = job->last_iter};
+}

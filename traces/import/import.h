@@ -1,0 +1,42 @@
+/* Importing as a whole: inputs, then records in order, then the header; or all of it into a file. */
+#ifndef HEC_TRACES_IMPORT_IMPORT_H
+#define HEC_TRACES_IMPORT_IMPORT_H
+#include "traces/import/importer.h"
+
+typedef struct {
+  hec_import_input *input; /* [n] malloc family; paths too */
+  size_t n, capacity;
+  hec_text left_out; /* "" or files of folders that are named like the format's and do not begin like it */
+} hec_import_inputs; /* zero-initialise */
+
+/* Files, folders (two levels deep) and patterns of glob(7) to files of one format: `format`, or what content says. */
+hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_importer **format,
+                           hec_import_inputs *inputs) HEC_MUST_USE;
+void hec_import_inputs_free(hec_import_inputs *inputs);
+
+/* Inputs must live as long as the job; options are copied, their texts not. */
+hec_status hec_import_begin(const hec_importer *format, const hec_import_options *options,
+                            const hec_import_input *inputs, int32_t n, hec_import **job) HEC_MUST_USE;
+typedef struct {
+  int64_t iter;
+  const char *label; /* "" */
+  hec_load load;
+} hec_import_record;
+/* A line of what is said at the end: kind "assumed" or "left out". */
+void hec_import_note(hec_import *job, const char *kind, const char *words);
+/* The next record, valid till the next call; *more false at the end. */
+hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *more) HEC_MUST_USE;
+/* Of what was read so far: sizes after the first record; transitions and iterations after the last. */
+void hec_import_header(hec_import *job, hec_trace_header *header);
+bool hec_import_header_is_late(const hec_import *job); /* it may get transitions: to be asked after the first record */
+void hec_import_end(hec_import *job);
+
+typedef struct {
+  hec_trace_header header; /* its texts live as long as the job */
+  int64_t n_files, n_ranks, n_records, first_iter, last_iter;
+  const char *notes; /* "assumed ...\nleft out ...\n" */
+} hec_import_result;
+/* Everything into `out` (as hec_trace_create takes it). `progress`: a line on stderr, updated. */
+hec_status hec_import_write(hec_import *job, const char *out, bool progress, hec_import_result *result) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,144 @@
+/* Importers: what other recorders write, as rows of counts. A format is one file with one `const hec_importer` and one
+ * row of HEC_IMPORTER_LIST. It says how its bytes begin and gives the rows of one file in the order of steps; shared
+ * code (import.c) finds the files, sorts them by rank, puts rows of a step together, checks that none is missing,
+ * leaves out dense layers, and writes. Memory: one step of all ranks, and per open file what its importer keeps. */
+#ifndef HEC_TRACES_IMPORT_IMPORTER_H
+#define HEC_TRACES_IMPORT_IMPORTER_H
+#include "traces/scan.h"
+#include "traces/trace.h"
+#include "traces/trace_header.h"
+
+/* In the order of --list, and of asking when content decides: narrow ones first. */
+#define HEC_IMPORTER_LIST(X)                                                                                           \
+  X(megatron_router_trace)                                                                                             \
+  X(megatron_tokens_per_expert)                                                                                        \
+  X(vllm_eplb)                                                                                                         \
+  X(eplb_json)                                                                                                         \
+  X(trtllm)                                                                                                            \
+  X(npy_routed_experts)                                                                                                \
+  X(json_routed_experts)                                                                                               \
+  X(harmoeny)                                                                                                          \
+  X(csv_counts)                                                                                                        \
+  X(csv_ranks)
+
+/* What the user says; 0 and NULL: nothing. */
+typedef struct {
+  int64_t top_k, experts, layers, ranks, ep, pp;
+  int64_t first_step, last_step; /* of those that are written; last_step -1: all */
+  const char *counted, *phase, *name, *model, *method;
+  bool sum;            /* micro-batches of a step are added up */
+  bool renumber;       /* ranks are numbered anew, in order */
+  bool no_transitions; /* do not count them */
+} hec_import_options;
+
+typedef struct {
+  const char *path;
+  const char *bytes; /* [length] in its stead (tests, fuzzing); NULL: a file */
+  size_t length;
+} hec_import_input;
+
+typedef struct hec_importer hec_importer;
+typedef struct hec_import hec_import;
+
+/* A file while it is read. */
+typedef struct {
+  hec_import *job;
+  const hec_import_input *input;
+  int32_t rank;  /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
+  int32_t given; /* as the name says it; -1: it does not */
+  int64_t kept;  /* the importer's own, 0 first, kept over the files of a sequence */
+  void *state;   /* likewise, of this file */
+} hec_import_file;
+
+/* Counts of one step, layer and source (or part of its experts). Repeated within a step: the next micro-batch. */
+typedef struct {
+  int64_t step;
+  int64_t layer;          /* hec_import_layer(); layers of the trace are in its order */
+  int32_t source;         /* -1: the file's rank */
+  int32_t first, n;       /* experts first..first+n-1 of the job's n_experts */
+  const uint32_t *counts; /* [n], till the next call */
+  int64_t line;           /* 0: the format has no lines */
+  /* Experts of every token in this layer and, of the same tokens in the same order, in the layer before; NULL: none. */
+  const uint32_t *ids, *ids_before; /* [n_tokens][top_k] */
+  int64_t n_tokens, layer_before;
+} hec_import_row;
+
+/* Whose files are these: */
+typedef enum {
+  HEC_FILES_ONE_PER_RANK, /* the name has the rank */
+  HEC_FILES_PARTS,        /* the name has the rank; a rank has several, of other layers */
+  HEC_FILES_SEQUENCE,     /* one after another, no ranks */
+  HEC_FILES_MAYBE_RANKS,  /* by rank where every name has one, several of a rank one after another; else a sequence */
+} hec_import_files;
+
+struct hec_importer {
+  const char *name, *summary, *source;
+  const char *pattern; /* of names in a folder; several: blanks between */
+  const char *beside;  /* a file that belongs to all (meta_info.json), or NULL */
+  hec_import_files files;
+  bool totals;         /* rows of all files add up: the source ranks are lost */
+  bool repeats;        /* several rows of a step, layer and rank are its micro-batches; else an error */
+  bool paths;          /* rows may have ids: transitions can be counted */
+  bool numbered;       /* steps go on from file to file of a sequence (file->kept) */
+  bool tail;           /* a last step without all its sources is left out, not an error */
+  hec_counted counted; /* unless the user says */
+  const char *phase;   /* likewise */
+  /* Is it this format? `head`: the first bytes, gzip undone, with a zero byte behind. */
+  bool (*recognise)(const char *head, size_t n);
+  int32_t (*rank_of)(const char *path);                                 /* NULL: the number behind "rank"; -1: none */
+  hec_status (*begin)(hec_import *job, const hec_import_input *beside); /* NULL: nothing; beside NULL: not there */
+  hec_status (*open)(hec_import_file *file) HEC_MUST_USE;               /* makes file->state, also when it fails */
+  hec_status (*next)(hec_import_file *file, hec_import_row *row, bool *more) HEC_MUST_USE;
+  void (*close)(hec_import_file *file); /* state may be NULL */
+};
+
+#define HEC_IMPORTER_DECLARE(name) extern const hec_importer hec_importer_##name;
+HEC_IMPORTER_LIST(HEC_IMPORTER_DECLARE)
+#undef HEC_IMPORTER_DECLARE
+extern const hec_importer *const hec_importers[]; /* ends with NULL */
+const hec_importer *hec_importer_find(const char *name);
+
+/* ---- for importers ---- */
+
+const hec_import_options *hec_import_options_of(const hec_import *job);
+/* Facts of the whole trace. The first to say one sets it (the user before all files); who says another fails. `line` 0:
+ * none. */
+hec_status hec_import_set_experts(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
+hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
+int32_t hec_import_experts(const hec_import *job); /* 0: nobody said */
+int32_t hec_import_top_k(const hec_import *job);
+int32_t hec_import_ranks(const hec_import *job);         /* files' ranks */
+const char *hec_import_first(const hec_import *job);     /* path of the first file */
+void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
+void hec_import_set_ranks(hec_import *job, int32_t n);   /* as the header says them */
+void hec_import_set_model(hec_import *job, const char *model);
+/* "assumed WHAT", once, however often it is said. */
+void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Layers by (block behind the decoder, layer): block 0 the decoder, 1.. the MTP blocks. Both below 2^20. */
+static inline int64_t hec_import_layer(int64_t block, int64_t layer) {
+  return block << 20 | layer;
+}
+
+/* FILE[:LINE]: FIELD: ... */
+hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char *field, const char *format, ...)
+    __attribute__((format(printf, 4, 5))) HEC_MUST_USE;
+
+hec_status hec_import_source(const hec_import_input *input, hec_source **source) HEC_MUST_USE;
+/* All of a file of at most so many bytes. */
+hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;
+
+/* An object with these members, each at most once; other keys are skipped. */
+typedef struct {
+  const char *key;
+  hec_status (*read)(void *state);
+  bool required;
+} hec_import_field;
+hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int n_fields, void *state) HEC_MUST_USE;
+/* JSON Lines: to the next line that is not blank, at most to its first byte; *more false at the end. */
+hec_status hec_import_line_begin(hec_scan *scan, bool *more) HEC_MUST_USE;
+hec_status hec_import_line_end(hec_scan *scan) HEC_MUST_USE;
+
+bool hec_import_has(const char *head, size_t n, const char *word); /* for recognise */
+
+#endif

@@ -1,0 +1,201 @@
+/* The table of importers, and what each of them may use: facts that must agree, messages, JSON objects and lines. */
+#include "traces/import/importer.h"
+
+#include "traces/import/job.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(name) &hec_importer_##name,
+const hec_importer *const hec_importers[] = {HEC_IMPORTER_LIST(ROW) NULL};
+#undef ROW
+
+const hec_importer *hec_importer_find(const char *name) {
+  for (size_t i = 0; hec_importers[i]; i++)
+    if (strcmp(hec_importers[i]->name, name) == 0)
+      return hec_importers[i];
+  return NULL;
+}
+
+/* ---- facts ---- */
+
+const hec_import_options *hec_import_options_of(const hec_import *job) {
+  return &job->options;
+}
+
+int32_t hec_import_experts(const hec_import *job) {
+  return job->n_experts;
+}
+
+int32_t hec_import_top_k(const hec_import *job) {
+  return job->top_k;
+}
+
+int32_t hec_import_ranks(const hec_import *job) {
+  return job->n_ranks;
+}
+
+const char *hec_import_first(const hec_import *job) {
+  return job->inputs[0]->path;
+}
+
+void hec_import_set_sources(hec_import *job, int32_t n) {
+  job->n_sources = n;
+}
+
+void hec_import_set_ranks(hec_import *job, int32_t n) {
+  job->header_ranks = n;
+}
+
+void hec_import_set_model(hec_import *job, const char *model) {
+  job->model.length = 0;
+  hec_text_add(&job->model, model);
+}
+
+static hec_status set_fact(hec_import_file *file, int64_t line, const char *field, int64_t n, int32_t *fact,
+                           const char *option) {
+  int64_t said = strcmp(option, "--experts") == 0 ? file->job->options.experts : file->job->options.top_k;
+  if (n < 1 || n > HEC_TRACE_DIMENSION_MAX)
+    return hec_import_fail(file, line, field, "expected from 1 to %d, found %" PRId64, HEC_TRACE_DIMENSION_MAX, n);
+  if (*fact != 0 && *fact != n)
+    return hec_import_fail(file, line, field, "expected %" PRId32 " (%s), found %" PRId64, *fact,
+                           said > 0 ? option : "as before", n);
+  *fact = (int32_t)n;
+  return HEC_OK;
+}
+
+hec_status hec_import_set_experts(hec_import_file *file, int64_t line, const char *field, int64_t n) {
+  return set_fact(file, line, field, n, &file->job->n_experts, "--experts");
+}
+
+hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char *field, int64_t n) {
+  return set_fact(file, line, field, n, &file->job->top_k, "--top-k");
+}
+
+void hec_import_note(hec_import *job, const char *kind, const char *words) {
+  hec_text line = {0};
+  hec_text_printf(&line, "%-9s %s\n", kind, words);
+  if (!job->notes.data || !strstr(job->notes.data, line.data))
+    hec_text_add(&job->notes, line.data);
+  hec_text_free(&line);
+}
+
+void hec_import_assume(hec_import *job, const char *format, ...) {
+  char words[512];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  hec_import_note(job, "assumed", words);
+}
+
+/* ---- messages ---- */
+
+hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char *field, const char *format, ...) {
+  char words[512], place[32] = "";
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  if (line > 0)
+    (void)snprintf(place, sizeof place, ":%" PRId64, line);
+  return hec_fail(HEC_BAD_INPUT, "%s%s: %s: %s", file->input->path, place, field, words);
+}
+
+/* ---- bytes ---- */
+
+hec_status hec_import_source(const hec_import_input *input, hec_source **source) {
+  if (input->bytes)
+    return hec_source_open_memory(input->bytes, input->length, input->path, source);
+  return hec_source_open(input->path, source);
+}
+
+hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) {
+  hec_source *source = NULL;
+  HEC_TRY(hec_import_source(input, &source));
+  hec_status status = HEC_OK;
+  char block[1 << 14];
+  size_t got = 1;
+  while (status == HEC_OK && got > 0) {
+    status = source->read(source, block, sizeof block, &got);
+    if (status == HEC_OK && got > most - text->length)
+      status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes, found more", input->path, most);
+    else if (status == HEC_OK)
+      hec_text_add_bytes(text, block, got);
+  }
+  source->close(source);
+  return status;
+}
+
+bool hec_import_has(const char *head, size_t n, const char *word) {
+  size_t length = strlen(word);
+  const char *end = head + n;
+  for (const char *p = head; (size_t)(end - p) >= length; p++) {
+    p = memchr(p, word[0], (size_t)(end - p) - length + 1);
+    if (!p)
+      return false;
+    if (memcmp(p, word, length) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* ---- JSON ---- */
+
+hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int n_fields, void *state) {
+  uint32_t seen = 0;
+  bool first = true, more = true;
+  HEC_ASSERT(n_fields <= 32);
+  scan->key[0] = 0;
+  scan->n_indices = 0;
+  HEC_TRY(hec_scan_expect(scan, '{'));
+  for (;;) {
+    HEC_TRY(hec_scan_more(scan, '}', &first, &more));
+    if (!more)
+      break;
+    HEC_TRY(hec_scan_key(scan));
+    int f = 0;
+    while (f < n_fields && strcmp(scan->key, fields[f].key) != 0)
+      f++;
+    if (f == n_fields) {
+      HEC_TRY(hec_scan_skip(scan));
+      continue;
+    }
+    if (seen >> f & 1)
+      return hec_scan_fail(scan, "a second one", "this key once");
+    seen |= UINT32_C(1) << f;
+    HEC_TRY(fields[f].read(state));
+    scan->n_indices = 0;
+  }
+  scan->n_indices = 0;
+  for (int f = 0; f < n_fields; f++)
+    if (fields[f].required && !(seen >> f & 1)) {
+      (void)snprintf(scan->key, sizeof scan->key, "%s", fields[f].key);
+      return hec_scan_fail(scan, "no such key", "this key in every record");
+    }
+  scan->key[0] = 0;
+  return HEC_OK;
+}
+
+hec_status hec_import_line_begin(hec_scan *scan, bool *more) {
+  int byte = 0;
+  scan->one_line = false;
+  scan->key[0] = 0;
+  scan->n_indices = 0;
+  HEC_TRY(hec_scan_peek(scan, &byte)); /* passes blank lines */
+  *more = scan->at != scan->end;
+  scan->one_line = true;
+  return HEC_OK;
+}
+
+hec_status hec_import_line_end(hec_scan *scan) {
+  int byte = 0;
+  scan->key[0] = 0;
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  if (byte != '\n' && scan->at != scan->end)
+    return hec_scan_fail(scan, NULL, "end of line");
+  return HEC_OK;
+}

@@ -1,0 +1,418 @@
+/* From what was named to files: folders are walked two levels deep, patterns are those of glob(7); then files are put in
+ * order of rank (a number, not a name: rank10 comes behind rank9), and each rank must be there. Names without ranks are
+ * compared with their numbers as numbers too. */
+#include "traces/import/job.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HEAD_BYTES = 64 << 10, DEPTH = 2 };
+
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* ---- finding ---- */
+
+static void add_input(hec_import_inputs *inputs, const char *path) {
+  size_t n = strlen(path) + 1;
+  HEC_RESERVE(inputs->input, inputs->capacity, inputs->n + 1);
+  inputs->input[inputs->n++] = (hec_import_input){.path = memcpy(hec_malloc(n, 1), path, n)};
+}
+
+void hec_import_inputs_free(hec_import_inputs *inputs) {
+  for (size_t i = 0; i < inputs->n; i++)
+    free((void *)inputs->input[i].path);
+  free(inputs->input);
+  hec_text_free(&inputs->left_out);
+  *inputs = (hec_import_inputs){0};
+}
+
+/* Numbers in names as numbers; then as bytes. */
+static int compare_names(const char *a, const char *b) {
+  while (*a && *b) {
+    size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+    if (n == 0 || m == 0) {
+      if (*a != *b)
+        return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+      a++;
+      b++;
+      continue;
+    }
+    const char *x = a + strspn(a, "0"), *y = b + strspn(b, "0");
+    a += n;
+    b += m;
+    n = (size_t)(a - x > 0 ? a - x : 0);
+    m = (size_t)(b - y > 0 ? b - y : 0);
+    int order = n != m ? (n < m ? -1 : 1) : n == 0 ? 0 : memcmp(x, y, n);
+    if (order != 0)
+      return order;
+  }
+  return *a ? 1 : *b ? -1 : 0;
+}
+
+static int compare_inputs(const void *a, const void *b) {
+  const char *x = ((const hec_import_input *)a)->path, *y = ((const hec_import_input *)b)->path;
+  int order = compare_names(x, y);
+  return order != 0 ? order : strcmp(x, y);
+}
+
+static hec_status walk(const char *folder, int depth, hec_import_inputs *found) {
+  DIR *listing = opendir(folder);
+  if (!listing)
+    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", folder, strerror(errno));
+  hec_status status = HEC_OK;
+  hec_text path = {0};
+  for (struct dirent *entry; status == HEC_OK && (entry = readdir(listing)) != NULL;) {
+    struct stat info;
+    if (entry->d_name[0] == '.')
+      continue;
+    path.length = 0;
+    size_t n = strlen(folder);
+    hec_text_printf(&path, "%s%s%s", folder, n > 0 && folder[n - 1] == '/' ? "" : "/", entry->d_name);
+    if (stat(path.data, &info) != 0)
+      continue;
+    if (S_ISREG(info.st_mode))
+      add_input(found, path.data);
+    else if (S_ISDIR(info.st_mode) && depth > 1)
+      status = walk(path.data, depth - 1, found);
+  }
+  (void)closedir(listing);
+  hec_text_free(&path);
+  return status;
+}
+
+/* True when one of the patterns, separated by blanks, is that of the path: of its last name, or of as many as it has. */
+static bool matches(const char *patterns, const char *path) {
+  char copy[256], *rest = copy;
+  (void)snprintf(copy, sizeof copy, "%s", patterns);
+  for (char *one; (one = strtok_r(rest, " ", &rest)) != NULL;) {
+    const char *from = base_of(path);
+    if (strchr(one, '/'))
+      for (int seen = 0; from > path && !(from[-1] == '/' && ++seen > 1);)
+        from--;
+    if (fnmatch(one, from, 0) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* The first bytes, gzip undone; [HEAD_BYTES + 1], zero behind them. */
+static hec_status read_head(const hec_import_input *input, char *head, size_t *n) {
+  hec_source *source = NULL;
+  HEC_TRY(hec_import_source(input, &source));
+  hec_status status = HEC_OK;
+  size_t got = 1;
+  for (*n = 0; status == HEC_OK && got > 0 && *n < HEAD_BYTES; *n += got) {
+    status = source->read(source, head + *n, HEAD_BYTES - *n, &got);
+    got = status == HEC_OK ? got : 0;
+  }
+  head[*n] = 0;
+  source->close(source);
+  return status;
+}
+
+static hec_status not_recognised(const char *path, const char *head, size_t n) {
+  if (n > 4 && memcmp(head, "PK\3\4", 4) == 0)
+    return hec_fail(
+        HEC_BAD_INPUT,
+        "%s: expected a format of hecate-trace import --list, found a ZIP file; SGLang's .pt becomes JSON by "
+        "python3 -c \"import torch,json,sys; d=torch.load(sys.argv[1],weights_only=True); "
+        "json.dump({'logical_count':d['logical_count'].tolist()},sys.stdout)\" FILE",
+        path);
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: expected a format of hecate-trace import --list, found nothing that begins like one (--format "
+                  "chooses)",
+                  path);
+}
+
+/* Does it belong to files of some format, and says nothing by itself? */
+static bool is_beside(const char *path) {
+  for (size_t i = 0; hec_importers[i]; i++)
+    if (hec_importers[i]->beside && strcmp(base_of(path), hec_importers[i]->beside) == 0)
+      return true;
+  return false;
+}
+
+/* The first file that was named says the format, the others must have it. */
+static hec_status recognise(const hec_import_input *input, char *head, const hec_importer **format) {
+  size_t n = 0;
+  if (is_beside(input->path))
+    return HEC_OK;
+  HEC_TRY(read_head(input, head, &n));
+  if (*format && !(*format)->recognise(head, n))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s like the first file, found something else", input->path,
+                    (*format)->name);
+  for (size_t i = 0; hec_importers[i] && !*format; i++)
+    if (hec_importers[i]->recognise(head, n))
+      *format = hec_importers[i];
+  return *format ? HEC_OK : not_recognised(input->path, head, n);
+}
+
+static bool ranks_matter(const hec_importer *format) {
+  return format->files == HEC_FILES_ONE_PER_RANK || format->files == HEC_FILES_PARTS;
+}
+
+/* The format that files of folders have, by name and content; two of them are an error. */
+static hec_status recognise_folder(const char *folder, const hec_import_inputs *found, char *head,
+                                   const hec_importer **format) {
+  const char *path = NULL;
+  for (size_t i = 0; hec_importers[i]; i++)
+    for (size_t f = 0; f < found->n; f++) {
+      size_t n = 0;
+      const hec_importer *one = hec_importers[i];
+      if (!matches(one->pattern, found->input[f].path))
+        continue;
+      HEC_TRY(read_head(&found->input[f], head, &n));
+      if (!one->recognise(head, n))
+        continue;
+      if (*format && *format != one && strcmp(path, found->input[f].path) != 0)
+        return hec_fail(HEC_BAD_INPUT, "%s: expected files of one format, found %s (%s) and %s (%s); --format chooses",
+                        folder, (*format)->name, path, one->name, found->input[f].path);
+      if (!*format) {
+        *format = one;
+        path = found->input[f].path;
+      }
+      break;
+    }
+  if (*format)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list, found none", folder);
+}
+
+static void leave_out(hec_import_inputs *inputs, const char *path) {
+  if (inputs->left_out.length < 400)
+    hec_text_printf(&inputs->left_out, "%s%s",
+                    inputs->left_out.length > 0 ? ", " : "named alike but not begun so: ", path);
+  else if (inputs->left_out.data[inputs->left_out.length - 1] != '.')
+    hec_text_add(&inputs->left_out, ", ...");
+}
+
+static hec_status take_folder(const char *folder, const hec_importer **format, char *head, hec_import_inputs *inputs) {
+  hec_import_inputs found = {0};
+  bool given = *format != NULL;
+  hec_status status = walk(folder, DEPTH, &found);
+  if (found.n > 0)
+    qsort(found.input, found.n, sizeof *found.input, compare_inputs);
+  if (status == HEC_OK && !*format)
+    status = recognise_folder(folder, &found, head, format);
+  HEC_ASSERT(status != HEC_OK || *format);
+  size_t before = inputs->n;
+  for (size_t f = 0; status == HEC_OK && f < found.n; f++) {
+    const char *path = found.input[f].path;
+    bool beside = (*format)->beside && strcmp(base_of(path), (*format)->beside) == 0;
+    bool take = beside || matches((*format)->pattern, path);
+    size_t n = 0;
+    if (take && !beside && !given && !ranks_matter(*format)) {
+      status = read_head(&found.input[f], head, &n);
+      take = status == HEC_OK && (*format)->recognise(head, n);
+      if (!take)
+        leave_out(inputs, path);
+    }
+    if (take)
+      add_input(inputs, path);
+  }
+  if (status == HEC_OK && inputs->n == before)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of %s (%s), found none", folder, (*format)->name,
+                      (*format)->pattern);
+  hec_import_inputs_free(&found);
+  return status;
+}
+
+static hec_status take_pattern(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
+  glob_t found;
+  int code = glob(word, 0, NULL, &found);
+  if (code == GLOB_NOMATCH)
+    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", word,
+                    strpbrk(word, "*?[") ? "no file is named so" : strerror(ENOENT));
+  if (code != 0)
+    return hec_fail(HEC_FAILED, "%s: files cannot be listed", word);
+  hec_status status = HEC_OK;
+  for (size_t i = 0; status == HEC_OK && i < found.gl_pathc; i++) {
+    struct stat info;
+    if (stat(found.gl_pathv[i], &info) == 0 && S_ISDIR(info.st_mode))
+      status = take_folder(found.gl_pathv[i], format, head, inputs);
+    else
+      add_input(inputs, found.gl_pathv[i]);
+  }
+  globfree(&found);
+  return status;
+}
+
+static hec_status take_word(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
+  struct stat info;
+  if (strcmp(word, "-") == 0) {
+    if (!*format)
+      return hec_fail(HEC_BAD_INPUT, "-: expected --format with standard input, found none");
+    add_input(inputs, word);
+    return HEC_OK;
+  }
+  if (stat(word, &info) == 0 && S_ISDIR(info.st_mode))
+    return take_folder(word, format, head, inputs);
+  if (stat(word, &info) == 0)
+    add_input(inputs, word);
+  else
+    HEC_TRY(take_pattern(word, format, head, inputs));
+  return HEC_OK;
+}
+
+/* The file beside the first one, where it is there and was not named. */
+static void take_beside(const hec_importer *format, hec_import_inputs *inputs) {
+  hec_text path = {0};
+  struct stat info;
+  bool there = false;
+  for (size_t i = 0; i < inputs->n; i++)
+    there = there || strcmp(base_of(inputs->input[i].path), format->beside) == 0;
+  const char *first = inputs->input[0].path;
+  hec_text_add_bytes(&path, first, (size_t)(base_of(first) - first));
+  hec_text_add(&path, format->beside);
+  if (!there && stat(path.data, &info) == 0)
+    add_input(inputs, path.data);
+  hec_text_free(&path);
+}
+
+hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_importer **format,
+                           hec_import_inputs *inputs) {
+  char *head = hec_malloc(HEAD_BYTES + 1, 1);
+  bool given = *format != NULL;
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; status == HEC_OK && i < n_words; i++) {
+    size_t before = inputs->n;
+    status = take_word(words[i], format, head, inputs);
+    /* who chose the format is told what is wrong with a file, whatever it begins with */
+    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++)
+      status = recognise(&inputs->input[f], head, format);
+  }
+  free(head);
+  if (status == HEC_OK && !*format)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list too, found none",
+                      words[0]);
+  if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
+    take_beside(*format, inputs);
+  if (status != HEC_OK)
+    hec_import_inputs_free(inputs);
+  return status;
+}
+
+/* ---- ranks ---- */
+
+/* The number behind the last "rank" of the name, also rank_3 and rank-3. */
+static int32_t rank_in_name(const char *path) {
+  const char *name = base_of(path), *found = NULL;
+  for (const char *p = strstr(name, "rank"); p; p = strstr(p + 1, "rank")) {
+    const char *digits = p + 4 + strspn(p + 4, "_-=");
+    if (strspn(digits, "0123456789") > 0)
+      found = digits;
+  }
+  size_t n = found ? strspn(found, "0123456789") : 0;
+  return n == 0 || n > 6 ? -1 : (int32_t)strtol(found, NULL, 10);
+}
+
+typedef struct {
+  const hec_import_input *input;
+  int32_t rank;
+} placed;
+
+static int compare_placed(const void *a, const void *b) {
+  const placed *x = a, *y = b;
+  if (x->rank != y->rank)
+    return x->rank < y->rank ? -1 : 1;
+  return compare_inputs(x->input, y->input);
+}
+
+static hec_status check_ranks(const hec_import *job, placed *files, int32_t n, int32_t *n_ranks) {
+  int32_t next = 0;
+  int64_t wanted = job->options.ranks;
+  for (int32_t i = 0; i < n; i++) {
+    bool again = i > 0 && files[i].rank == files[i - 1].rank;
+    if (again && job->format->files == HEC_FILES_ONE_PER_RANK)
+      return hec_fail(HEC_BAD_INPUT, "%s: rank %d: expected one file of a rank, found %s too", files[i].input->path,
+                      (int)files[i].rank, files[i - 1].input->path);
+    if (!again && files[i].rank != next && !job->options.renumber)
+      return hec_fail(HEC_BAD_INPUT,
+                      "%s: rank %d: expected files of rank %d too (missing; --renumber takes those there "
+                      "are), found none",
+                      files[i].input->path, (int)files[i].rank, (int)next);
+    next += !again;
+  }
+  *n_ranks = 0;
+  for (int32_t i = 0, last = -1; i < n; i++) {
+    *n_ranks += files[i].rank != last;
+    last = files[i].rank;
+    files[i].rank = *n_ranks - 1;
+  }
+  if (wanted > 0 && *n_ranks != wanted)
+    return hec_fail(HEC_BAD_INPUT, "%s: rank %d: expected files of ranks 0 to %" PRId64 " (--ranks), found %d of them",
+                    files[n - 1].input->path, (int)(*n_ranks < wanted ? *n_ranks : wanted), wanted - 1, (int)*n_ranks);
+  return HEC_OK;
+}
+
+static void make_lanes(hec_import *job, const placed *files, const int32_t *given, int32_t n, bool by_rank) {
+  job->inputs = hec_malloc((size_t)n, sizeof(const hec_import_input *));
+  job->lanes = hec_malloc((size_t)n, sizeof *job->lanes);
+  for (int32_t i = 0; i < n; i++) {
+    bool own = job->format->files == HEC_FILES_PARTS || i == 0 || (by_rank && files[i].rank != files[i - 1].rank);
+    job->inputs[i] = files[i].input;
+    if (own)
+      job->lanes[job->n_lanes++] =
+          (hec_import_lane){.file = {.job = job, .rank = by_rank ? files[i].rank : 0, .given = given[i]},
+                            .first_file = i,
+                            .file_step = -1};
+    job->lanes[job->n_lanes - 1].n_files++;
+  }
+  job->n_inputs = n;
+}
+
+hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int32_t n,
+                            const hec_import_input **beside) {
+  const hec_importer *format = job->format;
+  placed *files = hec_malloc((size_t)n, sizeof *files);
+  int32_t *given = hec_malloc((size_t)n, sizeof *given);
+  int32_t m = 0, n_named = 0;
+  *beside = NULL;
+  for (int32_t i = 0; i < n; i++) {
+    if (format->beside && strcmp(base_of(inputs[i].path), format->beside) == 0) {
+      *beside = &inputs[i];
+      continue;
+    }
+    files[m] = (placed){&inputs[i], format->rank_of ? format->rank_of(inputs[i].path) : rank_in_name(inputs[i].path)};
+    n_named += files[m++].rank >= 0;
+  }
+  bool by_rank = ranks_matter(format) || (format->files == HEC_FILES_MAYBE_RANKS && n_named == m && m > 0);
+  hec_status status = HEC_OK;
+  job->n_ranks = 1;
+  if (m == 0) {
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of %s, found none", *beside ? (*beside)->path : "inputs",
+                      format->name);
+  } else if (ranks_matter(format) && m == 1 && n_named == 0) {
+    files[0].rank = 0; /* one file: whose it is does not matter */
+    given[0] = -1;
+  } else if (ranks_matter(format) && n_named < m) {
+    for (int32_t i = 0; i < m && status == HEC_OK; i++)
+      if (files[i].rank < 0)
+        status = hec_fail(HEC_BAD_INPUT, "%s: expected a name with a rank (%s), found none", files[i].input->path,
+                          format->pattern);
+  }
+  if (status == HEC_OK) {
+    for (int32_t i = 0; i < m; i++)
+      files[i].rank = by_rank ? files[i].rank : -1;
+    qsort(files, (size_t)m, sizeof *files, compare_placed);
+    for (int32_t i = 0; i < m; i++)
+      given[i] = n_named == m ? files[i].rank : -1;
+    if (by_rank)
+      status = check_ranks(job, files, m, &job->n_ranks);
+  }
+  if (status == HEC_OK)
+    make_lanes(job, files, given, m, by_rank);
+  free(files);
+  free(given);
+  return status;
+}

@@ -1,0 +1,94 @@
+/* An import while it runs. Private to traces/import/. */
+#ifndef HEC_TRACES_IMPORT_JOB_H
+#define HEC_TRACES_IMPORT_JOB_H
+#include "traces/import/import.h"
+#include "traces/trace_header.h"
+
+enum { HEC_IMPORT_MICRO_BATCHES = 4096 }; /* of a step; more is an error */
+
+/* Files read one after another; a row is waiting in each lane until its step comes. */
+typedef struct {
+  hec_import_file file;              /* the one being read */
+  int32_t first_file, n_files;       /* in job->inputs */
+  int32_t at;                        /* of n_files */
+  bool is_open, ended, waiting, any; /* any: row of the file */
+  const hec_import_input *from;      /* the file of the last row that was taken */
+  hec_import_row row;                /* waiting; step as the trace will have it */
+  int64_t file_step;                 /* the last one, as the file says */
+  int64_t n_steps;                   /* begun: numbers them where there are several files */
+} hec_import_lane;
+
+/* A layer of the files. */
+typedef struct {
+  int64_t key;                /* with its pipeline stage: hec_import_staged() */
+  int32_t n_micro_batches;    /* of this step */
+  uint64_t step_total, total; /* assignments, of this step and of all that were written */
+  bool dense;
+  /* Transitions into it: */
+  int64_t key_before;          /* -1: none seen */
+  uint64_t n_tokens, n_recent; /* n_recent: of them in job->recent */
+} hec_import_slot;
+
+struct hec_import {
+  const hec_importer *format;
+  hec_import_options options;
+  int32_t n_experts, top_k, n_ranks, n_sources, n_layers; /* n_sources: of the trace; n_layers: without dense ones */
+  int32_t n_columns, n_stages, n_per_stage;               /* n_columns: ranks or sources that rows come from */
+  hec_counted counted;
+  hec_text model, notes, name, header_notes;
+  const hec_import_input **inputs; /* by rank */
+  hec_import_lane *lanes;
+  int32_t n_lanes, n_inputs;
+
+  hec_import_slot *slots; /* in order of appearance */
+  size_t n_slots, slots_capacity;
+  int32_t *order;    /* [n_slots] by key; since the first step */
+  int32_t *block_at; /* [n_slots][HEC_IMPORT_MICRO_BATCHES] block of cells, -1: none */
+  size_t block_at_capacity;
+  uint32_t *cells; /* [n_blocks][n_columns][n_experts] */
+  size_t n_blocks, cells_capacity;
+  int32_t *n_rows; /* [n_slots][n_columns] rows of this step */
+  size_t n_rows_capacity;
+  size_t last_slot;
+
+  int64_t step, last_iter, first_iter, n_records, n_empty; /* step -1: none yet */
+  int32_t n_micro_batches, micro_batch;                    /* of the step; next to be handed out */
+  bool settled;                                            /* layers are known */
+  bool ended;
+  uint32_t *counts; /* [n_layers][n_sources][n_experts] handed out */
+  char label[128];
+
+  uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
+  uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */
+  size_t recent_capacity;
+  uint64_t *transitions; /* [n_slots][n_experts][n_experts] into a slot; [n_layers - 1] of them in the header */
+  size_t transitions_capacity;
+  uint64_t *header_transitions;
+  uint32_t *sorted; /* [n_experts + 1 + n_tokens x top_k] scratch */
+  size_t sorted_capacity;
+  bool no_transitions;
+  int32_t header_ranks; /* 0: as many as sources */
+};
+
+/* inputs.c */
+/* Sorts inputs by rank, checks that each is there once, and makes lanes. */
+hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int32_t n,
+                            const hec_import_input **beside) HEC_MUST_USE;
+
+/* steps.c: cells of a step */
+hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) HEC_MUST_USE;
+hec_status hec_import_close_step(hec_import *job, bool last,
+                                 bool *complete) HEC_MUST_USE; /* complete: as it should be */
+void hec_import_gather(hec_import *job, int32_t micro_batch);
+void hec_import_clear_step(hec_import *job);
+const char *hec_import_layer_name(int64_t key, char name[64]);
+static inline int64_t hec_import_staged(int64_t stage, int64_t layer) {
+  return stage << 41 | layer;
+}
+
+/* paths.c */
+void hec_import_count_paths(hec_import *job, size_t slot, const hec_import_row *row);
+/* [n_layers - 1][n_experts][n_experts] of the trace's layers, or NULL: none, or not complete (noted). */
+uint64_t *hec_import_transitions(hec_import *job);
+
+#endif

@@ -1,0 +1,197 @@
+/* Megatron-LM's router trace (--moe-routing-trace-path, megatron/core/transformer/moe/router_trace.py): a file
+ * router_trace_rank<r>.jsonl per rank, an object per step, block, layer and micro-batch,
+ *   {"step","stage":"pre_dispatch","block":"decoder"|"mtp","layer","rank","num_tokens","topk",
+ *    "top_indices":[[e x topk] x num_tokens]}   and "mtp_idx", "hs_*", "logit_*" where there are some.
+ * It is written before dispatch, so before dropping, and per source rank. Tokens keep their order from layer to layer, so
+ * transitions are counted. How many experts there are is in logit_shape [tokens, experts] alone, else the user says.
+ * Inferred: several records of a step and layer are its micro-batches, in order. Activation recomputation calls the
+ * router again in the backward pass: such records look like micro-batches more, and transitions are left out. */
+#include "traces/import/megatron_layer.h"
+
+#include "runtime/base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  hec_scan scan;
+  hec_text text;
+  int64_t step, layer, mtp_idx, rank, n_tokens, top_k, n_experts, line; /* of the record; -1: absent */
+  bool mtp, has_indices;
+  hec_scan_matrix ids, before; /* of this record and of the one before */
+  int64_t step_before, layer_before, tokens_before;
+  uint32_t *counts;
+} trace;
+
+static hec_status read_step(void *t) {
+  return hec_megatron_scan_int(&((trace *)t)->scan, (UINT64_C(1) << 53) - 1, &((trace *)t)->step);
+}
+
+static hec_status read_layer(void *t) {
+  return hec_megatron_scan_int(&((trace *)t)->scan, HEC_MEGATRON_LAYER_MAX, &((trace *)t)->layer);
+}
+
+static hec_status read_mtp_idx(void *t) {
+  return hec_megatron_scan_int(&((trace *)t)->scan, HEC_MEGATRON_LAYER_MAX, &((trace *)t)->mtp_idx);
+}
+
+static hec_status read_rank(void *t) {
+  return hec_megatron_scan_int(&((trace *)t)->scan, INT32_MAX, &((trace *)t)->rank);
+}
+
+static hec_status read_tokens(void *t) {
+  return hec_megatron_scan_int(&((trace *)t)->scan, INT32_MAX, &((trace *)t)->n_tokens);
+}
+
+static hec_status read_top_k(void *t) {
+  uint64_t value = 0;
+  HEC_TRY(hec_scan_integer(&((trace *)t)->scan, 1, HEC_TRACE_DIMENSION_MAX, &value));
+  ((trace *)t)->top_k = (int64_t)value;
+  return HEC_OK;
+}
+
+static hec_status read_block(void *t) {
+  return hec_megatron_scan_block(&((trace *)t)->scan, &((trace *)t)->text, &((trace *)t)->mtp);
+}
+
+static hec_status read_stage(void *state) {
+  trace *t = state;
+  HEC_TRY(hec_scan_text(&t->scan, &t->text));
+  return strcmp(t->text.data, "pre_dispatch") == 0 ? HEC_OK
+                                                   : hec_scan_fail(&t->scan, "another text", "\"pre_dispatch\"");
+}
+
+static hec_status read_indices(void *state) {
+  trace *t = state;
+  t->ids.n_columns = t->top_k; /* -1: as the first row */
+  t->has_indices = true;
+  return hec_scan_rows(&t->scan, &t->ids, "experts");
+}
+
+/* [tokens, experts] */
+static hec_status read_shape(void *state) {
+  trace *t = state;
+  uint32_t shape[2];
+  HEC_TRY(hec_scan_counts(&t->scan, shape, 2, "sizes (tokens, experts)"));
+  t->n_experts = shape[1];
+  return HEC_OK;
+}
+
+static const hec_import_field fields[] = {{"step", read_step, true},           {"stage", read_stage, true},
+                                          {"block", read_block, true},         {"layer", read_layer, true},
+                                          {"rank", read_rank, true},           {"num_tokens", read_tokens, true},
+                                          {"topk", read_top_k, true},          {"mtp_idx", read_mtp_idx, false},
+                                          {"top_indices", read_indices, true}, {"logit_shape", read_shape, false}};
+
+static hec_status check_record(hec_import_file *file, trace *t) {
+  HEC_TRY(hec_import_set_top_k(file, t->line, "topk", t->top_k));
+  if (t->n_experts >= 0)
+    HEC_TRY(hec_import_set_experts(file, t->line, "logit_shape[1]", t->n_experts));
+  if (t->ids.n_rows != t->n_tokens)
+    return hec_import_fail(file, t->line, "top_indices", "expected %lld rows (num_tokens), found %lld",
+                           (long long)t->n_tokens, (long long)t->ids.n_rows);
+  if (t->ids.n_rows > 0 && t->ids.n_columns != t->top_k)
+    return hec_import_fail(file, t->line, "top_indices[0]", "expected %lld experts (topk), found %lld",
+                           (long long)t->top_k, (long long)t->ids.n_columns);
+  if (t->mtp && t->mtp_idx < 0)
+    return hec_import_fail(file, t->line, "mtp_idx", "expected this key in a record of block mtp, found no such key");
+  if (file->given >= 0 && t->rank != file->given)
+    return hec_import_fail(file, t->line, "rank", "expected %d (of the file's name), found %lld", (int)file->given,
+                           (long long)t->rank);
+  if (hec_import_experts(file->job) == 0)
+    return hec_import_fail(file, t->line, "logit_shape",
+                           "expected --experts N, as no logits were recorded, found none");
+  return HEC_OK;
+}
+
+static hec_status count(hec_import_file *file, trace *t) {
+  uint32_t n_experts = (uint32_t)hec_import_experts(file->job);
+  size_t n = (size_t)t->n_tokens * (size_t)t->top_k;
+  if (!t->counts)
+    t->counts = hec_malloc(n_experts, sizeof *t->counts);
+  memset(t->counts, 0, n_experts * sizeof *t->counts);
+  for (size_t i = 0; i < n; i++) {
+    if (t->ids.values[i] >= n_experts) {
+      char field[64];
+      (void)snprintf(field, sizeof field, "top_indices[%zu][%zu]", i / (size_t)t->top_k, i % (size_t)t->top_k);
+      return hec_import_fail(file, t->line, field, "expected an expert from 0 to %u, found %u", n_experts - 1,
+                             t->ids.values[i]);
+    }
+    t->counts[t->ids.values[i]]++;
+  }
+  return HEC_OK;
+}
+
+static hec_status open_file(hec_import_file *file) {
+  hec_source *source = NULL;
+  HEC_TRY(hec_import_source(file->input, &source));
+  trace *t = hec_malloc(1, sizeof *t);
+  *t = (trace){.step_before = -1};
+  file->state = t;
+  return hec_scan_begin(&t->scan, source);
+}
+
+static void close_file(hec_import_file *file) {
+  trace *t = file->state;
+  if (!t)
+    return;
+  hec_scan_end(&t->scan);
+  hec_text_free(&t->text);
+  free(t->ids.values);
+  free(t->before.values);
+  free(t->counts);
+  free(t);
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  trace *t = file->state;
+  hec_scan_matrix ids = t->before;
+  t->before = t->ids; /* the record given last: rows of the next layer's record may need it */
+  t->ids = ids;
+  t->step = t->layer = t->mtp_idx = t->rank = t->n_tokens = t->top_k = t->n_experts = -1;
+  HEC_TRY(hec_import_line_begin(&t->scan, more));
+  if (!*more)
+    return HEC_OK;
+  t->line = t->scan.line;
+  HEC_TRY(hec_import_object(&t->scan, fields, (int)(sizeof fields / sizeof *fields), t));
+  HEC_TRY(hec_import_line_end(&t->scan));
+  HEC_TRY(check_record(file, t));
+  HEC_TRY(count(file, t));
+  *row = (hec_import_row){.step = t->step,
+                          .layer = hec_import_layer(t->mtp ? t->mtp_idx + 1 : 0, t->layer),
+                          .source = -1,
+                          .n = hec_import_experts(file->job),
+                          .counts = t->counts,
+                          .line = t->line,
+                          .ids = t->ids.values,
+                          .n_tokens = t->n_tokens};
+  if (t->step_before == t->step && t->tokens_before == t->n_tokens) {
+    row->ids_before = t->before.values;
+    row->layer_before = t->layer_before;
+  }
+  t->step_before = t->step;
+  t->layer_before = row->layer;
+  t->tokens_before = t->n_tokens;
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return head[0] == '{' && (hec_import_has(head, n, "\"top_indices\"") || hec_import_has(head, n, "\"pre_dispatch\""));
+}
+
+const hec_importer hec_importer_megatron_router_trace = {
+    .name = "megatron-router-trace",
+    .summary = "Megatron-LM, router_trace_rank<r>.jsonl: experts of every token per source rank, transitions",
+    .source = "Megatron-LM, megatron/core/transformer/moe/router_trace.py",
+    .pattern = "router_trace_rank*.jsonl router_trace_rank*.jsonl.gz",
+    .files = HEC_FILES_ONE_PER_RANK,
+    .repeats = true,
+    .paths = true,
+    .counted = HEC_COUNTED_BEFORE_DROP,
+    .phase = "train",
+    .recognise = recognise,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};

@@ -1,0 +1,148 @@
+/* Megatron-LM's tokens per expert (--save-tokens-per-expert-interval, megatron/training/activation_logging.py): files
+ * tokens_per_expert/rank<r>.jsonl, an object per iteration, block and layer,
+ *   {"iter","block":"decoder"|"mtp","layer","tpe":[[count x local experts] x micro-batches]}   and "mtp_idx" for MTP.
+ * Counts are of tokens RECEIVED by the experts of rank r, after dispatch (so after dropping) and possibly padded. Local
+ * expert i is expert (r mod ep) x local + i: Megatron numbers expert-parallel ranks fastest (expert-tensor-parallel size
+ * 1). Ranks with the same experts add up; who sent the tokens is lost, so the trace has totals. */
+#include "runtime/base/arena.h"
+#include "traces/import/megatron_layer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct {
+  hec_scan scan;
+  hec_text text;
+  hec_scan_matrix counts;
+  int64_t iter, layer, mtp_idx, line, n_given; /* micro-batches given of the record */
+  bool mtp;
+} log_file;
+
+static hec_status read_iter(void *l) {
+  return hec_megatron_scan_int(&((log_file *)l)->scan, (UINT64_C(1) << 53) - 1, &((log_file *)l)->iter);
+}
+
+static hec_status read_layer(void *l) {
+  return hec_megatron_scan_int(&((log_file *)l)->scan, HEC_MEGATRON_LAYER_MAX, &((log_file *)l)->layer);
+}
+
+static hec_status read_mtp_idx(void *l) {
+  return hec_megatron_scan_int(&((log_file *)l)->scan, HEC_MEGATRON_LAYER_MAX, &((log_file *)l)->mtp_idx);
+}
+
+static hec_status read_block(void *l) {
+  return hec_megatron_scan_block(&((log_file *)l)->scan, &((log_file *)l)->text, &((log_file *)l)->mtp);
+}
+
+static hec_status read_counts(void *state) {
+  log_file *l = state;
+  l->counts.n_columns = -1;
+  return hec_scan_rows(&l->scan, &l->counts, "counts");
+}
+
+static const hec_import_field fields[] = {{"iter", read_iter, true},
+                                          {"block", read_block, true},
+                                          {"layer", read_layer, true},
+                                          {"tpe", read_counts, true},
+                                          {"mtp_idx", read_mtp_idx, false}};
+
+static int64_t stages(const hec_import *job) {
+  return hec_import_options_of(job)->pp > 0 ? hec_import_options_of(job)->pp : 1;
+}
+
+static int64_t ep_of(const hec_import *job) {
+  int64_t ep = hec_import_options_of(job)->ep;
+  return ep > 0 ? ep : hec_import_ranks(job) / stages(job);
+}
+
+static hec_status begin(hec_import *job, const hec_import_input *beside) {
+  (void)beside;
+  int64_t ranks = hec_import_ranks(job) / stages(job), ep = ep_of(job);
+  if (ranks % ep != 0)
+    return hec_fail(HEC_BAD_INPUT, "--ep: expected a number that divides the %" PRId64 " ranks, found %" PRId64, ranks,
+                    ep);
+  if (hec_import_options_of(job)->ep == 0)
+    hec_import_assume(job, "expert parallelism over all %" PRId64 " ranks (--ep)", ranks);
+  hec_import_assume(job, "counts are of tokens received, perhaps padded; who sent them is not recorded");
+  hec_import_set_ranks(job, (int32_t)ranks);
+  return HEC_OK;
+}
+
+static hec_status open_file(hec_import_file *file) {
+  hec_source *source = NULL;
+  HEC_TRY(hec_import_source(file->input, &source));
+  log_file *l = hec_malloc(1, sizeof *l);
+  *l = (log_file){.line = 0};
+  file->state = l;
+  return hec_scan_begin(&l->scan, source);
+}
+
+static void close_file(hec_import_file *file) {
+  log_file *l = file->state;
+  if (!l)
+    return;
+  hec_scan_end(&l->scan);
+  hec_text_free(&l->text);
+  free(l->counts.values);
+  free(l);
+}
+
+static hec_status read_record(hec_import_file *file, log_file *l, bool *more) {
+  l->mtp_idx = -1;
+  l->n_given = 0;
+  HEC_TRY(hec_import_line_begin(&l->scan, more));
+  if (!*more)
+    return HEC_OK;
+  l->line = l->scan.line;
+  HEC_TRY(hec_import_object(&l->scan, fields, (int)(sizeof fields / sizeof *fields), l));
+  HEC_TRY(hec_import_line_end(&l->scan));
+  if (l->mtp && l->mtp_idx < 0)
+    return hec_import_fail(file, l->line, "mtp_idx", "expected this key in a record of block mtp, found no such key");
+  if (l->counts.n_rows == 0)
+    return hec_import_fail(file, l->line, "tpe", "expected at least one micro-batch, found none");
+  int64_t local = l->counts.n_columns, ep = ep_of(file->job), experts = hec_import_experts(file->job);
+  if (experts > 0 && local * ep != experts)
+    return hec_import_fail(file, l->line, "tpe",
+                           "expected %" PRId64 " experts over %" PRId64 " ranks, found %" PRId64 " on this one",
+                           experts, ep, local);
+  return hec_import_set_experts(file, l->line, "tpe (experts x ranks)", local * ep);
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  log_file *l = file->state;
+  *more = true;
+  if (l->n_given == l->counts.n_rows)
+    HEC_TRY(read_record(file, l, more));
+  if (!*more)
+    return HEC_OK;
+  int32_t local = (int32_t)l->counts.n_columns;
+  *row = (hec_import_row){.step = l->iter,
+                          .layer = hec_import_layer(l->mtp ? l->mtp_idx + 1 : 0, l->layer),
+                          .source = -1,
+                          .first = (int32_t)(file->rank % ep_of(file->job)) * local,
+                          .n = local,
+                          .counts = l->counts.values + l->n_given++ * local,
+                          .line = l->line};
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return head[0] == '{' && hec_import_has(head, n, "\"tpe\"") && hec_import_has(head, n, "\"block\"");
+}
+
+const hec_importer hec_importer_megatron_tokens_per_expert = {
+    .name = "megatron-tokens-per-expert",
+    .summary = "Megatron-LM, tokens_per_expert/rank<r>.jsonl: tokens received by each rank's experts",
+    .source = "Megatron-LM, megatron/training/activation_logging.py",
+    .pattern = "rank*.jsonl rank*.jsonl.gz",
+    .files = HEC_FILES_ONE_PER_RANK,
+    .totals = true,
+    .repeats = true,
+    .counted = HEC_COUNTED_AFTER_DROP,
+    .phase = "train",
+    .recognise = recognise,
+    .begin = begin,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};

@@ -1,0 +1,133 @@
+/* Transitions of tokens between layers: who records the experts of every token in every layer lets us count, for layers
+ * that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of tokens within a
+ * rank and micro-batch, so the i-th token of a record is the i-th of the next layer's. What was counted goes into the
+ * header only when it is all there was: every layer but the first has come behind the one before it, with all its
+ * tokens. n_tokens x top_k^2 additions a row. */
+#include "traces/import/job.h"
+#include "traces/transitions.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void give_up(hec_import *job, const char *why) {
+  hec_text words = {0};
+  hec_text_printf(&words, "transitions between layers: %s", why);
+  hec_import_note(job, "left out", words.data);
+  hec_text_free(&words);
+  job->no_transitions = true;
+}
+
+/* Experts of m tokens into a line. Inlined with the usual k as constants, whose loop then is none. */
+static inline void add_line(uint32_t *line, const uint32_t *ids, const uint32_t *tokens, size_t m, size_t k) {
+  for (size_t i = 0; i < m; i++) {
+    const uint32_t *to = ids + tokens[i] * k;
+    for (size_t b = 0; b < k; b++)
+      line[to[b]]++;
+  }
+}
+
+/* Tokens are sorted by their expert in the layer before (counting sort), so that one line of the table is at hand at a
+ * time: in the order of tokens every addition would miss the nearest cache. */
+static void count_tokens(hec_import *job, const hec_import_row *row, uint32_t *table) {
+  size_t experts = (size_t)job->n_experts, k = (size_t)job->top_k, n = (size_t)row->n_tokens * k;
+  HEC_RESERVE(job->sorted, job->sorted_capacity, experts + 1 + n);
+  uint32_t *at = job->sorted, *tokens = at + experts + 1; /* at[a + 1]: where tokens of expert a are put next */
+  memset(at, 0, (experts + 1) * sizeof *at);
+  for (size_t i = 0; i < n; i++)
+    at[row->ids_before[i] + 1]++;
+  for (size_t a = 1, sum = 0; a <= experts; a++) {
+    size_t count = at[a];
+    at[a] = (uint32_t)sum;
+    sum += count;
+  }
+  for (size_t t = 0, i = 0; t < (size_t)row->n_tokens; t++)
+    for (size_t a = 0; a < k; a++, i++)
+      tokens[at[row->ids_before[i] + 1]++] = (uint32_t)t;
+  for (size_t a = 0, i = 0; a < experts; a++) { /* now at[a + 1]: behind the last token of a */
+    uint32_t *line = table + a * experts;
+    size_t m = at[a + 1] - i;
+    if (k == 8)
+      add_line(line, row->ids, tokens + i, m, 8);
+    else if (k == 4)
+      add_line(line, row->ids, tokens + i, m, 4);
+    else if (k == 2)
+      add_line(line, row->ids, tokens + i, m, 2);
+    else
+      add_line(line, row->ids, tokens + i, m, k);
+    i += m;
+  }
+}
+
+/* Counts are added up in 32 bits, half the memory to go through, and moved before one could be too large: a token adds at
+ * most top_k^2 to a cell. */
+static void make_room(hec_import *job, size_t s, uint64_t n_tokens) {
+  size_t area = (size_t)job->n_experts * (size_t)job->n_experts;
+  uint64_t most = UINT32_MAX / ((uint64_t)job->top_k * (uint64_t)job->top_k);
+  most = job->recent_tokens > 0 ? job->recent_tokens : most;
+  hec_import_slot *slot = &job->slots[s];
+  slot->n_recent += n_tokens;
+  if (slot->n_recent <= most)
+    return;
+  size_t before = job->transitions_capacity;
+  HEC_RESERVE(job->transitions, job->transitions_capacity, (s + 1) * area);
+  if (job->transitions_capacity > before)
+    memset(job->transitions + before, 0, (job->transitions_capacity - before) * sizeof *job->transitions);
+  uint32_t *recent = job->recent + s * area;
+  for (size_t i = 0; i < area; i++)
+    job->transitions[s * area + i] += recent[i];
+  memset(recent, 0, area * sizeof *recent);
+  slot->n_recent = n_tokens;
+}
+
+void hec_import_count_paths(hec_import *job, size_t s, const hec_import_row *row) {
+  hec_import_slot *slot = &job->slots[s];
+  size_t experts = (size_t)job->n_experts, area = experts * experts;
+  if (!row->ids_before || row->layer_before >= row->layer) /* the first layer */
+    return;
+  int64_t key_before = (slot->key >> 41 << 41) | row->layer_before;
+  if (slot->key_before >= 0 && slot->key_before != key_before) {
+    give_up(job, "layers do not always come in the same order");
+    return;
+  }
+  if ((s + 1) > HEC_TRANSITIONS_MAX / area) {
+    give_up(job, "more than the 2^25 counts that a trace may have");
+    return;
+  }
+  size_t before = job->recent_capacity;
+  HEC_RESERVE(job->recent, job->recent_capacity, (s + 1) * area);
+  if (job->recent_capacity > before)
+    memset(job->recent + before, 0, (job->recent_capacity - before) * sizeof *job->recent);
+  make_room(job, s, (uint64_t)row->n_tokens);
+  slot->key_before = key_before;
+  slot->n_tokens += (uint64_t)row->n_tokens;
+  count_tokens(job, row, job->recent + s * area);
+}
+
+uint64_t *hec_import_transitions(hec_import *job) {
+  size_t area = (size_t)job->n_experts * (size_t)job->n_experts, at = 0;
+  if (job->no_transitions || !job->format->paths || !job->settled || job->n_layers < 2)
+    return NULL;
+  const hec_import_slot *before = NULL;
+  for (size_t i = 0; i < job->n_slots; i++) {
+    const hec_import_slot *slot = &job->slots[job->order[i]];
+    if (slot->dense)
+      continue;
+    if (before && (slot->key_before != before->key || slot->n_tokens * (uint64_t)job->top_k != slot->total)) {
+      give_up(job, "not every layer's record comes behind that of the layer before, with the same tokens");
+      return NULL;
+    }
+    before = slot;
+  }
+  uint64_t *all = hec_malloc((size_t)(job->n_layers - 1) * area, sizeof *all);
+  bool first = true;
+  for (size_t i = 0; i < job->n_slots; i++) {
+    size_t from = (size_t)job->order[i] * area;
+    if (job->slots[job->order[i]].dense)
+      continue;
+    for (size_t c = 0; c < area && !first; c++, at++)
+      all[at] = job->recent[from + c] + (from + c < job->transitions_capacity ? job->transitions[from + c] : 0);
+    first = false;
+  }
+  return all;
+}

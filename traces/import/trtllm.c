@@ -1,0 +1,278 @@
+/* TensorRT-LLM's expert statistics (tensorrt_llm/_torch/expert_statistic.py; EXPERT_STATISTIC_ITER_RANGE, _PATH): a file
+ * rank<r>.safetensors per rank and meta_info.json {"num_experts","num_experts_per_token"} beside them. In the former,
+ *   [8 bytes: length n][n bytes: JSON {"<iteration>_<layer>":{"dtype":"I64","shape":[experts],"data_offsets":[b,e]},..}]
+ *   [data]
+ * the tensors are counts of the tokens that this source rank routes, before dispatch. The header is sorted by (iteration,
+ * layer), the data is read tensor by tensor: the header is in memory, not the file. gzip is not undone here. */
+#include "models/json.h"
+#include "runtime/base/arena.h"
+#include "traces/import/importer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_MAX = 64 << 20 };
+
+typedef struct {
+  int64_t iter, at; /* at: from the beginning of the file */
+  int32_t layer;
+} tensor;
+
+typedef struct {
+  FILE *file; /* NULL: in memory */
+  uint64_t length, data_at;
+  tensor *tensors;
+  size_t n, capacity, given;
+  unsigned char *bytes; /* of a tensor */
+  uint32_t *counts;
+} safetensors;
+
+/* ---- bytes ---- */
+
+static hec_status open_bytes(const hec_import_file *file, safetensors *s) {
+  if (file->input->bytes) {
+    s->length = file->input->length;
+    return HEC_OK;
+  }
+  s->file = fopen(file->input->path, "rb");
+  if (!s->file || fseeko(s->file, 0, SEEK_END) != 0)
+    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", file->input->path, strerror(errno));
+  off_t end = ftello(s->file);
+  if (end < 0)
+    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", file->input->path, strerror(errno));
+  s->length = (uint64_t)end;
+  return HEC_OK;
+}
+
+/* The caller knows that they are there. */
+static hec_status read_bytes(const hec_import_file *file, const safetensors *s, uint64_t at, void *to, size_t n) {
+  HEC_ASSERT(at <= s->length && n <= s->length - at);
+  if (!s->file) {
+    if (n > 0)
+      memcpy(to, file->input->bytes + at, n);
+    return HEC_OK;
+  }
+  if (fseeko(s->file, (off_t)at, SEEK_SET) == 0 && fread(to, 1, n, s->file) == n)
+    return HEC_OK;
+  return hec_fail(HEC_FAILED, "%s: cannot be read: %s", file->input->path, strerror(errno));
+}
+
+static uint64_t little_endian(const unsigned char *p) {
+  uint64_t value = 0;
+  for (int i = 0; i < 8; i++)
+    value |= (uint64_t)p[i] << (8 * i);
+  return value;
+}
+
+/* ---- the header ---- */
+
+/* "100_3" */
+static bool read_key(const char *key, tensor *t) {
+  size_t n = strspn(key, "0123456789"), m = key[n] == '_' ? strspn(key + n + 1, "0123456789") : 0;
+  if (n == 0 || n > 15 || m == 0 || m > 6 || key[n + 1 + m] != 0)
+    return false;
+  t->iter = strtoll(key, NULL, 10);
+  t->layer = (int32_t)strtol(key + n + 1, NULL, 10);
+  return true;
+}
+
+/* Element i of an array of whole numbers. */
+static bool element(const hec_json_value *array, int32_t i, int64_t *value) {
+  const hec_json_value *v = array ? hec_json_first(array) : NULL;
+  for (; v && i > 0; i--)
+    v = hec_json_next(v);
+  double number = v && hec_json_is_number(v) ? hec_json_number(v) : -1;
+  if (!(number >= 0 && number < 0x1p53))
+    return false;
+  *value = (int64_t)number;
+  return (double)*value == number;
+}
+
+static hec_status read_tensor(hec_import_file *file, safetensors *s, const hec_json_value *member, uint64_t *data_end) {
+  const char *key = hec_json_key(member);
+  char field[96];
+  tensor t = {.iter = 0};
+  int64_t begin = 0, end = 0, experts = 0;
+  (void)snprintf(field, sizeof field, "%.40s", key);
+  for (char *p = field; *p; p++)
+    *p = (char)((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f ? '?' : *p);
+  if (!read_key(key, &t) || t.layer >= 1 << 20)
+    return hec_import_fail(file, 0, field, "expected a key <iteration>_<layer>, found another");
+  bool object = hec_json_is_object(member);
+  const hec_json_value *dtype = object ? hec_json_get(member, "dtype") : NULL;
+  const hec_json_value *shape = object ? hec_json_get(member, "shape") : NULL;
+  const hec_json_value *offsets = object ? hec_json_get(member, "data_offsets") : NULL;
+  if (!dtype || !hec_json_is_string(dtype) || strcmp(hec_json_text(dtype), "I64") != 0) {
+    (void)snprintf(field + strlen(field), 8, ".dtype");
+    return hec_import_fail(file, 0, field, "expected I64, found %.16s",
+                           dtype && hec_json_is_string(dtype) ? hec_json_text(dtype) : "no such text");
+  }
+  bool flat = shape && hec_json_is_array(shape) && hec_json_length(shape) == 1 && element(shape, 0, &experts);
+  if (!flat || experts != hec_import_experts(file->job)) {
+    (void)snprintf(field + strlen(field), 8, ".shape");
+    return hec_import_fail(file, 0, field, "expected [%d] (experts), found another",
+                           (int)hec_import_experts(file->job));
+  }
+  bool good = offsets && hec_json_is_array(offsets) && hec_json_length(offsets) == 2 && element(offsets, 0, &begin) &&
+              element(offsets, 1, &end) && end - begin == 8 * experts && (uint64_t)end <= s->length - s->data_at;
+  if (!good) {
+    (void)snprintf(field + strlen(field), 16, ".data_offsets");
+    return hec_import_fail(file, 0, field,
+                           "expected [begin, end] inside the file, %" PRId64 " bytes apart, found others", 8 * experts);
+  }
+  t.at = (int64_t)s->data_at + begin;
+  *data_end = (uint64_t)end > *data_end ? (uint64_t)end : *data_end;
+  HEC_RESERVE(s->tensors, s->capacity, s->n + 1);
+  s->tensors[s->n++] = t;
+  return HEC_OK;
+}
+
+static int compare_tensors(const void *a, const void *b) {
+  const tensor *x = a, *y = b;
+  if (x->iter != y->iter)
+    return x->iter < y->iter ? -1 : 1;
+  return x->layer < y->layer ? -1 : x->layer > y->layer;
+}
+
+static hec_status read_tensors(hec_import_file *file, safetensors *s, const hec_json *json) {
+  uint64_t data_end = 0;
+  const hec_json_value *root = hec_json_root(json);
+  if (!hec_json_is_object(root))
+    return hec_import_fail(file, 0, "header", "expected an object, found something else");
+  for (const hec_json_value *m = hec_json_first(root); m; m = hec_json_next(m))
+    if (strcmp(hec_json_key(m), "__metadata__") != 0)
+      HEC_TRY(read_tensor(file, s, m, &data_end));
+  if (data_end != s->length - s->data_at)
+    return hec_import_fail(file, 0, "data_offsets",
+                           "expected the file to end with the last tensor, found %" PRIu64 " bytes more",
+                           s->length - s->data_at - data_end);
+  if (s->n > 0)
+    qsort(s->tensors, s->n, sizeof *s->tensors, compare_tensors);
+  return HEC_OK;
+}
+
+static hec_status read_header(hec_import_file *file, safetensors *s) {
+  unsigned char length[8] = {0};
+  if (s->length >= 8)
+    HEC_TRY(read_bytes(file, s, 0, length, 8));
+  uint64_t n = little_endian(length);
+  if (s->length < 8 || n > s->length - 8 || n > HEADER_MAX)
+    return hec_import_fail(file, 0, "header",
+                           "expected 8 bytes of length and a header so long (at most %d), found %" PRIu64
+                           " bytes in all",
+                           HEADER_MAX, s->length);
+  char *text = hec_malloc((size_t)n + 1, 1);
+  hec_json *json = NULL;
+  s->data_at = 8 + n;
+  hec_status status = read_bytes(file, s, 8, text, (size_t)n);
+  if (status == HEC_OK)
+    status = hec_json_parse(text, (size_t)n, file->input->path, &json);
+  free(text);
+  if (status == HEC_OK)
+    status = read_tensors(file, s, json);
+  hec_json_free(json);
+  return status;
+}
+
+/* ---- the importer ---- */
+
+static hec_status read_beside(hec_import_file *file, const hec_json *json) {
+  int64_t experts = 0, top_k = 0;
+  const hec_json_value *root = hec_json_root(json);
+  if (!hec_json_is_object(root))
+    return hec_import_fail(file, 0, "num_experts", "expected an object, found something else");
+  HEC_TRY(hec_json_want_int(json, root, "num_experts", 1, HEC_TRACE_DIMENSION_MAX, &experts));
+  HEC_TRY(hec_json_want_int(json, root, "num_experts_per_token", 1, HEC_TRACE_DIMENSION_MAX, &top_k));
+  HEC_TRY(hec_import_set_experts(file, 0, "num_experts", experts));
+  return hec_import_set_top_k(file, 0, "num_experts_per_token", top_k);
+}
+
+static hec_status begin(hec_import *job, const hec_import_input *beside) {
+  const hec_import_options *o = hec_import_options_of(job);
+  if (!beside && (o->experts == 0 || o->top_k == 0))
+    return hec_fail(HEC_BAD_INPUT,
+                    "%s: meta_info.json: expected this file beside it (or --experts N and --top-k N), found none",
+                    hec_import_first(job));
+  if (!beside)
+    return HEC_OK;
+  hec_text text = {0};
+  hec_json *json = NULL;
+  hec_import_file file = {.job = job, .input = beside};
+  hec_status status = hec_import_slurp(beside, 1 << 20, &text);
+  if (status == HEC_OK)
+    status = hec_json_parse(text.data ? text.data : "", text.length, beside->path, &json);
+  if (status == HEC_OK)
+    status = read_beside(&file, json);
+  hec_json_free(json);
+  hec_text_free(&text);
+  return status;
+}
+
+static hec_status open_file(hec_import_file *file) {
+  safetensors *s = memset(hec_malloc(1, sizeof(safetensors)), 0, sizeof(safetensors));
+  file->state = s;
+  HEC_TRY(open_bytes(file, s));
+  HEC_TRY(read_header(file, s));
+  size_t experts = (size_t)hec_import_experts(file->job);
+  s->bytes = hec_malloc(experts, 8);
+  s->counts = hec_malloc(experts, sizeof *s->counts);
+  return HEC_OK;
+}
+
+static void close_file(hec_import_file *file) {
+  safetensors *s = file->state;
+  if (!s)
+    return;
+  if (s->file)
+    (void)fclose(s->file);
+  free(s->tensors);
+  free(s->bytes);
+  free(s->counts);
+  free(s);
+}
+
+static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
+  safetensors *s = file->state;
+  *more = s->given < s->n;
+  if (!*more)
+    return HEC_OK;
+  const tensor *t = &s->tensors[s->given++];
+  int32_t experts = hec_import_experts(file->job);
+  HEC_TRY(read_bytes(file, s, (uint64_t)t->at, s->bytes, 8 * (size_t)experts));
+  for (int32_t e = 0; e < experts; e++) {
+    uint64_t count = little_endian(s->bytes + 8 * (size_t)e);
+    char field[64];
+    if (count > UINT32_MAX) {
+      (void)snprintf(field, sizeof field, "%" PRId64 "_%d[%d]", t->iter, (int)t->layer, (int)e);
+      return hec_import_fail(file, 0, field, "expected a count from 0 to %" PRIu32 ", found %" PRId64, UINT32_MAX,
+                             (int64_t)count);
+    }
+    s->counts[e] = (uint32_t)count;
+  }
+  *row = (hec_import_row){.step = t->iter, .layer = t->layer, .source = -1, .n = experts, .counts = s->counts};
+  return HEC_OK;
+}
+
+static bool recognise(const char *head, size_t n) {
+  return n > 9 && head[8] == '{' && little_endian((const unsigned char *)head) <= HEADER_MAX &&
+         hec_import_has(head, n, "\"data_offsets\"");
+}
+
+const hec_importer hec_importer_trtllm = {
+    .name = "trtllm",
+    .summary = "TensorRT-LLM, rank<r>.safetensors and meta_info.json: tokens of each source rank per expert",
+    .source = "TensorRT-LLM, tensorrt_llm/_torch/expert_statistic.py",
+    .pattern = "rank*.safetensors",
+    .beside = "meta_info.json",
+    .files = HEC_FILES_ONE_PER_RANK,
+    .counted = HEC_COUNTED_BEFORE_DROP,
+    .phase = "prefill+decode",
+    .recognise = recognise,
+    .begin = begin,
+    .open = open_file,
+    .next = next,
+    .close = close_file,
+};
