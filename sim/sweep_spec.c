@@ -188,7 +188,8 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
   const char *name = hec_json_is_string(v) ? hec_json_text(v) : "";
   if (axis == HEC_SWEEP_POLICY && strcmp(name, "all") == 0) {
     for (int32_t i = 0; hec_policies[i]; i++)
-      HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
+      if (!hec_policies[i]->placed) /* a sweep has no placement */
+        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
     return HEC_OK;
   }
   return known_row(axis, name) ? add_value(s, axis, name, 0, v) : row_error(s, axis, v);
@@ -333,7 +334,8 @@ static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
     return hec_json_error(s->json, root, "a member \"trace\"");
   if (!v && axis == HEC_SWEEP_POLICY) {
     for (int32_t i = 0; hec_policies[i]; i++)
-      HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
+      if (!hec_policies[i]->placed)
+        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
     return HEC_OK;
   }
   const char *left_out = axis == HEC_SWEEP_LAW                ? "alpha_beta"

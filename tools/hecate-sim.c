@@ -2,13 +2,11 @@
  * plan, flows, sweep, breakeven. */
 #include "runtime/base/temporary.h"
 #include "runtime/report/report.h"
-#include "sim/compare.h"
 #include "tools/common/breakeven_command.h"
 #include "tools/common/flows_command.h"
-#include "tools/common/job_args.h"
-#include "tools/common/machine.h"
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
+#include "tools/common/simulation.h"
 #include "tools/common/sweep_command.h"
 #include "tools/common/timeline_files.h"
 #include "tools/common/tool.h"
@@ -23,23 +21,17 @@
 #endif
 
 typedef struct {
-  hec_job_args job;
+  hec_simulation_args simulation;
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
-  bool json, list, check;
-  int64_t timeline_iter, threads; /* 0: all cores */
+  bool json, list;
+  int64_t timeline_iter;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = hec_job_args_default, .timeline_iter = -1};
+  *s = (settings){.simulation = HEC_SIMULATION_ARGS, .timeline_iter = -1};
   const hec_arg args[] = {
-      HEC_JOB_ARG_ROWS(s->job),
-      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
-      HEC_POLICY_ARG_ROWS(s->job),
-      {.name = "Simulation and output", .kind = HEC_ARG_SECTION},
-      {"--law", HEC_ARG_TEXT, &s->job.law, "L",
-       "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)",
-       0, 0},
+      HEC_SIMULATION_ARG_ROWS(s->simulation),
       {"--out", HEC_ARG_TEXT, &s->out, "DIR",
        "write report.html (a page for people, opens offline), summary.json, summary.csv and timeline.json (opens in "
        "Perfetto)",
@@ -48,8 +40,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
-      HEC_ARG_WHOLE("--threads", s->threads, "N", "threads, which share the policies (default: all cores)", 1, 1024),
-      {"--check", HEC_ARG_FLAG, &s->check, NULL, "verify every program and timeline while running", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -60,6 +50,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                  "placement policy, and compares iteration time, exposed communication, traffic and memory.",
       .examples = "  hecate-sim traces/sample-synthetic.jsonl\n"
                   "  hecate-sim trace.jsonl.gz --cluster dgx-h100 --ranks 64 --policy ep,eplb,hecate --out result\n"
+                  "  hecate-sim trace.jsonl --placement expert_map.json --policy eplb,hecate\n"
                   "  hecate-sim trace.jsonl --policy ep,hecate --schedule serial,pipemoe,hecate\n"
                   "  hecate-sim trace.jsonl --attention full,causal,s2:shards=8,local=512 --policy ep,hecate\n"
                   "  hecate-sim trace.jsonl --cluster \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\" --law "
@@ -125,104 +116,18 @@ static hec_status print(const settings *s, hec_summary *summary) {
   return status;
 }
 
-typedef struct {
-  const settings *s;
-  hec_trace_reader *reader;
-  const hec_compare_options *options;
-  hec_arena *arena;
-  int32_t n_left_out; /* policies */
-} runner;
-
-/* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
-static hec_status choose_policies(const hec_job_args *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
-  HEC_TRY(hec_job_args_policies(args->policies, policies, n));
-  *n_left = 0;
-  if (args->esp <= 1 || strcmp(args->policies, "all") != 0)
-    return HEC_OK;
-  int32_t n_all = *n;
-  *n = 0;
-  for (int32_t i = 0; i < n_all; i++)
-    if (policies[i]->shards)
-      policies[(*n)++] = policies[i];
-  *n_left = n_all - *n;
-  return HEC_OK;
-}
-
-static void say_left_out(const runner *r, hec_job *job) {
-  hec_text names = {0};
-  for (int32_t i = 0; hec_policies[i]; i++)
-    if (!hec_policies[i]->shards)
-      hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
-  hec_job_say(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
-              r->n_left_out, names.data);
-  hec_text_free(&names);
-}
-
-/* One comparison, under one kind of attention (NULL: the model's). */
-static hec_status compare(const runner *r, const char *attention, hec_job *job, hec_summary *summary) {
-  hec_job_options wanted;
-  HEC_TRY(hec_job_args_options(&r->s->job, &wanted));
-  wanted.attention = attention;
-  HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
-  if (r->n_left_out > 0)
-    say_left_out(r, job);
-  hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
-  if (r->options->progress)
-    fprintf(stderr, "\r\033[K");
-  return status;
-}
-
-/* The kinds of attention after the first: only what the table of kinds says of them. The trace is at its begin again. */
-static hec_status compare_others(const runner *r, const char *const *kind, int32_t n, hec_summary_attention *found) {
-  for (int32_t k = 1; k < n; k++) {
-    hec_job *job = HEC_NEW(r->arena, hec_job, 1);
-    hec_summary summary = {0};
-    hec_status status = compare(r, kind[k], job, &summary);
-    if (status == HEC_OK)
-      found[k] = hec_summary_attention_of(&summary, r->arena);
-    hec_summary_free(&summary);
-    HEC_TRY(status);
-    HEC_TRY(hec_trace_rewind(r->reader));
-  }
-  return HEC_OK;
-}
-
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
-  const hec_policy *policies[HEC_POLICIES_MAX];
-  const char *kind[HEC_ATTENTIONS_MAX];
-  hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
-  int32_t n_kinds, n_policies, n_left_out;
-  hec_job_rows rows;
-  hec_compare_options options = {.check = s->check,
-                                 .n_threads = s->threads > 0 ? (int32_t)s->threads : hec_machine_cores()};
-  HEC_TRY(hec_job_args_law(s->job.law, &options.law));
-  HEC_TRY(choose_policies(&s->job, policies, &n_policies, &n_left_out));
-  HEC_TRY(hec_job_args_rows(policies, n_policies, s->job.schedule, arena, &rows));
-  options.policies = rows.policies;
-  options.schedules = rows.schedules;
-  options.n_policies = rows.n;
-  HEC_TRY(hec_job_args_collective(s->job.collective, &options.collective));
-  HEC_TRY(hec_job_args_attentions(s->job.attention, arena, kind, &n_kinds));
+  hec_simulation simulation = {.summary = {0}};
   if (s->out)
     HEC_TRY(hec_output_check(s->out));
-  options.progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
-  hec_job job;
-  hec_summary summary = {0};
-  const runner r = {s, reader, &options, arena, n_left_out};
-  HEC_TRY(compare_others(&r, kind, n_kinds, attentions));
-  hec_status status = compare(&r, kind[0], &job, &summary);
-  summary.tool = "hecate-sim " HEC_VERSION;
-  summary.trace = s->trace;
-  if (status == HEC_OK && n_kinds > 1) {
-    attentions[0] = hec_summary_attention_of(&summary, arena);
-    summary.attentions = attentions;
-    summary.n_attentions = n_kinds;
-  }
+  hec_status status =
+      hec_simulation_run(&s->simulation, reader, isatty(STDERR_FILENO) == 1 ? show_progress : NULL, arena, &simulation);
+  simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
-    status = write_out(s, &job, reader, &options, &summary);
+    status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);
   if (status == HEC_OK)
-    status = print(s, &summary);
-  hec_summary_free(&summary);
+    status = print(s, &simulation.summary);
+  hec_simulation_free(&simulation);
   return status;
 }
 

@@ -18,9 +18,7 @@ const hec_policy *hec_policy_find(const char *name) {
   return NULL;
 }
 
-hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) {
-  if (problem->esp == 1 || policy->shards)
-    return HEC_OK;
+static hec_status refuse_shards(const hec_policy *policy, const hec_problem *problem) {
   hec_text names = {0};
   for (size_t i = 0; hec_policies[i]; i++)
     if (hec_policies[i]->shards)
@@ -31,6 +29,14 @@ hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem
                                problem->esp, names.data, policy->name);
   hec_text_free(&names);
   return status;
+}
+
+hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) {
+  if (problem->esp > 1 && !policy->shards)
+    return refuse_shards(policy, problem);
+  if (policy->placed && !problem->placement)
+    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected --placement FILE beside it, found none", policy->name);
+  return HEC_OK;
 }
 
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena) {

@@ -50,6 +50,7 @@ struct hec_policy {
   bool whole;
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
+  bool placed;          /* stands as problem.placement says, runs only where there is one: left out of "all" elsewhere */
   bool reference;       /* no system but a reference row */
   bool drops;           /* computes less than the gate chose: no row to compare times with */
   bool baseline;        /* the row that others are compared to (ep) */

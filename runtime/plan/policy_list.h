@@ -7,6 +7,7 @@
   X(ep_balanced)                                                                                                       \
   X(ep_capacity)                                                                                                       \
   X(ideal)                                                                                                             \
+  X(given)                                                                                                             \
   X(fsdp)                                                                                                              \
   X(fastermoe)                                                                                                         \
   X(janus)                                                                                                             \

@@ -63,6 +63,8 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->period = from->period;
   problem->slots = from->slots;
   problem->solver = from->solver;
+  problem->placement =
+      problem->n_ranks == from->n_ranks && problem->n_experts == from->n_experts ? from->placement : NULL;
   bool same = problem->n_layers > 1 && problem->n_layers <= from->n_layers && problem->n_experts == from->n_experts;
   problem->transitions = same ? from->transitions : NULL;
 }

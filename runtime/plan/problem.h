@@ -55,6 +55,7 @@ typedef struct {
   const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
                                   NULL: not known */
   const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
+  const struct hec_placement *placement; /* where the user's experts stand (placement/placement.h); NULL: not told */
   /* Options; HEC_AUTO: what the policy's paper or DESIGN says. */
   int32_t t, m;   /* FSSDP overlap degree (HEC_T_PAPER too) and guests per rank and layer */
   int32_t period; /* iterations between decisions of periodic policies */
@@ -70,8 +71,8 @@ static inline double hec_problem_window_s(const hec_problem *p, int32_t layer) {
 hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool train, int32_t n_ranks, int32_t tokens,
                             hec_problem *problem) HEC_MUST_USE;
 
-/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, and the
- * transitions between the layers it has. */
+/* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, the
+ * transitions between the layers it has, and the placement where ranks and experts are as many. */
 void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
 
 /* Expert-sharding groups of `esp` ranks from now on; 1: none, nothing changes. HEC_BAD_INPUT unless esp divides the ranks,

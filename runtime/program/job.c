@@ -2,6 +2,7 @@
 #include "runtime/program/job.h"
 
 #include "models/preset_data.h"
+#include "runtime/plan/placement/placement.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -383,6 +384,20 @@ static void take_transitions(hec_job *job, hec_arena *arena) {
                 first, last, first > judged ? first : judged, last);
 }
 
+/* Of all the trace's layers, whichever are in use. */
+static hec_status read_placement(const hec_job_options *options, hec_arena *arena, hec_job *job) {
+  if (!options->placement)
+    return HEC_OK;
+  hec_placement *placement = HEC_NEW(arena, hec_placement, 1);
+  job->problem.placement = placement;
+  return hec_placement_read(options->placement,
+                            (hec_placement_shape){.n_layers = job->header.n_layers,
+                                                  .n_experts = job->problem.n_experts,
+                                                  .n_ranks = job->problem.n_ranks,
+                                                  .first_layer = options->first_layer},
+                            arena, placement);
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader),
                    .origin = hec_trace_origin(reader),
@@ -414,6 +429,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(hec_problem_tensor(&job->problem, options->mp > 0 ? options->mp : 1));
   HEC_TRY(check_clock(job));
+  HEC_TRY(read_placement(options, arena, job));
   say_measured(job, arena);
   if (job->problem.esp > 1)
     hec_job_say(job, arena, "expert sharding: groups of %" PRId32 " ranks, every expert in as many shards",

@@ -25,11 +25,14 @@ typedef struct {
   int32_t layers;              /* the first MoE layers of the trace; 0: all */
   const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
   const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
+  const char *placement;    /* a file with the present placement, for policies that stand as it says; NULL: none */
+  int32_t first_layer;      /* of the model, where the file numbers dense layers too; -1: the file's first */
   bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
 } hec_job_options;
 
 #define HEC_JOB_OPTIONS                                                                                                \
-  ((hec_job_options){.warmup = -1, .t = HEC_AUTO, .m = HEC_AUTO, .period = HEC_AUTO, .slots = HEC_AUTO})
+  ((hec_job_options){                                                                                                  \
+      .first_layer = -1, .warmup = -1, .t = HEC_AUTO, .m = HEC_AUTO, .period = HEC_AUTO, .slots = HEC_AUTO})
 
 typedef struct {
   hec_moe moe;

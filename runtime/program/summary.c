@@ -95,6 +95,18 @@ double hec_summary_vs_baseline(hec_summary *summary, int32_t row) {
   return i < 0 ? NAN : hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
 }
 
+int32_t hec_summary_placed(const hec_summary *summary) {
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].placed)
+      return i;
+  return -1;
+}
+
+double hec_summary_vs_placed(hec_summary *summary, int32_t row) {
+  int32_t i = hec_summary_placed(summary);
+  return i < 0 ? NAN : hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
+}
+
 int32_t hec_summary_best_rearrangement(hec_summary *summary) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++)
@@ -194,6 +206,8 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
     json_check(row->check, json);
   hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
   hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
+  if (hec_summary_placed(summary) >= 0)
+    hec_json_double(json, "speedup_vs_given", hec_summary_vs_placed(summary, i));
   if (!summary->execution)
     json_bound(row, json);
   hec_json_object(json, "overload_factor");

@@ -39,6 +39,7 @@ typedef struct {
   bool reference;               /* no system but a reference row (ideal, ep-balanced) */
   bool baseline, rearrangement; /* the row others are compared to; counts for speedup_vs_best_rearrangement */
   bool rearranges;              /* its policy's flag: the verdict names the fastest of these */
+  bool placed;                  /* likewise: what the user has today, which the verdict compares with */
   hec_series iteration_s;       /* per iteration, one-off costs included */
   hec_series overload;          /* per (iteration, micro-batch, layer) */
   const char *bound_class;      /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
@@ -150,6 +151,8 @@ double hec_summary_mean(const hec_summary_row *row);
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s);
 int32_t hec_summary_baseline(const hec_summary *summary);               /* the first such row; -1: none ran */
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
+int32_t hec_summary_placed(const hec_summary *summary);                 /* the row of the user's placement; -1: none ran */
+double hec_summary_vs_placed(hec_summary *summary, int32_t row);        /* ratio of medians; NAN without one */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
 int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */

@@ -19,6 +19,7 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .routes = schedule->routes,
                            .by_node = schedule->by_node,
                            .rearranges = policy->rearranges,
+                           .placed = policy->placed,
                            .t_least = -1,
                            .t_most = -1,
                            .m_least = -1,

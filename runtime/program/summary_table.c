@@ -373,6 +373,10 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
     add_reason(winner, &summary->rows[baseline], out);
     hec_text_add(out, ".\n");
   }
+  int32_t placed = hec_summary_placed(summary);
+  if (placed >= 0 && placed != best)
+    hec_text_printf(out, "  %.2fx as fast as %s, the placement of today.\n", hec_summary_vs_placed(summary, best),
+                    summary->rows[placed].label);
   int32_t other = hec_summary_fastest_rearranging(summary);
   if (other >= 0 && !winner->rearranges)
     hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",

@@ -53,7 +53,8 @@ START_TEST(every_policy) {
   int32_t n_trained = 0;
   for (int32_t p = 0; hec_policies[p]; p++)
     for (int32_t s = 0; hec_schedules[s]; s++) {
-      if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_schedules[s]->bound)
+      if (hec_policies[p]->rewrite || hec_policies[p]->only_schedule || hec_policies[p]->placed ||
+          hec_schedules[s]->bound)
         continue;
       if (hec_schedules[s]->pipelined && (p + s + _i) % 6 != 0)
         continue;

@@ -17,8 +17,9 @@ static void compare(const hec_job *job, hec_trace_reader *reader, uint8_t choice
                                  .collective = choice & 32 ? NULL : hec_collectives[(choice >> 6) % 3],
                                  .law = hec_laws[choice & 1],
                                  .check = true};
-  for (; hec_policies[options.n_policies]; options.n_policies++)
-    policies[options.n_policies] = hec_policies[options.n_policies];
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->placed)
+      policies[options.n_policies++] = hec_policies[i];
   hec_summary summary;
   hec_status status = hec_compare(job, reader, &options, arena, &summary);
   summary.tool = "fuzz";

@@ -88,6 +88,7 @@ cp "$source_dir/tests/sim/cases/incast.json" case.json
 awk 'BEGIN {for (i = 0; i < 4; i++) {for (j = 0; j < 4; j++) printf "%d ", 1000 * i + j; print ""}}' >matrix.txt
 sed 's|"traces": *\[[^]]*\]|"traces": ["trace.jsonl"]|' "$source_dir/traces/sample-sweep.json" >traces/sample-sweep.json
 cp traces/sample-sweep.json spec.json
+hecate-sim plan trace.jsonl --policy ep --iter 1 --export vllm-ascend --out expert_map.json >out.txt || fail "no placement"
 hecate-trace convert trace.jsonl --out trace.json >out.txt
 fixtures=$source_dir/tests/traces/import # of 4 experts and top-2: the numbers of these examples are others
 cp -r "$fixtures/megatron-router-trace" run/router_trace
@@ -141,6 +142,7 @@ completes "plan" hecate-sim pl
 completes "merge" hecate-sim sweep me
 completes "--write-matrix" hecate-sim plan trace --wr
 completes "nccl_rounds" hecate-sim --law nc
+completes "vllm-ascend" hecate-sim plan trace --export v
 completes "ep,hecate-rm" hecate-sim --policy ep,hecate-r
 completes "max_min" hecate-sim --law = ma
 completes "emulated" hecate-run alltoallv matrix.txt --transport em

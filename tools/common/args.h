@@ -58,6 +58,10 @@ typedef struct {
  * "--help", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
+/* The option that argv[*i] names; *i then stands on its value, if that is a word of its own. `given`: [HEC_ARGS_MAX], by row
+ * of the table whether it has a value already, which is refused. */
+hec_status hec_args_set(const hec_command *command, int argc, const char *const *argv, int *i,
+                        bool *given) HEC_MUST_USE;
 void hec_args_help(const hec_command *command);
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
 enum { HEC_ARGS_COLUMNS = 118 };

@@ -15,6 +15,7 @@ const hec_job_args hec_job_args_default = {.policies = "all",
                                            .schedule = "auto",
                                            .law = "alpha_beta",
                                            .warmup = -1,
+                                           .first_layer = -1,
                                            .m = HEC_AUTO,
                                            .period = HEC_AUTO,
                                            .slots = HEC_AUTO};
@@ -36,6 +37,8 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .nonmoe_scale = args->nonmoe_scale,
                                .attention = args->attention,
                                .stragglers = args->stragglers,
+                               .placement = args->placement,
+                               .first_layer = (int32_t)args->first_layer,
                                .solver = hec_solver_cbc()};
   if (!args->t)
     return HEC_OK;
@@ -68,9 +71,10 @@ static hec_status unknown_policy(const char *name, int length) {
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   *n = 0;
   if (strcmp(list, "all") == 0) {
-    for (; hec_policies[*n]; (*n)++) {
+    for (int32_t i = 0; hec_policies[i]; i++) {
       HEC_ASSERT(*n < HEC_POLICIES_MAX);
-      policies[*n] = hec_policies[*n];
+      if (!hec_policies[i]->placed)
+        policies[(*n)++] = hec_policies[i];
     }
     return HEC_OK;
   }
@@ -92,6 +96,22 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
       return HEC_OK;
     p += length + 1;
   }
+}
+
+hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+  const hec_policy *named[HEC_POLICIES_MAX];
+  int32_t n_named;
+  HEC_TRY(hec_job_args_policies(args->policies, named, &n_named));
+  *n = 0;
+  for (int32_t i = 0; args->placement && hec_policies[i]; i++)
+    if (hec_policies[i]->placed)
+      policies[(*n)++] = hec_policies[i];
+  int32_t n_first = *n;
+  for (int32_t i = 0; i < n_named; i++)
+    if (n_first == 0 || !named[i]->placed)
+      policies[(*n)++] = named[i];
+  HEC_ASSERT(*n <= HEC_POLICIES_MAX);
+  return HEC_OK;
 }
 
 /* The names in "A,B,...", copies on the arena. */

@@ -11,7 +11,8 @@
 typedef struct {
   const char *cluster, *model, *attention, *phase, *policies, *schedule, *law, *collective, *t;
   hec_stragglers stragglers;
-  int64_t ranks, tokens, micro_batches, warmup, m, period, slots, esp, mp;
+  const char *placement;
+  int64_t first_layer, ranks, tokens, micro_batches, warmup, m, period, slots, esp, mp;
   double nonmoe_scale;
 } hec_job_args;
 
@@ -38,6 +39,13 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policy ep)", 1, 65536), \
   HEC_ARG_WHOLE("--mp", (a).mp, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536), \
   HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)
+
+/* Of commands that compare with what the user has. */
+#define HEC_PLACEMENT_ARG_ROWS(a) \
+  HEC_ARG_WORD("--placement", (a).placement, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)"), \
+  HEC_FIRST_LAYER_ARG_ROWS(a)
+#define HEC_FIRST_LAYER_ARG_ROWS(a) \
+  HEC_ARG_WHOLE("--first-layer", (a).first_layer, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000)
 
 /* Of commands that simulate; an execution refuses what it cannot imitate. */
 #define HEC_STRAGGLER_ARG_ROWS(a) \
@@ -74,9 +82,13 @@ hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const cha
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) HEC_MUST_USE;
 
 enum { HEC_POLICIES_MAX = 64 };
-/* "all" or a comma-separated list; unknown or double names are errors that list the rows. */
+/* "all" (but those that stand by a placement) or a comma-separated list; unknown or double names are errors that list the
+ * rows. */
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
                                  int32_t *n) HEC_MUST_USE;
+/* --policy; with --placement, those that stand by it come first, named or not. */
+hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX],
+                               int32_t *n) HEC_MUST_USE;
 /* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that
  * run under one schedule only). On the arena. Unknown or double names are errors. */
 typedef struct {

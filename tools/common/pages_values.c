@@ -5,6 +5,7 @@
 #include "runtime/exec/link/device_link.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/plan/collective.h"
+#include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/timeline_format.h"
@@ -35,6 +36,11 @@ static void schedules(hec_text *out) {
 static void collectives(hec_text *out) {
   for (int32_t i = 0; hec_collectives[i]; i++)
     add(out, hec_collectives[i]->name);
+}
+
+static void formats(hec_text *out) {
+  for (int32_t i = 0; hec_placement_formats[i]; i++)
+    add(out, hec_placement_formats[i]->name);
 }
 
 static void laws(hec_text *out) {
@@ -108,6 +114,7 @@ static const struct {
     {"--collective", collectives, NULL},
     {"--law", laws, NULL},
     {"--timeline-format", timeline_formats, NULL},
+    {"--export", formats, NULL},
     {"--cluster", clusters, NULL},
     {"--cluster-a", clusters, NULL},
     {"--cluster-b", clusters, NULL},

@@ -1,12 +1,15 @@
 /* Replays the trace through a policy up to the wanted iteration, history from the start, and prints the plan of one
- * layer before (`decide`) or after (`refine`) the calibration that follows its gate. --reshard makes that decision
- * choose homes afresh from the history at that point. */
+ * layer before (`decide`) or after (`refine`) the calibration that follows its gate; or writes the placement of all layers
+ * into a file that other frameworks read. --reshard makes that decision choose homes afresh from the history at that
+ * point. */
 #include "tools/common/plan_command.h"
 
 #include "models/traffic_matrix.h"
+#include "runtime/plan/placement/placement.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/summary.h"
 #include "tools/common/job_args.h"
+#include "tools/common/output.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,22 +19,70 @@
 
 typedef struct {
   hec_job_args job;
-  const char *trace, *policy, *stage, *matrix;
-  int64_t layer, iter;
+  const char *trace, *policy, *stage, *matrix, *layer_word, *export, *out;
+  int64_t layer, iter; /* layer -1: none is printed */
   bool json, reshard;
+  const hec_placement_format *format; /* of --export; NULL: none */
 } settings;
+
+/* --layer: a number, or all; beside --export it may be missing. */
+static hec_status read_layer(settings *s) {
+  if (!s->layer_word && s->export)
+    return HEC_OK;
+  if (!s->layer_word)
+    return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
+  if (strcmp(s->layer_word, "all") == 0 && s->export)
+    return HEC_OK;
+  char *end;
+  errno = 0;
+  long long layer = strtoll(s->layer_word, &end, 10);
+  if (s->layer_word[0] < '0' || s->layer_word[0] > '9' || *end != 0 || errno != 0 || layer > 1000000000)
+    return hec_fail(HEC_BAD_INPUT, "--layer: expected a whole number from 0%s, found \"%s\"",
+                    s->export ? ", or all" : " (all is for --export)", s->layer_word);
+  s->layer = layer;
+  return HEC_OK;
+}
+
+/* What goes with what. */
+static hec_status check(settings *s) {
+  if (!s->policy || s->iter < 0)
+    return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
+  if (strcmp(s->stage, "decide") != 0 && strcmp(s->stage, "refine") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--stage: expected decide or refine, found \"%s\"", s->stage);
+  if (s->export)
+    HEC_TRY(hec_placement_format_of(s->export, &s->format));
+  HEC_TRY(read_layer(s));
+  if (!s->export != !s->out)
+    return hec_fail(HEC_BAD_INPUT, "%s: expected %s beside it, found none", s->export ? "--export" : "--out",
+                    s->export ? "--out FILE" : "--export FORMAT");
+  if (s->layer < 0 && (s->matrix || s->json))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected --layer L beside it, found none",
+                    s->matrix ? "--write-matrix" : "--json");
+  return s->out ? hec_output_check_file("--out", s->out) : HEC_OK;
+}
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = hec_job_args_default, .stage = "refine", .layer = -1, .iter = -1};
+  hec_text formats = {0};
+  hec_text_add(&formats, "write where every expert of every layer stands:");
+  for (int32_t i = 0; hec_placement_formats[i]; i++)
+    hec_text_printf(&formats, "%s %s (%s)", i > 0 ? "," : "", hec_placement_formats[i]->name,
+                    hec_placement_formats[i]->summary);
   const hec_arg args[] = {
       {.name = "Which plan", .kind = HEC_ARG_SECTION},
       {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
-      {"--layer", HEC_ARG_INT, &s->layer, "L", "MoE layer, from 0", 0, 1e9},
+      HEC_ARG_WORD("--layer", s->layer_word, "L",
+                   "MoE layer that is printed, from 0; beside --export none need be (all)"),
       {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--write-matrix", HEC_ARG_TEXT, &s->matrix, "FILE",
        "write the bytes dispatched from rank to rank, for hecate-sim flows and nccl-tests' alltoallv_perf", 0, 0},
       {"--reshard", HEC_ARG_FLAG, &s->reshard, NULL, "shard afresh from the history at that point", 0, 0},
+      HEC_ARG_TITLE("As a file for other frameworks"),
+      HEC_ARG_WORD("--export", s->export, "FORMAT", formats.data),
+      HEC_ARG_WORD("--out", s->out, "FILE", "the file that --export writes"),
+      HEC_PLACEMENT_ARG_ROWS(s->job),
+      HEC_ARG_TITLE("Planners and output"),
       HEC_FSSDP_ARG_ROWS(s->job),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
@@ -39,22 +90,26 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim plan",
-      .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]",
+      .usage = "hecate-sim plan TRACE --policy P --layer L --iter I [options]\n       "
+               "hecate-sim plan TRACE --policy P --iter I --export FORMAT --out FILE [options]",
       .summary = "Prints one plan: owner and copies of each expert, tokens per rank, overload factor, bytes moved.",
-      .examples = "  hecate-sim plan traces/sample-synthetic.jsonl --policy eplb --layer 0 --iter 10\n"
-                  "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 12 --t 4 --m 2 --stage decide "
-                  "--json",
+      .examples =
+          "  hecate-sim plan traces/sample-synthetic.jsonl --policy eplb --layer 0 --iter 10\n"
+          "  hecate-sim plan trace.jsonl --policy hecate --layer 3 --iter 12 --t 4 --m 2 --stage decide "
+          "--json\n"
+          "  hecate-sim plan trace.jsonl --policy eplb --iter 10 --export tensorrt-llm --out balancer.yaml\n"
+          "  hecate-sim plan trace.jsonl --policy given --placement expert_map.json --iter 1 --export eplb --out "
+          "map.json",
       .notes = HEC_JOB_ARGS_FORMS,
       .args = args};
   int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
-  if (*done)
-    return HEC_OK;
-  if (n == 0 || !s->policy || s->layer < 0 || s->iter < 0)
+  hec_status status = hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done);
+  hec_text_free(&formats);
+  if (status != HEC_OK || *done)
+    return status;
+  if (n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
-  if (strcmp(s->stage, "decide") != 0 && strcmp(s->stage, "refine") != 0)
-    return hec_fail(HEC_BAD_INPUT, "--stage: expected decide or refine, found \"%s\"", s->stage);
-  return HEC_OK;
+  return check(s);
 }
 
 /* The plan asked for, with what its layer's routing says. */
@@ -212,6 +267,29 @@ static void print_table(const found_plan *found, hec_text *out) {
   }
 }
 
+/* The placement of all layers into the file; what the format cannot say is printed. */
+static hec_status export(const settings *s, const hec_policy_run *run, hec_arena *arena, hec_text *out) {
+  hec_placement placement;
+  hec_text text = {0}, lost = {0};
+  int32_t first = s->job.first_layer > 0 ? (int32_t)s->job.first_layer : 0;
+  hec_status status = hec_placement_of_plan(&run->plan, first, arena, &placement, &lost);
+  if (status == HEC_OK)
+    status = hec_placement_write(s->format, &placement, &text, &lost);
+  if (status == HEC_OK)
+    status = hec_write_file(s->out, text.data, text.length);
+  if (status == HEC_OK) {
+    hec_text_printf(out, "%s: where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n", s->out,
+                    placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
+    if (lost.length > 0) {
+      hec_text_add(out, "note:");
+      hec_summary_add_wrapped(lost.data, 5, 2, out);
+    }
+  }
+  hec_text_free(&text);
+  hec_text_free(&lost);
+  return status;
+}
+
 /* Plans the iteration in full: decide, then (stage refine) refine of the layer. */
 static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run, const hec_iteration *iteration,
                      hec_load *rewritten, hec_arena *arena, found_plan *found) {
@@ -225,8 +303,14 @@ static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run,
     run->policy->rewrite(run, &load);
   }
   hec_policy_decide(run, iteration->iter, 0);
-  if (strcmp(s->stage, "refine") == 0)
+  bool refine = strcmp(s->stage, "refine") == 0;
+  for (int32_t l = 0; refine && s->export && l < job->problem.n_layers; l++)
+    hec_policy_refine(run, l, &load);
+  if (refine && !s->export)
     hec_policy_refine(run, (int32_t)s->layer, &load);
+  *found = (found_plan){.job = job, .run = run, .iter = iteration->iter};
+  if (s->layer < 0)
+    return;
   hec_routing *routing = HEC_NEW(arena, hec_routing, 1);
   *routing = hec_routing_new(arena, &job->problem);
   hec_routing_make(routing, run->policy->dispatch, &job->problem, &run->plan, &load, (int32_t)s->layer);
@@ -284,10 +368,13 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
   HEC_TRY(hec_job_args_policies(s->policy, policies, &n));
   if (n != 1)
     return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->policy);
+  if (s->job.placement && !policies[0]->placed)
+    return hec_fail(HEC_BAD_INPUT, "--placement: expected --policy given beside it, found --policy %s", s->policy);
   hec_job_options wanted;
   hec_job job;
   HEC_TRY(hec_job_args_options(&s->job, &wanted));
   HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
+  HEC_TRY(hec_policy_suits(policies[0], &job.problem));
   if (s->layer >= job.problem.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1,
                     s->layer);
@@ -296,14 +383,19 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
   HEC_ASSERT(found.run != NULL);
   if (s->matrix)
     HEC_TRY(write_matrix(&found, s->matrix, arena));
-  hec_text text = {0};
-  if (s->json)
+  hec_text text = {0}, written = {0};
+  hec_status status = s->export ? export(s, found.run, arena, &written) : HEC_OK;
+  if (status == HEC_OK && s->json)
     print_json(&found, &text);
-  else
+  else if (status == HEC_OK && s->layer >= 0)
     print_table(&found, &text);
-  bool written = fwrite(text.data, 1, text.length, stdout) == text.length && fflush(stdout) == 0;
+  if (written.length > 0 && !s->json)
+    hec_text_printf(&text, "%s%s", text.length > 0 ? "\n" : "", written.data);
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
   hec_text_free(&text);
-  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  hec_text_free(&written);
+  return status;
 }
 
 int hec_plan_command(int argc, char **argv) {

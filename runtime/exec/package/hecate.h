@@ -1,4 +1,4 @@
-/* libhecate: the planner and the sparse collectives of hecate for trainers written by others.
+/* libhecate: the planner and the sparse collectives of hecate for trainers written by others, and its simulator.
  *
  * Expert parameters of a Mixture-of-Experts model are fully sharded: every expert has one home rank. Before the gate of a
  * micro-batch a planner says which hot experts are copied where (SparseAllGather, spAG); the gradients of the copies
@@ -233,6 +233,20 @@ HEC_API int hec_sparse_test(hec_comm *comm, int32_t which, int32_t *done); /* no
 HEC_API int hec_sparse_wait(hec_comm *comm, int32_t which);
 /* Bytes that this rank sent in collectives so far, and the name of the last one's way ("" before the first). */
 HEC_API int64_t hec_comm_sent(const hec_comm *comm, const char **collective);
+
+/* ---- Simulation ---- */
+
+/* What `hecate-sim TRACE OPTIONS --json` prints, byte for byte: policies compared on recorded loads.
+ *   trace    the trace (traces/README.md): JSON Lines, one JSON object or gzip of either, `length` bytes; NULL: the file
+ *            `name` is read
+ *   name     what the document and messages call it
+ *   options  [n_options] words of hecate-sim's command line, "--policy", "ep,hecate", "--cluster=dgx-h100"; not those of
+ *            its output (--json, --out, --timeline-iter, --list, --help)
+ *   *json    the document, zero-terminated; give it to hec_simulate_free
+ * Seconds to minutes, on all cores unless --threads says otherwise. One call at a time in a process. */
+HEC_API int hec_simulate(const char *trace, size_t length, const char *name, const char *const *options,
+                         int32_t n_options, char **json);
+HEC_API void hec_simulate_free(char *json); /* NULL: nothing */
 
 #ifdef __cplusplus
 }

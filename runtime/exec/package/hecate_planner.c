@@ -78,9 +78,10 @@ hec_planner_options hec_planner_defaults(void) {
                                .slots = HECATE_AUTO};
 }
 
-/* Rows that compute something else than what the gate chose belong in comparisons, not in a trainer. */
+/* Rows that compute something else than what the gate chose, or stand as the user's file says, belong in comparisons, not
+ * in a trainer. */
 static bool offered(const hec_policy *policy) {
-  return !policy->reference;
+  return !policy->reference && !policy->placed;
 }
 
 const char *hec_policy_name(int32_t i, const char **summary, const char **source) {
@@ -104,8 +105,11 @@ static hec_status find_policy(const char *name, const hec_policy **policy) {
   hec_text names = {0};
   for (int32_t i = 0; hec_policy_name(i, NULL, NULL); i++)
     hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", hec_policy_name(i, NULL, NULL));
-  hec_status status = hec_fail(HEC_BAD_INPUT, "policy: expected one of %s, found %s%s", names.data,
-                               name ? name : "NULL", *policy ? ", a reference row that no trainer can run" : "");
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "policy: expected one of %s, found %s%s", names.data, name ? name : "NULL",
+               !*policy               ? ""
+               : (*policy)->reference ? ", a reference row that no trainer can run"
+                                      : ", which stands as a file says, and no file is given here");
   hec_text_free(&names);
   return status;
 }

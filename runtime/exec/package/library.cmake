@@ -1,12 +1,14 @@
 # libhecate: the shared library, its header, and what others' builds find it by (pkg-config, find_package(hecate)).
 # Everything is compiled hidden, the functions of hecate.h (HEC_API) excepted, so the library exports those alone; the
 # tools link the same static libraries. Its file name carries major.minor: before 1.0 a minor version may change them.
-file(GLOB HEC_LIBRARY_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/package/hecate_*.c)
+# hec_simulate is hecate-sim without the program: it comes from the floor of the tools.
+file(GLOB HEC_LIBRARY_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/package/hecate_*.c
+     ${CMAKE_SOURCE_DIR}/tools/package/hecate_*.c)
 add_library(libhecate SHARED ${HEC_LIBRARY_SOURCES})
 add_library(hecate::hecate ALIAS libhecate)
 set_target_properties(libhecate PROPERTIES OUTPUT_NAME hecate EXPORT_NAME hecate VERSION ${PROJECT_VERSION}
                       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-target_link_libraries(libhecate PRIVATE hec_exec)
+target_link_libraries(libhecate PRIVATE hec_tools hec_exec)
 target_link_options(libhecate PRIVATE -Wl,--as-needed)
 target_include_directories(libhecate INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 

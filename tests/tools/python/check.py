@@ -1,0 +1,150 @@
+"""What the Python package must do; run by tests/tools/test_python.sh in an empty folder. Arguments: hecate-sim, a trace."""
+import array
+import gzip
+import json
+import subprocess
+import sys
+import traceback
+
+import hecate
+
+SIM, SAMPLE = sys.argv[1:3]
+failures = 0
+
+
+def check(what, holds):
+    global failures
+    if not holds:
+        failures += 1
+        print("FAILED: %s (line %d)" % (what, traceback.extract_stack()[-2].lineno))
+
+
+def raises(kind, part, call, *args, **options):
+    try:
+        call(*args, **options)
+    except kind as error:
+        check("%r says nothing of %r" % (str(error), part), part in str(error))
+    else:
+        check("%s is raised, with %r" % (kind.__name__, part), False)
+
+
+def program(trace, *words):
+    return subprocess.run([SIM, trace, "--json", *words], stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+# ---- The library and the program give the same bytes ----
+small = ["--policy", "ep,eplb,hecate,ideal", "--warmup", "2"]
+options = dict(policies=["ep", "eplb", "hecate", "ideal"], warmup=2)
+check("a file", hecate.simulate_json(SAMPLE, **options) == program(SAMPLE, *small))
+check("laws, schedules, flags", hecate.simulate_json(SAMPLE, policies="ep,hecate", law="max_min", schedule=["serial", "hecate"],
+                                                     cluster="p4d-4x8", ranks=8, check=True, threads=1, nonmoe_scale=2) ==
+      program(SAMPLE, "--policy", "ep,hecate", "--law", "max_min", "--schedule", "serial,hecate", "--cluster", "p4d-4x8",
+              "--ranks=8", "--check", "--threads", "1", "--nonmoe-scale", "2"))
+check("kinds of attention", hecate.simulate_json(SAMPLE, policies="ep,hecate", attention="full,causal") ==
+      program(SAMPLE, "--policy", "ep,hecate", "--attention", "full,causal"))
+counts = [[[4, 0, 1, 1], [1, 7, 0, 2]], [[3, 3, 1, 0], [2, 2, 2, 4]]]
+text = hecate.trace_text(counts, 2, name="mine.jsonl")
+with open("mine.jsonl", "w") as out:
+    out.write(text)
+box = dict(cluster="1x2 nvlink=300G@2us flops=312T mem=40G", model="tiny")
+words = ["--cluster", box["cluster"], "--model", "tiny"]
+check("counts", hecate.simulate_json(counts, top_k=2, name="mine.jsonl", **box) == program("mine.jsonl", *words))
+
+# ---- Shapes of counts ----
+one = hecate.simulate_json(counts, top_k=2, policies="ep", **box)
+lines = [json.loads(line) for line in text.splitlines()]
+check("the header", lines[0]["layers"] == 2 and lines[0]["experts"] == 4 and lines[0]["source_ranks"] == 2 and lines[0]["top_k"] == 2)
+check("the record", lines[1:] == [{"iter": 0, "layers": counts}])
+flat = [[5, 7, 1, 3], [5, 5, 3, 4]]
+check("totals", json.loads(hecate.trace_text(flat).splitlines()[0])["source_ranks"] == 1)
+check("totals of several", len(hecate.trace_text([flat, flat, flat], axes="iterations,layers,experts").splitlines()) == 4)
+check("records", len(hecate.trace_text([counts, counts]).splitlines()) == 3)
+check("tuples, arrays of Python", hecate.trace_text([array.array("i", row) for row in flat]) == hecate.trace_text(flat))
+check("memory", hecate.trace_text(memoryview(array.array("B", range(8)).tobytes()).cast("B", (2, 4))) ==
+      hecate.trace_text([[0, 1, 2, 3], [4, 5, 6, 7]]))
+try:
+    import numpy
+    as_array = numpy.array(counts, dtype=numpy.int64)
+    check("numpy", hecate.simulate_json(as_array, top_k=2, policies="ep", **box) == one)
+    check("numpy, a list of arrays", hecate.trace_text([numpy.array(v, dtype=numpy.uint32) for v in counts]) == hecate.trace_text(counts))
+    check("numpy, whole floats", hecate.trace_text(as_array.astype(float)) == hecate.trace_text(counts))
+except ImportError:
+    print("SKIPPED python (numpy): not installed")
+raises(TypeError, "whole numbers, found 0.5", hecate.trace_text, [[0.5, 1]])
+raises(TypeError, "whole numbers, found 'x'", hecate.trace_text, [["x"]])
+raises(ValueError, "found 1 dimensions", hecate.trace_text, [1, 2])
+raises(ValueError, "axes", hecate.trace_text, counts, axes="layers,experts")
+
+# ---- The document ----
+found = hecate.simulate(counts, policies=["ep", "hecate"], top_k=2, **box)
+check("rows", [row["name"] for row in found["policies"]] == ["ep", "hecate"])
+check("a time", found["policies"][0]["iteration_s"]["median"] > 0)
+check("all but given", len(hecate.simulate(counts, top_k=2, **box)["policies"]) >= 30)
+with open("map.json", "w") as out:
+    json.dump({"physical_to_logical_map": [[0, 1, 2, 3], [3, 2, 1, 0]]}, out)
+check("a placement", hecate.simulate(counts, policies="ep", placement="map.json", top_k=2, **box)["policies"][0]["name"] == "given")
+
+# ---- Errors, and that what comes after them works ----
+raises(hecate.BadInput, "--policy: expected", hecate.simulate, counts, policies="nobody", **box)
+raises(ValueError, 'unknown option "--polices"', hecate.simulate, counts, polices="ep", **box)
+raises(hecate.BadInput, "--ranks", hecate.simulate, counts, ranks="many", **box)
+raises(hecate.BadInput, "--check: takes no value", hecate.simulate, counts, check="yes", **{**box, "threads": None})
+for key in ("json", "out", "list", "help", "version", "timeline_iter"):
+    raises(hecate.BadInput, 'unknown option "--%s"' % key.replace("_", "-"), hecate.simulate, counts, **{key: "1"}, **box)
+raises(hecate.BadInput, "nowhere.jsonl", hecate.simulate, "nowhere.jsonl")
+raises(hecate.BadInput, "found \"-\"", hecate.simulate, "-")
+raises(hecate.BadInput, "ragged:2", hecate.simulate, [[1, 2], [3]], name="ragged", **box)
+raises(hecate.BadInput, "expected", hecate.simulate, [[1, -2]], **box)
+check("after errors", hecate.simulate_json(counts, top_k=2, policies="ep", **box) == one)
+check("version", hecate.version() == hecate.__version__)
+check("policies", "hecate" in hecate.policies() and "given" not in hecate.policies() and all(hecate.policies().values()))
+
+# ---- The recorder, over a stand-in for torch ----
+import torch
+
+logits = torch.Tensor([[0.1, 0.9, 0.5, 0.0], [0.7, 0.1, 0.8, 0.2]])
+first = torch.Module([torch.Tensor([[0, 1], [1, 2], [3, 1]])] * 2)
+second = torch.Module([(torch.Tensor([[0.25, 0.75], [0.5, 0.5]]), torch.Tensor([[2, 3], [3, 0]])), (logits, None)])
+with hecate.Recorder("run.jsonl.gz", experts=4, top_k=2, model="tiny", name="run") as recorder:
+    recorder.attach([first, second])
+    for _ in range(2):
+        first(), second()
+        recorder.step()
+    check("hooks are there", len(first.hooks) == 1)
+check("hooks are gone", not first.hooks and not second.hooks)
+with gzip.open("run.jsonl.gz", "rt") as trace:
+    head, *records = [json.loads(line) for line in trace]
+check("recorded: header", head["layers"] == 2 and head["source_ranks"] == 1 and head["counted"] == "before_drop" and head["model"] == "tiny")
+check("recorded: counts", [r["layers"] for r in records] == [[[[1, 3, 1, 1]], [[1, 0, 1, 2]]], [[[1, 3, 1, 1]], [[1, 1, 2, 0]]]])
+check("recorded: iterations", [r["iter"] for r in records] == [0, 1])
+check("recorded: read", hecate.simulate("run.jsonl.gz", policies="ep", **box)["policies"][0]["name"] == "ep")
+
+torch.distributed.size = 3
+ranks = [hecate.Recorder("ranks.jsonl", experts=4, top_k=1) for _ in range(3)]
+routers = [torch.Module([torch.Tensor([[r], [3]])] * 4) for r in range(3)]
+for recorder, router in zip(ranks, routers):
+    recorder.attach([router])
+for iteration in (10, 20):
+    for torch.distributed.rank in (2, 1, 0):
+        routers[torch.distributed.rank](), routers[torch.distributed.rank]()  # two micro-batches
+        ranks[torch.distributed.rank].step(iteration)
+for recorder in ranks:
+    recorder.close()
+with open("ranks.jsonl") as trace:
+    head, *records = [json.loads(line) for line in trace]
+check("ranks: header", head["source_ranks"] == 3)
+check("ranks: counts", [r["layers"] for r in records] == [[[[2, 0, 0, 2], [0, 2, 0, 2], [0, 0, 2, 2]]]] * 2)
+check("ranks: iterations", [r["iter"] for r in records] == [10, 20])
+torch.distributed.size = 0
+
+raises(ValueError, "indices [.., 2] or logits [.., 4]", hecate.Recorder("x", 4, 2).chosen, torch.Tensor([[1, 2, 3]]))
+odd = hecate.Recorder("x", 4, 1).attach([torch.Module([torch.Tensor([[7]])])])
+raises(ValueError, "expected experts below 4, found 7", odd.count, 0, torch.Tensor([[7]]))
+raises(ValueError, "expected routers (attach)", hecate.Recorder("x", 4, 1).step)
+quiet = hecate.Recorder("x", 4, 1, wanted=lambda: False)
+quiet.attach([torch.Module([])])
+quiet.count(0, torch.Tensor([[1]]))
+check("not wanted", quiet.counts == [[0, 0, 0, 0]])
+
+print("all passed" if failures == 0 else "%d failures" % failures)
+sys.exit(1 if failures else 0)

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Placements in and out: three files by hand that say the same, each as the row `given`; damaged ones, which are refused by
+# file and place; what `plan --export` writes is what was read, and what Python's own readers make of it.
+source "$(dirname "$0")/../support/tool.sh"
+tool=("$build/hecate-sim")
+from=$source_dir/tests/tools/placements
+{
+  echo '{"format":"hecate-trace","version":1,"layers":2,"experts":6,"top_k":1,"source_ranks":4,"layout":"layer x source_rank x expert"}'
+  for i in 1 2 3; do
+    echo "{\"iter\":$i,\"layers\":[[[4,0,$i,1,0,9],[1,7,0,0,2,3],[$i,1,1,1,5,5],[0,2,0,8,3,1]],[[3,3,1,0,$i,7],[2,2,2,4,4,0],[6,1,0,1,2,4],[5,0,9,0,0,0]]]}"
+  done
+} >loads.jsonl
+common=(loads.jsonl --cluster "1x4 nvlink=300G@2us flops=312T mem=40G" --model tiny)
+accepts() { "${tool[@]}" "$@" >out.txt 2>err.txt || fail "exit code $?: $*: $(cat err.txt)"; }
+
+# ---- The same placement in three formats ----
+for file in eplb.json vllm_ascend.json tensorrt_llm.yaml; do
+  cp "$from/$file" .
+  accepts "${common[@]}" --placement $file --policy ep,eplb --json
+  mv out.txt $file.out
+  expect $file.out '[p["name"] for p in d["policies"]]' "['given', 'ep', 'eplb']"
+  expect $file.out '"as in '$file' (format" in d["policies"][0]["note"]' True
+  expect $file.out 'all("speedup_vs_given" in p for p in d["policies"])' True
+  expect $file.out 'd["policies"][0]["speedup_vs_given"]' 1
+  accepts plan "${common[@]}" --policy given --placement $file --iter 1 --layer 1 --json
+  expect out.txt 'd["owner"]' "[1, 1, 0, 2, 3, 0]"
+  expect out.txt 'd["copies"]' "[[1], [1], [0], [2], [3], [0, 2, 3]]"
+  accepts plan "${common[@]}" --policy given --placement $file --iter 1 --layer 0 --json
+  expect out.txt 'd["copies"]' "[[0, 3], [0], [1], [1, 3], [2], [2]]"
+  # Evenly over all slots by turns, by hand. Expert 0, slots on ranks 0 and 3: 4 of source 0 are halved, 1 of source 1 begins
+  # with the second slot, 1 of source 2 with the first: 3 and 3. Expert 3, ranks 1 and 3: 1, 1 of sources 0 and 2 on rank 1,
+  # 8 halved: 6 and 4. Alone: expert 1, 10 on rank 0; 2, 2 on rank 1; 4 and 5, 10 + 18 on rank 2.
+  expect out.txt 'd["tokens_per_rank"]' "[13, 8, 28, 7]"
+done
+sed 's/_list"/_list" /g' vllm_ascend.json >named-nothing && accepts "${common[@]}" --placement named-nothing --policy ep
+value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" 2>&1; }
+for other in vllm_ascend.json tensorrt_llm.yaml; do
+  [ "$(value eplb.json.out '[d["policies"][0][k] for k in ("iteration_s","overload_factor","peak_memory_bytes") if k in d["policies"][0]]')" = \
+    "$(value $other.out '[d["policies"][0][k] for k in ("iteration_s","overload_factor","peak_memory_bytes") if k in d["policies"][0]]')" ] ||
+    fail "$other gives other numbers than eplb.json"
+done
+accepts "${common[@]}" --placement eplb.json --policy ep,ideal && has "as fast as given, the placement of today" || cat out.txt
+accepts "${common[@]}" --placement eplb.json --policy given,ep && [ "$(grep -c '^given .*serial' out.txt)" -eq 1 ] || fail "given stands twice"
+accepts "${common[@]}" --policy all && ! grep -q '^given' out.txt || fail "all has given without a placement"
+accepts "${common[@]}" --placement eplb.json && grep -q '^given' out.txt && grep -q '^moetuner' out.txt || fail "all with a placement"
+refuses 2 "--policy given: expected --placement FILE" "${common[@]}" --policy given
+refuses 2 "--policy given: expected --placement FILE" plan "${common[@]}" --policy given --iter 1 --layer 0
+refuses 2 "--placement: expected --policy given" plan "${common[@]}" --policy ep --placement eplb.json --iter 1 --layer 0
+refuses 2 "nowhere.json: cannot be opened" "${common[@]}" --placement nowhere.json
+refuses 2 "expected a placement, found a directory" "${common[@]}" --placement "$work"
+: >empty && refuses 2 "empty: expected a placement of a known format" "${common[@]}" --placement empty
+echo '{"logical_count": [[1,2]]}' >load.json && refuses 2 "load.json: expected a placement of a known format" "${common[@]}" --placement load.json
+refuses 2 "which numbers MoE layers alone" "${common[@]}" --placement vllm_ascend.json --first-layer 3
+"$build/hecate-run" loads.jsonl --placement eplb.json --policy ep --ranks 4 --virtual --check --layers 1 >out.txt 2>err.txt ||
+  fail "hecate-run: $(cat err.txt)"
+grep -q '^given .*passed .*, exact' out.txt || fail "hecate-run does not check given: $(cat out.txt)"
+
+# ---- Damaged: each refused, with the file, the place and what was expected ----
+# damaged FILE SED PLACE WORDS: and the file really differs.
+n_damaged=0
+damaged() {
+  sed -z "$2" "$1" >"bad-$1"
+  cmp -s "$1" "bad-$1" && fail "nothing is damaged by $2"
+  refuses 2 "bad-$1:" "${common[@]}" --placement "bad-$1" --policy ep
+  has "$3" err.txt
+  has "$4" err.txt
+  n_damaged=$((n_damaged + 1))
+}
+map=physical_to_logical_map
+damaged eplb.json 's/0, 3\]/0, 6]/' "$map[0][7]" "expected an expert from 0 to 5, found 6"
+damaged eplb.json 's/\[5, 2/[-1, 2/' "$map[1][0]" "expected an expert from 0 to 5, found -1"
+damaged eplb.json 's/\[5, 2/[5.5, 2/' "$map[1][0]" "found 5.5"
+damaged eplb.json 's/\[5, 2/["5", 2/' "$map[1][0]" 'found "5"'
+damaged eplb.json 's/, 3\],/],/' "$map[0]" "as many slots for each of 4 ranks, found an array of 7"
+damaged eplb.json 's/, 4, 5\]/]/' "$map[1]" "expected an array of 8 slots, as in the first layer"
+damaged eplb.json 's/3, 5, 4/3, 5, 5/' "$map[1]" "expected a slot for every expert, found none for expert 4"
+damaged eplb.json 's/,\n *\[5[^]]*\]//' "$map" "the trace's 2 MoE layers after 0 dense ones (--first-layer), found an array of 1"
+damaged eplb.json 's/\[5, 2[^]]*\]/7/' "$map[1]" "expected an array of experts"
+damaged eplb.json 's/\[\n.*\n  \]/{"a": 1}/' "$map" "expected an array of layers"
+damaged eplb.json 's/\[0, 1/[0 1/' ":3:" "expected"
+damaged eplb.json 's/\n}.*//' ":" "expected"
+damaged eplb.json 's/]\n  ]/],[1]]/' "$map" "found an array of 3"
+damaged vllm_ascend.json 's/count": 2/count": 3/' moe_layer_count "found 3"
+damaged vllm_ascend.json 's/"moe_layer_count": 2,//' '"moe_layer_count"' "expected a member"
+damaged vllm_ascend.json 's/"layer_id": 1/"layer_id": 4/' 'layer_list[1].layer_id' "found 4"
+damaged vllm_ascend.json 's/device_count": 4/device_count": 8/' 'layer_list[0].device_count' "found 8"
+damaged vllm_ascend.json 's/,\n[^\n]*{"device_id": 3, "device_expert": \[4, 5\]}//' 'layer_list[1].device_list' "an array of 4 devices, one for each rank, found an array of 3"
+damaged vllm_ascend.json 's/"device_id": 2/"device_id": 1/' 'layer_list[0].device_list[2].device_id' "found 1"
+damaged vllm_ascend.json 's/\[4, 5\]/[4, 6]/' 'layer_list[0].device_list[2].device_expert[1]' "expected an expert from 0 to 5, found 6"
+damaged vllm_ascend.json 's/\[4, 5\]/[4, null]/' 'layer_list[0].device_list[2].device_expert[1]' "found null"
+damaged vllm_ascend.json 's/\[4, 5\]/[4, 4]/' 'layer_list[0]' "found none for expert 5"
+damaged vllm_ascend.json 's/, "device_expert": \[4, 5\]//' 'layer_list[0].device_list[2]' '"device_expert"'
+damaged vllm_ascend.json 's/\[4, 5\]/5/' 'layer_list[0].device_list[2].device_expert' "expected an array of experts, found 5"
+damaged vllm_ascend.json 's/\[4, 5\]/[4,5,0,0,0,0,0]/' 'layer_list[0]' "at most 6 slots on a rank"
+damaged vllm_ascend.json 's/"device_list"/"devices"/' 'layer_list[0]' '"device_list"'
+damaged vllm_ascend.json 's/,\n    {\n      "layer_id": 1.*    }\n  ]/]/' 'layer_list' "an array of 2 layers, as the trace has MoE layers, found an array of 1"
+table=initial_global_assignments
+damaged tensorrt_llm.yaml 's/0, 3\]/0, 6]/' "$table[3][7]" 'expected a whole number from 0 to 5, found "6]"'
+damaged tensorrt_llm.yaml 's/\[5, 2/[-5, 2/' ":3: $table[4][0]" 'found "-5,"'
+damaged tensorrt_llm.yaml 's/4: \[/5: [/' ":3: $table" 'expected a whole number from 4 to 4, found "5:"'
+damaged tensorrt_llm.yaml 's/slots: 8/slots: 9/' "num_slots" "expected 8, as in the lists, found 9"
+damaged tensorrt_llm.yaml 's/num_slots: 8\n//' "num_slots" "found nothing"
+damaged tensorrt_llm.yaml 's/, 4, 5\]/]/' ":4: $table[4]" "expected 8 slots, as in the first layer, found 6"
+damaged tensorrt_llm.yaml 's/0, 3\]/0]/' "$table[3]" "as many slots for each of 4 ranks, found 7 slots"
+damaged tensorrt_llm.yaml 's/3, 5, 4/3, 5, 5/' "$table[4]" "found none for expert 4"
+damaged tensorrt_llm.yaml 's/  4: [^\n]*\n//' "$table" "the trace's 2 MoE layers, after 1 the next"
+damaged tensorrt_llm.yaml 's/layer_up/  5: [0]\nlayer_up/' "$table" "no more than the trace's 2 MoE layers"
+damaged tensorrt_llm.yaml 's/  4:/\t4:/' ":3:" 'found "?4:"'
+damaged tensorrt_llm.yaml 's/5\]\n/5\n/' ":4: $table[4]" 'expected "," or "]"'
+damaged tensorrt_llm.yaml 's/3\]/3] x/' ":2: $table[3]" 'expected the end of the line, found "x"'
+damaged tensorrt_llm.yaml 's/initial_global_assignments:.*layer_up/layer_up/' "$table" "the file places nothing"
+damaged tensorrt_llm.yaml 's/layer_updates_per_iter: 0/layer_updates_per_iter: often/' ":4: layer_updates_per_iter" 'found "often"'
+damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots: 8\nnum_slots: 8/' ":6: num_slots" "the key once"
+damaged tensorrt_llm.yaml 's/num_slots/number_of_slots/' ":5:" 'num_slots, layer_updates_per_iter or ep_size, found "number_of_slots:"'
+damaged tensorrt_llm.yaml 's/num_slots/ep_size: 3\nnum_slots/' ":5: ep_size" "from 4 to 4"
+damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots 8/' ":5: num_slots" 'expected ": "'
+[ $n_damaged -ge 45 ] || fail "only $n_damaged damaged files"
+
+# ---- Out ----
+for format in eplb vllm-ascend tensorrt-llm; do
+  for file in eplb.json vllm_ascend.json tensorrt_llm.yaml; do
+    accepts plan "${common[@]}" --policy given --placement $file --iter 1 --export $format --out "out-$format"
+    has "format $format"
+    accepts plan "${common[@]}" --policy given --placement "out-$format" --iter 2 --layer all --export $format --out again
+    cmp -s "out-$format" again || fail "$format read and written differs from what was read"
+    [ ! -e "first-$format" ] || cmp -s "out-$format" "first-$format" || fail "$format from $file is another"
+    mv "out-$format" "first-$format"
+  done
+done
+expect first-eplb 'd["physical_to_logical_map"]' "[[0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
+expect first-vllm-ascend '[[v["device_expert"] for v in l["device_list"]] for l in d["layer_list"]]' \
+  "[[[0, 1], [2, 3], [4, 5], [0, 3]], [[2, 5], [0, 1], [3, 5], [4, 5]]]"
+expect first-vllm-ascend '(d["moe_layer_count"], [l["layer_id"] for l in d["layer_list"]], d["layer_list"][1]["device_count"])' "(2, [0, 1], 4)"
+if python3 -c 'import yaml' 2>/dev/null; then
+  python3 -c 'import json,yaml; json.dump(yaml.safe_load(open("first-tensorrt-llm")), open("yaml.json", "w"))'
+  expect yaml.json 'd' "{'initial_global_assignments': {'0': [0, 1, 2, 3, 4, 5, 0, 3], '1': [2, 5, 0, 1, 3, 5, 4, 5]}, 'layer_updates_per_iter': 0, 'num_slots': 8}"
+  # What PyYAML writes in its other ways is read as well.
+  for style in None False; do
+    python3 -c "import yaml; yaml.dump(yaml.safe_load(open('tensorrt_llm.yaml')), open('styled.yaml', 'w'), default_flow_style=$style, width=20)"
+    accepts plan "${common[@]}" --policy given --placement styled.yaml --iter 1 --export tensorrt-llm --out again
+    cmp -s again first-tensorrt-llm || fail "PyYAML's style $style is read otherwise"
+  done
+else
+  echo "SKIPPED placement (yaml): no PyYAML"
+fi
+# Dense layers are counted where the format does.
+accepts plan "${common[@]}" --policy given --placement eplb.json --iter 1 --export tensorrt-llm --out dense --first-layer 0
+cmp -s dense first-tensorrt-llm || fail "--first-layer 0 is another file"
+accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export tensorrt-llm --out dense
+has "  3: [0, 1" dense
+refuses 2 "expected a whole number from 2 to 2" "${common[@]}" --placement tensorrt_llm.yaml --first-layer 2
+accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export eplb --out dense
+expect dense 'd["physical_to_logical_map"]' \
+  "[[0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
+refuses 2 "$map" "${common[@]}" --placement dense
+accepts "${common[@]}" --placement dense --first-layer 3 --policy ep
+# A policy's plan: read back it is the row that exported it, to the picosecond, where it does not move on.
+accepts plan "$sample" --policy eplb --iter 15 --export eplb --out eplb.plan
+accepts "$sample" --policy eplb --placement eplb.plan --json
+expect out.txt 'd["policies"][0]["iteration_s"] == d["policies"][1]["iteration_s"]' True
+# What a format cannot say.
+refuses 2 "--export eplb: expected as many slots on every rank" plan "$sample" --policy hecate --iter 9 --export eplb --out never
+refuses 2 "--export: expected a plan of whole experts" plan "$sample" --policy fsdp --iter 9 --export vllm-ascend --out never
+accepts plan "$sample" --policy hecate --iter 9 --export vllm-ascend --out ragged && has "copies gathered for this micro-batch"
+has "vllm-ascend itself loads"
+accepts "$sample" --policy ep --placement ragged
+refuses 2 "--first-layer: expected 0 or nothing beside --export vllm-ascend" plan "$sample" --policy ep --iter 9 --export vllm-ascend --out never --first-layer 1
+refuses 2 "--export: expected one of eplb, vllm-ascend, tensorrt-llm" plan "$sample" --policy ep --iter 9 --export json --out never
+refuses 2 "--export: expected --out FILE" plan "$sample" --policy ep --iter 9 --export eplb
+refuses 2 "--out: expected --export FORMAT" plan "$sample" --policy ep --iter 9 --layer 0 --out never
+refuses 2 "--out nowhere/never" plan "$sample" --policy ep --iter 9 --export eplb --out nowhere/never
+refuses 2 "--json: expected --layer L" plan "$sample" --policy ep --iter 9 --export eplb --out never --json
+refuses 2 '--layer: expected a whole number from 0 (all is for --export), found "all"' plan "$sample" --policy ep --iter 9 --layer all
+refuses 2 '--layer: expected a whole number' plan "$sample" --policy ep --iter 9 --layer -1
+[ ! -e never ] || fail "a refused export left a file"
+accepts plan "$sample" --policy ep --iter 9 --export eplb --out both --layer 2 --json && [ -s both ] || fail "--export beside --layer"
+expect out.txt 'd["layer"]' 2
+[ $failures -eq 0 ] || exit 1
+echo "$n_damaged damaged files refused; all passed"

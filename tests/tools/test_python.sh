@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The Python package: installed by pip without any index, it gives the bytes of hecate-sim --json through libhecate, takes
+# counts in every shape, says what is wrong, and records routers (over a stand-in for torch); its examples run.
+source "$(dirname "$0")/../support/tool.sh"
+if ! command -v python3 >/dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
+  echo "SKIPPED tools.python: no Python 3.8"
+  exit 77
+fi
+if grep -qE '^HEC_SANITIZE:STRING=.+' "$build/CMakeCache.txt"; then
+  echo "SKIPPED tools.python: an instrumented library needs an instrumented Python"
+  exit 77
+fi
+package=$source_dir/tools/python
+export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PATH=$build:$PATH
+version=$(sed -n 's/^project(hecate VERSION \([0-9.]*\) .*/\1/p' "$source_dir/CMakeLists.txt")
+[ "$(sed -n 's/^version = "\(.*\)"/\1/p' "$package/pyproject.toml")" = "$version" ] || fail "version of pyproject.toml"
+
+if python3 -m pip --version >/dev/null 2>&1; then
+  python3 -m pip install --no-index --no-cache-dir --disable-pip-version-check --root-user-action=ignore --target site "$package" \
+    >out.txt 2>&1 || fail "pip install: $(tail -5 out.txt)"
+  [ -e site/hecate/recorder.py ] && [ -e "site/hecate-$version.dist-info/RECORD" ] || fail "pip installed something else"
+  export PYTHONPATH=$work/site
+else
+  echo "SKIPPED python (pip): not installed"
+  export PYTHONPATH=$package
+fi
+stand_in=$source_dir/tests/tools/python
+PYTHONPATH=$PYTHONPATH:$stand_in python3 "$stand_in/check.py" "$build/hecate-sim" "$sample" >out.txt 2>&1 ||
+  fail "check.py: $(tail -20 out.txt)"
+grep '^SKIPPED' out.txt
+
+# Examples, as they stand.
+cp "$sample" trace.jsonl
+for example in "$package"/examples/*.py; do
+  PYTHONPATH=$PYTHONPATH:$stand_in python3 "$example" >example.txt 2>&1 || fail "$(basename "$example"): $(tail -5 example.txt)"
+  [ -s example.txt ] || fail "$(basename "$example") prints nothing"
+done
+
+# The library is found beside hecate-sim, and a library that is not there is said to be so.
+(unset HECATE_LIBRARY && python3 -c 'import hecate; print(hecate.version())') >out.txt 2>&1 && has "$version" || fail "beside hecate-sim: $(cat out.txt)"
+HECATE_LIBRARY=nowhere.so python3 -c 'import hecate; hecate.version()' >out.txt 2>&1 && fail "a library from nowhere"
+has "libhecate was not found (nowhere.so"
+python3 -c 'import hecate' || fail "import needs the library"
+[ -z "$(find "$package" -name '__pycache__' -o -name '*.egg-info' -o -name build -o -name '*.pyc')" ] || fail "something was left in $package"
+[ $failures -eq 0 ] || exit 1
+echo "all passed"

@@ -1,0 +1,107 @@
+/* See simulation.h. */
+#include "tools/common/simulation.h"
+
+#include "tools/common/machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  const hec_simulation_args *args;
+  hec_trace_reader *reader;
+  const hec_compare_options *options;
+  hec_arena *arena;
+  int32_t n_left_out; /* policies */
+} runner;
+
+/* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
+static hec_status choose_policies(const hec_job_args *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
+  HEC_TRY(hec_job_args_chosen(args, policies, n));
+  *n_left = 0;
+  if (args->esp <= 1 || strcmp(args->policies, "all") != 0)
+    return HEC_OK;
+  int32_t n_all = *n;
+  *n = 0;
+  for (int32_t i = 0; i < n_all; i++)
+    if (policies[i]->shards)
+      policies[(*n)++] = policies[i];
+  *n_left = n_all - *n;
+  return HEC_OK;
+}
+
+static void say_left_out(const runner *r, hec_job *job) {
+  hec_text names = {0};
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->shards && (!hec_policies[i]->placed || r->args->job.placement))
+      hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
+  hec_job_say(job, r->arena, "policies: %" PRId32 " left out, which do not run with experts in shards (--esp): %s",
+              r->n_left_out, names.data);
+  hec_text_free(&names);
+}
+
+/* One comparison, under one kind of attention (NULL: the model's). */
+static hec_status compare(const runner *r, const char *attention, hec_job *job, hec_summary *summary) {
+  hec_job_options wanted;
+  HEC_TRY(hec_job_args_options(&r->args->job, &wanted));
+  wanted.attention = attention;
+  HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
+  if (r->n_left_out > 0)
+    say_left_out(r, job);
+  hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
+  if (r->options->progress)
+    fprintf(stderr, "\r\033[K");
+  return status;
+}
+
+/* The kinds of attention after the first: only what the table of kinds says of them. The trace is at its begin again. */
+static hec_status compare_others(const runner *r, const char *const *kind, int32_t n, hec_summary_attention *found) {
+  for (int32_t k = 1; k < n; k++) {
+    hec_job *job = HEC_NEW(r->arena, hec_job, 1);
+    hec_summary summary = {0};
+    hec_status status = compare(r, kind[k], job, &summary);
+    if (status == HEC_OK)
+      found[k] = hec_summary_attention_of(&summary, r->arena);
+    hec_summary_free(&summary);
+    HEC_TRY(status);
+    HEC_TRY(hec_trace_rewind(r->reader));
+  }
+  return HEC_OK;
+}
+
+hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader,
+                              void (*progress)(int64_t iterations, void *context), hec_arena *arena,
+                              hec_simulation *simulation) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  const char *kind[HEC_ATTENTIONS_MAX];
+  int32_t n_kinds, n_policies, n_left_out;
+  hec_job_rows rows;
+  hec_compare_options *options = &simulation->options;
+  hec_summary *summary = &simulation->summary;
+  *options = (hec_compare_options){.check = args->check,
+                                   .n_threads = args->threads > 0 ? (int32_t)args->threads : hec_machine_cores(),
+                                   .progress = progress};
+  HEC_TRY(hec_job_args_law(args->job.law, &options->law));
+  HEC_TRY(choose_policies(&args->job, policies, &n_policies, &n_left_out));
+  HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule, arena, &rows));
+  options->policies = rows.policies;
+  options->schedules = rows.schedules;
+  options->n_policies = rows.n;
+  HEC_TRY(hec_job_args_collective(args->job.collective, &options->collective));
+  HEC_TRY(hec_job_args_attentions(args->job.attention, arena, kind, &n_kinds));
+  const runner r = {args, reader, options, arena, n_left_out};
+  HEC_TRY(compare_others(&r, kind, n_kinds, simulation->attentions));
+  HEC_TRY(compare(&r, kind[0], &simulation->job, summary));
+  summary->tool = "hecate-sim " HEC_VERSION;
+  summary->trace = hec_trace_origin(reader);
+  if (n_kinds > 1) {
+    simulation->attentions[0] = hec_summary_attention_of(summary, arena);
+    summary->attentions = simulation->attentions;
+    summary->n_attentions = n_kinds;
+  }
+  return HEC_OK;
+}
+
+void hec_simulation_free(hec_simulation *simulation) {
+  hec_summary_free(&simulation->summary);
+}

@@ -1,0 +1,58 @@
+/* hec_simulate of libhecate: hecate-sim's options and its JSON document, without the program (hecate.h). Options are
+ * parsed by the rows that hecate-sim has; what it does with them is simulation.c. */
+#include "runtime/exec/package/hecate.h"
+#include "runtime/program/summary.h"
+#include "tools/common/simulation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static hec_status read_options(const char *const *options, int32_t n_options, hec_simulation_args *args) {
+  *args = HEC_SIMULATION_ARGS;
+  const hec_arg rows[] = {HEC_SIMULATION_ARG_ROWS(*args), {.name = NULL}};
+  const hec_command command = {.program = "hecate-sim", .args = rows};
+  for (int32_t i = 0; i < n_options; i++)
+    if (!options[i])
+      return hec_fail(HEC_BAD_INPUT, "options[%d]: expected a word, found NULL", i);
+  bool given[HEC_ARGS_MAX] = {false};
+  for (int i = 0; i < n_options; i++) {
+    if (options[i][0] != '-')
+      return hec_fail(HEC_BAD_INPUT, "options[%d]: expected an option (--name), found \"%.100s\"", i, options[i]);
+    HEC_TRY(hec_args_set(&command, n_options, options, &i, given));
+  }
+  return HEC_OK;
+}
+
+static hec_status open_trace(const char *trace, size_t length, const char *name, hec_trace_reader **reader) {
+  if (trace)
+    return hec_trace_open_memory(trace, length, name, reader);
+  if (strcmp(name, "-") == 0)
+    return hec_fail(HEC_BAD_INPUT, "trace: expected a text or the path of a file, found \"-\"");
+  return hec_trace_open(name, reader);
+}
+
+int hec_simulate(const char *trace, size_t length, const char *name, const char *const *options, int32_t n_options,
+                 char **json) {
+  hec_simulation_args args;
+  hec_arena arena = {0};
+  hec_simulation simulation = {.summary = {0}};
+  hec_trace_reader *reader = NULL;
+  hec_text text = {0};
+  hec_status status = read_options(options, n_options, &args);
+  if (status == HEC_OK)
+    status = open_trace(trace, length, name, &reader);
+  if (status == HEC_OK)
+    status = hec_simulation_run(&args, reader, NULL, &arena, &simulation);
+  if (status == HEC_OK) {
+    hec_summary_json(&simulation.summary, &text);
+    *json = text.data;
+  }
+  hec_simulation_free(&simulation);
+  hec_trace_close(reader);
+  hec_arena_free(&arena);
+  return (int)status;
+}
+
+void hec_simulate_free(char *json) {
+  free(json);
+}

@@ -1,0 +1,15 @@
+"""hecate: compares expert placement policies for Mixture-of-Experts models, from Python.
+
+    import hecate
+    found = hecate.simulate(counts, cluster="p4d-4x8", policies=["ep", "eplb", "hecate"], top_k=2)
+    for row in found["policies"]:
+        print(row["name"], row["iteration_s"]["median"])
+
+`found` is the document of `hecate-sim --json`: libhecate makes it, the same code as the program. Standard library only;
+numpy arrays are taken where numpy is. hecate.Recorder writes what PyTorch routers choose as a trace."""
+from ._library import BadInput, Error, Failed, policies, version
+from .recorder import Recorder
+from .simulation import simulate, simulate_json, trace_text
+
+__version__ = "0.1.0"
+__all__ = ["simulate", "simulate_json", "trace_text", "Recorder", "policies", "version", "Error", "BadInput", "Failed"]
