@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BYTES 1125899906842624.0 /* 2^50: 4096 of them still are an int64 */
+static const size_t MOST_FILE_BYTES = (size_t)256 << 20; /* 4096 lines of 4096 counts of 15 digits */
+#define MOST_BYTES 1125899906842624.0                    /* 2^50: 4096 of them still are an int64 */
 enum { TOKEN_MAX = 64 };
 
 typedef struct {
@@ -114,12 +115,15 @@ hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traff
   if (!file)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
   hec_text text = {0};
-  for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
+  for (size_t n; text.length <= MOST_FILE_BYTES && (n = fread(block, 1, sizeof block, file)) > 0;)
     hec_text_add_bytes(&text, block, n);
   bool failed = ferror(file) != 0;
   (void)fclose(file);
-  hec_status status = failed ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read", path)
-                             : hec_traffic_matrix_parse(text.data ? text.data : "", text.length, path, arena, matrix);
+  hec_status status =
+      failed ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read", path)
+      : text.length > MOST_FILE_BYTES
+          ? hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes of matrix, found more", path, MOST_FILE_BYTES)
+          : hec_traffic_matrix_parse(text.data ? text.data : "", text.length, path, arena, matrix);
   hec_text_free(&text);
   return status;
 }

@@ -116,7 +116,7 @@ refuses 2 "--cluster" flows moved.txt --cluster
 refuses 2 "--slow: expected links only" flows moved.txt --cluster "$wide" --slow rank=1:0.5
 refuses 2 "--slow: expected a kind" flows moved.txt --cluster "1x8 nvlink=1G flops=1T mem=1G" --slow link=nic_out:node0:0.5
 printf '0 1\n2 x\n' >bad.txt && refuses 2 'bad.txt:2:3: expected whole bytes' flows bad.txt --cluster "$wide"
-refuses 1 nowhere plan "$sample" --policy ep --layer 0 --iter 5 --write-matrix nowhere/deep/m.txt
+refuses 2 "--write-matrix nowhere" plan "$sample" --policy ep --layer 0 --iter 5 --write-matrix nowhere/deep/m.txt
 
 # Stragglers: said, later than without, the same under the engine; the skew is no waiting; bounds have none.
 line="1x2 nvlink=100G@2us flops=1T mem=40G"

@@ -58,6 +58,8 @@ static hec_status check(settings *s) {
   if (s->layer < 0 && (s->matrix || s->json))
     return hec_fail(HEC_BAD_INPUT, "%s: expected --layer L beside it, found none",
                     s->matrix ? "--write-matrix" : "--json");
+  if (s->matrix)
+    HEC_TRY(hec_output_check_file("--write-matrix", s->matrix));
   return s->out ? hec_output_check_file("--out", s->out) : HEC_OK;
 }
 
