@@ -87,7 +87,7 @@ refuses 2 "products in TF32, as this run, found" "${compare[@]}" --virtual --pre
 accepts calibrate --backend nccl --transport local "${tiny[@]}" --out local.json
 accepts "${compare[@]}" --transport local --calibration local.json --out compared
 has "transport local"
-[ "$(ls compared | wc -l)" = 4 ] || fail "not all files: $(ls compared)"
+[ "$(ls compared | wc -l)" = 5 ] || fail "not all files: $(ls compared)"
 
 # ends CODE SIGNAL AFTER COMMAND...: ended by the signal, at once, and nothing is left.
 ends() {

@@ -191,8 +191,10 @@ static void check_page(const char *page, bool summary) {
 /* ---- Comparisons ---- */
 
 static void all_policies(void) {
-  for (n_policies = 0; hec_policies[n_policies]; n_policies++)
-    policies[n_policies] = hec_policies[n_policies];
+  n_policies = 0;
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->placed) /* of a user's file */
+      policies[n_policies++] = hec_policies[i];
 }
 
 #define BOX "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
