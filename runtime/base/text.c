@@ -15,7 +15,8 @@
 
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
   HEC_RESERVE(text->data, text->capacity, text->length + n + 1);
-  memcpy(text->data + text->length, bytes, n);
+  if (n > 0) /* bytes may be NULL otherwise */
+    memcpy(text->data + text->length, bytes, n);
   text->length += n;
   text->data[text->length] = 0;
 }

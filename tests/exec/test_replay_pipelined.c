@@ -16,11 +16,15 @@ static void teardown(void) {
   hec_arena_free(&arena);
 }
 
-static const char *policy_of(int32_t i) {
+static int32_t count_policies(void) {
   int32_t n = 0;
   while (hec_policies[n])
     n++;
-  return hec_policies[i % n]->name;
+  return n;
+}
+
+static const char *policy_of(int32_t i) {
+  return hec_policies[i % count_policies()]->name;
 }
 
 static void expect(hec_replay_case *c, hec_replay_launch launch, int32_t policy) {
@@ -115,7 +119,7 @@ START_TEST(hardly_any_tokens) {
     }
   c->replay.measured = verify;
   n_apart = 0;
-  for (int32_t p = 0; hec_policies[p]; p += 4)
+  for (int32_t p = 0; p < count_policies(); p += 4)
     expect(c, (hec_replay_launch){.threads = true}, p);
   ck_assert_int_gt(n_apart, 0);
 }
