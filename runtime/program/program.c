@@ -340,3 +340,13 @@ void hec_program_memory_peak(const hec_program *program, double *peak, double by
   free(now);
   free(ends);
 }
+
+int32_t hec_program_fullest_rank(const hec_program *program) {
+  double *peak = hec_malloc((size_t)program->n_ranks, sizeof *peak);
+  hec_program_memory_peak(program, peak, NULL);
+  int32_t fullest = 0;
+  for (int32_t r = 1; r < program->n_ranks; r++)
+    fullest = peak[r] > peak[fullest] ? r : fullest;
+  free(peak);
+  return fullest;
+}

@@ -281,5 +281,7 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
  * Peak per rank into peak[n_ranks]; with by_class not NULL, the classes at the peak of the fullest rank. This is a
  * function of the program alone, so both interpreters agree on it; lanes that run ahead can briefly hold more. */
 void hec_program_memory_peak(const hec_program *program, double *peak, double by_class[HEC_N_MEMORY]);
+/* The rank whose peak is highest; the lowest of several. */
+int32_t hec_program_fullest_rank(const hec_program *program);
 
 #endif

@@ -112,16 +112,6 @@ static void add_memory(hec_text *out, int32_t pid, const hec_program *program, c
   free(changes);
 }
 
-static int32_t fullest_rank(const hec_program *program) {
-  double *peak = hec_malloc((size_t)program->n_ranks, sizeof *peak);
-  hec_program_memory_peak(program, peak, NULL);
-  int32_t fullest = 0;
-  for (int32_t r = 1; r < program->n_ranks; r++)
-    fullest = peak[r] > peak[fullest] ? r : fullest;
-  free(peak);
-  return fullest;
-}
-
 void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
                           const hec_timeline *timeline, bool plain) {
   const drawing d = {program, timeline, plain};
@@ -134,7 +124,7 @@ void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, co
     for (int32_t i = 0; i < timeline->n_ops; i++)
       add_event(out, &d, pid_base + r, i, r);
   }
-  int32_t fullest = fullest_rank(program);
+  int32_t fullest = hec_program_fullest_rank(program);
   add_memory(out, pid_base + fullest, program, timeline, fullest);
 }
 

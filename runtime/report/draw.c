@@ -55,20 +55,10 @@ static void add_traffic(const hec_report *report, const hec_program *program, he
 
 /* ---- Memory ---- */
 
-static int32_t fullest_rank(const hec_program *program) {
-  double *peak = hec_malloc((size_t)program->n_ranks, sizeof *peak);
-  hec_program_memory_peak(program, peak, NULL);
-  int32_t fullest = 0;
-  for (int32_t r = 1; r < program->n_ranks; r++)
-    fullest = peak[r] > peak[fullest] ? r : fullest;
-  free(peak);
-  return fullest;
-}
-
 /* The fullest instant of every moment, what was held before it included. */
 static void add_memory(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it) {
   int64_t end = hec_timeline_end_ps(timeline);
-  it->fullest = fullest_rank(program);
+  it->fullest = hec_program_fullest_rank(program);
   it->memory = HEC_NEW(&it->arena, double, HEC_N_MEMORY *HEC_REPORT_MOMENTS);
   double width = end > 0 ? (double)end / HEC_REPORT_MOMENTS : 1, *most = hec_malloc(HEC_REPORT_MOMENTS, sizeof *most);
   for (int32_t i = 0; i < HEC_REPORT_MOMENTS; i++)
