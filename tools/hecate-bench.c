@@ -136,6 +136,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary =
           "Times lowering (planning and calibration in it), simulation and reporting per iteration, planning alone\n"
           "(decide; replan: a decide on which the policy's period is due; refine of one layer), and the trace reader.\n"
+          "Transfers: of tokens and experts from rank to rank, per iteration; simulated: so many millions a second.\n"
           "Synthetic loads in memory, one thread, wall clock, medians.",
       .examples = "  hecate-bench --iterations 50 --no-trace\n  hecate-bench --policy ep,hecate --ranks 64 --json",
       .args = args};
@@ -145,9 +146,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 static void print_row(const settings *s, const char *name, const timing *t, hec_json_out *json, hec_text *out) {
   if (!s->json) {
-    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.1f %10.2f %10.2f %10.0f\n", name, 1 / t->total_s,
-                    1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s, 1e6 * t->replan_s,
-                    1e6 * t->refine_s, 1e6 * t->refine_p99_s, t->transfers);
+    hec_text_printf(out, "%-26s %10.0f %10.1f %10.1f %10.1f %10.1f %10.1f %10.2f %10.2f %10.0f %10.2f\n", name,
+                    1 / t->total_s, 1e6 * t->lower_s, 1e6 * t->simulate_s, 1e6 * t->report_s, 1e6 * t->decide_s,
+                    1e6 * t->replan_s, 1e6 * t->refine_s, 1e6 * t->refine_p99_s, t->transfers,
+                    1e-6 * t->transfers / t->simulate_s);
     return;
   }
   hec_json_object(json, NULL);
@@ -161,6 +163,7 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
   hec_json_double(json, "refine_layer_s", t->refine_s);
   hec_json_double(json, "refine_layer_p99_s", t->refine_p99_s);
   hec_json_double(json, "transfers", t->transfers);
+  hec_json_double(json, "transfers_per_s", t->transfers / t->simulate_s);
   hec_json_close(json);
 }
 
@@ -203,12 +206,12 @@ static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
                     "(synthetic loads)\n\n",
                     problem.n_ranks, problem.n_layers, problem.n_experts, problem.tokens, s->law, (int)s->iterations,
                     s->iterations == 1 ? "" : "s");
-    static const char *const heads[2][9] = {
-        {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers"},
-        {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean"}};
+    static const char *const heads[2][10] = {
+        {"iterations", "lowering", "simulate", "report", "decide", "replan", "refine", "p99", "transfers", "simulated"},
+        {"per s", "us", "us", "us", "us", "us", "us/layer", "us/layer", "mean", "M/s"}};
     for (int32_t i = 0; i < 2; i++) {
       hec_text_printf(out, "%-26s", i == 0 ? "" : "policy");
-      for (int32_t k = 0; k < 9; k++)
+      for (int32_t k = 0; k < 10; k++)
         hec_text_printf(out, " %10s", heads[i][k]);
       hec_text_printf(out, "\n");
     }
@@ -257,6 +260,7 @@ static const hec_tool_command commands[] = {
     {"gpu", "a GPU: memory, products, launches", hec_gpu_command, NULL},
     {"fsmoe", "FSMoE's degrees by enumeration and by SLSQP", hec_fsmoe_command, NULL},
     {"network", "network laws on all-to-alls, beside a peer", hec_network_command, NULL},
+    {"sweep", "configurations per second of sweeps", hec_sweep_bench_command, NULL},
     {"import", "importers of traces: MB/s and memory of each format", hec_import_bench_command, NULL},
     {.name = NULL}};
 

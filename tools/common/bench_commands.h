@@ -1,5 +1,5 @@
 /* hecate-bench collectives, executor, gpu, planners: what is measured with real ranks, on a device, against a limit; fsmoe:
- * a planner; network: network laws; import: importers of traces. */
+ * a planner; network: network laws; sweep: sweeps; import: importers of traces. */
 #ifndef HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 #define HEC_TOOLS_COMMON_BENCH_COMMANDS_H
 
@@ -9,6 +9,7 @@ int hec_gpu_command(int argc, char **argv);
 int hec_planners_command(int argc, char **argv);
 int hec_fsmoe_command(int argc, char **argv);
 int hec_network_command(int argc, char **argv);
+int hec_sweep_bench_command(int argc, char **argv);
 int hec_import_bench_command(int argc, char **argv);
 
 #endif
