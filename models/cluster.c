@@ -27,7 +27,12 @@ hec_cluster_spec hec_cluster_spec_default(void) {
       .plan_a_s = 5e-6,
       .plan_b_s = 1e-9,
       /* NCCL_P2P_LL_THRESHOLD, by channel (NCCL src/enqueue.cc); LL reaches 25 to 50 % of peak (arXiv 2507.04786) */
-      .p2p = {.channels = 32, .channels_per_peer = 4, .batch = 8, .ll_bytes = 16384, .ll_share = 0.5}};
+      .p2p = {.channels = 32,
+              .channels_per_peer = 4,
+              .batch = 8,
+              .ll_bytes = 16384,
+              .ll_share = 0.5,
+              .chunk_bytes = 131072}};
 }
 
 hec_status hec_cluster_spec_check(const hec_cluster_spec *spec, const char *origin) {
@@ -246,6 +251,19 @@ int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d) {
   int64_t sum = 0;
   for (int32_t i = 0; i < n; i++)
     sum += c->links[links[i]].latency_ps;
+  return sum;
+}
+
+int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes) {
+  const int32_t *links;
+  int32_t n = hec_cluster_route(c, s, d, &links);
+  double chunk = bytes < c->p2p.chunk_bytes ? bytes : c->p2p.chunk_bytes;
+  int64_t sum = 0;
+  for (int32_t i = 1; i < n; i++) {
+    const hec_link *out = &c->links[links[i - 1]], *in = &c->links[links[i]];
+    if (in->kind == HEC_LINK_PORT_IN && in->device != d)
+      sum += (int64_t)(chunk / (in->bandwidth < out->bandwidth ? in->bandwidth : out->bandwidth) * 1e12 + 0.5);
+  }
   return sum;
 }
 

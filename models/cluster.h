@@ -79,6 +79,9 @@ typedef struct {
    * inferred, since NCCL changes protocol about where both are as fast. Between nodes it has no LL unless told to. */
   int32_t ll_bytes; /* 0: never */
   double ll_share;
+  /* What a relay (PXN) waits for before it passes a transfer's first bytes on. NCCL cuts what goes between nodes into 128 KiB
+   * (512 KiB stay inside a node and meet no relay). 0: nothing. */
+  int32_t chunk_bytes;
 } hec_p2p;
 
 typedef struct {
@@ -122,7 +125,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
  *                 "comm_share": 0, "speed": 1, "skew_s": 0},
  *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8,
- *                                           "ll_bytes": 16384, "ll_share": 0.5},
+ *                                           "ll_bytes": 16384, "ll_share": 0.5, "chunk_bytes": 131072},
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
  *      "links": [{"kind": "nic_out", "node": 1, "nic": 0, "bandwidth": 25e9},    one link, both fields as in "nic"
  *                {"kind": "port_in", "device": 5, "efficiency": 0.5}, {"kind": "leaf_up", "leaf": 0, "latency": 1e-5}],
@@ -135,6 +138,9 @@ enum { HEC_DEVICES_MAX = 4096 };
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 /* Share of its links that a transfer of `bytes` reaches by its protocol alone (law nccl_rounds). */
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
+/* How long relays on the route from device s to d hold a transfer of `bytes` back: of each its first chunk at the rate of the
+ * ports before it, as if they were free (law nccl_rounds). */
+int64_t hec_cluster_relay_ps(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 bool hec_cluster_is_line(const char *spec); /* is its first word NxM? */
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 hec_status hec_cluster_parse_json(const char *text, const char *origin, hec_arena *arena,

@@ -106,9 +106,10 @@ static hec_status read_plan(const hec_json *json, const hec_json_value *root, he
 }
 
 hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2p *p2p) {
-  static const char *const known[] = {"channels", "channels_per_peer", "batch", "ll_bytes", "ll_share", NULL};
+  static const char *const known[] = {"channels", "channels_per_peer", "batch", "ll_bytes",
+                                      "ll_share", "chunk_bytes",       NULL};
   const hec_json_value *object = hec_json_get(root, "p2p");
-  int64_t channels, each, batch, ll_bytes;
+  int64_t channels, each, batch, ll_bytes, chunk;
   double ll_share;
   if (!object)
     return HEC_OK;
@@ -118,6 +119,7 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   HEC_TRY(hec_json_int_or(json, object, "batch", 1, HEC_DEVICES_MAX, p2p->batch, &batch));
   HEC_TRY(hec_json_int_or(json, object, "ll_bytes", 0, HEC_LL_BYTES_MOST, p2p->ll_bytes, &ll_bytes));
   HEC_TRY(hec_json_double_or(json, object, "ll_share", HEC_SIZE_SHARE_LEAST, 1, p2p->ll_share, &ll_share));
+  HEC_TRY(hec_json_int_or(json, object, "chunk_bytes", 0, HEC_CHUNK_BYTES_MOST, p2p->chunk_bytes, &chunk));
   if (channels % each != 0) {
     const hec_json_value *given = hec_json_get(object, "channels_per_peer");
     return hec_json_error(json, given ? given : hec_json_get(object, "channels"),
@@ -127,7 +129,8 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
                    .channels_per_peer = (int32_t)each,
                    .batch = (int32_t)batch,
                    .ll_bytes = (int32_t)ll_bytes,
-                   .ll_share = ll_share};
+                   .ll_share = ll_share,
+                   .chunk_bytes = (int32_t)chunk};
   return HEC_OK;
 }
 

@@ -44,7 +44,7 @@ typedef struct {
 #define HEC_SECONDS_MOST 10.0
 #define HEC_SHARE_LEAST 1e-6
 #define HEC_SIZE_SHARE_LEAST 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
-enum { HEC_TILE_MOST = 1 << 20, HEC_CHANNELS_MOST = 1024, HEC_LL_BYTES_MOST = 1 << 30 };
+enum { HEC_TILE_MOST = 1 << 20, HEC_CHANNELS_MOST = 1024, HEC_LL_BYTES_MOST = 1 << 30, HEC_CHUNK_BYTES_MOST = 1 << 30 };
 
 /* Defaults of everything optional. */
 hec_cluster_spec hec_cluster_spec_default(void);

@@ -49,7 +49,8 @@ static void arrive(void *context, int32_t f) {
   fluid_run *run = context;
   const hec_flow *flow = &run->flows->flow[f];
   double start = flow->start > run->now ? flow->start : run->now;
-  arrival a = {start + run->flows->route_latency[flow->route], f};
+  double relay_s = run->rounds && run->flows->relay_s ? run->flows->relay_s[f] : 0;
+  arrival a = {start + run->flows->route_latency[flow->route] + relay_s, f};
   int32_t i = run->n_heap++;
   for (; i > 0 && earlier(&a, &run->heap[(i - 1) / 2]); i = (i - 1) / 2)
     run->heap[i] = run->heap[(i - 1) / 2];

@@ -6,7 +6,7 @@
  *    "flows": [{"src": "a", "dst": "b", "bytes": 1000, "start": 0, "finish": 1e-6}, ...],
  *    "hosts_per_node": 8,                                       consecutive hosts; default: all are one node
  *    "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8}}                     as in a cluster; the default,
- *                                                               but for ll_bytes: 0 here
+ *                                                               but for ll_bytes: 0 here; nothing here is a relay
  *
  * `start` in seconds, default 0; `finish`, optional, is the answer expected from max_min, kept for comparison. Other
  * members are ignored. Several flows may join one pair. A flow occupies its route from start + sum of the route's
@@ -57,6 +57,7 @@ typedef struct {
   hec_flow *flow;         /* [n_flows] file order */
   uint8_t *route_side;    /* as of hec_cluster, by entry of route_link; NULL: halves */
   double *share;          /* [n_flows] of the bandwidth that a message of that size reaches; NULL: all of it */
+  double *relay_s;        /* [n_flows] seconds that relays hold it back (law nccl_rounds); NULL: none */
   int64_t size_bytes;     /* of a traffic matrix: what algbw is of */
   bool of_matrix;
 } hec_flows;

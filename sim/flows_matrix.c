@@ -46,6 +46,7 @@ static void add_route(const hec_cluster *c, hec_flows *flows, int32_t f) {
   }
   flows->route_at[f + 1] = at + n;
   flows->route_latency[f] = (double)hec_cluster_latency_ps(c, s, d) * 1e-12;
+  flows->relay_s[f] = (double)hec_cluster_relay_ps(c, s, d, (double)flows->flow[f].bytes) * 1e-12;
   flows->share[f] = hec_cluster_share_of(c, s, d, (double)flows->flow[f].bytes);
 }
 
@@ -80,6 +81,7 @@ hec_status hec_flows_of_matrix(const hec_traffic_matrix *matrix, const hec_clust
   flows->route_side = HEC_NEW(arena, uint8_t, (size_t)flows->n_flows * HEC_ROUTE_MAX);
   flows->route_latency = HEC_NEW(arena, double, flows->n_flows);
   flows->share = HEC_NEW(arena, double, flows->n_flows);
+  flows->relay_s = HEC_NEW(arena, double, flows->n_flows);
   for (int32_t f = 0; f < flows->n_flows; f++)
     add_route(cluster, flows, f);
   return HEC_OK;

@@ -2,8 +2,8 @@
  * order (sim/rounds.h), and small ones inside a node are as slow as their protocol; each pays its latency when its turn
  * comes. How many channels, and what is small: the cluster's p2p.
  *
- * Left out: chunks (128 KiB between nodes, 512 KiB on NVLink). In a fluid law they change nothing but that a relay (PXN)
- * passes bytes on one chunk late, less than 1 us; measured latencies have that in them.
+ * Chunks (p2p.chunk_bytes): in a fluid law they change one thing, that a relay (PXN) has the first before it passes bytes on.
+ * That is charged as latency, at the free rate of the ports before the relay: inferred, and too little where these are busy.
  *
  * Exchanges with chains (a transfer forwards another) are not bounded: a batch that waits for a forwarded transfer of a later
  * one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
@@ -29,7 +29,10 @@ static void start(void *of, int32_t transfer) {
   flow->chunks_started = 1;
   if (!flow->ready)
     return;
-  int64_t latency = hec_cluster_latency_ps(hec_engine_problem(c->engine)->cluster, flow->source, flow->destination);
+  const hec_cluster *cluster = hec_engine_problem(c->engine)->cluster;
+  double bytes = (double)hec_engine_program(c->engine)->transfers[c->x->row->transfer_at + transfer].bytes;
+  int64_t latency = hec_cluster_latency_ps(cluster, flow->source, flow->destination) +
+                    hec_cluster_relay_ps(cluster, flow->source, flow->destination, bytes);
   hec_engine_start_flow(c->engine, c->x, transfer, flow->bytes, hec_engine_now(c->engine) + latency);
 }
 

@@ -51,6 +51,40 @@ START_TEST(by_hand) {
 }
 END_TEST
 
+/* PXN: 0 -> 3 goes over device 1, which has the first chunk of 128 KiB, or all of less, before it sends; 0 -> 2 stays on its
+ * rail. Latency 2 us to the relay and 5 us on. max_min knows no chunks. */
+START_TEST(relays_wait_for_a_chunk) {
+  hec_cluster cluster;
+  int64_t bytes[16] = {0};
+  const hec_traffic_matrix m = {4, bytes};
+  hec_flows flows;
+  double finish;
+  ck_assert_int_eq(hec_cluster_load("2x2 nvlink=1G@2us nic=500M@5us nics=2 pxn=1 flops=1T mem=1G", &arena, &cluster),
+                   HEC_OK);
+  const struct {
+    int32_t chunk, destination;
+    int64_t bytes;
+    double relay_s;
+  } cases[] = {{131072, 3, 1000000, 131072e-9},
+               {131072, 3, 100, 100e-9},
+               {0, 3, 1000000, 0},
+               {1000, 3, 1000000, 1e-6},
+               {131072, 2, 1000000, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double latency = (cases[i].destination == 3 ? 7e-6 : 5e-6) + (double)cases[i].bytes / 500e6;
+    if (i > 0)
+      cluster.p2p.chunk_bytes = cases[i].chunk; /* the first is the default */
+    bytes[2] = bytes[3] = 0;
+    bytes[cases[i].destination] = cases[i].bytes;
+    flows_of(&m, &cluster, &flows);
+    ck_assert_int_eq(hec_flows_run(&flows, "nccl_rounds", &finish), HEC_OK);
+    ck_assert_double_eq_tol(finish, latency + cases[i].relay_s, 1e-12);
+    ck_assert_int_eq(hec_flows_run(&flows, "max_min", &finish), HEC_OK);
+    ck_assert_double_eq_tol(finish, latency, 1e-12);
+  }
+}
+END_TEST
+
 static const char *const lines[] = {
     "1x4 nvlink=300G@2us flops=1T mem=1G",
     "2x4 nvlink=300G@2us nic=50G@5us flops=1T mem=1G",
@@ -136,6 +170,7 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("flows_matrix");
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, by_hand);
+  tcase_add_test(cases, relays_wait_for_a_chunk);
   tcase_add_loop_test(cases, as_an_exchange, 0, 120);
   tcase_add_test(cases, too_many_ranks);
   suite_add_tcase(suite, cases);

@@ -202,6 +202,7 @@ START_TEST(bad_p2p) {
       {"\"p2p\":{\"peers\":1}", "peers"},
       {"\"p2p\":{\"ll_share\":0}", "ll_share"},
       {"\"p2p\":{\"ll_bytes\":-1}", "ll_bytes"},
+      {"\"p2p\":{\"chunk_bytes\":0.5}", "chunk_bytes"},
       {"\"hosts_per_node\":3", "hosts_per_node"}};
   char text[400];
   hec_flows flows;
@@ -225,7 +226,7 @@ static Suite *make_suite(void) {
   tcase_add_test(c, one_round_at_a_time);
   tcase_add_test(c, small_messages);
   tcase_add_test(c, between_max_min_and_rounds);
-  tcase_add_loop_test(c, bad_p2p, 0, 6);
+  tcase_add_loop_test(c, bad_p2p, 0, 7);
   suite_add_tcase(suite, c);
   return suite;
 }
