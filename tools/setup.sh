@@ -84,6 +84,7 @@ hec_optional_missing() {
     g++) command -v g++ ;;
     chromium) command -v chromium ;;
     chromium-driver) command -v chromedriver ;;
+    python3-torch) /usr/bin/python3 -c 'import torch' 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
   done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Python package: installed by pip without any index, it gives the bytes of hecate-sim --json through libhecate, takes
-# counts in every shape, says what is wrong, and records routers (over a stand-in for torch); its examples run.
+# counts in every shape, says what is wrong, and records routers (over a stand-in for PyTorch, and over
+# PyTorch where it is); its examples run.
 source "$(dirname "$0")/../support/tool.sh"
 if ! command -v python3 >/dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
   echo "SKIPPED tools.python: no Python 3.8"
@@ -24,8 +25,8 @@ else
   echo "SKIPPED python (pip): not installed"
   export PYTHONPATH=$package
 fi
-stand_in=$source_dir/tests/tools/python
-PYTHONPATH=$PYTHONPATH:$stand_in python3 "$stand_in/check.py" "$build/hecate-sim" "$sample" >out.txt 2>&1 ||
+checks=$source_dir/tests/tools/python stand_in=$source_dir/tests/tools/python/stand_in
+PYTHONPATH=$PYTHONPATH:$stand_in python3 "$checks/check.py" "$build/hecate-sim" "$sample" >out.txt 2>&1 ||
   fail "check.py: $(tail -20 out.txt)"
 grep '^SKIPPED' out.txt
 
@@ -35,6 +36,20 @@ for example in "$package"/examples/*.py; do
   PYTHONPATH=$PYTHONPATH:$stand_in python3 "$example" >example.txt 2>&1 || fail "$(basename "$example"): $(tail -5 example.txt)"
   [ -s example.txt ] || fail "$(basename "$example") prints nothing"
 done
+
+# PyTorch itself, of whichever Python has it.
+with_torch=
+for python in python3 /usr/bin/python3; do
+  [ -n "$with_torch" ] || ! "$python" -c 'import torch' 2>/dev/null || with_torch=$python
+done
+if [ -z "$with_torch" ]; then
+  echo "SKIPPED python (PyTorch): not installed; the recorder ran over a stand-in"
+else
+  "$with_torch" "$checks/check_torch.py" >out.txt 2>&1 || fail "check_torch.py: $(tail -20 out.txt)"
+  grep '^SKIPPED' out.txt
+  "$with_torch" "$package/examples/record.py" >out.txt 2>&1 || fail "record.py over PyTorch: $(tail -5 out.txt)"
+  has "('hecate', "
+fi
 
 # The library is found beside hecate-sim, and a library that is not there is said to be so.
 (unset HECATE_LIBRARY && python3 -c 'import hecate; print(hecate.version())') >out.txt 2>&1 && has "$version" || fail "beside hecate-sim: $(cat out.txt)"

@@ -141,6 +141,8 @@ raises(ValueError, "indices [.., 2] or logits [.., 4]", hecate.Recorder("x", 4, 
 odd = hecate.Recorder("x", 4, 1).attach([torch.Module([torch.Tensor([[7]])])])
 raises(ValueError, "expected experts below 4, found 7", odd.count, 0, torch.Tensor([[7]]))
 raises(ValueError, "expected routers (attach)", hecate.Recorder("x", 4, 1).step)
+odd.count(0, torch.Tensor([[-1], [2], [-1]]))
+check("no expert", odd.counts == [[0, 0, 1, 0]])
 quiet = hecate.Recorder("x", 4, 1, wanted=lambda: False)
 quiet.attach([torch.Module([])])
 quiet.count(0, torch.Tensor([[1]]))

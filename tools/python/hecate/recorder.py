@@ -8,7 +8,7 @@
     recorder.close()
 
 Routers are modules whose output is top-k indices (whole numbers, the last axis top_k long) or logits over the experts, of
-which the top_k are taken; of a tuple the first tensor that is either. Order of attach: order of layers. Where
+which the top_k are taken; of a tuple the first tensor that is either. An index of -1 counts for no expert. Order of attach: order of layers. Where
 torch.distributed is initialised every rank is a source, and rank 0 of `group` writes: ranks with data of their own must be
 in it, once each (not tensor-parallel copies of the same tokens). Counted is what routers chose, before a capacity drops.
 
@@ -58,7 +58,8 @@ class Recorder:
         import torch
         if not self.wanted():
             return
-        counted = torch.bincount(self.chosen(output).reshape(-1), minlength=self.experts).tolist()
+        chosen = self.chosen(output).reshape(-1) + 1  # -1: no expert (padding, a token that was masked)
+        counted = torch.bincount(chosen, minlength=self.experts + 1).tolist()[1:]
         if len(counted) > self.experts:
             raise ValueError("router of layer %d: expected experts below %d, found %d" %
                              (layer, self.experts, len(counted) - 1))

@@ -1,6 +1,7 @@
-"""A stand-in for the few parts of PyTorch that hecate.Recorder calls, for machines without it: tensors as nested lists,
-forward hooks, bincount, top-k, and torch.distributed of several ranks in one process (`distributed.ranks`: what each rank
-gives, in turn)."""
+"""A stand-in for the few parts of PyTorch that hecate.Recorder and examples/record.py call, for machines without it: tensors
+as nested lists, forward hooks, bincount, top-k, linear layers, and torch.distributed of several ranks in one process
+(`distributed.ranks`: what each rank gives, in turn)."""
+import random
 
 
 def _shape(values):
@@ -26,6 +27,9 @@ class Tensor:
         assert size == -1
         return Tensor(_flat(self.values))
 
+    def __add__(self, number):
+        return Tensor([v + number for v in self.values])
+
     def tolist(self):
         return self.values
 
@@ -43,21 +47,49 @@ def bincount(tensor, minlength=0):
     return Tensor(counts)
 
 
-class Module:
-    """A router: `outputs`, one for each call."""
+def manual_seed(seed):
+    random.seed(seed)
 
-    def __init__(self, outputs):
-        self.outputs, self.hooks = list(outputs), []
+
+def randn(rows, columns):
+    return Tensor([[random.gauss(0, 1) for _ in range(columns)] for _ in range(rows)])
+
+
+class Hooked:
+    def __init__(self):
+        self.hooks = []
 
     def register_forward_hook(self, hook):
         self.hooks.append(hook)
         return type("handle", (), {"remove": lambda _: self.hooks.remove(hook)})()
 
-    def __call__(self):
-        output = self.outputs.pop(0)
+    def __call__(self, *inputs):
+        output = self.forward(*inputs)
         for hook in self.hooks:
-            hook(self, (), output)
+            hook(self, inputs, output)
         return output
+
+
+class Module(Hooked):
+    """A router: `outputs`, one for each call."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs = list(outputs)
+
+    def forward(self):
+        return self.outputs.pop(0)
+
+
+class nn:
+    class Linear(Hooked):
+        def __init__(self, n_in, n_out, bias):
+            assert not bias
+            super().__init__()
+            self.weight = randn(n_out, n_in).values
+
+        def forward(self, x):
+            return Tensor([[sum(a * b for a, b in zip(row, weight)) for weight in self.weight] for row in x.values])
 
 
 class distributed:
