@@ -221,10 +221,7 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
   }
   if (s->check)
     json_check(&json, &c->check);
-  hec_json_array(&json, "limits");
-  for (int32_t i = 0; i < e->n_limits; i++)
-    hec_json_string(&json, NULL, e->limits[i]);
-  hec_json_close(&json);
+  hec_json_strings(&json, "limits", e->limits, e->n_limits);
   hec_json_close(&json);
 }
 
