@@ -341,6 +341,12 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
   return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
 }
 
+void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
+  int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
+  int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
+  low->tail = hec_emit_counts(low, layer, HEC_DEPS(gate));
+}
+
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail));
   int32_t combine = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));

@@ -195,6 +195,8 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
  * the gradient lane alone, so the last one belongs there. -1 as above. */
 int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
 
+/* A layer's attention, gate and counts from low->tail to low->tail. */
+void hec_emit_to_gate(hec_lowering *low, int32_t layer);
 /* A layer's backward from low->tail to low->tail, one operation after the other. With `reduces` what is complete of its
  * gradients, replicas and dense ones, is reduced beside what follows; without, that is left to the schedule. */
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces);
