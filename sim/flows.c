@@ -1,11 +1,12 @@
 /* Laws over a bare set of flows; reading them is in flows_read.c.
  *
  * max_min, nccl_rounds: flows enter the fluid solver one latency after they may start (all at their start; or when their turn
- * comes, if that is later); arrivals stand in a binary heap by (time, index). The solver's clock starts anew with every busy
+ * comes, if that is later); arrivals stand in a heap by (time, index). The solver's clock starts anew with every busy
  * period, so finish = origin + time in the period. Cost: O(log flows) and the solver's for each start and finish.
  * alpha_beta: three passes over flows and routes (loads; posts and begins; done), O(sum of route lengths). */
 #include "sim/flows.h"
 
+#include "runtime/base/heap.h"
 #include "sim/fluid.h"
 #include "sim/rounds.h"
 
@@ -27,22 +28,14 @@ static double amount_of(const hec_flows *flows, int32_t f) {
 }
 
 typedef struct {
-  double time;
-  int32_t flow;
-} arrival;
-
-typedef struct {
   const hec_flows *flows;
   const hec_rounds *rounds;
   hec_fluid *fluid;
   double now;
-  arrival *heap; /* [n_heap], room for every flow */
+  double *arrival; /* [n_flows] once it may start */
+  int32_t *heap;   /* [n_heap] that did not arrive yet, by arrival; room for every flow */
   int32_t n_heap;
 } fluid_run;
-
-static bool earlier(const arrival *a, const arrival *b) {
-  return a->time != b->time ? a->time < b->time : a->flow < b->flow;
-}
 
 /* The flow may start now: its bytes come after its start and its latency. */
 static void arrive(void *context, int32_t f) {
@@ -50,25 +43,8 @@ static void arrive(void *context, int32_t f) {
   const hec_flow *flow = &run->flows->flow[f];
   double start = flow->start > run->now ? flow->start : run->now;
   double relay_s = run->rounds && run->flows->relay_s ? run->flows->relay_s[f] : 0;
-  arrival a = {start + run->flows->route_latency[flow->route] + relay_s, f};
-  int32_t i = run->n_heap++;
-  for (; i > 0 && earlier(&a, &run->heap[(i - 1) / 2]); i = (i - 1) / 2)
-    run->heap[i] = run->heap[(i - 1) / 2];
-  run->heap[i] = a;
-}
-
-static int32_t pop_arrival(fluid_run *run) {
-  int32_t flow = run->heap[0].flow, i = 0;
-  arrival last = run->heap[--run->n_heap];
-  for (int32_t child; (child = 2 * i + 1) < run->n_heap; i = child) {
-    if (child + 1 < run->n_heap && earlier(&run->heap[child + 1], &run->heap[child]))
-      child++;
-    if (!earlier(&run->heap[child], &last))
-      break;
-    run->heap[i] = run->heap[child];
-  }
-  run->heap[i] = last;
-  return flow;
+  run->arrival[f] = start + run->flows->route_latency[flow->route] + relay_s;
+  hec_heap_push(run->heap, run->n_heap++, f, hec_heap_least, run->arrival);
 }
 
 static void enter(const fluid_run *run, int32_t f) {
@@ -86,7 +62,8 @@ static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish
   fluid_run run = {.flows = flows,
                    .rounds = rounds,
                    .fluid = hec_fluid_new(flows->n_links, flows->bandwidth),
-                   .heap = hec_malloc((size_t)flows->n_flows + 1, sizeof(arrival))};
+                   .arrival = hec_malloc((size_t)flows->n_flows + 1, sizeof(double)),
+                   .heap = hec_malloc((size_t)flows->n_flows + 1, sizeof(int32_t))};
   double origin = 0;
   if (rounds)
     hec_rounds_begin(rounds, arrive, &run);
@@ -95,14 +72,14 @@ static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish
   while (run.n_heap > 0 || hec_fluid_count(run.fluid) > 0) {
     if (hec_fluid_count(run.fluid) == 0) {
       hec_fluid_rebase(run.fluid);
-      origin = run.heap[0].time;
+      origin = run.arrival[run.heap[0]];
     }
-    double next = hec_fluid_next(run.fluid), start = run.n_heap > 0 ? run.heap[0].time - origin : INFINITY;
+    double next = hec_fluid_next(run.fluid), start = run.n_heap > 0 ? run.arrival[run.heap[0]] - origin : INFINITY;
     if (start <= next) {
-      double now = hec_fluid_now(run.fluid), time = run.heap[0].time;
+      double now = hec_fluid_now(run.fluid), time = run.arrival[run.heap[0]];
       hec_fluid_advance(run.fluid, start > now ? start : now);
-      while (run.n_heap > 0 && run.heap[0].time == time)
-        enter(&run, pop_arrival(&run));
+      while (run.n_heap > 0 && run.arrival[run.heap[0]] == time)
+        enter(&run, hec_heap_pop(run.heap, run.n_heap--, hec_heap_least, run.arrival));
       continue;
     }
     hec_fluid_advance(run.fluid, next);
@@ -114,6 +91,7 @@ static void run_fluid(const hec_flows *flows, hec_rounds *rounds, double *finish
         hec_rounds_done(rounds, (int32_t)done[i].tag, arrive, &run);
     }
   }
+  free(run.arrival);
   free(run.heap);
   hec_fluid_free(run.fluid);
 }

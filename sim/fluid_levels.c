@@ -33,6 +33,7 @@
 #include "sim/fluid_state.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/heap.h"
 #include "runtime/base/status.h"
 
 #include <math.h>
@@ -332,22 +333,6 @@ static int32_t move_up(hec_fluid *fluid, int32_t i, double *level, uint8_t *why)
 
 /* ---- Filling from nothing ---- */
 
-static bool fills_before(const hec_fluid *fluid, int32_t a, int32_t b) {
-  return fluid->filling[a] != fluid->filling[b] ? fluid->filling[a] < fluid->filling[b] : a < b;
-}
-
-static void sink(hec_fluid *fluid, int32_t *heap, int32_t n, int32_t at) {
-  int32_t link = heap[at];
-  for (int32_t child; (child = 2 * at + 1) < n; at = child) {
-    if (child + 1 < n && fills_before(fluid, heap[child + 1], heap[child]))
-      child++;
-    if (!fills_before(fluid, heap[child], link))
-      break;
-    heap[at] = heap[child];
-  }
-  heap[at] = link;
-}
-
 /* Every flow is let go. */
 static void empty_links(hec_fluid *fluid) {
   for (int32_t k = 0; k < fluid->n_order; k++) {
@@ -419,8 +404,7 @@ static void fill(hec_fluid *fluid) {
     fluid->filling[link] = l->capacity / (double)fluid->unfixed[link];
     heap[n_heap++] = link;
   }
-  for (int32_t i = n_heap / 2; i-- > 0;)
-    sink(fluid, heap, n_heap, i);
+  hec_heap_make(heap, n_heap, hec_heap_least, fluid->filling);
   double level = 0;
   while (n_heap > 0) {
     int32_t link = heap[0];
@@ -428,11 +412,10 @@ static void fill(hec_fluid *fluid) {
     double share = unfixed > 0 ? fluid->share[link].free / (double)unfixed : INFINITY;
     if (unfixed > 0 && share > fluid->filling[link]) {
       fluid->filling[link] = share;
-      sink(fluid, heap, n_heap, 0);
+      hec_heap_sink(heap, n_heap, 0, hec_heap_least, fluid->filling);
       continue;
     }
-    heap[0] = heap[--n_heap];
-    sink(fluid, heap, n_heap, 0);
+    (void)hec_heap_pop(heap, n_heap--, hec_heap_least, fluid->filling);
     if (unfixed == 0)
       continue;
     level = share > level ? share : level;

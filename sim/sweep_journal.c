@@ -187,8 +187,8 @@ static hec_status take_over(hec_sweep_journal *journal, const hec_text *header, 
   bool same = length >= header->length && memcmp(text, header->data, header->length) == 0;
   if (!same && !(length < header->length && memcmp(text, header->data, length) == 0))
     return hec_fail(HEC_BAD_INPUT,
-                    "%s: is not of this sweep and shard (spec, traces, models, clusters, version or build differ); remove it "
-                    "or choose another --out",
+                    "%s: is not of this sweep and shard (spec, traces, models, clusters, version or build differ); "
+                    "remove it or choose another --out",
                     journal->path);
   if (same)
     whole = read_lines(text, header->length, length, rows, shard[0], shard[1]);

@@ -51,7 +51,7 @@ hec_status hec_trace_open(const char *path, hec_trace_reader **reader) HEC_MUST_
 hec_status hec_trace_open_memory(const char *bytes, size_t length, const char *origin,
                                  hec_trace_reader **reader) HEC_MUST_USE;
 const hec_trace_header *hec_trace_header_of(const hec_trace_reader *reader);
-bool hec_trace_is_object(const hec_trace_reader *reader); /* records are elements of "iterations", not lines */
+bool hec_trace_is_object(const hec_trace_reader *reader);     /* records are elements of "iterations", not lines */
 const char *hec_trace_origin(const hec_trace_reader *reader); /* its path, or what messages call it */
 /* The next record, valid until the next call; *record is NULL at the end. A trace without any record, decreasing
  * `iter`, text cut in the middle: errors. */

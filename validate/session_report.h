@@ -53,7 +53,7 @@ void hec_compare_text(const hec_session_report *report, hec_text *out);
 void hec_compare_markdown(const hec_session_report *report, hec_text *out);
 void hec_compare_json(const hec_session_report *report, hec_text *out);
 void hec_compare_page(const hec_session_report *report, hec_text *out); /* HTML: runtime/report/report.h */
-void hec_compare_csv(const hec_session_report *report, hec_text *out); /* one line per point */
+void hec_compare_csv(const hec_session_report *report, hec_text *out);  /* one line per point */
 
 /* ---- What the forms share ---- */
 

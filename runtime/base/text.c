@@ -204,6 +204,20 @@ void hec_json_null(hec_json_out *json, const char *key) {
   hec_text_add(json->out, "null");
 }
 
+void hec_json_strings(hec_json_out *json, const char *key, const char *const *values, int32_t n) {
+  hec_json_array(json, key);
+  for (int32_t i = 0; i < n; i++)
+    hec_json_string(json, NULL, values[i]);
+  hec_json_close(json);
+}
+
+void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, int32_t n) {
+  hec_json_array(json, key);
+  for (int32_t i = 0; i < n; i++)
+    hec_json_int(json, NULL, values[i]);
+  hec_json_close(json);
+}
+
 /* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
 static bool is_in_place(const char *path) {
   struct stat info;

@@ -45,6 +45,8 @@ void hec_json_double(hec_json_out *json, const char *key, double value);
 void hec_json_double17(hec_json_out *json, const char *key, double value); /* always 17 significant digits */
 void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
+void hec_json_strings(hec_json_out *json, const char *key, const char *const *values, int32_t n); /* an array */
+void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, int32_t n);
 
 typedef struct {
   const char *path, *data; /* [length] bytes of data */

@@ -72,7 +72,7 @@ void hec_add_transfers(hec_lowering *low, const hec_layer_ops *ops, hec_layer_ch
   int32_t n_ranks = low->problem->n_ranks;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
-  chunk->transfer_at = (int32_t)program->n_transfers;
+  chunk->dispatch.transfer_at = (int32_t)program->n_transfers;
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++) {
       int64_t *bytes = &low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
@@ -81,7 +81,7 @@ void hec_add_transfers(hec_lowering *low, const hec_layer_ops *ops, hec_layer_ch
             (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1};
       *bytes = 0;
     }
-  chunk->n_transfers = (int32_t)program->n_transfers - chunk->transfer_at;
+  chunk->dispatch.n_transfers = (int32_t)program->n_transfers - chunk->dispatch.transfer_at;
 }
 
 static void take_work(hec_lowering *low, hec_layer_chunk *chunk) {

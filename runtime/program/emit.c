@@ -154,7 +154,8 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
   bool cut = ops->degree > 1, direct = !cut && !hec_token_routes[ops->route]->relay;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
-  ops->chunk[0].transfer_at = (int32_t)program->n_transfers;
+  hec_transfer_span *span = &ops->chunk[0].dispatch;
+  span->transfer_at = (int32_t)program->n_transfers;
   hec_transfer *out = program->transfers + program->n_transfers;
   for (int32_t s = 0; s < n_ranks; s++) {
     const uint32_t *pair = low->routing.pair + (size_t)s * (size_t)n_ranks;
@@ -169,8 +170,8 @@ static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
     assigned[s] = (double)(sum * token);
     computed[s] = (double)((int64_t)low->routing.rank_tokens[s] * token);
   }
-  ops->chunk[0].n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
-  program->n_transfers += (size_t)ops->chunk[0].n_transfers;
+  span->n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
+  program->n_transfers += (size_t)span->n_transfers;
   if (!cut && !direct)
     hec_add_transfers(low, ops, &ops->chunk[0]);
   if (low->problem->esp == 1 || cut)
@@ -259,23 +260,28 @@ void hec_token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool b
     open_rows(low, layer, returned, id, ops->assigned_at);
 }
 
+int32_t hec_emit_span(hec_lowering *low, hec_op op, hec_transfer_span *span, const int32_t *deps, int32_t n_deps) {
+  op.transfer_at = span->transfer_at;
+  op.n_transfers = span->n_transfers;
+  op.part_at = span->part_at;
+  op.bytes = span->bytes;
+  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
+  span->part_at = low->program.ops[id].part_at;
+  span->bytes = low->program.ops[id].bytes;
+  return id;
+}
+
 static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                              int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[chunk.layer];
-  hec_layer_chunk *of = &ops->chunk[chunk.index];
+  hec_transfer_span *span = &ops->chunk[chunk.index].dispatch;
   bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
-  if (of->n_transfers == 0)
+  if (span->n_transfers == 0)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, chunk.layer, backward);
   op.reverse = !to_experts;
-  op.transfer_at = of->transfer_at;
-  op.n_transfers = of->n_transfers;
-  op.part_at = of->part_at;
-  op.bytes = of->dispatch_bytes;
   hec_set_cells(&op, ops, chunk.index);
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  of->part_at = low->program.ops[id].part_at;
-  of->dispatch_bytes = low->program.ops[id].bytes;
+  int32_t id = hec_emit_span(low, op, span, deps, n_deps);
   hec_token_buffers(low, chunk.layer, to_experts, backward, id);
   return id;
 }
@@ -284,7 +290,7 @@ static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, 
 static int32_t emit_routed(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                            int32_t n_deps) {
   int32_t wait[HEC_WAITS_MAX];
-  if (low->layer[chunk.layer].chunk[chunk.index].n_inside == 0)
+  if (low->layer[chunk.layer].chunk[chunk.index].inside.n_transfers == 0)
     return emit_exchange(low, chunk, role, backward, deps, n_deps);
   if ((role == HEC_ROLE_DISPATCH) == backward) {
     int32_t sent = emit_exchange(low, chunk, role, backward, deps, n_deps);
@@ -333,6 +339,12 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
 
 int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, const int32_t *deps, int32_t n_deps) {
   return hec_emit_dense_span(low, HEC_LANE_GRAD, (hec_dense_span){layer, 0, bytes}, deps, n_deps);
+}
+
+void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
+  int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
+  int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
+  low->tail = hec_emit_counts(low, layer, HEC_DEPS(gate));
 }
 
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {

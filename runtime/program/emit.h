@@ -15,26 +15,30 @@ static inline hec_chunk hec_whole(int32_t layer) {
   return (hec_chunk){layer, 0};
 }
 
+/* Transfers that several exchanges are of, as they are or reversed, and what the first of these found of them. */
+typedef struct {
+  int32_t transfer_at, n_transfers, part_at; /* part_at -1: there was none yet */
+  double bytes;
+} hec_transfer_span;
+
 /* What lowering remembers of a chunk. */
 typedef struct {
-  int32_t work_at;                           /* experts' work rows */
-  int32_t transfer_at, n_transfers, part_at; /* dispatch */
-  double dispatch_bytes;
-  /* Of expert-sharding groups: the AllGather's transfers, and what arrived (local_bytes, in bytes of token rows). */
-  int32_t gather_at, n_gathers, gather_part_at, arrived_at;
-  double gather_bytes;
-  /* Of routes over relays: the exchange inside nodes (the one above is then between them), and what rests on the way
+  int32_t work_at; /* experts' work rows */
+  hec_transfer_span dispatch;
+  /* Of expert-sharding groups: the AllGather, and what arrived (local_bytes, in bytes of token rows). */
+  hec_transfer_span gather;
+  int32_t arrived_at;
+  /* Of routes over relays: the exchange inside nodes (the dispatch is then between them), and what rests on the way
    * (local_bytes, in bytes of token rows). */
-  int32_t inside_at, n_inside, inside_part_at, relayed_at;
-  double inside_bytes;
+  hec_transfer_span inside;
+  int32_t relayed_at;
   bool relayed; /* something does */
 } hec_layer_chunk;
 
 /* Of a layer whose token rows travel once per node (nodes.h): one of its two kinds of exchange between nodes. */
 typedef struct {
-  int32_t transfer_at, n_transfers, part_at; /* from sources to proxies */
-  int32_t sent_at, arrived_at;               /* local_bytes: of sources, of proxies */
-  double bytes;
+  hec_transfer_span span;      /* from sources to proxies */
+  int32_t sent_at, arrived_at; /* local_bytes: of sources, of proxies */
 } hec_node_leg;
 
 typedef struct {
@@ -106,7 +110,7 @@ struct hec_lowering {
   uint32_t *chunk_rows;     /* scratch [n_ranks * n_experts], zero between uses */
   int64_t *arrived;         /* scratch [n_ranks], zero between uses */
   int64_t *inside_bytes;    /* likewise */
-  hec_layer_chunk tensor;   /* the AllGather of tensor-parallel groups, of every layer; made when first needed */
+  hec_transfer_span tensor; /* the AllGather of tensor-parallel groups, of every layer; made when first needed */
   void *own;                /* of the schedule */
   int32_t *scattered;       /* [n_layers] last reduction of guests' gradients of the previous micro-batch; -1 */
   hec_move_list moves;      /* scratch */
@@ -191,6 +195,8 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
  * the gradient lane alone, so the last one belongs there. -1 as above. */
 int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span span, const int32_t *deps, int32_t n_deps);
 
+/* A layer's attention, gate and counts from low->tail to low->tail. */
+void hec_emit_to_gate(hec_lowering *low, int32_t layer);
 /* A layer's backward from low->tail to low->tail, one operation after the other. With `reduces` what is complete of its
  * gradients, replicas and dense ones, is reduced beside what follows; without, that is left to the schedule. */
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces);
@@ -204,6 +210,9 @@ void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32
 /* Guest parameters of the layer are freed when operation `last` ends. */
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last);
 bool hec_layer_has_guests(const hec_lowering *low, int32_t layer);
+
+/* The exchange `op` of the span's transfers. */
+int32_t hec_emit_span(hec_lowering *low, hec_op op, hec_transfer_span *span, const int32_t *deps, int32_t n_deps);
 
 /* Of what moves or sorts token rows: degree, route, and the cells of chunk `index`, -1: of all chunks. */
 void hec_set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index);

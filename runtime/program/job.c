@@ -401,7 +401,7 @@ static hec_status read_placement(const hec_job_options *options, hec_arena *aren
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader),
                    .origin = hec_trace_origin(reader),
-                   .defaults = HEC_NEW(arena, char *, DEFAULTS_MAX)};
+                   .defaults = HEC_NEW(arena, const char *, DEFAULTS_MAX)};
   if (options->layers > job->header.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
                     job->header.n_layers, options->layers);

@@ -44,7 +44,7 @@ typedef struct {
   int32_t micro_batches, warmup;
   int64_t first_reported; /* `iter` of the first iteration after the warm-up */
   uint64_t scale_to;      /* assignments per layer that every load is scaled to; 0: as recorded */
-  char **defaults;        /* [n_defaults] sentences */
+  const char **defaults;  /* [n_defaults] sentences */
   int32_t n_defaults;
 } hec_job;
 

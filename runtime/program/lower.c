@@ -189,7 +189,7 @@ void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
   low->choice = (hec_token_choice){0};
   low->migrated = low->one_off = false;
   low->tail = low->grad_tail = low->moved = -1;
-  low->tensor = (hec_layer_chunk){.gather_part_at = -1};
+  low->tensor = (hec_transfer_span){.part_at = -1};
 }
 
 static void emit_head(hec_lowering *low, bool backward) {
@@ -228,8 +228,8 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
                                     .added = -1,
                                     .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
-      low->layer[l].chunk[c] = (hec_layer_chunk){
-          .work_at = -1, .transfer_at = -1, .part_at = -1, .gather_part_at = -1, .inside_part_at = -1};
+      low->layer[l].chunk[c] =
+          (hec_layer_chunk){.work_at = -1, .dispatch = {-1, 0, -1, 0}, .gather.part_at = -1, .inside.part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
       low->layer[l].hold[t] = -1;
   }

@@ -207,9 +207,7 @@ static double legs_s(hec_lowering *low, hec_nodes *nodes) {
 static hec_node_leg add_leg(hec_lowering *low, hec_nodes *nodes, int which) {
   hec_program *program = &low->program;
   int32_t n_ranks = low->problem->n_ranks, n = nodes->n_leg[which];
-  hec_node_leg leg = {.transfer_at = (int32_t)program->n_transfers,
-                      .n_transfers = n,
-                      .part_at = -1,
+  hec_node_leg leg = {.span = {.transfer_at = (int32_t)program->n_transfers, .n_transfers = n, .part_at = -1},
                       .sent_at = hec_program_local_bytes(program, 2 * n_ranks)};
   leg.arrived_at = leg.sent_at + n_ranks;
   HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n);
@@ -300,14 +298,7 @@ static int32_t emit_leg(hec_lowering *low, int32_t layer, hec_role role, bool ba
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, layer, backward);
   op.reverse = (role == HEC_ROLE_NODE_DISPATCH) == backward;
   op.by_node = true;
-  op.transfer_at = leg->transfer_at;
-  op.n_transfers = leg->n_transfers;
-  op.part_at = leg->part_at;
-  op.bytes = leg->bytes;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  leg->part_at = low->program.ops[id].part_at;
-  leg->bytes = low->program.ops[id].bytes;
-  return id;
+  return hec_emit_span(low, op, &leg->span, deps, n_deps);
 }
 
 int32_t hec_emit_node_out(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps,

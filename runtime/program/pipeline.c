@@ -1,12 +1,6 @@
 /* See the header. O(degree) operations in a layer and direction. */
 #include "runtime/program/pipeline.h"
 
-void hec_pipeline_to_gate(hec_lowering *low, int32_t layer) {
-  int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
-  int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
-  low->tail = hec_emit_counts(low, layer, HEC_DEPS(gate));
-}
-
 void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
   hec_layer_ops *ops = &low->layer[layer];
   int32_t there[HEC_DEGREE_MAX], wait[HEC_DEGREE_MAX + 1], experts = -1;

@@ -11,7 +11,6 @@
 #define HEC_PROGRAM_PIPELINE_H
 #include "runtime/program/emit.h"
 
-void hec_pipeline_to_gate(hec_lowering *low, int32_t layer);
 void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree);
 /* Backward down to permute' and shared'; waits for `after`, too. Then gate' and attention'. Schedules that put something
  * between the last combine' and the first dispatch' call its two halves. */

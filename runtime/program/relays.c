@@ -31,7 +31,7 @@ void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_c
   int32_t n_ranks = low->problem->n_ranks;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
-  chunk->inside_at = (int32_t)program->n_transfers;
+  chunk->inside.transfer_at = (int32_t)program->n_transfers;
   chunk->relayed_at = hec_program_local_bytes(program, n_ranks);
   for (int32_t s = 0; s < n_ranks; s++) {
     for (int32_t d = 0; d < n_ranks; d++) {
@@ -49,7 +49,7 @@ void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_c
     }
     list_inside(low, s);
   }
-  chunk->n_inside = (int32_t)program->n_transfers - chunk->inside_at;
+  chunk->inside.n_transfers = (int32_t)program->n_transfers - chunk->inside.transfer_at;
 }
 
 static hec_layer_chunk *chunk_at(hec_lowering *low, hec_chunk chunk) {
@@ -58,19 +58,12 @@ static hec_layer_chunk *chunk_at(hec_lowering *low, hec_chunk chunk) {
 
 static int32_t emit_inside(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                            int32_t n_deps) {
-  hec_layer_chunk *of = chunk_at(low, chunk);
   bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
   role = role == HEC_ROLE_DISPATCH ? HEC_ROLE_DISPATCH_INSIDE : HEC_ROLE_COMBINE_INSIDE;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, chunk.layer, backward);
   op.reverse = !to_experts;
-  op.transfer_at = of->inside_at;
-  op.n_transfers = of->n_inside;
-  op.part_at = of->inside_part_at;
-  op.bytes = of->inside_bytes;
   hec_set_cells(&op, &low->layer[chunk.layer], chunk.index);
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  of->inside_part_at = low->program.ops[id].part_at;
-  of->inside_bytes = low->program.ops[id].bytes;
+  int32_t id = hec_emit_span(low, op, &chunk_at(low, chunk)->inside, deps, n_deps);
   hec_token_buffers(low, chunk.layer, to_experts, backward, id);
   return id;
 }

@@ -14,7 +14,7 @@ void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk) {
   int32_t n_ranks = low->problem->n_ranks, esp = low->problem->esp;
   chunk->arrived_at = hec_program_local_bytes(program, n_ranks);
   HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n_ranks * (size_t)esp);
-  chunk->gather_at = (int32_t)program->n_transfers;
+  chunk->gather.transfer_at = (int32_t)program->n_transfers;
   for (int32_t r = 0; r < n_ranks; r++) {
     for (int32_t d = r / esp * esp, end = d + esp; d < end; d++)
       if (d != r && low->arrived[r] > 0)
@@ -23,7 +23,7 @@ void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk) {
     program->local_bytes[chunk->arrived_at + r] = (double)low->arrived[r];
     low->arrived[r] = 0;
   }
-  chunk->n_gathers = (int32_t)program->n_transfers - chunk->gather_at;
+  chunk->gather.n_transfers = (int32_t)program->n_transfers - chunk->gather.transfer_at;
 }
 
 static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, hec_chunk chunk, bool backward) {
@@ -34,42 +34,31 @@ static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, he
   return op;
 }
 
-/* Over the transfers of the chunk, as they are or reversed. */
-static int32_t emit_inside(hec_lowering *low, hec_op op, hec_layer_chunk *chunk, const int32_t *deps, int32_t n_deps) {
-  op.transfer_at = chunk->gather_at;
-  op.n_transfers = chunk->n_gathers;
-  op.part_at = chunk->gather_part_at;
-  op.bytes = chunk->gather_bytes;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  chunk->gather_part_at = low->program.ops[id].part_at;
-  chunk->gather_bytes = low->program.ops[id].bytes;
-  return id;
-}
-
 int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward, int32_t arrived, const int32_t *deps,
                               int32_t n_deps) {
   hec_layer_chunk *of = &low->layer[chunk.layer].chunk[chunk.index];
   int32_t wait[8];
   HEC_ASSERT(n_deps < 8);
-  if (of->n_gathers == 0)
+  if (of->gather.n_transfers == 0)
     return arrived;
   for (int32_t i = 0; i < n_deps; i++) /* a rank without part in the exchange waits for what the exchange waits for */
     wait[i] = deps[i];
   wait[n_deps] = arrived;
-  return emit_inside(low, op_of(low, HEC_OP_EXCHANGE, HEC_ROLE_SHARD_GATHER, chunk, backward), of, wait, n_deps + 1);
+  hec_op op = op_of(low, HEC_OP_EXCHANGE, HEC_ROLE_SHARD_GATHER, chunk, backward);
+  return hec_emit_span(low, op, &of->gather, wait, n_deps + 1);
 }
 
 int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_chunk *of = &low->layer[chunk.layer].chunk[chunk.index];
   int32_t wait[8];
   HEC_ASSERT(n_deps < 8);
-  if (of->n_gathers == 0)
+  if (of->gather.n_transfers == 0)
     return -1;
   hec_op op = op_of(low, HEC_OP_EXCHANGE, HEC_ROLE_SHARD_SCATTER, chunk, backward);
   op.reverse = true;
   for (int32_t i = 0; i < n_deps; i++)
     wait[i] = deps[i];
-  wait[n_deps] = emit_inside(low, op, of, deps, n_deps);
+  wait[n_deps] = hec_emit_span(low, op, &of->gather, deps, n_deps);
   hec_op add = op_of(low, HEC_OP_LOCAL, HEC_ROLE_SHARD_REDUCE, chunk, backward);
   add.bytes_at = of->arrived_at;
   add.bytes = low->problem->esp + 1;

@@ -270,10 +270,7 @@ static void json_execution(const hec_job *job, const hec_summary_execution *e, h
   hec_json_int(json, "warmup", e->n_warmup);
   hec_json_int(json, "seed", (int64_t)e->seed);
   hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, json);
-  hec_json_array(json, "limits");
-  for (int32_t i = 0; i < e->n_limits; i++)
-    hec_json_string(json, NULL, e->limits[i]);
-  hec_json_close(json);
+  hec_json_strings(json, "limits", e->limits, e->n_limits);
 }
 
 static void json_text(hec_json_out *json, const char *key, const char *value) {
@@ -305,10 +302,7 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_summary_json_attention(summary, &json);
   hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
   hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
-  hec_json_array(&json, "defaults_taken");
-  for (int32_t i = 0; i < job->n_defaults; i++)
-    hec_json_string(&json, NULL, job->defaults[i]);
-  hec_json_close(&json);
+  hec_json_strings(&json, "defaults_taken", job->defaults, job->n_defaults);
   hec_json_array(&json, "policies");
   for (int32_t i = 0; i < summary->n_rows; i++)
     json_row(summary, i, &json);

@@ -149,10 +149,10 @@ double hec_summary_spread(hec_summary_row *row);   /* interquartile range over m
 double hec_summary_mean(const hec_summary_row *row);
 /* Share of the time of gathers and scatters in which something else was computed or sent; NAN of a row without. */
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s);
-int32_t hec_summary_baseline(const hec_summary *summary);               /* the first such row; -1: none ran */
-double hec_summary_vs_baseline(hec_summary *summary, int32_t row);      /* ratio of medians; NAN without a baseline */
-int32_t hec_summary_placed(const hec_summary *summary);                 /* the row of the user's placement; -1: none ran */
-double hec_summary_vs_placed(hec_summary *summary, int32_t row);        /* ratio of medians; NAN without one */
+int32_t hec_summary_baseline(const hec_summary *summary);          /* the first such row; -1: none ran */
+double hec_summary_vs_baseline(hec_summary *summary, int32_t row); /* ratio of medians; NAN without a baseline */
+int32_t hec_summary_placed(const hec_summary *summary);            /* the row of the user's placement; -1: none ran */
+double hec_summary_vs_placed(hec_summary *summary, int32_t row);   /* ratio of medians; NAN without one */
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
 int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */

@@ -31,13 +31,13 @@ static void add_transfers(hec_lowering *low) {
   hec_program *program = &low->program;
   int32_t n_ranks = low->problem->n_ranks, mp = low->problem->mp;
   HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n_ranks * (size_t)mp);
-  low->tensor.gather_at = (int32_t)program->n_transfers;
+  low->tensor.transfer_at = (int32_t)program->n_transfers;
   for (int32_t r = 0; r < n_ranks; r++)
     for (int32_t d = r / mp * mp, end = d + mp; d < end; d++)
       if (d != r && low->problem->tokens > 0)
         program->transfers[program->n_transfers++] =
             (hec_transfer){.bytes = (int64_t)rows_bytes(low), .source = r, .destination = d, .item = -1, .after = -1};
-  low->tensor.n_gathers = (int32_t)program->n_transfers - low->tensor.gather_at;
+  low->tensor.n_transfers = (int32_t)program->n_transfers - low->tensor.transfer_at;
 }
 
 static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, const dense_part *part) {
@@ -60,19 +60,11 @@ static void hold(hec_lowering *low, const dense_part *part, hec_tensor tensor, i
 
 static int32_t emit_exchange(hec_lowering *low, hec_role role, const dense_part *part, const int32_t *deps,
                              int32_t n_deps) {
-  hec_layer_chunk *of = &low->tensor;
   hec_op op = op_of(low, HEC_OP_EXCHANGE, role, part);
-  if (of->gather_part_at < 0)
+  if (low->tensor.part_at < 0)
     add_transfers(low);
   op.reverse = role == HEC_ROLE_TENSOR_SCATTER;
-  op.transfer_at = of->gather_at;
-  op.n_transfers = of->n_gathers;
-  op.part_at = of->gather_part_at;
-  op.bytes = of->gather_bytes;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  of->gather_part_at = low->program.ops[id].part_at;
-  of->gather_bytes = low->program.ops[id].bytes;
-  return id;
+  return hec_emit_span(low, op, &low->tensor, deps, n_deps);
 }
 
 static int32_t emit_scatter(hec_lowering *low, const dense_part *part, int32_t after) {

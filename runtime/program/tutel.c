@@ -53,9 +53,16 @@ static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, b
   return most;
 }
 
+static double span_s(hec_lowering *low, const hec_transfer_span *span) {
+  if (span->n_transfers == 0)
+    return 0;
+  return hec_link_cost_exchange(&low->run.link, low->program.transfers + span->transfer_at, span->n_transfers, false,
+                                1);
+}
+
 /* Of expert-sharding groups: half of a chunk's AllGather and ReduceScatter, in series with each of its two exchanges. */
 static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
-  if (chunk->n_gathers == 0)
+  if (chunk->gather.n_transfers == 0)
     return 0;
   const hec_program *program = &low->program;
   double most = 0;
@@ -64,18 +71,13 @@ static double inside_s(hec_lowering *low, const hec_layer_chunk *chunk) {
     double s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);
     most = s > most ? s : most;
   }
-  return most / 2 +
-         hec_link_cost_exchange(&low->run.link, program->transfers + chunk->gather_at, chunk->n_gathers, false, 1);
+  return most / 2 + span_s(low, &chunk->gather);
 }
 
 /* Of the chunk's exchange, over relays where its route has them. */
 static double exchange_s(hec_lowering *low, const hec_layer_chunk *chunk) {
   const hec_program *program = &low->program;
-  double s = 0, most = 0;
-  if (chunk->n_transfers > 0)
-    s += hec_link_cost_exchange(&low->run.link, program->transfers + chunk->transfer_at, chunk->n_transfers, false, 1);
-  if (chunk->n_inside > 0)
-    s += hec_link_cost_exchange(&low->run.link, program->transfers + chunk->inside_at, chunk->n_inside, false, 1);
+  double s = span_s(low, &chunk->dispatch) + span_s(low, &chunk->inside), most = 0;
   for (int32_t r = 0; chunk->relayed && r < program->n_ranks; r++) {
     double bytes = 2 * program->local_bytes[chunk->relayed_at + r];
     double align_s = hec_local_s(&low->problem->cluster->devices[r], HEC_CURVE_NONE, false, bytes);

@@ -11,11 +11,6 @@
 
 enum { NOTHING = HEC_N_SPANS };
 
-static int32_t kind_of(hec_role role) {
-  return role == HEC_ROLE_EXPERTS || role == HEC_ROLE_SHARED_EXPERTS ? (int32_t)HEC_SPAN_EXPERTS
-                                                                     : (int32_t)hec_role_book[role];
-}
-
 static int32_t lane_of(hec_lane lane) {
   return lane == HEC_LANE_COMPUTE ? 0 : lane == HEC_LANE_TOKEN || lane == HEC_LANE_INTRA ? 1 : 2;
 }
@@ -59,7 +54,7 @@ static void paint(painter *p, int32_t shown, int32_t lane) {
     const hec_op *op = &p->program->ops[i];
     size_t at = (size_t)i * (size_t)p->timeline->n_ranks + (size_t)p->out->rank[shown];
     if (lane_of(op->lane) == lane && p->timeline->begin_ps[at] >= 0)
-      take(p, p->timeline->begin_ps[at], p->timeline->end_ps[at], kind_of(op->role));
+      take(p, p->timeline->begin_ps[at], p->timeline->end_ps[at], hec_span_of((int32_t)op->role));
   }
   for (int32_t c = 0; c < p->out->n_columns;) {
     int32_t kind = most_of(p, c), from = c;
@@ -88,7 +83,7 @@ static void weigh_path(const hec_critical_path *path, const hec_program *program
     rank_s[r] = 0;
   for (int32_t i = 0; i < path->n; i++) {
     double s = (double)(path->steps[i].end_ps - path->steps[i].begin_ps) * 1e-12;
-    out->path_s[kind_of(program->ops[path->steps[i].op].role)] += s;
+    out->path_s[hec_span_of((int32_t)program->ops[path->steps[i].op].role)] += s;
     rank_s[path->steps[i].rank] += s;
   }
   for (int32_t r = 0; r < program->n_ranks; r++)

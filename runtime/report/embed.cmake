@@ -1,4 +1,4 @@
-# Writes OUT, a C file that holds STYLE and SCRIPT as bytes (runtime/report/page.h).
+# Writes OUT, a C file that holds STYLE and SCRIPT as bytes, and the script's SHA-256 in base64 (runtime/report/page.h).
 set(body "/* Made by runtime/report/embed.cmake. */\n#include \"runtime/report/page.h\"\n")
 foreach(what style script)
   string(TOUPPER ${what} file)
@@ -7,4 +7,18 @@ foreach(what style script)
   string(APPEND body "\nconst char hec_page_${what}[] = {${bytes}0};\n"
                      "const unsigned long hec_page_${what}_bytes = sizeof hec_page_${what} - 1;\n")
 endforeach()
+# Three hexadecimal digits are two letters. 64 of them: two zeros are missing, and the last letter is a filler.
+file(SHA256 ${SCRIPT} hex)
+set(letters ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
+set(digest "")
+foreach(at RANGE 0 63 3)
+  string(SUBSTRING ${hex}00 ${at} 3 three)
+  foreach(bits "0x${three} >> 6" "0x${three} & 63")
+    math(EXPR index "${bits}")
+    string(SUBSTRING ${letters} ${index} 1 letter)
+    string(APPEND digest ${letter})
+  endforeach()
+endforeach()
+string(REGEX REPLACE ".$" "=" digest ${digest})
+string(APPEND body "\nconst char hec_page_script_digest[] = \"${digest}\";\n")
 file(WRITE ${OUT} "${body}")

@@ -16,11 +16,6 @@ static int32_t color_of(int32_t kind) {
   return kind == HEC_SPAN_EXPERTS ? 8 : kind;
 }
 
-static int32_t kind_of(int32_t role) {
-  return role == HEC_ROLE_EXPERTS || role == HEC_ROLE_SHARED_EXPERTS ? (int32_t)HEC_SPAN_EXPERTS
-                                                                     : (int32_t)hec_role_book[role];
-}
-
 static void describe(const hec_report *report, int32_t row, hec_text *out) {
   const hec_report_iteration *it = &report->iterations[row];
   const hec_report_timeline *t = it->timeline;
@@ -141,7 +136,7 @@ static void add_strip(const hec_report_timeline *t, hec_text *out) {
     int32_t pen = -1;
     for (int32_t i = 0; i < t->n_path; i++) {
       const hec_report_step *s = &t->path[i];
-      if (kind_of(s->role) != kind)
+      if (hec_span_of(s->role) != kind)
         continue;
       if (pen < 0)
         hec_text_printf(out, "<path class=\"s k%" PRId32 "\" stroke-width=\"5\" d=\"M%" PRId32 " 4", color_of(kind),

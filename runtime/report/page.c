@@ -1,8 +1,6 @@
 /* The document: head, policy, style, script; sections, chips and panels. See page.h. */
 #include "runtime/report/page.h"
 
-#include "runtime/report/sha256.h"
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,8 +24,6 @@ void hec_page_add(const char *text, hec_text *out) {
 }
 
 void hec_page_begin(const char *title, hec_text *out) {
-  char digest[HEC_SHA256_BASE64_BYTES];
-  hec_sha256_base64(hec_page_script, hec_page_script_bytes, digest);
   hec_text_printf(
       out,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -35,7 +31,7 @@ void hec_page_begin(const char *title, hec_text *out) {
       "script-src 'sha256-%s'; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n<title>",
-      digest);
+      hec_page_script_digest);
   hec_page_add(title, out);
   hec_text_add(out, "</title>\n<style>\n");
   hec_text_add_bytes(out, hec_page_style, hec_page_style_bytes);

@@ -13,6 +13,7 @@
 
 extern const char hec_page_style[], hec_page_script[]; /* made of page.css and page.js */
 extern const unsigned long hec_page_style_bytes, hec_page_script_bytes;
+extern const char hec_page_script_digest[]; /* SHA-256 in base64: the page's policy knows its one script by it */
 
 void hec_page_begin(const char *title, hec_text *out); /* up to the body */
 void hec_page_end(const char *tool, hec_text *out);

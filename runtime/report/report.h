@@ -14,6 +14,10 @@
 
 /* What a timeline's time is drawn as: books, but experts told from other computing. */
 enum { HEC_SPAN_EXPERTS = HEC_N_BOOKS, HEC_N_SPANS };
+static inline int32_t hec_span_of(int32_t role) {
+  return role == HEC_ROLE_EXPERTS || role == HEC_ROLE_SHARED_EXPERTS ? (int32_t)HEC_SPAN_EXPERTS
+                                                                     : (int32_t)hec_role_book[role];
+}
 
 enum {
   HEC_REPORT_MOMENTS = 160,  /* of memory over an iteration */

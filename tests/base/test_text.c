@@ -50,18 +50,19 @@ START_TEST(json_forms) {
     hec_json_int(&json, NULL, -3);
     hec_json_double(&json, NULL, 0.5);
     hec_json_close(&json);
-    hec_json_array(&json, "empty");
-    hec_json_close(&json);
+    hec_json_strings(&json, "empty", NULL, 0);
+    hec_json_strings(&json, "s", (const char *const[]){"\"", "b"}, 2);
+    hec_json_ints(&json, "i", (const int32_t[]){7, -1}, 2);
     hec_json_object(&json, "o");
     hec_json_bool(&json, "t", true);
     hec_json_null(&json, "z");
     hec_json_close(&json);
     hec_json_close(&json);
-    ck_assert_str_eq(text.data,
-                     indent == 0
-                         ? "{\"a\\\"\\u000a\":\"x\\\\y\",\"n\":[-3,0.5],\"empty\":[],\"o\":{\"t\":true,\"z\":null}}\n"
-                         : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": [],\n \"o\": {\n"
-                           "  \"t\": true,\n  \"z\": null\n }\n}\n");
+    ck_assert_str_eq(text.data, indent == 0 ? "{\"a\\\"\\u000a\":\"x\\\\y\",\"n\":[-3,0.5],\"empty\":[],\"s\":["
+                                              "\"\\\"\",\"b\"],\"i\":[7,-1],\"o\":{\"t\":true,\"z\":null}}\n"
+                                            : "{\n \"a\\\"\\u000a\": \"x\\\\y\",\n \"n\": [-3, 0.5],\n \"empty\": "
+                                              "[],\n \"s\": [\"\\\"\", \"b\"],\n \"i\": [7, -1],\n \"o\": {\n"
+                                              "  \"t\": true,\n  \"z\": null\n }\n}\n");
     hec_text_free(&text);
   }
 }

@@ -185,8 +185,7 @@ START_TEST(precision_is_what_it_says) {
   if (hec_case.precision == HEC_BF16)
     ck_assert_msg(error > 5e-4 && error < 8e-3, "relative error %g", error);
   else
-    ck_assert_msg(error < (hec_case.precision == HEC_TF32 ? 2e-3 : HEC_CASE_TOLERANCE), "relative error %g",
-                  error);
+    ck_assert_msg(error < (hec_case.precision == HEC_TF32 ? 2e-3 : HEC_CASE_TOLERANCE), "relative error %g", error);
 }
 END_TEST
 

@@ -66,8 +66,7 @@ END_TEST
 START_TEST(staged) {
   uint64_t seed = 7527 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = 2 + _i, .steps = 2, .micro_batches = 2};
-  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.staged = true, .turn = _i},
-         seed);
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.staged = true, .turn = _i}, seed);
 }
 END_TEST
 

@@ -30,7 +30,7 @@ static void end(hec_lowering *low) {
     (void)hec_pipeline_reduce(low, l);
 }
 static const hec_schedule fixed = {
-    .name = "fixed", .to_gate = hec_pipeline_to_gate, .from_gate = from_gate, .backward = backward, .end = end};
+    .name = "fixed", .to_gate = hec_emit_to_gate, .from_gate = from_gate, .backward = backward, .end = end};
 
 static hec_lowering *lower(const hec_problem *p, const char *policy, hec_load load, int32_t degree, int32_t route) {
   hec_lowering *low = hec_lowering_new(p, hec_policy_find(policy), &fixed, NULL, &arena);

@@ -1,6 +1,8 @@
 """A second opinion on a page, by Python's own HTML parser: page_check.py PAGE [SUMMARY.json]. Tags are balanced, nothing
-asks for anything, every SVG has a name, ids are unique; the table of numbers is the summary's, to the digit shown. Prints
-what is wrong, a line each."""
+asks for anything, every SVG has a name, ids are unique; the policy has the digest of the script; the table of numbers is
+the summary's, to the digit shown. Prints what is wrong, a line each."""
+import base64
+import hashlib
 import html.parser
 import json
 import sys
@@ -14,6 +16,7 @@ class Page(html.parser.HTMLParser):
         self.open, self.wrong, self.ids, self.sections, self.text = [], [], [], [], []
         self.table, self.cell, self.in_numbers = [], None, False
         self.counts = {}
+        self.policy, self.script = "", ""
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
@@ -23,6 +26,8 @@ class Page(html.parser.HTMLParser):
         for name, value in attributes:
             if name in ("src", "href", "srcset", "action", "xlink:href") or name.startswith("on"):
                 self.wrong.append(f"<{tag} {name}={value}>")
+        if values.get("http-equiv") == "Content-Security-Policy":
+            self.policy += values["content"]
         if "id" in values:
             self.ids.append(values["id"])
         if tag == "section":
@@ -58,6 +63,8 @@ class Page(html.parser.HTMLParser):
             self.table[-1][-1] += data
         if not self.open or self.open[-1] not in ("script", "style"):
             self.text.append(data)
+        elif self.open[-1] == "script":
+            self.script += data
 
 
 def close(shown, value):
@@ -111,6 +118,9 @@ def main():
     wrong += [f"\"{what}\"" for what in ("http:", "https:", "url(", "@import") if what in source]
     if page.counts.get("script") != 1:
         wrong.append(f"{page.counts.get('script')} scripts")
+    digest = base64.b64encode(hashlib.sha256(page.script.encode()).digest()).decode()
+    if f"script-src 'sha256-{digest}';" not in page.policy:
+        wrong.append(f"the script's digest is {digest}, the policy {page.policy}")
     if len(sys.argv) > 2:
         wrong += check_numbers(page, json.load(open(sys.argv[2])))
     print("\n".join(wrong) if wrong else "sections: " + " ".join(page.sections))

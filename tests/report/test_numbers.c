@@ -1,11 +1,9 @@
-/* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet; SHA-256
- * against the vectors of FIPS 180-4; ticks cover what they stand for. */
+/* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet; ticks cover
+ * what they stand for. */
 #include "runtime/report/page.h"
-#include "runtime/report/sha256.h"
 #include "tests/support/check_main.h"
 
 #include <math.h>
-#include <string.h>
 
 START_TEST(fixed) {
   static const struct {
@@ -64,21 +62,6 @@ START_TEST(units) {
 }
 END_TEST
 
-START_TEST(digests) {
-  char out[HEC_SHA256_BASE64_BYTES];
-  hec_sha256_base64("", 0, out);
-  ck_assert_str_eq(out, "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
-  hec_sha256_base64("abc", 3, out);
-  ck_assert_str_eq(out, "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
-  hec_sha256_base64("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, out);
-  ck_assert_str_eq(out, "JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE=");
-  static char many[1000000];
-  memset(many, 'a', sizeof many);
-  hec_sha256_base64(many, sizeof many, out);
-  ck_assert_str_eq(out, "zcduXJkU+5KBocfihNc+Z/GAmkiklyAOBG05zMcRLNA=");
-}
-END_TEST
-
 START_TEST(ticks) {
   uint64_t seed = 11;
   for (int i = 0; i < 5000; i++) {
@@ -121,7 +104,6 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("numbers");
   tcase_add_test(cases, fixed);
   tcase_add_test(cases, units);
-  tcase_add_test(cases, digests);
   tcase_add_test(cases, ticks);
   tcase_add_test(cases, harmless_text);
   suite_add_tcase(suite, cases);

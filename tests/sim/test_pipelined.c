@@ -40,7 +40,7 @@ static void end(hec_lowering *low) {
     (void)hec_pipeline_reduce(low, l);
 }
 #define FIXED(function)                                                                                                \
-  { .name = #function, .to_gate = hec_pipeline_to_gate, .from_gate = (function), .backward = backward, .end = end }
+  { .name = #function, .to_gate = hec_emit_to_gate, .from_gate = (function), .backward = backward, .end = end }
 static const hec_schedule fixed[] = {FIXED(at_1), FIXED(at_2), FIXED(at_4), FIXED(at_8), FIXED(at_most)};
 
 static hec_lowering *lower(const hec_problem *p, const char *policy, const hec_schedule *schedule, hec_load load,

@@ -11,7 +11,6 @@
 #include "tools/common/output.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #ifndef HEC_VERSION
@@ -222,10 +221,7 @@ static void json_report(const command *c, int64_t between, int64_t inside, hec_t
   }
   if (s->check)
     json_check(&json, &c->check);
-  hec_json_array(&json, "limits");
-  for (int32_t i = 0; i < e->n_limits; i++)
-    hec_json_string(&json, NULL, e->limits[i]);
-  hec_json_close(&json);
+  hec_json_strings(&json, "limits", e->limits, e->n_limits);
   hec_json_close(&json);
 }
 
@@ -308,15 +304,6 @@ static hec_status show(const command *c) {
 
 /* ---- The run ---- */
 
-static void warn(const command *c) {
-  int32_t ranks = c->execution.summary.n_ranks_here, cores = c->execution.summary.n_cores;
-  if (hec_summary_execution_crowded(&c->execution.summary))
-    (void)fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s\n", ranks, cores,
-                  c->execution.summary.unit, cores == 1 ? "" : "s");
-  if (c->s->where.pin && ranks > (c->where.link ? hec_machine_cores() : cores)) /* pinned are hosts */
-    (void)fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
-}
-
 static hec_status launch(command *c) {
   const settings *s = c->s;
   int32_t n = (int32_t)s->iterations;
@@ -329,7 +316,7 @@ static hec_status launch(command *c) {
                                   .limit_s = s->where.limit_s};
   double *seconds = HEC_NEW(&c->arena, double, n);
   if (c->where.backend->speaks())
-    warn(c);
+    hec_execution_warn(&c->execution, &c->where, s->where.pin, "");
   c->launched = true;
   HEC_TRY(hec_alltoallv_run(&job, c->where.backend, how, seconds, &c->check));
   if (!c->where.backend->speaks())
@@ -359,17 +346,11 @@ int hec_alltoallv_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
-  if (s.list || strcmp(s.where.backend, "list") == 0) {
-    hec_where_list_backends();
-    if (s.list)
-      hec_where_list_transports();
+  if (hec_where_list(&s.where, s.list))
     return hec_tool_exit("hecate-run", HEC_OK);
-  }
   command c = {.s = &s};
   status = run(&c);
-  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run", status) : (int)status;
   hec_execution_free(&c.execution);
   hec_arena_free(&c.arena);
-  hec_where_close(&c.where, code, c.launched);
-  return code;
+  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
 }

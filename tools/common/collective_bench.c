@@ -285,10 +285,18 @@ static hec_status repeats(runner *r, sample *samples, int32_t n) {
 
 /* ---- Results ---- */
 
-static hec_bench_spread spread(double *values, int32_t n) {
+hec_bench_spread hec_bench_spread_of(double *values, int32_t n) {
   hec_exec_case_sort(values, n);
   return (hec_bench_spread){hec_exec_case_quantile(values, n, 0.5), hec_exec_case_quantile(values, n, 0.1),
                             hec_exec_case_quantile(values, n, 0.9)};
+}
+
+void hec_bench_spread_json(hec_json_out *json, const char *key, hec_bench_spread spread) {
+  hec_json_object(json, key);
+  hec_json_double(json, "median", spread.median);
+  hec_json_double(json, "p10", spread.low);
+  hec_json_double(json, "p90", spread.high);
+  hec_json_close(json);
 }
 
 /* `all` [n_ranks][n] samples. */
@@ -315,9 +323,9 @@ static void sum_up(const sample *all, int32_t n_ranks, int32_t n, hec_arena *are
       speed[k][row->n_used] = bytes / (1e-9 * (double)slowest[i].ns[k]);
     ratio[row->n_used++] = (double)slowest[i].ns[LIMIT] / (double)slowest[i].ns[EXECUTOR];
   }
-  row->speed = spread(speed[EXECUTOR], row->n_used);
-  row->limit = spread(speed[LIMIT], row->n_used);
-  row->ratio = spread(ratio, row->n_used);
+  row->speed = hec_bench_spread_of(speed[EXECUTOR], row->n_used);
+  row->limit = hec_bench_spread_of(speed[LIMIT], row->n_used);
+  row->ratio = hec_bench_spread_of(ratio, row->n_used);
 }
 
 static hec_exec_options options_of(const hec_exec_case *c, hec_rank *rank, int64_t bytes, runner *r) {

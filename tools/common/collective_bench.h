@@ -2,6 +2,7 @@
  * turn with what is the least that the same bytes between the same memory can cost. */
 #ifndef HEC_TOOLS_COMMON_COLLECTIVE_BENCH_H
 #define HEC_TOOLS_COMMON_COLLECTIVE_BENCH_H
+#include "runtime/base/text.h"
 #include "runtime/exec/backend.h"
 
 enum { HEC_BENCH_SIZES_MAX = 16, HEC_BENCH_ROWS_MAX = 4 * HEC_BENCH_SIZES_MAX };
@@ -16,6 +17,8 @@ typedef struct {
 typedef struct {
   double median, low, high; /* low, high: 10th and 90th percentile */
 } hec_bench_spread;
+hec_bench_spread hec_bench_spread_of(double *values, int32_t n); /* sorts them */
+void hec_bench_spread_json(hec_json_out *json, const char *key, hec_bench_spread spread);
 
 typedef struct {
   bool scatter, all;             /* all: every rank sends (gather) or sums (scatter); else rank 0 alone */

@@ -50,14 +50,6 @@ static const char *limit_name(bool scatter, bool mpi) {
   return mpi ? scatter ? "MPI_Reduce_scatter" : "MPI_Allgatherv" : scatter ? "loop of additions" : "memcpy";
 }
 
-static void json_spread(hec_json_out *json, const char *key, hec_bench_spread s) {
-  hec_json_object(json, key);
-  hec_json_double(json, "median", s.median);
-  hec_json_double(json, "p10", s.low);
-  hec_json_double(json, "p90", s.high);
-  hec_json_close(json);
-}
-
 static void json_rows(const settings *s, const hec_collective_row *rows, int32_t n_rows, const char *transport,
                       hec_text *out) {
   hec_json_out json = hec_json_begin(out, 1);
@@ -74,9 +66,9 @@ static void json_rows(const settings *s, const hec_collective_row *rows, int32_t
     hec_json_string(&json, "pattern", row->all ? "all" : "one");
     hec_json_int(&json, "message_bytes", row->bytes);
     hec_json_string(&json, "limit", limit_name(row->scatter, strcmp(s->backend, "mpi") == 0));
-    json_spread(&json, "executor_bytes_per_s", row->speed);
-    json_spread(&json, "limit_bytes_per_s", row->limit);
-    json_spread(&json, "ratio", row->ratio);
+    hec_bench_spread_json(&json, "executor_bytes_per_s", row->speed);
+    hec_bench_spread_json(&json, "limit_bytes_per_s", row->limit);
+    hec_bench_spread_json(&json, "ratio", row->ratio);
     hec_json_int(&json, "used", row->n_used);
     hec_json_int(&json, "clean", row->n_clean);
     hec_json_close(&json);

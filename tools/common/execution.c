@@ -5,6 +5,7 @@
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
@@ -134,4 +135,13 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
                                 "no prediction describes; see --virtual"
                               : "fewer cores than ranks: ranks take turns on cores, so these times predict "
                                 "nothing; see --virtual");
+}
+
+void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice) {
+  const hec_summary_execution *e = &execution->summary;
+  if (hec_summary_execution_crowded(e))
+    (void)fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s%s\n",
+                  e->n_ranks_here, e->n_cores, e->unit, e->n_cores == 1 ? "" : "s", advice);
+  if (pin && e->n_ranks_here > (where->link ? hec_machine_cores() : e->n_cores)) /* pinned are hosts */
+    (void)fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
 }

@@ -35,5 +35,7 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
 hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem,
                                       int32_t ranks_here) HEC_MUST_USE;
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
+/* hecate-run's warnings on stderr; `advice`: how to have ranks take turns, "" or "; use ...". */
+void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice);
 
 #endif

@@ -308,14 +308,12 @@ int hec_gate_command(int argc, char **argv) {
     return hec_tool_exit("hecate-validate", status);
   gate g = {.s = &s, .handover = {-1}};
   status = run(&g, &code);
-  if (status != HEC_OK)
-    code = hec_tool_exit("hecate-validate", status);
   hec_gate_release(&g.judgement);
   for (int32_t k = 0; k < HEC_CONTROLS_MAX; k++)
     hec_gate_release(&g.of_broken[k]);
   hec_text_free(&g.cpu);
   hec_text_free(&g.preset);
   hec_arena_free(&g.arena);
-  hec_where_close(&g.where, code, true);
-  return code;
+  int ended = hec_where_exit(&g.where, "hecate-validate", status, true);
+  return ended != 0 ? ended : code;
 }

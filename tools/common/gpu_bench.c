@@ -5,7 +5,6 @@
  *
  * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
  * is the ratio of two rates of one turn. */
-#include "tools/common/exec_case.h"
 #include "tools/common/gpu_bench_parts.h"
 
 #include <math.h>
@@ -118,12 +117,6 @@ static hec_status choose_calls(hec_gpu_session *s, const hec_gpu_case *c, int32_
   return HEC_OK;
 }
 
-hec_bench_spread hec_gpu_spread(double *values, int32_t n) {
-  hec_exec_case_sort(values, n);
-  return (hec_bench_spread){hec_exec_case_quantile(values, n, 0.5), hec_exec_case_quantile(values, n, 0.1),
-                            hec_exec_case_quantile(values, n, 0.9)};
-}
-
 /* rates [n][repeats] per second. */
 static void add_row(const char *section, const hec_gpu_case *cases, int32_t i, const double *rates, int32_t repeats,
                     hec_arena *arena, hec_gpu_results *results) {
@@ -135,13 +128,13 @@ static void add_row(const char *section, const hec_gpu_case *cases, int32_t i, c
   *row = (hec_gpu_rate){.name = c->name, .flops = c->flops, .amount = c->amount, .required = c->required};
   (void)snprintf(row->section, sizeof row->section, "%s", section);
   memcpy(values, own, (size_t)repeats * sizeof *values);
-  row->rate = hec_gpu_spread(values, repeats);
+  row->rate = hec_bench_spread_of(values, repeats);
   if (c->base < 0)
     return;
   row->base = cases[c->base].name;
   for (int32_t r = 0; r < repeats; r++)
     values[r] = own[r] / rates[(int64_t)c->base * repeats + r];
-  row->share = hec_gpu_spread(values, repeats);
+  row->share = hec_bench_spread_of(values, repeats);
 }
 
 hec_status hec_gpu_time(hec_gpu_session *session, const char *section, const hec_gpu_case *cases, int32_t n,

@@ -42,8 +42,6 @@ typedef struct {
 hec_status hec_gpu_time(hec_gpu_session *session, const char *section, const hec_gpu_case *cases, int32_t n,
                         hec_gpu_results *results) HEC_MUST_USE;
 
-hec_bench_spread hec_gpu_spread(double *values, int32_t n); /* sorts them */
-
 /* Tokens and the rows of their assignments, as dispatch and combine see them: [n_tokens, width], then rows
  * [n_tokens * HEC_GPU_TOP_K, width], then weights and their gradients. Assignment j is of token j mod n_tokens, as in
  * replay; experts have equally many. */

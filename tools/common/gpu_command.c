@@ -100,24 +100,16 @@ static void print_list(const hec_cuda_probe *p, hec_text *out) {
 
 /* ---- JSON ---- */
 
-static void json_spread(hec_json_out *json, const char *key, hec_bench_spread s) {
-  hec_json_object(json, key);
-  hec_json_double(json, "median", s.median);
-  hec_json_double(json, "p10", s.low);
-  hec_json_double(json, "p90", s.high);
-  hec_json_close(json);
-}
-
 static void json_rate(const command *c, const hec_gpu_rate *row, hec_json_out *json) {
   const char *said = verdict(c, row);
   hec_json_object(json, NULL);
   hec_json_string(json, "section", row->section);
   hec_json_string(json, "name", row->name);
   hec_json_double(json, row->flops ? "flop" : "bytes", row->amount);
-  json_spread(json, row->flops ? "flop_per_s" : "bytes_per_s", row->rate);
+  hec_bench_spread_json(json, row->flops ? "flop_per_s" : "bytes_per_s", row->rate);
   if (row->base) {
     hec_json_string(json, "share_of", row->base);
-    json_spread(json, "share", row->share);
+    hec_bench_spread_json(json, "share", row->share);
   }
   if (row->required > 0)
     hec_json_double(json, "required", row->required);
@@ -144,8 +136,8 @@ static void print_json(const command *c, hec_text *out) {
   for (int32_t i = 0; i < c->results.n_launches; i++) {
     hec_json_object(&json, NULL);
     hec_json_string(&json, "name", c->results.launches[i].name);
-    json_spread(&json, "host_s", c->results.launches[i].host_s);
-    json_spread(&json, "device_s", c->results.launches[i].device_s);
+    hec_bench_spread_json(&json, "host_s", c->results.launches[i].host_s);
+    hec_bench_spread_json(&json, "device_s", c->results.launches[i].device_s);
     hec_json_close(&json);
   }
   hec_json_close(&json);

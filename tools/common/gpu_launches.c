@@ -118,9 +118,9 @@ static hec_status run_all(hec_gpu_session *s, hec_gpu_results *results) {
   }
   for (int32_t i = 0; i < CASES; i++)
     results->launches[results->n_launches++] =
-        (hec_gpu_launch){cases[i].name, hec_gpu_spread(host + (int64_t)i * repeats, repeats),
-                         hec_gpu_spread(device + (int64_t)i * repeats, repeats)};
-  results->events_per_s = hec_gpu_spread(events, repeats).median;
+        (hec_gpu_launch){cases[i].name, hec_bench_spread_of(host + (int64_t)i * repeats, repeats),
+                         hec_bench_spread_of(device + (int64_t)i * repeats, repeats)};
+  results->events_per_s = hec_bench_spread_of(events, repeats).median;
   return HEC_OK;
 }
 

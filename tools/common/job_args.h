@@ -68,7 +68,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
   "ms s:\n"                                                                                                            \
   "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"   \
-  "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"          \
+  "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"         \
   "  leaf: nodes per leaf; p2p=CHANNELS:PER_PEER of law nccl_rounds (32:4);\n"                                         \
   "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
   "  as in models/presets/."

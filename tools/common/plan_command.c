@@ -191,10 +191,7 @@ static void print_json(const found_plan *found, hec_text *out) {
   int32_t *holders = hec_malloc((size_t)problem->n_ranks + (size_t)plan->copy_capacity, sizeof *holders);
   for (int32_t e = 0; e < problem->n_experts; e++) {
     int32_t n = hec_plan_holders(plan, found->layer, e, holders);
-    hec_json_array(&json, NULL);
-    for (int32_t i = 0; i < n; i++)
-      hec_json_int(&json, NULL, holders[i]);
-    hec_json_close(&json);
+    hec_json_ints(&json, NULL, holders, n);
   }
   free(holders);
   hec_json_close(&json);

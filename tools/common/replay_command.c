@@ -4,7 +4,6 @@
 
 #include "tools/common/execution.h"
 #include "tools/common/job_args.h"
-#include "tools/common/machine.h"
 #include "tools/common/measure.h"
 #include "tools/common/timeline_files.h"
 #include "tools/common/where.h"
@@ -115,12 +114,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
-static void list(void) {
-  hec_where_list_backends();
-  hec_where_list_transports();
-  hec_job_args_list();
-}
-
 /* ---- Where it runs ---- */
 
 static hec_status choose_steps(command *c, hec_trace_reader *reader) {
@@ -170,16 +163,6 @@ static void describe(command *c) {
   hec_execution_mind(&c->execution, "routing is the trace's; weights and tokens are made up");
 }
 
-static void warn(const command *c) {
-  int32_t ranks = c->execution.summary.n_ranks_here, cores = c->execution.summary.n_cores;
-  if (hec_summary_execution_crowded(&c->execution.summary))
-    fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s; use %s--virtual\n", ranks,
-            cores, c->execution.summary.unit, cores == 1 ? "" : "s",
-            c->where.backend == &hec_backend_mpi ? "--backend cpu " : "");
-  if (c->s->where.pin && ranks > (c->where.link ? hec_machine_cores() : cores)) /* pinned are hosts */
-    fprintf(stderr, "hecate-run: warning: --pin has no effect: fewer cores than ranks\n");
-}
-
 /* ---- The run ---- */
 
 static hec_status write_out(const settings *s, hec_measured *m) {
@@ -210,7 +193,8 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .memory_bytes = hec_measure_bytes(measure),
                                       .limit_s = c->s->where.limit_s};
   if (c->where.backend->speaks())
-    warn(c);
+    hec_execution_warn(&c->execution, &c->where, c->s->where.pin,
+                       c->where.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
   c->launched = true;
   hec_status status = c->where.backend->launch(&options, hec_measure_body, measure);
   if (c->options.progress)
@@ -275,16 +259,15 @@ int hec_replay_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-run", status);
-  if (s.list || strcmp(s.where.backend, "list") == 0) {
-    (s.list ? list : hec_where_list_backends)();
+  if (hec_where_list(&s.where, s.list)) {
+    if (s.list)
+      hec_job_args_list();
     return hec_tool_exit("hecate-run", HEC_OK);
   }
   command c = {.s = &s};
   s.where.ranks = s.job.ranks;
   status = run(&c);
-  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run", status) : (int)status;
   hec_execution_free(&c.execution);
   hec_arena_free(&c.arena);
-  hec_where_close(&c.where, code, c.launched);
-  return code;
+  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
 }

@@ -178,14 +178,10 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
 }
 
 bool hec_session_run_list(const hec_session_args *args) {
-  bool backends = strcmp(args->where.backend, "list") == 0;
-  if (args->list || backends)
-    hec_where_list_backends();
-  if (args->list) {
-    hec_where_list_transports();
+  bool listed = hec_where_list(&args->where, args->list);
+  if (args->list)
     hec_job_args_list();
-  }
-  return args->list || backends;
+  return listed;
 }
 
 /* ---- The launch ---- */
@@ -279,13 +275,11 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
 }
 
 int hec_session_run_close(hec_session_run_state *run, hec_status status) {
-  int code = hec_where_speaks(&run->where) ? hec_tool_exit("hecate-validate", status) : (int)status;
   hec_handover_close(&run->handover);
   hec_session_close(&run->session);
   hec_trace_close(run->reader);
   hec_text_free(&run->kept);
   hec_execution_free(&run->execution);
   hec_arena_free(&run->arena);
-  hec_where_close(&run->where, code, run->launched);
-  return code;
+  return hec_where_exit(&run->where, "hecate-validate", status, run->launched);
 }

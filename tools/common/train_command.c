@@ -419,12 +419,10 @@ int hec_train_command(int argc, char **argv) {
     return hec_replay_command(2, (char *[]){"hecate-run", "--list", NULL});
   command c = {.s = &s};
   status = run(&c);
-  int code = hec_where_speaks(&c.where) ? hec_tool_exit("hecate-run train", status) : (int)status;
   hec_text_free(&c.source);
   hec_text_free(&c.notes);
   hec_text_free(&c.shape);
   hec_corpus_free(&c.corpus);
   hec_arena_free(&c.arena);
-  hec_where_close(&c.where, code, c.launched);
-  return code;
+  return hec_where_exit(&c.where, "hecate-run train", status, c.launched);
 }

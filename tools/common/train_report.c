@@ -240,10 +240,7 @@ static void add_execution(hec_json_out *json, const hec_train_report *r) {
   hec_json_string(json, "cpu", cpu.data);
   hec_json_int(json, "cores", hec_machine_cores());
   hec_json_string(json, "blas", hec_math_library());
-  hec_json_array(json, "limits");
-  for (int32_t i = 0; i < r->n_limits; i++)
-    hec_json_string(json, NULL, r->limits[i]);
-  hec_json_close(json);
+  hec_json_strings(json, "limits", r->limits, r->n_limits);
   hec_text_free(&cpu);
 }
 

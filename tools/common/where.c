@@ -116,20 +116,17 @@ const char *hec_where_ranks_are(const hec_where *where, const hec_where_args *ar
   return args->threads || (where->link && !hec_mpi_started()) ? "threads" : "processes";
 }
 
-bool hec_where_speaks(const hec_where *where) {
-  return !where->backend || where->backend->speaks();
-}
-
-void hec_where_close(hec_where *where, int code, bool launched) {
-  if (!where->backend)
-    return;
-  if (code != 0 && !launched && where->backend->abandon)
+int hec_where_exit(hec_where *where, const char *program, hec_status status, bool launched) {
+  bool speaks = !where->backend || where->backend->speaks();
+  int code = speaks ? hec_tool_exit(program, status) : (int)status;
+  if (where->backend && code != 0 && !launched && where->backend->abandon)
     where->backend->abandon(code);
-  if (where->backend->close)
+  if (where->backend && where->backend->close)
     where->backend->close();
+  return code;
 }
 
-void hec_where_list_backends(void) {
+static void list_backends(void) {
   printf("backends\n");
   for (int32_t i = 0; hec_backends[i]; i++) {
     hec_text why = {0};
@@ -148,11 +145,20 @@ static void list_links(void) {
     hec_args_list_item(hec_device_links[i]->name, "%s", hec_device_links[i]->summary);
 }
 
-void hec_where_list_transports(void) {
+static void list_transports(void) {
   printf("transports of backend cpu\n");
   for (int32_t i = 0; hec_transports[i]; i++)
     hec_args_list_item(hec_transports[i]->name, "%s [%s%s]", hec_transports[i]->summary,
                        hec_transports[i]->law ? "predicted by network law " : "no network law describes it",
                        hec_transports[i]->law ? hec_transports[i]->law : "");
   list_links();
+}
+
+bool hec_where_list(const hec_where_args *args, bool all) {
+  bool backends = all || strcmp(args->backend, "list") == 0;
+  if (backends)
+    list_backends();
+  if (all)
+    list_transports();
+  return backends;
 }

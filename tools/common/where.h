@@ -19,8 +19,8 @@ typedef struct {
 } hec_where;
 
 /* Finds and starts the backend and its transport. *ranks: those that a process manager made, 0: the caller chooses.
- * HEC_BAD_INPUT for what does not go together. where->backend is set as soon as it is known: close it (hec_where_close)
- * on every way out. */
+ * HEC_BAD_INPUT for what does not go together. where->backend is set as soon as it is known: hec_where_exit is every
+ * way out. */
 hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t *ranks) HEC_MUST_USE;
 /* How the devices of so many ranks exchange data, for backends with devices; once the ranks are known. */
 hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) HEC_MUST_USE;
@@ -28,13 +28,11 @@ hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, i
 const char *hec_where_carrier(const hec_where *where);
 const char *hec_where_carrier_summary(const hec_where *where);
 const char *hec_where_ranks_are(const hec_where *where, const hec_where_args *args);
-/* True in the one process that may print (also while there is no backend yet). */
-bool hec_where_speaks(const hec_where *where);
-/* Ends the backend. A failure (code != 0) before the launch abandons the other processes of a process manager, and this
- * one, with that exit code. */
-void hec_where_close(hec_where *where, int code, bool launched);
+/* hec_tool_exit in the one process that may print (also while there is no backend yet), and the end of the backend; returns
+ * the exit code. A failure before the launch abandons the other processes of a process manager, and this one, with it. */
+int hec_where_exit(hec_where *where, const char *program, hec_status status, bool launched);
 
-void hec_where_list_backends(void);
-void hec_where_list_transports(void);
+/* What `--backend list` asks for, and --list (`all`); false: neither was. */
+bool hec_where_list(const hec_where_args *args, bool all);
 
 #endif

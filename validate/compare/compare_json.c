@@ -63,14 +63,8 @@ static void add_head(hec_json_out *json, const hec_session_report *r) {
   hec_json_int(json, "rounds_most", r->session->comparison.n_most);
   add_optional(json, "trace", r->random ? NULL : r->head->trace);
   hec_json_bool(json, "random", r->random);
-  hec_json_array(json, "limits");
-  for (int32_t i = 0; i < r->head->execution->n_limits; i++)
-    hec_json_string(json, NULL, r->head->execution->limits[i]);
-  hec_json_close(json);
-  hec_json_array(json, "defaults_taken");
-  for (int32_t i = 0; i < job->n_defaults; i++)
-    hec_json_string(json, NULL, job->defaults[i]);
-  hec_json_close(json);
+  hec_json_strings(json, "limits", r->head->execution->limits, r->head->execution->n_limits);
+  hec_json_strings(json, "defaults_taken", job->defaults, job->n_defaults);
 }
 
 static void add_calibration(hec_json_out *json, const hec_session_report *r) {

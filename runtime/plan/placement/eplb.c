@@ -14,17 +14,6 @@ static bool recognise(const hec_placement_file *file) {
   return file->json && hec_json_get(hec_json_root(file->json), key);
 }
 
-static hec_status read_row(const hec_placement_file *file, const hec_json_value *row, int32_t layer,
-                           hec_placement *placement) {
-  for (const hec_json_value *v = hec_json_first(row); v; v = hec_json_next(v)) {
-    int32_t expert;
-    HEC_TRY(hec_placement_json_expert(file, v, placement, &expert));
-    hec_placement_put(placement, expert);
-  }
-  hec_placement_close_layer(placement, layer);
-  return HEC_OK;
-}
-
 static hec_status check_row(const hec_placement_file *file, const hec_json_value *row, const hec_json_value *first,
                             const hec_placement *placement) {
   char expected[128];
@@ -58,17 +47,10 @@ static hec_status read(const hec_placement_file *file, hec_placement *placement)
     if (index < first)
       continue;
     HEC_TRY(check_row(file, row, hec_json_first(rows), placement));
-    HEC_TRY(read_row(file, row, index - first, placement));
+    HEC_TRY(hec_placement_json_slots(file, row, placement));
+    hec_placement_close_layer(placement, index - first);
   }
   return HEC_OK;
-}
-
-static void write_row(const hec_placement *placement, int32_t layer, int32_t n_slots, hec_json_out *json) {
-  const int32_t *slots = placement->slot + placement->slot_at[(size_t)layer * (size_t)placement->shape.n_ranks];
-  hec_json_array(json, NULL);
-  for (int32_t i = 0; i < n_slots; i++)
-    hec_json_int(json, NULL, slots[i]);
-  hec_json_close(json);
 }
 
 static void write(const hec_placement *placement, hec_text *out) {
@@ -82,8 +64,9 @@ static void write(const hec_placement *placement, hec_text *out) {
       hec_json_int(&json, NULL, i % placement->shape.n_experts);
     hec_json_close(&json);
   }
-  for (int32_t l = 0; l < placement->shape.n_layers; l++)
-    write_row(placement, l, n_slots, &json);
+  const int32_t *at = placement->slot_at;
+  for (int32_t l = 0; l < placement->shape.n_layers; l++, at += placement->shape.n_ranks)
+    hec_json_ints(&json, NULL, placement->slot + *at, n_slots);
   hec_json_close(&json);
   hec_json_close(&json);
 }

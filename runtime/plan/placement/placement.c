@@ -59,16 +59,18 @@ void hec_placement_close_layer(hec_placement *placement, int32_t layer) {
     at[rank + 1] = at[rank] + n / n_ranks;
 }
 
-hec_status hec_placement_json_expert(const hec_placement_file *file, const hec_json_value *value,
-                                     const hec_placement *placement, int32_t *expert) {
-  double number = hec_json_is_number(value) ? hec_json_number(value) : -1;
-  if (number >= 0 && number < placement->shape.n_experts && (double)(int32_t)number == number) {
-    *expert = (int32_t)number;
-    return HEC_OK;
+hec_status hec_placement_json_slots(const hec_placement_file *file, const hec_json_value *array,
+                                    hec_placement *placement) {
+  for (const hec_json_value *v = hec_json_first(array); v; v = hec_json_next(v)) {
+    double number = hec_json_is_number(v) ? hec_json_number(v) : -1;
+    if (!(number >= 0 && number < placement->shape.n_experts && (double)(int32_t)number == number)) {
+      char expected[FOUND_BYTES];
+      (void)snprintf(expected, sizeof expected, "an expert from 0 to %" PRId32, placement->shape.n_experts - 1);
+      return hec_json_error(file->json, v, expected);
+    }
+    hec_placement_put(placement, (int32_t)number);
   }
-  char expected[FOUND_BYTES];
-  (void)snprintf(expected, sizeof expected, "an expert from 0 to %" PRId32, placement->shape.n_experts - 1);
-  return hec_json_error(file->json, value, expected);
+  return HEC_OK;
 }
 
 static int32_t number_of_layer(const hec_placement *p, int32_t layer) {

@@ -95,8 +95,8 @@ void hec_placement_put(hec_placement *placement, int32_t expert);
 void hec_placement_close_rank(hec_placement *placement, int32_t layer, int32_t rank);
 /* The same for a layer whose slots belong to its ranks in order, as many to each: their number is a multiple of ranks. */
 void hec_placement_close_layer(hec_placement *placement, int32_t layer);
-/* A slot of JSON: a whole number from 0 to n_experts - 1. */
-hec_status hec_placement_json_expert(const hec_placement_file *file, const hec_json_value *value,
-                                     const hec_placement *placement, int32_t *expert) HEC_MUST_USE;
+/* The next slots, of an array of JSON: whole numbers from 0 to n_experts - 1. */
+hec_status hec_placement_json_slots(const hec_placement_file *file, const hec_json_value *array,
+                                    hec_placement *placement) HEC_MUST_USE;
 
 #endif

@@ -46,12 +46,7 @@ static hec_status read_device(const hec_placement_file *file, const hec_json_val
     return hec_json_error(file->json, device, "an object with \"device_expert\"");
   if (!hec_json_is_array(experts))
     return hec_json_error(file->json, experts, "an array of experts");
-  for (const hec_json_value *v = hec_json_first(experts); v; v = hec_json_next(v)) {
-    int32_t expert;
-    HEC_TRY(hec_placement_json_expert(file, v, placement, &expert));
-    hec_placement_put(placement, expert);
-  }
-  return HEC_OK;
+  return hec_placement_json_slots(file, experts, placement);
 }
 
 static hec_status read_layer(const hec_placement_file *file, const hec_json_value *row, int32_t layer,
@@ -89,10 +84,7 @@ static void write_layer(const hec_placement *placement, int32_t layer, hec_json_
     int32_t n = hec_placement_slots(placement, layer, rank, &slots);
     hec_json_object(json, NULL);
     hec_json_int(json, "device_id", rank);
-    hec_json_array(json, "device_expert");
-    for (int32_t i = 0; i < n; i++)
-      hec_json_int(json, NULL, slots[i]);
-    hec_json_close(json);
+    hec_json_ints(json, "device_expert", slots, n);
     hec_json_close(json);
   }
   hec_json_close(json);

@@ -10,6 +10,8 @@
  * best. */
 #include "runtime/plan/planners/fssdp.h"
 
+#include "runtime/base/heap.h"
+
 #include <string.h>
 
 __extension__ typedef unsigned __int128 uint128;
@@ -114,25 +116,17 @@ int32_t hec_fssdp_overlap_degree(hec_spread *gather, hec_spread_sum *sum, const 
   return t;
 }
 
-/* True when a has more load per copy (its next one counted) than b; ties to the lower expert. */
-static bool more_per_copy(const hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t a, int32_t b) {
-  uint128 mine = (uint128)load[order[a]] * (uint128)(fssdp->slots[b] + 1);
-  uint128 other = (uint128)load[order[b]] * (uint128)(fssdp->slots[a] + 1);
-  return mine > other || (mine == other && order[a] < order[b]);
-}
+typedef struct {
+  const uint64_t *load;
+  const int32_t *order, *slots;
+} hot_set;
 
-/* Moves open[at] down the heap whose root has the most load per copy. */
-static void sift_down(hec_fssdp *fssdp, const uint64_t *load, const int32_t *order, int32_t at, int32_t n) {
-  int32_t *heap = fssdp->open, moving = heap[at];
-  for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
-    if (child + 1 < n && more_per_copy(fssdp, load, order, heap[child + 1], heap[child]))
-      child++;
-    if (!more_per_copy(fssdp, load, order, heap[child], moving))
-      break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = moving;
+/* True when a has more load per copy (its next one counted) than b; ties to the lower expert. */
+static bool more_per_copy(const void *keys, int32_t a, int32_t b) {
+  const hot_set *of = keys;
+  uint128 mine = (uint128)of->load[of->order[a]] * (uint128)(of->slots[b] + 1);
+  uint128 other = (uint128)of->load[of->order[b]] * (uint128)(of->slots[a] + 1);
+  return mine > other || (mine == other && of->order[a] < of->order[b]);
 }
 
 /* Fills slots[0..t) for the hot set order[0..t); D * m slots in all. Returns its steps. */
@@ -149,12 +143,12 @@ static uint64_t assign_slots(hec_fssdp *fssdp, const uint64_t *load, const int32
     if (fssdp->slots[i] < most)
       fssdp->open[n_open++] = i;
   }
-  for (int32_t k = n_open / 2 - 1; k >= 0; k--)
-    sift_down(fssdp, load, order, k, n_open);
+  const hot_set hot = {load, order, fssdp->slots};
+  hec_heap_make(fssdp->open, n_open, more_per_copy, &hot);
   for (; left > 0 && n_open > 0; left--) {
     if (++fssdp->slots[fssdp->open[0]] == most)
       fssdp->open[0] = fssdp->open[--n_open];
-    sift_down(fssdp, load, order, 0, n_open);
+    hec_heap_sink(fssdp->open, n_open, 0, more_per_copy, &hot);
     steps += 8;
   }
   return steps;

@@ -2,37 +2,21 @@
  * heap sort in place: the heap's root is what comes last. qsort of the C library may allocate and is not stable. */
 #include "runtime/plan/planners/order.h"
 
-#include <stdbool.h>
+#include "runtime/base/heap.h"
+
 #include <string.h>
 
 enum { MERGED_MOST = 1024, RUN = 4 };
 
-static bool after(const double *key, int32_t a, int32_t b) {
+static bool after(const void *keys, int32_t a, int32_t b) {
+  const double *key = keys;
   return key[a] != key[b] ? key[a] < key[b] : a > b;
 }
 
-static void sift(const double *key, int32_t *heap, int32_t n, int32_t at) {
-  int32_t item = heap[at];
-  for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
-    if (child + 1 < n && after(key, heap[child + 1], heap[child]))
-      child++;
-    if (!after(key, heap[child], item))
-      break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = item;
-}
-
 static void heap_sort(const double *key, int32_t n, int32_t *order) {
-  for (int32_t at = n / 2 - 1; at >= 0; at--)
-    sift(key, order, n, at);
-  for (int32_t last = n - 1; last > 0; last--) {
-    int32_t item = order[0];
-    order[0] = order[last];
-    order[last] = item;
-    sift(key, order, last, 0);
-  }
+  hec_heap_make(order, n, after, key);
+  for (; n > 1; n--)
+    order[n - 1] = hec_heap_pop(order, n, after, key);
 }
 
 static void insert(const double *key, int32_t *order, int32_t n) {

@@ -14,6 +14,7 @@
  * published evaluation. Slots may stay empty when no expert can take the last few. */
 #include "runtime/plan/planners/replica_layout.h"
 
+#include "runtime/base/heap.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/planners/order.h"
 
@@ -47,21 +48,9 @@ hec_replica_layout hec_replica_layout_new(hec_arena *arena, int32_t n_ranks, int
 }
 
 /* The heap of experts whose root is to get the next replica. */
-static bool before(const double *key, int32_t a, int32_t b) {
+static bool before(const void *keys, int32_t a, int32_t b) {
+  const double *key = keys;
   return key[a] != key[b] ? key[a] > key[b] : a < b;
-}
-
-static void sift(const double *key, int32_t *heap, int32_t n, int32_t at) {
-  int32_t item = heap[at];
-  for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
-    if (child + 1 < n && before(key, heap[child + 1], heap[child]))
-      child++;
-    if (!before(key, heap[child], item))
-      break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = item;
 }
 
 static void count_proportional(hec_replica_layout *layout) {
@@ -73,8 +62,7 @@ static void count_proportional(hec_replica_layout *layout) {
     layout->key[e] = (double)layout->load[e] / first;
     heap[e] = e;
   }
-  for (int32_t at = n / 2 - 1; at >= 0; at--)
-    sift(layout->key, heap, n, at);
+  hec_heap_make(heap, n, before, layout->key);
   while (left > 0 && n > 0) {
     int32_t e = heap[0], more = count[e] >= nodes ? nodes : 1;
     layout->units++;
@@ -85,8 +73,7 @@ static void count_proportional(hec_replica_layout *layout) {
       left -= more;
       layout->key[e] = (double)layout->load[e] / count[e];
     }
-    if (n > 0)
-      sift(layout->key, heap, n, 0);
+    hec_heap_sink(heap, n, 0, before, layout->key);
   }
 }
 

@@ -12,10 +12,6 @@
  * one all-reduce per block. */
 #include "runtime/program/emit.h"
 
-static void to_gate(hec_lowering *low, int32_t l) {
-  hec_schedule_serial.to_gate(low, l);
-}
-
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_schedule_serial.from_gate(low, l);
 }
@@ -37,7 +33,7 @@ const hec_schedule hec_schedule_deepspeed = {
     .source = "DeepSpeed-MoE, arXiv:2201.05596; as compared in FSMoE, arXiv:2501.10714",
     .tokens_wait = true,
     .alone = true,
-    .to_gate = to_gate,
+    .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
     .backward = backward,
     .end = end,

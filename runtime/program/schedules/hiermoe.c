@@ -12,10 +12,6 @@ static void *start(const hec_problem *problem, hec_arena *arena) {
   return hec_nodes_new(problem, arena);
 }
 
-static void to_gate(hec_lowering *low, int32_t l) {
-  hec_schedule_serial.to_gate(low, l);
-}
-
 static void from_gate(hec_lowering *low, int32_t l) {
   (void)hec_nodes_choose(low, low->own, l);
   hec_schedule_serial.from_gate(low, l);
@@ -32,7 +28,7 @@ const hec_schedule hec_schedule_hiermoe = {
     .tokens_wait = true,
     .by_node = true,
     .start = start,
-    .to_gate = to_gate,
+    .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
     .backward = backward,
 };

@@ -27,9 +27,7 @@
 static void to_gate(hec_lowering *low, int32_t l) {
   if (l == 0)
     low->layer[l].gather = hec_emit_gather(low, l, HEC_ROLE_GATHER, HEC_GUESTS_BEFORE, HEC_DEPS(low->tail, low->moved));
-  int32_t attention = hec_emit_attention(low, l, false, HEC_DEPS(low->tail, low->moved));
-  int32_t gate = hec_emit_gate(low, l, false, HEC_DEPS(attention));
-  low->tail = hec_emit_counts(low, l, HEC_DEPS(gate));
+  hec_emit_to_gate(low, l);
 }
 
 static void from_gate(hec_lowering *low, int32_t l) {

@@ -6,12 +6,6 @@
  *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */
 #include "runtime/program/emit.h"
 
-static void to_gate(hec_lowering *low, int32_t l) {
-  int32_t attention = hec_emit_attention(low, l, false, HEC_DEPS(low->tail, low->moved));
-  int32_t gate = hec_emit_gate(low, l, false, HEC_DEPS(attention));
-  low->tail = hec_emit_counts(low, l, HEC_DEPS(gate));
-}
-
 static void from_gate(hec_lowering *low, int32_t l) {
   hec_layer_ops *ops = &low->layer[l];
   int32_t plan = hec_emit_plan(low, l, HEC_LANE_COMPUTE, HEC_DEPS(ops->counts));
@@ -35,7 +29,7 @@ const hec_schedule hec_schedule_serial = {
     .summary = "one operation after the other; dense and replica all-reduce beside the backward",
     .source = "DeepSpeed-MoE, arXiv:2201.05596",
     .tokens_wait = true,
-    .to_gate = to_gate,
+    .to_gate = hec_emit_to_gate,
     .from_gate = from_gate,
     .backward = backward,
 };
