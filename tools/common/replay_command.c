@@ -182,17 +182,9 @@ static void warn(const command *c) {
 
 /* ---- The run ---- */
 
-static hec_status write_out(const settings *s, hec_measured *m) {
-  if (hec_timeline_by_rank(s->timelines)) {
-    HEC_TRY(hec_timeline_files_unpack(&(hec_timeline_files){s->out, s->timelines}, &m->files.timeline));
-    hec_text_free(&m->files.timeline);
-  }
-  return hec_output_write(s->out, &m->files);
-}
-
 static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
-    HEC_TRY(write_out(s, m));
+    HEC_TRY(hec_timeline_write_out(s->out, s->timelines, &m->files));
   if (s->out && !s->json)
     hec_output_mention(s->out, false, false, s->timelines, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
