@@ -39,11 +39,21 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
   }
 }
 
-void hec_text_add_plain(hec_text *text, const char *string) {
-  for (; *string; string++) {
-    unsigned char c = (unsigned char)*string;
-    hec_text_add_bytes(text, c < 0x20 || c == 0x7f ? "?" : string, 1);
+void hec_make_plain(char *string) {
+  for (size_t n; *string; string += n) {
+    const unsigned char *u = (const unsigned char *)string;
+    n = hec_utf8_length(string);
+    bool bad = n == 0 || u[0] < 0x20 || u[0] == 0x7f || (u[0] == 0xc2 && u[1] < 0xa0);
+    n = n > 0 ? n : 1;
+    if (bad)
+      memset(string, '?', n);
   }
+}
+
+void hec_text_add_plain(hec_text *text, const char *string) {
+  size_t at = text->length;
+  hec_text_add(text, string);
+  hec_make_plain(text->data + at);
 }
 
 void hec_text_printf(hec_text *text, const char *format, ...) {

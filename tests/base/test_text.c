@@ -34,9 +34,29 @@ END_TEST
 
 START_TEST(foreign_names_are_plain) {
   hec_text text = {0};
+  hec_text_add(&text, "\n");
   hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
-  ck_assert_str_eq(text.data, "a?[31mb??\xc3\xa9");
+  ck_assert_str_eq(text.data, "\na?[31mb??\xc3\xa9");
   hec_text_free(&text);
+  hec_text_add_plain(&text, "\xc2\x9b"
+                            "31m \xc2\xa0 \x9b \xe2\x82\xac \xe2\x82");
+  ck_assert_str_eq(text.data, "?"
+                              "?31m \xc2\xa0 ? \xe2\x82\xac ??"); /* C1; no-break space; cut */
+  hec_text_free(&text);
+}
+END_TEST
+
+/* What a message quotes does nothing to the terminal; where it is cut, no half of a character is left. */
+START_TEST(messages_are_plain) {
+  char euros[3 * 400 + 1] = "";
+  ck_assert_int_eq(hec_fail(HEC_BAD_INPUT, "a\x1b]0;title\a%s\n%.4s: \xc3\xa9", "\x1b[2J", "ab\xe2\x82\xac"),
+                   HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "a?]0;title??[2J?ab??: \xc3\xa9");
+  for (int i = 0; i < 400; i++)
+    memcpy(euros + 3 * (size_t)i, "\xe2\x82\xac", 4);
+  ck_assert_int_eq(hec_fail(HEC_FAILED, "xy%s", euros), HEC_FAILED); /* 1021 = 3 * 340 + 1 bytes are left for them */
+  ck_assert_uint_eq(strlen(hec_last_error()), 1023);
+  ck_assert_str_eq(hec_last_error() + 1023 - 4, "\xe2\x82\xac?");
 }
 END_TEST
 
@@ -204,6 +224,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, doubles_read_back);
   tcase_add_test(cases, json_forms);
   tcase_add_test(cases, foreign_names_are_plain);
+  tcase_add_test(cases, messages_are_plain);
   tcase_add_test(cases, words_are_wrapped);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);

@@ -25,6 +25,7 @@ refused() {
   [ $got -eq "$code" ] || fail "$*: exit $got, wanted $code: $(head -c 500 "$folder/stderr")"
   grep -qF -- "$words" "$folder/stderr" || fail "$*: said: $(head -c 500 "$folder/stderr")"
   [ "$(wc -l <"$folder/stderr")" -eq 1 ] || fail "$*: not one line"
+  [ "$(tr -d '\n\040-\176\200-\377' <"$folder/stderr" | wc -c)" -eq 0 ] || fail "$*: control characters in the message"
   [ ! -s "$folder/stdout" ] || fail "$*: wrote to stdout"
 }
 
@@ -269,6 +270,15 @@ timeout --preserve-status -k 10 -s TERM 0.5 "${synth[@]}" --workload zipf --iter
 [ $? -eq 143 ] || fail "SIGTERM: exit $?"
 [ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
 [ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
+
+# ---- what messages quote does nothing to a terminal ----
+esc=$'\e]0;owned\a\e[2J'
+printf '{"name":"%s","x":1}' "$esc" >"$folder/$esc.json"
+trace "$esc.jsonl" '"layers":1,"experts":2,"top_k":1,"'"$esc"'":1' '{"iter":0,"layers":[[7,x]]}'
+for arguments in "$esc" "$folder/$esc.jsonl" "$sample --model $folder/$esc.json" "$sample --policy $esc" "--$esc" "plan --$esc"; do
+  # shellcheck disable=SC2086
+  refused 2 '?]0;owned??[2J' "$sim" $arguments
+done
 
 # ---- unusual but valid ----
 trace one '"layers":1,"experts":1,"top_k":1' '{"iter":0,"layers":[[7]]}'

@@ -124,15 +124,12 @@ static void add_word(const char *word, hec_text *line) {
     hec_text_add(line, word);
     return;
   }
+  size_t at = line->length;
   hec_text_add(line, "'");
-  for (; *word; word++) {
-    char letter[2] = {*word, 0};
-    if (*word == '\'')
-      hec_text_add(line, "'\\''");
-    else
-      hec_text_add_plain(line, letter);
-  }
+  for (; *word; word++)
+    hec_text_add_bytes(line, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
   hec_text_add(line, "'");
+  hec_make_plain(line->data + at);
 }
 
 /* Kept is what the numbers depend on: not where they are written, nor how. */
