@@ -111,6 +111,17 @@ size_t hec_utf8_length(const char *p) {
   return bad ? 0 : n;
 }
 
+void hec_name_copy(char *to, size_t size, const char *from) {
+  size_t n = strlen(from);
+  if (n >= size) {
+    n = size - 1;
+    for (int i = 0; i < 3 && n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80; i++) /* no character is longer than 4 */
+      n--;
+  }
+  memcpy(to, from, n);
+  to[n] = 0;
+}
+
 /* Paths may hold any bytes; JSON may not: what is no UTF-8 becomes U+FFFD. */
 static void add_quoted(hec_text *out, const char *value) {
   hec_text_add(out, "\"");
