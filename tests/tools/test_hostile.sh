@@ -280,6 +280,47 @@ for arguments in "$esc" "$folder/$esc.jsonl" "$sample --model $folder/$esc.json"
   refused 2 '?]0;owned??[2J' "$sim" $arguments
 done
 
+# ---- a folder, a device or nothing where a file is read: one error that says so ----
+mkdir "$folder/a folder"
+while read -r command; do
+  for file in "$folder/a folder" /dev/null /dev/zero "$folder/none"; do
+    read -ra words <<<"$command"
+    words[0]=$1/${words[0]}
+    refused 2 "$file" timeout 20 "${words[@]/FILE/$file}"
+  done
+done <<E
+hecate-sim FILE
+hecate-sim $sample --cluster FILE
+hecate-sim $sample --model FILE
+hecate-sim $sample --policy given --placement FILE
+hecate-sim plan FILE --policy ep --iter 1 --layer 0
+hecate-sim flows FILE
+hecate-sim flows FILE --cluster dgx-h100
+hecate-sim sweep FILE
+hecate-sim sweep merge FILE --out $folder/merged.csv
+hecate-sim breakeven --cluster FILE
+hecate-run FILE
+hecate-run alltoallv FILE
+hecate-run train --text FILE --steps 1
+hecate-trace info FILE
+hecate-trace convert FILE --out $folder/converted
+hecate-trace import FILE --out $folder/imported
+hecate-trace import FILE --format csv-counts --out $folder/imported
+hecate-trace import FILE --format npy-routed-experts --out $folder/imported
+hecate-validate compare FILE
+hecate-validate compare $sample --model tiny --tokens 16 --virtual --calibration FILE
+hecate-validate hardware --cases FILE
+hecate-validate outcomes --cases FILE
+hecate-validate published --system hecate --trace FILE
+E
+[ ! -e "$folder/merged.csv" ] && [ ! -e "$folder/converted" ] && [ ! -e "$folder/imported" ] || fail "something was written"
+for words in "sweep merge" "flows --cluster dgx-h100" sweep; do
+  # shellcheck disable=SC2086
+  refused 2 directory "$sim" $words "$folder/a folder"
+done
+refused 2 directory "$1/hecate-run" alltoallv "$folder/a folder"
+refused 2 'at most 67108864 bytes, found more' "$sim" sweep /dev/zero
+
 # ---- unusual but valid ----
 trace one '"layers":1,"experts":1,"top_k":1' '{"iter":0,"layers":[[7]]}'
 works 'Fastest' "$sim" "$folder/one" --check
