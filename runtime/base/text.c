@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
   HEC_RESERVE(text->data, text->capacity, text->length + n + 1);
@@ -231,10 +230,12 @@ static bool is_in_place(const char *path) {
   return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-static hec_status write_bytes(const hec_file_out *out, const char *name) {
+static hec_status write_bytes(const hec_file_out *out, const char *name, bool in_place) {
   FILE *file = fopen(name, "wb");
   if (!file)
     return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
+  if (!in_place)
+    hec_temporary_hold(file);
   bool written = fwrite(out->data, 1, out->length, file) == out->length && fflush(file) == 0;
   int cause = errno;
   if (fclose(file) != 0 && written) {
@@ -251,11 +252,9 @@ hec_status hec_write_files(const hec_file_out *files, int32_t n) {
   HEC_ASSERT(n >= 0 && n <= MOST);
   for (int32_t i = 0; status == HEC_OK && i < n; i++) {
     bool in_place = is_in_place(files[i].path);
-    if (!in_place) {
-      hec_text_printf(&temporary[i], "%s.%ld.part", files[i].path, (long)getpid());
-      hec_temporary_add(temporary[i].data);
-    }
-    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data);
+    if (!in_place)
+      hec_temporary_begin(files[i].path, &temporary[i]);
+    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
   }
   for (int32_t i = 0; i < n; i++) {
     if (!temporary[i].data)

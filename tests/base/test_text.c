@@ -3,8 +3,11 @@
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 START_TEST(doubles_read_back) {
@@ -151,6 +154,56 @@ START_TEST(files_are_whole_or_absent) {
 }
 END_TEST
 
+/* What killed runs left of the same path goes; what is alive, held or somebody else's stays. */
+START_TEST(what_killed_runs_left_is_removed) {
+  char folder[] = "/tmp/hecate-text-XXXXXX", path[64], name[96];
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  (void)snprintf(path, sizeof path, "%s/out", folder);
+  pid_t gone[3];
+  for (int i = 0; i < 3; i++) {
+    gone[i] = fork();
+    if (gone[i] == 0)
+      _exit(0);
+    ck_assert(gone[i] > 0 && waitpid(gone[i], NULL, 0) == gone[i]);
+  }
+  const struct {
+    const char *before, *after;
+    long pid;
+    bool stays;
+  } left[] = {{"out.", ".part", gone[0], false},  {"out.", ".part", gone[1], false},
+              {"out.", ".part", getppid(), true}, {"out.", ".part", gone[2], true},
+              {"out.x", ".part", gone[0], true},  {"out2.", ".part", gone[0], true},
+              {"out.", ".parts", gone[0], true},  {"out.", "", gone[0], true},
+              {"out.-", ".part", gone[0], true},  {"out.9999999999", ".part", 9, true}};
+  enum { N = sizeof left / sizeof *left, HELD = 3 };
+  int held = -1;
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < N; i++) {
+      (void)snprintf(name, sizeof name, "%s/%s%ld%s", folder, left[i].before, left[i].pid, left[i].after);
+      int file = open(name, O_CREAT | O_WRONLY, 0600);
+      ck_assert(file >= 0 &&
+                (i != HELD || round == 1 || flock(file, LOCK_EX | LOCK_NB) == 0)); /* by a writer elsewhere */
+      if (i == HELD && round == 0)
+        held = file;
+      else
+        (void)close(file);
+      if (round == 1 && i == HELD)
+        (void)close(held);
+    }
+    ck_assert_int_eq(hec_write_file(path, "abc", 3), HEC_OK);
+    for (int i = 0; i < N; i++) {
+      (void)snprintf(name, sizeof name, "%s/%s%ld%s", folder, left[i].before, left[i].pid, left[i].after);
+      bool stays = left[i].stays && !(i == HELD && round == 1);
+      ck_assert_msg((access(name, F_OK) == 0) == stays, "round %d: %s", round, name);
+      if (round == 1)
+        (void)unlink(name);
+    }
+  }
+  ck_assert_int_eq(remove(path), 0);
+  ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 START_TEST(several_files_are_written_together_or_not_at_all) {
   char folder[] = "/tmp/hecate-text-XXXXXX";
   ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -229,6 +282,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
   tcase_add_test(cases, files_are_whole_or_absent);
+  tcase_add_test(cases, what_killed_runs_left_is_removed);
   tcase_add_test(cases, several_files_are_written_together_or_not_at_all);
   tcase_add_test(cases, json_is_utf8_whatever_the_text);
   suite_add_tcase(suite, cases);

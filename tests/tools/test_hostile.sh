@@ -270,6 +270,29 @@ timeout --preserve-status -k 10 -s TERM 0.5 "${synth[@]}" --workload zipf --iter
 [ $? -eq 143 ] || fail "SIGTERM: exit $?"
 [ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
 [ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
+# What could not be removed at once, the next run removes; what a living process writes stays.
+begin_endless() {
+  "${synth[@]}" --workload zipf --iterations 100000000 --out "$folder/endless" 2>/dev/null &
+  writer=$!
+  for _ in $(seq 100); do [ -e "$folder/endless.$writer.part" ] && break || sleep 0.1; done
+}
+end_endless() {
+  kill -KILL $writer
+  wait $writer 2>/dev/null # until then its process is there
+}
+for _ in 1 2; do
+  begin_endless
+  end_endless
+  [ "$(echo "$folder"/endless*)" = "$folder/endless.$writer.part" ] || fail "after kill -9: $(ls "$folder"/endless*)"
+done
+begin_endless
+"${synth[@]}" --workload zipf --iterations 2 --layers 2 --out "$folder/endless" >/dev/null || fail "synth beside another"
+[ "$(echo "$folder"/endless*)" = "$folder/endless $folder/endless.$writer.part" ] || fail "left: $(ls "$folder"/endless*)"
+end_endless
+"${synth[@]}" --workload zipf --iterations 2 --layers 2 --out "$folder/endless" >/dev/null || fail "synth after another"
+for file in summary.json timeline.json; do : >"$folder/with spaces/$file.$writer.part"; done
+works 'Written' "${small[@]}" --out "$folder/with spaces"
+[ -z "$(find "$folder" -name '*.part')" ] || fail "a killed run's files stay: $(find "$folder" -name '*.part')"
 
 # ---- what messages quote does nothing to a terminal ----
 esc=$'\e]0;owned\a\e[2J'
