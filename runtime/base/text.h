@@ -22,7 +22,7 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
 /* For terminals: control characters of a foreign text (C0, DEL, C1) and what is no UTF-8 become '?', in place. */
 void hec_make_plain(char *string);
 void hec_text_add_plain(hec_text *text, const char *string); /* the same, added */
-void hec_text_add_double(hec_text *text, double value); /* not finite: null */
+void hec_text_add_double(hec_text *text, double value);      /* not finite: null */
 void hec_text_free(hec_text *text);
 /* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
 size_t hec_utf8_length(const char *p);

@@ -127,9 +127,10 @@ static hec_status check_memory(const command *c) {
   }
   if (memory <= 0 || all * here / n <= memory)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: its ranks on this machine send and receive %.3g GB in all, of this machine's memory %.3g are free",
-                  c->s->matrix, all * here / n * 1e-9, memory * 1e-9);
+  return hec_fail(
+      HEC_BAD_INPUT,
+      "%s: its ranks on this machine send and receive %.3g GB in all, of this machine's memory %.3g are free",
+      c->s->matrix, all * here / n * 1e-9, memory * 1e-9);
 }
 
 /* The cluster, and what is predicted on it: what hecate-sim flows does. */

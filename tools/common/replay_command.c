@@ -84,8 +84,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_WORD("--out", s->out, "DIR",
-                   "write report.html (opens offline), summary.json, summary.csv and timeline.json (opens in Perfetto)"),
+      HEC_ARG_WORD(
+          "--out", s->out, "DIR",
+          "write report.html (opens offline), summary.json, summary.csv and timeline.json (opens in Perfetto)"),
       HEC_ARG_WHOLE("--timeline-iter", s->timeline_iter, "I",
                     "with --out: iteration to draw (default: nearest the median, of the last 64 at most)", 0,
                     HEC_ITER_MAX),
