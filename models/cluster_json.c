@@ -4,7 +4,6 @@
 
 #include "models/json.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Shares by message size; `value` may be NULL: none. */
@@ -144,7 +143,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   if (hec_json_get(root, "name")) {
     const char *name;
     HEC_TRY(hec_json_want_text(json, root, "name", &name));
-    (void)snprintf(spec->name, sizeof spec->name, "%s", name);
+    hec_name_copy(spec->name, sizeof spec->name, name);
   }
   HEC_TRY(hec_json_want_int(json, root, "nodes", 1, HEC_DEVICES_MAX, &spec->n_nodes));
   HEC_TRY(hec_json_want_int(json, root, "devices_per_node", 1, HEC_DEVICES_MAX, &spec->devices_per_node));
@@ -294,7 +293,7 @@ static hec_status read_cluster(const hec_json *json, const char *origin, hec_are
   hec_cluster_spec spec = hec_cluster_spec_default();
   hec_cluster built;
   const char *base = strrchr(origin, '/');
-  (void)snprintf(spec.name, sizeof spec.name, "%s", base ? base + 1 : origin);
+  hec_name_copy(spec.name, sizeof spec.name, base ? base + 1 : origin);
   HEC_TRY(read_spec(json, hec_json_root(json), arena, &spec));
   HEC_TRY(hec_cluster_spec_check(&spec, origin));
   hec_cluster_build(&spec, arena, &built);

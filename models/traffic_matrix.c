@@ -117,10 +117,10 @@ hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traff
   hec_text text = {0};
   for (size_t n; text.length <= MOST_FILE_BYTES && (n = fread(block, 1, sizeof block, file)) > 0;)
     hec_text_add_bytes(&text, block, n);
-  bool failed = ferror(file) != 0;
+  int failed = ferror(file) ? errno : 0; /* a directory can be opened */
   (void)fclose(file);
   hec_status status =
-      failed ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read", path)
+      failed ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(failed))
       : text.length > MOST_FILE_BYTES
           ? hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes of matrix, found more", path, MOST_FILE_BYTES)
           : hec_traffic_matrix_parse(text.data ? text.data : "", text.length, path, arena, matrix);

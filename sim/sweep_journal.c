@@ -161,8 +161,13 @@ static size_t read_lines(char *text, size_t at, size_t length, hec_sweep_rows *r
 
 static hec_status read_file(int file, const char *path, char **text, size_t *length) {
   struct stat info;
-  if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > bytes_max)
-    return hec_fail(HEC_BAD_INPUT, "%s: expected a file of rows of at most 4 GiB", path);
+  bool known = fstat(file, &info) == 0;
+  if (!known || !S_ISREG(info.st_mode) || info.st_size > bytes_max)
+    return hec_fail(HEC_BAD_INPUT, "%s: expected a file of rows of at most 4 GiB, found %s", path,
+                    !known                   ? "none"
+                    : S_ISDIR(info.st_mode)  ? "a directory"
+                    : !S_ISREG(info.st_mode) ? "no regular file"
+                                             : "more");
   size_t n = 0, most = (size_t)info.st_size;
   *text = hec_malloc(most + 1, 1);
   while (n < most) {

@@ -16,7 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const size_t traces_bytes_max = (size_t)8 << 30; /* all together */
+typedef struct {
+  size_t bytes;
+  const char *what;
+} limit;
+static const limit of_traces = {(size_t)8 << 30, " of traces in one sweep"}, of_file = {(size_t)64 << 20, ""};
 static const double made_counts_max = 1 << 30;          /* of a synthetic one: before it fills a disk */
 
 static uint64_t add_bytes(uint64_t digest, const char *bytes, size_t n) {
@@ -41,8 +45,8 @@ static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const 
 
 /* ---- Traces ---- */
 
-/* A source to its end; *bytes is the caller's to free, also on failure. */
-static hec_status read_source(const char *path, size_t most, char **bytes, size_t *length) {
+/* A source to its end; *bytes is the caller's to free, also on failure. Of `limit` bytes for `what`, `most` are left. */
+static hec_status read_source(const char *path, const limit *of, size_t most, char **bytes, size_t *length) {
   hec_source *source = NULL;
   size_t capacity = 0, n = 0, got = 1;
   HEC_TRY(hec_source_open(path, &source));
@@ -55,8 +59,7 @@ static hec_status read_source(const char *path, size_t most, char **bytes, size_
   source->close(source);
   *length = n;
   if (status == HEC_OK && n > most)
-    status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes of traces in one sweep, found more", path,
-                      traces_bytes_max);
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes%s, found more", path, of->bytes, of->what);
   return status;
 }
 
@@ -76,7 +79,7 @@ static hec_status make(const hec_synth_options *options, size_t most, char **byt
     hec_text_printf(&path, "%s/trace.jsonl", folder.data);
     status = hec_synth_write(options, path.data);
     if (status == HEC_OK)
-      status = read_source(path.data, most, bytes, length);
+      status = read_source(path.data, &of_traces, most, bytes, length);
     (void)unlink(path.data);
     (void)rmdir(folder.data);
   }
@@ -105,11 +108,11 @@ static hec_status read_trace(const char *path, size_t most, char **bytes, size_t
     return hec_fail(HEC_BAD_INPUT, "%s: expected a regular file, found something else", path);
   HEC_TRY(hec_trace_open(path, &reader));
   hec_trace_close(reader);
-  return read_source(path, most, bytes, length);
+  return read_source(path, &of_traces, most, bytes, length);
 }
 
 static hec_status load_traces(hec_sweep *s) {
-  size_t left = traces_bytes_max;
+  size_t left = of_traces.bytes;
   for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++) {
     hec_sweep_trace *trace = &s->traces[i];
     const hec_sweep_value *value = &s->axis[HEC_SWEEP_TRACE].value[i];
@@ -135,7 +138,7 @@ static hec_status add_preset_or_file(hec_sweep *s, const char *kind, const char 
   }
   char *bytes = NULL;
   size_t length = 0;
-  hec_status status = read_source(name, (size_t)64 << 20, &bytes, &length);
+  hec_status status = read_source(name, &of_file, of_file.bytes, &bytes, &length);
   if (status == HEC_OK)
     s->digest = add_text(s->digest, bytes, length);
   free(bytes);
@@ -183,7 +186,7 @@ hec_status hec_sweep_read(const char *path, hec_sweep *s) {
   size_t length = 0;
   if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "%s: expected a JSON file, found a directory", path);
-  hec_status status = read_source(path, (size_t)64 << 20, &bytes, &length);
+  hec_status status = read_source(path, &of_file, of_file.bytes, &bytes, &length);
   if (status == HEC_OK)
     status = hec_sweep_parse(bytes, length, path, s);
   free(bytes);

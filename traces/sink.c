@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct {
   hec_sink base;
@@ -69,9 +68,7 @@ hec_status hec_sink_open(const char *path, hec_sink **sink) {
     return hec_fail(HEC_BAD_INPUT, "%s: expected a file to write, found a directory", path);
   }
   if (!standard && (!exists || S_ISREG(info.st_mode)))
-    hec_text_printf(&s->temporary, "%s.%ld.part", path, (long)getpid());
-  if (s->temporary.data)
-    hec_temporary_add(s->temporary.data);
+    hec_temporary_begin(path, &s->temporary);
   s->file = standard ? stdout : fopen(s->temporary.data ? s->temporary.data : path, "wb");
   if (!s->file) {
     hec_status status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
@@ -82,6 +79,8 @@ hec_status hec_sink_open(const char *path, hec_sink **sink) {
     free(s);
     return status;
   }
+  if (s->temporary.data)
+    hec_temporary_hold(s->file);
   *sink = ends_with(path, ".gz") ? hec_gzip_pack(&s->base) : &s->base;
   return HEC_OK;
 }

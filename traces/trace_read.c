@@ -124,12 +124,7 @@ static hec_status read_tokens(hec_trace_reader *reader) {
 
 static hec_status read_label(hec_trace_reader *reader) {
   HEC_TRY(hec_scan_text(&reader->scan, &reader->text));
-  size_t n = reader->text.length, most = sizeof reader->record.label - 1;
-  if (n > most)
-    for (n = most; n > 0 && ((unsigned char)reader->text.data[n] & 0xc0) == 0x80;)
-      n--; /* not inside a character */
-  memcpy(reader->record.label, reader->text.data, n);
-  reader->record.label[n] = 0;
+  hec_name_copy(reader->record.label, sizeof reader->record.label, reader->text.length > 0 ? reader->text.data : "");
   return HEC_OK;
 }
 

@@ -75,7 +75,7 @@ hec_status hec_session_open(hec_session *s, const hec_session_options *options, 
   hec_comparison_options training = options->compare;
   training.cases = s->calibration.cases;
   training.n_cases = s->calibration.n_cases;
-  training.draw = false;
+  training.timelines = NULL;
   hec_comparison_open(&s->training, &training, arena);
   return HEC_OK;
 }

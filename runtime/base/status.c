@@ -1,5 +1,8 @@
-/* The message of a failure is kept per thread: libraries report through it without owning a stream. */
+/* The message of a failure is kept per thread: libraries report through it without owning a stream. What it quotes of an
+ * input is made plain here, once, for the terminal on which it ends. */
 #include "runtime/base/status.h"
+
+#include "runtime/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +15,7 @@ hec_status hec_fail(hec_status code, const char *format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(last_error, sizeof last_error, format, arguments);
   va_end(arguments);
+  hec_make_plain(last_error);
   return code;
 }
 

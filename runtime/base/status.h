@@ -12,7 +12,8 @@ typedef enum {
 #define HEC_MUST_USE __attribute__((warn_unused_result))
 
 /* Records the message of this thread and returns `code`. Form of a message about a file:
- * "FILE:LINE: JSON.PATH: expected X, found Y". Messages longer than 1023 bytes are cut. */
+ * "FILE:LINE: JSON.PATH: expected X, found Y". Messages longer than 1023 bytes are cut;
+ * control characters in them and what is no UTF-8 become '?'. */
 hec_status hec_fail(hec_status code, const char *format, ...) __attribute__((format(printf, 2, 3))) HEC_MUST_USE;
 
 /* The message of the last failure in this thread ("" when there was none); valid until the next one. */

@@ -2,9 +2,16 @@
  * first, so the handler never sees half a path. */
 #include "runtime/base/temporary.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { N_SLOTS = 8, PATH_BYTES = 4096 };
@@ -57,4 +64,53 @@ void hec_temporary_watch_signals(void) {
       (void)sigaction(numbers[i], &action, NULL);
   action = (struct sigaction){.sa_handler = SIG_IGN};
   (void)sigaction(SIGXFSZ, &action, NULL);
+}
+
+/* ---- Names, and what killed runs left under them ---- */
+
+/* Whether `name` is BASE.PID.part of a process that is gone from this machine. */
+static bool is_left(const char *name, const char *base) {
+  size_t n = strlen(base), digits;
+  if (strncmp(name, base, n) != 0 || name[n] != '.')
+    return false;
+  name += n + 1;
+  digits = strspn(name, "0123456789");
+  if (digits == 0 || digits > 10 || strcmp(name + digits, ".part") != 0)
+    return false;
+  long long pid = strtoll(name, NULL, 10);
+  return pid > 0 && pid <= INT_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static void remove_left(const char *path) {
+  struct stat info;
+  int file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0)
+    return;
+  if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && flock(file, LOCK_EX | LOCK_NB) == 0)
+    (void)unlink(path);
+  (void)close(file);
+}
+
+void hec_temporary_begin(const char *path, hec_text *name) {
+  const char *slash = strrchr(path, '/');
+  hec_text folder = {0}, left = {0};
+  hec_text_add_bytes(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
+  DIR *names = opendir(slash ? folder.data : ".");
+  for (const struct dirent *entry; names && (entry = readdir(names)) != NULL;) {
+    if (!is_left(entry->d_name, slash ? slash + 1 : path))
+      continue;
+    left.length = 0;
+    hec_text_printf(&left, "%s%s", folder.data, entry->d_name);
+    remove_left(left.data);
+  }
+  if (names)
+    (void)closedir(names);
+  hec_text_free(&folder);
+  hec_text_free(&left);
+  hec_text_printf(name, "%s.%ld.part", path, (long)getpid());
+  hec_temporary_add(name->data);
+}
+
+void hec_temporary_hold(FILE *file) {
+  (void)flock(fileno(file), LOCK_EX | LOCK_NB); /* not every file system has it */
 }

@@ -1,6 +1,16 @@
 /* Files that are being written under a temporary name: removed when a signal ends the program. One thread writes. */
 #ifndef HEC_BASE_TEMPORARY_H
 #define HEC_BASE_TEMPORARY_H
+#include "runtime/base/text.h"
+
+#include <stdio.h>
+
+/* Adds to `name` what `path` is called while it is written, PATH.PID.part, and remembers that. What killed runs left under
+ * such a name of the same path is removed first, where their process is gone and (it may be one of another machine or
+ * container) nobody holds the file. */
+void hec_temporary_begin(const char *path, hec_text *name);
+/* The file is being written: held until it is closed. */
+void hec_temporary_hold(FILE *file);
 
 /* Every path from its making until it was renamed or removed. Paths of 4 KiB and more are not remembered. */
 void hec_temporary_add(const char *path);

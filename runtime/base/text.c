@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
   HEC_RESERVE(text->data, text->capacity, text->length + n + 1);
@@ -39,11 +38,21 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
   }
 }
 
-void hec_text_add_plain(hec_text *text, const char *string) {
-  for (; *string; string++) {
-    unsigned char c = (unsigned char)*string;
-    hec_text_add_bytes(text, c < 0x20 || c == 0x7f ? "?" : string, 1);
+void hec_make_plain(char *string) {
+  for (size_t n; *string; string += n) {
+    const unsigned char *u = (const unsigned char *)string;
+    n = hec_utf8_length(string);
+    bool bad = n == 0 || u[0] < 0x20 || u[0] == 0x7f || (u[0] == 0xc2 && u[1] < 0xa0);
+    n = n > 0 ? n : 1;
+    if (bad)
+      memset(string, '?', n);
   }
+}
+
+void hec_text_add_plain(hec_text *text, const char *string) {
+  size_t at = text->length;
+  hec_text_add(text, string);
+  hec_make_plain(text->data + at);
 }
 
 void hec_text_printf(hec_text *text, const char *format, ...) {
@@ -99,6 +108,17 @@ size_t hec_utf8_length(const char *p) {
   bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) || (u[0] == 0xf0 && u[1] < 0x90) ||
              (u[0] == 0xf4 && u[1] > 0x8f);
   return bad ? 0 : n;
+}
+
+void hec_name_copy(char *to, size_t size, const char *from) {
+  size_t n = strlen(from);
+  if (n >= size) {
+    n = size - 1;
+    for (int i = 0; i < 3 && n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80; i++) /* no character is longer than 4 */
+      n--;
+  }
+  memcpy(to, from, n);
+  to[n] = 0;
 }
 
 /* Paths may hold any bytes; JSON may not: what is no UTF-8 becomes U+FFFD. */
@@ -224,10 +244,12 @@ static bool is_in_place(const char *path) {
   return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-static hec_status write_bytes(const hec_file_out *out, const char *name) {
+static hec_status write_bytes(const hec_file_out *out, const char *name, bool in_place) {
   FILE *file = fopen(name, "wb");
   if (!file)
     return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
+  if (!in_place)
+    hec_temporary_hold(file);
   bool written = fwrite(out->data, 1, out->length, file) == out->length && fflush(file) == 0;
   int cause = errno;
   if (fclose(file) != 0 && written) {
@@ -244,11 +266,9 @@ hec_status hec_write_files(const hec_file_out *files, int32_t n) {
   HEC_ASSERT(n >= 0 && n <= MOST);
   for (int32_t i = 0; status == HEC_OK && i < n; i++) {
     bool in_place = is_in_place(files[i].path);
-    if (!in_place) {
-      hec_text_printf(&temporary[i], "%s.%ld.part", files[i].path, (long)getpid());
-      hec_temporary_add(temporary[i].data);
-    }
-    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data);
+    if (!in_place)
+      hec_temporary_begin(files[i].path, &temporary[i]);
+    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
   }
   for (int32_t i = 0; i < n; i++) {
     if (!temporary[i].data)

@@ -19,12 +19,15 @@ void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((for
 /* Words, a blank before each, in lines of at most `columns`, of which `column` are taken; further lines begin with
  * `indent` blanks. A longer word stands alone. */
 void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent, size_t columns);
-/* For terminals: control characters of a foreign name become '?'. */
-void hec_text_add_plain(hec_text *text, const char *string);
-void hec_text_add_double(hec_text *text, double value); /* not finite: null */
+/* For terminals: control characters of a foreign text (C0, DEL, C1) and what is no UTF-8 become '?', in place. */
+void hec_make_plain(char *string);
+void hec_text_add_plain(hec_text *text, const char *string); /* the same, added */
+void hec_text_add_double(hec_text *text, double value);      /* not finite: null */
 void hec_text_free(hec_text *text);
 /* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
 size_t hec_utf8_length(const char *p);
+/* As much of a foreign name as fits into `size` bytes with the zero: cut at the begin of a character, not inside one. */
+void hec_name_copy(char *to, size_t size, const char *from);
 
 /* JSON: keys and values in call order, commas and escapes by the writer. `key` is NULL inside arrays and at the top.
  * Compact by default; with `indent` > 0 objects and arrays open a line per member (numbers in an array stay on one). */

@@ -13,6 +13,7 @@ typedef struct {
   const hec_program *program;
   const hec_timeline *timeline;
   bool executed; /* by hecate-run; else simulated */
+  bool beside;   /* simulated, with the same executed beside it: operations have the names that they have there */
 } hec_drawing;
 
 typedef struct {

@@ -50,8 +50,9 @@ static void say(const hec_report *report, hec_text *out) {
   hec_chart_note(out);
   hec_text_add(
       out, "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
-           "which rows are sorted. Exposed: the device computes nothing meanwhile. The upright mark is the lower bound "
-           "on these loads for what the row may do.");
+           "which rows are sorted. Exposed: the device computes nothing meanwhile.");
+  if (!report->summary->execution)
+    hec_text_add(out, " The upright mark is the lower bound on these loads for what the row may do.");
   hec_chart_said(out);
 }
 

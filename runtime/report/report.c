@@ -50,7 +50,9 @@ hec_report hec_report_of(hec_summary *summary, hec_arena *arena) {
                        .synthetic = summary->job->header.synthetic != NULL,
                        .order = HEC_NEW(arena, int32_t, n),
                        .color = HEC_NEW(arena, int32_t, n),
-                       .best = hec_summary_winner(summary),
+                       .best = summary->execution && hec_summary_execution_crowded(summary->execution)
+                                   ? -1 /* the verdict names none either */
+                                   : hec_summary_winner(summary),
                        .baseline = hec_summary_baseline(summary),
                        .iterations = HEC_NEW(arena, hec_report_iteration, n)};
   int32_t most = HEC_REPORT_BLOCKS;

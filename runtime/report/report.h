@@ -7,6 +7,8 @@
  *   hec_report_write(&report, &text);
  *   hec_report_free(&report);
  *
+ * Of an execution (summary->execution) nothing is drawn: the charts are those that need the rows alone.
+ *
  * A chart is one file with everything static except one const struct, and one row of HEC_CHART_LIST (chart.h). */
 #ifndef HEC_REPORT_REPORT_H
 #define HEC_REPORT_REPORT_H
@@ -146,6 +148,8 @@ void hec_report_free(hec_report *report); /* what is not on the arena */
 /* The iteration that was just lowered, as row `row`'s. Threads may draw different rows at once. */
 void hec_report_draw(hec_report *report, int32_t row, int64_t iter, const hec_lowering *low,
                      const hec_timeline *timeline);
+/* What it ran on, in one line. */
+void hec_report_add_machine(const hec_summary_execution *execution, hec_text *out);
 /* Lines of a sweep: who wins most, by how much. */
 void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out);
 

@@ -45,15 +45,43 @@ static void add_job(const hec_summary *summary, hec_text *out) {
   text.length = 0;
   hec_text_printf(&text, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %s each", job->cluster.name, p->n_ranks,
                   p->n_nodes, p->n_nodes == 1 ? "" : "s", hec_bytes(hec_summary_memory(summary)).text);
-  add_fact("cluster", text.data, out);
+  add_fact(summary->execution ? "planned for" : "cluster", text.data, out);
   text.length = 0;
   hec_text_printf(&text, "%s, %" PRId32 " tokens per rank%s; %" PRId64 " iteration%s",
                   p->train ? "training iteration" : "forward pass", p->tokens,
                   job->micro_batches > 1 ? " and micro-batch" : "", summary->n_iterations,
                   summary->n_iterations == 1 ? "" : "s");
   add_fact("work", text.data, out);
-  add_fact("network law", summary->law, out);
+  if (!summary->execution)
+    add_fact("network law", summary->law, out);
   hec_text_free(&text);
+}
+
+void hec_report_add_machine(const hec_summary_execution *e, hec_text *out) {
+  hec_text_printf(out, "%s; backend %s, %s, %" PRId32 " %s", e->cpu, e->backend, e->transport, e->n_ranks_here,
+                  e->ranks_are);
+  if (e->virtual_time)
+    hec_text_add(out, "; virtual time: computing is measured, transfers are imitated");
+}
+
+/* What was executed: where, and whether the answers were right. */
+static void add_execution(const hec_summary *summary, hec_text *out) {
+  hec_text text = {0};
+  hec_report_add_machine(summary->execution, &text);
+  add_fact("machine", text.data, out);
+  int32_t n_failed = 0;
+  text.length = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].check && !summary->rows[i].check->passed)
+      hec_text_printf(&text, "%s%s", n_failed++ ? ", " : "FAILED: ", summary->rows[i].label);
+  if (n_failed == 0)
+    hec_text_add(&text, summary->rows[0].check ? "passed, all rows, against a dense reference" : "not asked (--check)");
+  add_fact("check", text.data, out);
+  hec_text_free(&text);
+}
+
+static const hec_summary_execution *execution_of(const hec_report *report) {
+  return report->summary ? report->summary->execution : NULL;
 }
 
 static void add_verdict(const hec_report *report, hec_text *out) {
@@ -73,11 +101,15 @@ void hec_page_head(const hec_report *report, hec_text *out) {
   if (report->synthetic)
     hec_text_add(out, "<span class=\"tag warn\">synthetic loads</span> ");
   hec_text_printf(out, "<span class=\"tag dim\">%s</span></p>\n",
-                  report->compared ? "predicted and measured" : "simulated, not measured");
+                  report->compared       ? "predicted and measured"
+                  : execution_of(report) ? "measured"
+                                         : "simulated, not measured");
   add_verdict(report, out);
   hec_text_add(out, "<dl>\n");
   if (report->summary)
     add_job(report->summary, out);
+  if (execution_of(report))
+    add_execution(report->summary, out);
   for (int32_t i = 0; i < report->n_facts; i++)
     add_fact(report->facts[i].word, report->facts[i].text, out);
   hec_text_add(out, "</dl>\n");
@@ -123,7 +155,8 @@ static void add_summary(const hec_report *report, hec_text *out) {
   begin_list("Assumed", out);
   for (int32_t i = 0; i < summary->job->n_defaults; i++)
     add_item(summary->job->defaults[i], out);
-  add_item("reference rows (ideal, ep-balanced) are no systems: they are in the ranking to measure others by", out);
+  if (!summary->execution)
+    add_item("reference rows (ideal, ep-balanced) are no systems: they are in the ranking to measure others by", out);
   hec_text_add(out, "</ul>\n");
   add_notes(summary, out);
 }
@@ -139,8 +172,12 @@ void hec_page_assumed(const hec_report *report, hec_text *out) {
            out);
   add_item(report->compared
                ? "times: measured on this machine, beside predictions for it; what was imitated stands above"
+           : execution_of(report)
+               ? "times: measured, of iterations that were executed; on what, and what was imitated, stands above"
                : "times: simulated; nothing was executed, emulated or measured",
            out);
+  for (int32_t i = 0; execution_of(report) && i < execution_of(report)->n_limits; i++)
+    add_item(execution_of(report)->limits[i], out);
   hec_text line = {0};
   for (int32_t i = 0; i < report->n_assumed; i++) {
     line.length = 0;

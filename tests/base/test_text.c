@@ -3,8 +3,11 @@
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 START_TEST(doubles_read_back) {
@@ -34,9 +37,29 @@ END_TEST
 
 START_TEST(foreign_names_are_plain) {
   hec_text text = {0};
+  hec_text_add(&text, "\n");
   hec_text_add_plain(&text, "a\x1b[31mb\n\x7f\xc3\xa9");
-  ck_assert_str_eq(text.data, "a?[31mb??\xc3\xa9");
+  ck_assert_str_eq(text.data, "\na?[31mb??\xc3\xa9");
   hec_text_free(&text);
+  hec_text_add_plain(&text, "\xc2\x9b"
+                            "31m \xc2\xa0 \x9b \xe2\x82\xac \xe2\x82");
+  ck_assert_str_eq(text.data, "?"
+                              "?31m \xc2\xa0 ? \xe2\x82\xac ??"); /* C1; no-break space; cut */
+  hec_text_free(&text);
+}
+END_TEST
+
+/* What a message quotes does nothing to the terminal; where it is cut, no half of a character is left. */
+START_TEST(messages_are_plain) {
+  char euros[3 * 400 + 1] = "";
+  ck_assert_int_eq(hec_fail(HEC_BAD_INPUT, "a\x1b]0;title\a%s\n%.4s: \xc3\xa9", "\x1b[2J", "ab\xe2\x82\xac"),
+                   HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "a?]0;title??[2J?ab??: \xc3\xa9");
+  for (int i = 0; i < 400; i++)
+    memcpy(euros + 3 * (size_t)i, "\xe2\x82\xac", 4);
+  ck_assert_int_eq(hec_fail(HEC_FAILED, "xy%s", euros), HEC_FAILED); /* 1021 = 3 * 340 + 1 bytes are left for them */
+  ck_assert_uint_eq(strlen(hec_last_error()), 1023);
+  ck_assert_str_eq(hec_last_error() + 1023 - 4, "\xe2\x82\xac?");
 }
 END_TEST
 
@@ -132,6 +155,56 @@ START_TEST(files_are_whole_or_absent) {
 }
 END_TEST
 
+/* What killed runs left of the same path goes; what is alive, held or somebody else's stays. */
+START_TEST(what_killed_runs_left_is_removed) {
+  char folder[] = "/tmp/hecate-text-XXXXXX", path[64], name[96];
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  (void)snprintf(path, sizeof path, "%s/out", folder);
+  pid_t gone[3];
+  for (int i = 0; i < 3; i++) {
+    gone[i] = fork();
+    if (gone[i] == 0)
+      _exit(0);
+    ck_assert(gone[i] > 0 && waitpid(gone[i], NULL, 0) == gone[i]);
+  }
+  const struct {
+    const char *before, *after;
+    long pid;
+    bool stays;
+  } left[] = {{"out.", ".part", gone[0], false},  {"out.", ".part", gone[1], false},
+              {"out.", ".part", getppid(), true}, {"out.", ".part", gone[2], true},
+              {"out.x", ".part", gone[0], true},  {"out2.", ".part", gone[0], true},
+              {"out.", ".parts", gone[0], true},  {"out.", "", gone[0], true},
+              {"out.-", ".part", gone[0], true},  {"out.9999999999", ".part", 9, true}};
+  enum { N = sizeof left / sizeof *left, HELD = 3 };
+  int held = -1;
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < N; i++) {
+      (void)snprintf(name, sizeof name, "%s/%s%ld%s", folder, left[i].before, left[i].pid, left[i].after);
+      int file = open(name, O_CREAT | O_WRONLY, 0600);
+      ck_assert(file >= 0 &&
+                (i != HELD || round == 1 || flock(file, LOCK_EX | LOCK_NB) == 0)); /* by a writer elsewhere */
+      if (i == HELD && round == 0)
+        held = file;
+      else
+        (void)close(file);
+      if (round == 1 && i == HELD)
+        (void)close(held);
+    }
+    ck_assert_int_eq(hec_write_file(path, "abc", 3), HEC_OK);
+    for (int i = 0; i < N; i++) {
+      (void)snprintf(name, sizeof name, "%s/%s%ld%s", folder, left[i].before, left[i].pid, left[i].after);
+      bool stays = left[i].stays && !(i == HELD && round == 1);
+      ck_assert_msg((access(name, F_OK) == 0) == stays, "round %d: %s", round, name);
+      if (round == 1)
+        (void)unlink(name);
+    }
+  }
+  ck_assert_int_eq(remove(path), 0);
+  ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 START_TEST(several_files_are_written_together_or_not_at_all) {
   char folder[] = "/tmp/hecate-text-XXXXXX";
   ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -205,10 +278,12 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, doubles_read_back);
   tcase_add_test(cases, json_forms);
   tcase_add_test(cases, foreign_names_are_plain);
+  tcase_add_test(cases, messages_are_plain);
   tcase_add_test(cases, words_are_wrapped);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
   tcase_add_test(cases, files_are_whole_or_absent);
+  tcase_add_test(cases, what_killed_runs_left_is_removed);
   tcase_add_test(cases, several_files_are_written_together_or_not_at_all);
   tcase_add_test(cases, json_is_utf8_whatever_the_text);
   suite_add_tcase(suite, cases);

@@ -27,7 +27,7 @@ printf '1 2\n' >flat && refuses 2 "flat:2:1: expected 2 lines of 2 numbers, foun
 printf '0 -1\n0 0\n' >negative && refuses 2 "negative:1:3: expected whole bytes" negative
 printf '0 x\n0 0\n' >words && refuses 2 'found "x"' words
 refuses 2 "expected" "$sample"
-printf '0 1125899906842624\n0 0\n' >huge && refuses 2 "2.25e+06 GB in all, this machine has" huge
+printf '0 1125899906842624\n0 0\n' >huge && refuses 2 "2.25e+06 GB in all, of this machine's memory" huge
 awk 'BEGIN {for (i = 0; i < 257; i++) {for (j = 0; j < 257; j++) printf "1 "; print ""}}' >wide
 refuses 2 "at most the 256 ranks that can be executed, found 257" wide
 refuses 2 "unexpected argument" two three

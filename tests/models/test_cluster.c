@@ -264,6 +264,25 @@ static const struct {
     {POINTS_JSON("[[1, 2], [2, 1]]"), "measured[1].points[1][1]: expected seconds from 0 to 1e6, not decreasing"},
 };
 
+/* 63 bytes at most, and no half of a character; also of a file's name. */
+START_TEST(json_long_names) {
+  char euros[3 * 30 + 1] = "", text[512], origin[160];
+  for (int i = 0; i < 30; i++)
+    memcpy(euros + 3 * (size_t)i, "\xe2\x82\xac", 4);
+  for (int ahead = 0; ahead < 3; ahead++) {
+    for (int of_file = 0; of_file < 2; of_file++) {
+      (void)snprintf(origin, sizeof origin, "folder/%.*s%s.json", ahead, "ab", euros);
+      (void)snprintf(text, sizeof text, "{" JSON_BASE "}%s%.*s%s%s}", of_file ? "" : ",\"name\":\"",
+                     of_file ? 0 : ahead, "ab", of_file ? "" : euros, of_file ? "" : "\"");
+      if (hec_cluster_parse_json(text, origin, &arena, &c) != HEC_OK)
+        ck_abort_msg("%s", hec_last_error());
+      ck_assert_uint_eq(strlen(c.name), (size_t)(ahead + (63 - ahead) / 3 * 3));
+      ck_assert(strncmp(c.name + ahead, euros, strlen(c.name) - (size_t)ahead) == 0);
+    }
+  }
+}
+END_TEST
+
 START_TEST(json_errors) {
   c.n_nodes = 77;
   ck_assert(hec_cluster_parse_json(bad_json[_i].text, "c.json", &arena, &c) == HEC_BAD_INPUT);
@@ -344,6 +363,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, routes);
   tcase_add_test(test, json_values);
   tcase_add_loop_test(test, json_errors, 0, (int)(sizeof bad_json / sizeof *bad_json));
+  tcase_add_test(test, json_long_names);
   tcase_add_test(test, json_curve_length);
   tcase_add_test(test, look_up);
   tcase_add_test(test, large);

@@ -89,6 +89,24 @@ static const struct {
      "d_head: expected an integer from 1"},
 };
 
+/* A name of more than 63 bytes ends with a whole character. */
+START_TEST(long_name) {
+  hec_moe moe;
+  char text[1024] = BASE, letters[2 * 40 + 1] = "";
+  for (int i = 0; i < 40; i++)
+    memcpy(letters + 2 * (size_t)i, "\xc3\xa9", 3);
+  char *name = strstr(text, "\"name\""), whole[2048];
+  ck_assert_ptr_nonnull(name);
+  name += strcspn(name, ":");
+  name += strcspn(name, "\"") + 1;
+  (void)snprintf(whole, sizeof whole, "{%.*s%s%s}", (int)(name - text), text, letters, name + strcspn(name, "\""));
+  if (hec_moe_parse(whole, "x.json", &moe) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  ck_assert_uint_eq(strlen(moe.name), 62);
+  ck_assert(strncmp(moe.name, letters, 62) == 0);
+}
+END_TEST
+
 START_TEST(rejects) {
   hec_moe moe = {.n_layers = 123};
   ck_assert(hec_moe_parse(bad[_i].text, "x.json", &moe) == HEC_BAD_INPUT);
@@ -125,6 +143,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, defaults);
   tcase_add_test(test, parameters);
   tcase_add_loop_test(test, rejects, 0, (int)(sizeof bad / sizeof *bad));
+  tcase_add_test(test, long_name);
   tcase_add_test(test, look_up);
   suite_add_tcase(suite, test);
   return suite;

@@ -71,6 +71,28 @@ sed '1s|"name":"[^"]*",||' "$sample" >'<script>path'
 "$sim" '<script>path' --policy ep --out path >out.txt 2>err.txt || fail "path: $(cat err.txt)"
 page "$all" path/report.html
 
+# Of an execution: what needs the rows alone, in words that say that it was measured.
+run=$build/hecate-run
+quick=("$sample" --ranks 2 --layers 2 --steps 4 --tokens 64 --virtual --policy ep,eplb,hecate)
+"$run" "${quick[@]}" --check --out ran >out.txt 2>err.txt || fail "hecate-run: $(cat err.txt)"
+has "ran/report.html (open in a browser)"
+page "ranking iterations overload assumed" ran/report.html ran/summary.json
+has '<span class="tag dim">measured</span>' ran/report.html
+has "<dd>passed, all rows, against a dense reference</dd>" ran/report.html
+has "transfers are imitated" ran/report.html
+has "$(grep '^Fastest in virtual time' out.txt)" ran/report.html
+for words in simulated "lower bound" "network law" "reference rows"; do
+  grep -qF "$words" ran/report.html && fail "\"$words\" of what was measured"
+done
+"$run" "${quick[@]}" --out ran --timeline-format kineto >out.txt 2>err.txt || fail "hecate-run: $(cat err.txt)"
+has "ran/report.html"
+has "<dd>not asked (--check)</dd>" ran/report.html
+if [ "$(nproc)" -lt 4 ]; then
+  "$run" "$sample" --ranks 4 --layers 1 --steps 2 --tokens 16 --policy ep,eplb --out ran >out.txt 2>err.txt || fail "$(cat err.txt)"
+  has "No fastest is named" ran/report.html
+  grep -qF 'class="bar best"' ran/report.html && fail "a best where none is named"
+fi
+
 # A sweep, whole, and merged of two shards: the same page.
 cat >spec.json <<END
 {"trace": {"synth": {"workload": "zipf", "layers": 2, "experts": 8, "top_k": 2, "source_ranks": 4, "tokens": 128,

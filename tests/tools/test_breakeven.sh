@@ -34,5 +34,18 @@ refuses 2 nonsense --model nonsense
 refuses 2 nonsense nonsense
 refuses 2 "2 devices" --cluster "1x1 nvlink=1G flops=1T mem=1G"
 
+# What is slow counts, or is refused where nothing that is asked about meets it.
+"${tool[@]}" >plain.txt
+for slow in rank=0:0.5 rank=1:0.5 rank=8:0.5 link=nic_out:node0:0.5 link=nic_in:node0:0.5 link=nic_out:node1:0.5 \
+  link=port_in:device1:0.5 link=port_out:device1:0.5; do
+  "${tool[@]}" --slow $slow >out.txt 2>err.txt || fail "--slow $slow: $(cat err.txt)"
+  [ "$(sed 1,10d out.txt | diff - <(sed 1,9d plain.txt) | grep -c '^<')" -gt 0 ] || fail "--slow $slow changes no number"
+done
+for slow in rank=2:0.5 rank=9:0.5 link=nic_out:node2:0.5 link=port_in:device5:0.5 rank=1:0.5,rank=3:0.5; do
+  refuses 2 "--slow: expected ranks 0, 1 and 8, whose copies are asked about, or links between them; found \"$slow\"" --slow $slow
+done
+refuses 2 "--slow: expected ranks 0 and 1, whose" --cluster "3x1 nic=1G flops=1T mem=1G" --slow rank=2:0.5
+refuses 2 "--skew" --skew rank=1:1us
+
 [ $failures -eq 0 ] || exit 1
 echo "break-even: all passed"

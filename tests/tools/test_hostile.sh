@@ -25,6 +25,7 @@ refused() {
   [ $got -eq "$code" ] || fail "$*: exit $got, wanted $code: $(head -c 500 "$folder/stderr")"
   grep -qF -- "$words" "$folder/stderr" || fail "$*: said: $(head -c 500 "$folder/stderr")"
   [ "$(wc -l <"$folder/stderr")" -eq 1 ] || fail "$*: not one line"
+  [ "$(tr -d '\n\040-\176\200-\377' <"$folder/stderr" | wc -c)" -eq 0 ] || fail "$*: control characters in the message"
   [ ! -s "$folder/stdout" ] || fail "$*: wrote to stdout"
 }
 
@@ -269,6 +270,79 @@ timeout --preserve-status -k 10 -s TERM 0.5 "${synth[@]}" --workload zipf --iter
 [ $? -eq 143 ] || fail "SIGTERM: exit $?"
 [ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
 [ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
+# What could not be removed at once, the next run removes; what a living process writes stays.
+begin_endless() {
+  "${synth[@]}" --workload zipf --iterations 100000000 --out "$folder/endless" 2>/dev/null &
+  writer=$!
+  for _ in $(seq 100); do [ -e "$folder/endless.$writer.part" ] && break || sleep 0.1; done
+}
+end_endless() {
+  kill -KILL $writer
+  wait $writer 2>/dev/null # until then its process is there
+}
+for _ in 1 2; do
+  begin_endless
+  end_endless
+  [ "$(echo "$folder"/endless*)" = "$folder/endless.$writer.part" ] || fail "after kill -9: $(ls "$folder"/endless*)"
+done
+begin_endless
+"${synth[@]}" --workload zipf --iterations 2 --layers 2 --out "$folder/endless" >/dev/null || fail "synth beside another"
+[ "$(echo "$folder"/endless*)" = "$folder/endless $folder/endless.$writer.part" ] || fail "left: $(ls "$folder"/endless*)"
+end_endless
+"${synth[@]}" --workload zipf --iterations 2 --layers 2 --out "$folder/endless" >/dev/null || fail "synth after another"
+for file in summary.json timeline.json; do : >"$folder/with spaces/$file.$writer.part"; done
+works 'Written' "${small[@]}" --out "$folder/with spaces"
+[ -z "$(find "$folder" -name '*.part')" ] || fail "a killed run's files stay: $(find "$folder" -name '*.part')"
+
+# ---- what messages quote does nothing to a terminal ----
+esc=$'\e]0;owned\a\e[2J'
+printf '{"name":"%s","x":1}' "$esc" >"$folder/$esc.json"
+trace "$esc.jsonl" '"layers":1,"experts":2,"top_k":1,"'"$esc"'":1' '{"iter":0,"layers":[[7,x]]}'
+for arguments in "$esc" "$folder/$esc.jsonl" "$sample --model $folder/$esc.json" "$sample --policy $esc" "--$esc" "plan --$esc"; do
+  # shellcheck disable=SC2086
+  refused 2 '?]0;owned??[2J' "$sim" $arguments
+done
+
+# ---- a folder, a device or nothing where a file is read: one error that says so ----
+mkdir "$folder/a folder"
+while read -r command; do
+  for file in "$folder/a folder" /dev/null /dev/zero "$folder/none"; do
+    read -ra words <<<"$command"
+    words[0]=$1/${words[0]}
+    refused 2 "$file" timeout 20 "${words[@]/FILE/$file}"
+  done
+done <<E
+hecate-sim FILE
+hecate-sim $sample --cluster FILE
+hecate-sim $sample --model FILE
+hecate-sim $sample --policy given --placement FILE
+hecate-sim plan FILE --policy ep --iter 1 --layer 0
+hecate-sim flows FILE
+hecate-sim flows FILE --cluster dgx-h100
+hecate-sim sweep FILE
+hecate-sim sweep merge FILE --out $folder/merged.csv
+hecate-sim breakeven --cluster FILE
+hecate-run FILE
+hecate-run alltoallv FILE
+hecate-run train --text FILE --steps 1
+hecate-trace info FILE
+hecate-trace convert FILE --out $folder/converted
+hecate-trace import FILE --out $folder/imported
+hecate-trace import FILE --format csv-counts --out $folder/imported
+hecate-trace import FILE --format npy-routed-experts --out $folder/imported
+hecate-validate compare FILE
+hecate-validate compare $sample --model tiny --tokens 16 --virtual --calibration FILE
+hecate-validate hardware --cases FILE
+hecate-validate outcomes --cases FILE
+hecate-validate published --system hecate --trace FILE
+E
+[ ! -e "$folder/merged.csv" ] && [ ! -e "$folder/converted" ] && [ ! -e "$folder/imported" ] || fail "something was written"
+for words in "sweep merge" "flows --cluster dgx-h100" sweep; do
+  # shellcheck disable=SC2086
+  refused 2 directory "$sim" $words "$folder/a folder"
+done
+refused 2 directory "$1/hecate-run" alltoallv "$folder/a folder"
+refused 2 'at most 67108864 bytes, found more' "$sim" sweep /dev/zero
 
 # ---- unusual but valid ----
 trace one '"layers":1,"experts":1,"top_k":1' '{"iter":0,"layers":[[7]]}'

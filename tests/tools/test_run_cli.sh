@@ -143,7 +143,7 @@ gzip -c $small | "$run" - --ranks 2 --tokens 16 --policy ep >out.txt 2>err.txt |
 # Files: those of hecate-sim, the document that --json prints.
 accepts "${quick[@]}" --check --out one --json
 cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
-[ "$(cd one && echo *)" = "summary.csv summary.json timeline.json" ] || fail "in --out: $(ls -A one)"
+[ "$(cd one && echo *)" = "report.html summary.csv summary.json timeline.json" ] || fail "in --out: $(ls -A one)"
 expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
 "$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
 [ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"

@@ -55,5 +55,14 @@ at_terminal yes hecate-sim flows two --cluster p4d-4x8
 at_terminal yes hecate-run alltoallv two --check --iterations 2
 at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 
+# What takes long says at a terminal where it is.
+planners=(hecate-bench planners --policy lplb,laer --iterations 2)
+at_terminal no "${planners[@]}"
+for words in "lplb, 8 ranks, 256 experts: 1 of 3" "lplb, 8 ranks, 32 experts: 2 of 3" "laer, 64 ranks, 32 experts: 3 of 3"; do
+  has "$words" there.txt
+  grep -qF "$words" piped.txt err.txt && fail "progress where there is no terminal"
+done
+[ "$(tr '\r' '\n' <there.txt | sed 's/\x1b\[[0-9;]*[mK]//g' | grep -c '^lplb  ')" -eq 2 ] || fail "the table at a terminal: $(cat there.txt)"
+
 [ $failures -eq 0 ] || exit 1
 echo "all tests of terminals passed"

@@ -73,7 +73,7 @@ static void open_session(session *s, bool draw) {
                                                 .n_rounds = ROUNDS,
                                                 .n_extra = EXTRA,
                                                 .law = &hec_law_alpha_beta,
-                                                .draw = draw},
+                                                .timelines = draw ? hec_timeline_formats[0] : NULL},
                       &arena);
   ck_assert_int_eq(s->comparison.n_points, POINTS);
 }
@@ -306,7 +306,8 @@ START_TEST(overlay) {
   for (int32_t i = 0; i < CASES; i++) {
     char label[64];
     int32_t n[2] = {0, 0};
-    double predicted = sum_of(events, 2 * i * RANKS, &n[0]), measured = sum_of(events, (2 * i + 1) * RANKS, &n[1]);
+    double predicted = sum_of(events, (2 * i + 1) * 10000, &n[0]),
+           measured = sum_of(events, (2 * i + 2) * 10000, &n[1]);
     ck_assert(n[0] > 0 && n[0] == n[1]);
     ck_assert_double_eq_tol(measured / predicted / factor[i], 1, 0.021); /* the last round's scatter */
     (void)snprintf(label, sizeof label, "case %d, predicted", (int)i);
@@ -315,6 +316,37 @@ START_TEST(overlay) {
     ck_assert_ptr_nonnull(strstr(s.comparison.events.data, label));
   }
   hec_json_free(json);
+  hec_comparison_close(&s.comparison);
+}
+END_TEST
+
+static hec_status list_file(void *text, const char *folder, int32_t rank, const hec_text *file) {
+  hec_text_printf(text, "%s %d %s\n", folder, (int)rank, file->length > 0 ? "full" : "empty");
+  return HEC_OK;
+}
+
+/* Files of ranks: two folders a case, none of them another's even where cases have one name. */
+START_TEST(files_of_ranks) {
+  session s;
+  hec_lab_case named[CASES];
+  double factor[CASES] = {1, 1, 1, 1};
+  hec_text expected = {0};
+  memcpy(named, cases, sizeof named);
+  for (int32_t i = 0; i < CASES; i++)
+    (void)snprintf(named[i].name, sizeof named[i].name, "ep, 16 tokens, top-%d", i == 3 ? 1 : (int)i);
+  open_session(&s, true);
+  s.comparison.options.cases = named;
+  s.comparison.options.timelines = hec_timeline_format_find("kineto");
+  s.comparison.options.pack = list_file;
+  read_all(&s, factor);
+  finish(&s);
+  for (int32_t i = 0; i < CASES; i++)
+    for (int32_t measured = 0; measured < 2; measured++)
+      for (int32_t r = 0; r < RANKS; r++)
+        hec_text_printf(&expected, "ep-16-tokens-top-%d%s-%s %d full\n", i == 3 ? 1 : (int)i, i == 3 ? "-4" : "",
+                        measured ? "measured" : "predicted", (int)r);
+  ck_assert_str_eq(s.comparison.events.data, expected.data);
+  hec_text_free(&expected);
   hec_comparison_close(&s.comparison);
 }
 END_TEST
@@ -441,6 +473,7 @@ static Suite *suite(void) {
   tcase_add_test(c, extra_rounds);
   tcase_add_test(c, another_program);
   tcase_add_test(c, overlay);
+  tcase_add_test(c, files_of_ranks);
   tcase_add_loop_test(c, no_control, 0, HEC_TEST_CASES(16));
   tcase_add_test(c, controls);
   tcase_add_test(c, mean_of_ports);

@@ -291,7 +291,11 @@ START_TEST(whole_session) {
   hec_session_options options = {
       .calibrate = {.model = model, .base = &cluster, .n_ranks = RANKS, .tokens = 16, .train = true, .seed = 3},
       .machine = {.name = "here", .cpu = "c", .blas = "b", .backend = "cpu", .transport = "shm", .n_cores = RANKS},
-      .compare = {.cases = cases, .n_cases = 2, .n_rounds = 2, .law = &hec_law_alpha_beta, .draw = true},
+      .compare = {.cases = cases,
+                  .n_cases = 2,
+                  .n_rounds = 2,
+                  .law = &hec_law_alpha_beta,
+                  .timelines = hec_timeline_formats[0]},
       .seed = 4};
   if (hec_session_open(&s, &options, &arena) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());

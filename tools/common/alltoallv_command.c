@@ -115,7 +115,7 @@ static hec_status check_ranks(const command *c, int32_t launched) {
 /* What is sent and what is received stand in memory at once. */
 static hec_status check_memory(const command *c) {
   int32_t here = c->execution.summary.n_ranks_here, n = c->matrix.n;
-  double most, all = hec_alltoallv_bytes(&c->matrix, &most), memory = hec_machine_memory();
+  double most, all = hec_alltoallv_bytes(&c->matrix, &most), memory = hec_machine_memory_free("/proc/meminfo");
   if (c->where.backend->device_bytes) {
     double share = c->where.backend->device_bytes(n);
     if (share <= 0 || most <= share)
@@ -126,8 +126,10 @@ static hec_status check_memory(const command *c) {
   }
   if (memory <= 0 || all * here / n <= memory)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: its ranks on this machine send and receive %.3g GB in all, this machine has %.3g",
-                  c->s->matrix, all * here / n * 1e-9, memory * 1e-9);
+  return hec_fail(
+      HEC_BAD_INPUT,
+      "%s: its ranks on this machine send and receive %.3g GB in all, of this machine's memory %.3g are free",
+      c->s->matrix, all * here / n * 1e-9, memory * 1e-9);
 }
 
 /* The cluster, and what is predicted on it: what hecate-sim flows does. */

@@ -43,7 +43,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   const hec_arg args[] = {
       HEC_ARG_WORD("--cluster", s->cluster, "C", "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"),
       HEC_ARG_WORD("--model", s->model, "M", "preset (hecate-sim --list) or JSON file (default gpt-moe-s)"),
-      HEC_STRAGGLER_ARG_ROWS(s->stragglers),
+      HEC_SLOW_ARG_ROW(s->stragglers),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -61,16 +61,66 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status ask(const settings *s, hec_arena *arena, question *q) {
-  HEC_TRY(hec_cluster_load(s->cluster, arena, &q->cluster));
+/* Whether a way that is asked about, or the one back, crosses the link. */
+static bool crosses(const question *q, int32_t link) {
+  for (int32_t l = 0; l < q->n_links; l++)
+    for (int32_t back = 0; back < 2; back++) {
+      const hec_breakeven_path *path = &q->link[l].path;
+      const int32_t *links;
+      int32_t n = hec_cluster_route(&q->cluster, back ? path->destination : path->source,
+                                    back ? path->source : path->destination, &links);
+      for (int32_t i = 0; i < n; i++)
+        if (links[i] == link)
+          return true;
+    }
+  return false;
+}
+
+static bool computes(const question *q, int32_t device) {
+  bool is = device == 0; /* the source of every path */
+  for (int32_t l = 0; l < q->n_links; l++)
+    is = is || device == q->link[l].path.destination;
+  return is;
+}
+
+/* What is slower than in `before` must be asked about: elsewhere it would change nothing. */
+static hec_status check_slow(const settings *s, const question *q, const hec_cluster *before) {
+  bool counts = true;
+  for (int32_t d = 0; d < q->cluster.n_devices; d++)
+    counts = counts && (!(q->cluster.devices[d].speed < before->devices[d].speed) || computes(q, d));
+  for (int32_t l = 0; l < q->cluster.n_links; l++)
+    counts = counts && (!(q->cluster.links[l].bandwidth < before->links[l].bandwidth) || crosses(q, l));
+  if (counts)
+    return HEC_OK;
+  hec_text ranks = {0};
+  for (int32_t l = 0; l < q->n_links; l++)
+    hec_text_printf(&ranks, "%s%" PRId32, l + 1 < q->n_links ? ", " : " and ", q->link[l].path.destination);
+  hec_status status = hec_fail(
+      HEC_BAD_INPUT, "--slow: expected ranks 0%s, whose copies are asked about, or links between them; found \"%s\"",
+      ranks.data, s->stragglers.slow);
+  hec_text_free(&ranks);
+  return status;
+}
+
+static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
+  hec_cluster before = q->cluster;
+  before.devices = HEC_NEW(arena, hec_device, before.n_devices);
+  before.links = HEC_NEW(arena, hec_link, before.n_links);
+  memcpy(before.devices, q->cluster.devices, (size_t)before.n_devices * sizeof *before.devices);
+  memcpy(before.links, q->cluster.links, (size_t)before.n_links * sizeof *before.links);
   hec_text said = {0};
   hec_status slowed = hec_stragglers_apply(&s->stragglers, q->cluster.n_devices, &q->cluster, &said);
   q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
   hec_text_free(&said);
   HEC_TRY(slowed);
+  for (int32_t l = 0; l < q->n_links; l++)
+    q->link[l].path = hec_breakeven_path_of(&q->cluster, 0, q->link[l].path.destination);
+  return check_slow(s, q, &before);
+}
+
+static hec_status ask(const settings *s, hec_arena *arena, question *q) {
+  HEC_TRY(hec_cluster_load(s->cluster, arena, &q->cluster));
   HEC_TRY(hec_moe_load(s->model, &q->moe));
-  const hec_device *device = &q->cluster.devices[0];
-  q->flops_s = device->flops * device->flops_efficiency * device->speed;
   int32_t per_node = q->cluster.devices_per_node;
   if (q->cluster.n_devices < 2)
     return hec_fail(HEC_BAD_INPUT, "cluster %s: expected at least 2 devices, found 1: nowhere to send a copy",
@@ -85,6 +135,9 @@ static hec_status ask(const settings *s, hec_arena *arena, question *q) {
     q->link[q->n_links].text = "between nodes";
     q->link[q->n_links++].path = hec_breakeven_path_of(&q->cluster, 0, per_node);
   }
+  HEC_TRY(slow_down(s, arena, q));
+  const hec_device *device = &q->cluster.devices[0];
+  q->flops_s = device->flops * device->flops_efficiency * device->speed;
   return HEC_OK;
 }
 

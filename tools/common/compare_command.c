@@ -2,6 +2,7 @@
  * that under a process manager every process knows the calibration. */
 #include "tools/common/output.h"
 #include "tools/common/session_run.h"
+#include "tools/common/timeline_files.h"
 #include "tools/common/validate_commands.h"
 #include "validate/calibrate/calibration_file.h"
 #include "validate/configurations.h"
@@ -18,7 +19,8 @@ enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1, REPEATS = 5, RANDOM_REPEAT
 
 typedef struct {
   hec_session_args session;
-  const char *out, *calibration, *stamp;
+  const char *out, *calibration, *stamp, *format;
+  const hec_timeline_format *timelines;
   int64_t steps, random, extra;
   bool json;
 } settings;
@@ -63,10 +65,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "DIR",
                    "write report.html (opens offline), summary.json, summary.csv (a line per iteration), compare.md "
-                   "and timeline.json "
-                   "(predicted "
-                   "and measured "
-                   "lanes side by side, opens in Perfetto)"),
+                   "and timeline.json (predicted and measured lanes side by side, opens in Perfetto)"),
+      HEC_TIMELINE_FORMAT_ARG(s->format),
       HEC_ARG_WORD("--stamp", s->stamp, "TEXT",
                    "with --out: a line for the head of compare.md, such as date and commit"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
@@ -114,10 +114,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     s->session.repeat = s->random > 0 ? RANDOM_REPEATS : REPEATS;
   if (s->extra < 0)
     s->extra = s->random > 0 ? 2 * s->session.repeat : 0;
-  return HEC_OK;
+  return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
-/* What the numbers depend on: not where they are written. */
 /* As a shell takes it back: in quotes unless it is plain, a quote in it as '\'' */
 static void add_word(const char *word, hec_text *line) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
@@ -125,25 +124,31 @@ static void add_word(const char *word, hec_text *line) {
     hec_text_add(line, word);
     return;
   }
+  size_t at = line->length;
   hec_text_add(line, "'");
-  for (; *word; word++) {
-    char letter[2] = {*word, 0};
-    if (*word == '\'')
-      hec_text_add(line, "'\\''");
-    else
-      hec_text_add_plain(line, letter);
+  for (; *word; word++)
+    hec_text_add_bytes(line, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+  hec_text_add(line, "'");
+  hec_make_plain(line->data + at);
+}
+
+/* Kept is what the numbers depend on: not where they are written, nor how. */
+static bool is_dropped(const char *word, int *i) {
+  static const char *const names[] = {"--out", "--stamp", "--timeline-format"};
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    size_t n = strlen(names[k]);
+    if (strncmp(word, names[k], n) != 0 || (word[n] != 0 && word[n] != '='))
+      continue;
+    *i += word[n] == 0; /* its value is the next word */
+    return true;
   }
-  hec_text_add(line, "'");
+  return strcmp(word, "--json") == 0;
 }
 
 static void keep_line(int argc, char **argv, hec_text *line) {
   hec_text_add(line, "hecate-validate");
   for (int i = 0; i < argc; i++) {
-    if (strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "--stamp") == 0) {
-      i++;
-      continue;
-    }
-    if (strncmp(argv[i], "--out=", 6) == 0 || strncmp(argv[i], "--stamp=", 8) == 0 || strcmp(argv[i], "--json") == 0)
+    if (is_dropped(argv[i], &i))
       continue;
     hec_text_add(line, " ");
     add_word(argv[i], line);
@@ -266,9 +271,9 @@ static hec_status take(void *context, hec_handover *handover) {
   if (status == HEC_OK && s->out)
     status = get_files(handover, &files);
   if (status == HEC_OK && s->out)
-    status = hec_output_write(s->out, &files);
+    status = hec_timeline_write_out(s->out, s->timelines, &files);
   if (status == HEC_OK && s->out && !s->json)
-    hec_output_mention(s->out, true, true, hec_timeline_formats[0], &text);
+    hec_output_mention(s->out, true, true, s->timelines, &text);
   if (status == HEC_OK)
     status = hec_output_print(&text);
   hec_output_free(&files);
@@ -291,7 +296,8 @@ static hec_status run(command *c) {
                                           .n_extra = (int32_t)s->extra,
                                           .collective = c->run.collective,
                                           .law = hec_law_find(c->run.head.law),
-                                          .draw = s->out != NULL};
+                                          .timelines = s->out ? s->timelines : NULL,
+                                          .pack = hec_timeline_pack};
   return hec_session_run_launch(&c->run, &compare, s->calibration ? &c->given.cluster : NULL, take);
 }
 

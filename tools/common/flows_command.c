@@ -103,9 +103,10 @@ static void add_slowest(const hec_flows *flows, const double *finish, hec_text *
   hec_text_printf(out, "\n%-32s %14s %12s %12s\n", "flows that end last", "bytes", "start", "finish");
   for (int32_t i = 0; i < n; i++) {
     const hec_flow *flow = &flows->flow[last[i]];
-    char pair[64];
-    (void)snprintf(pair, sizeof pair, "%.28s -> %.28s", flows->host_name[flow->source],
-                   flows->host_name[flow->destination]);
+    char from[29], to[29], pair[64];
+    hec_name_copy(from, sizeof from, flows->host_name[flow->source]);
+    hec_name_copy(to, sizeof to, flows->host_name[flow->destination]);
+    (void)snprintf(pair, sizeof pair, "%s -> %s", from, to);
     hec_text_printf(out, "%-32s %14lld %12s %12s\n", pair, (long long)flow->bytes,
                     in_units(flow->start, start, sizeof start), in_units(finish[last[i]], end, sizeof end));
   }

@@ -48,8 +48,10 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WHOLE("--first-layer", (a).first_layer, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000)
 
 /* Of commands that simulate; an execution refuses what it cannot imitate. */
+#define HEC_SLOW_ARG_ROW(a) \
+  HEC_ARG_WORD("--slow", (a).slow, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share")
 #define HEC_STRAGGLER_ARG_ROWS(a) \
-  HEC_ARG_WORD("--slow", (a).slow, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share"), \
+  HEC_SLOW_ARG_ROW(a), \
   HEC_ARG_WORD("--skew", (a).skew, "S[,S...]", "rank=2:500us begins its iteration that late")
 
 #define HEC_FSSDP_ARG_ROWS(a) \

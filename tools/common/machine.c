@@ -1,4 +1,4 @@
-/* From /proc/cpuinfo and /proc/loadavg, the affinity mask and sysconf. */
+/* From /proc/cpuinfo, /proc/meminfo and /proc/loadavg, the affinity mask and sysconf. */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 #include "tools/common/machine.h"
 
@@ -36,6 +36,22 @@ int32_t hec_machine_cores(void) {
 double hec_machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
   return pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 0;
+}
+
+double hec_machine_memory_free(const char *meminfo) {
+  static const char key[] = "MemAvailable:"; /* in kB: with what the page cache would give back */
+  double all = hec_machine_memory(), bytes = -1;
+  char line[256];
+  FILE *file = fopen(meminfo, "r");
+  while (file && bytes < 0 && fgets(line, sizeof line, file))
+    if (strncmp(line, key, sizeof key - 1) == 0) {
+      char *end, *from = line + sizeof key - 1;
+      double read = strtod(from, &end);
+      bytes = end > from && read >= 0 ? 1024 * read : -1;
+    }
+  if (file)
+    (void)fclose(file);
+  return bytes < 0 || (all > 0 && bytes > all) ? all : bytes;
 }
 
 double hec_machine_load(void) {

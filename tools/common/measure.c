@@ -5,6 +5,7 @@
  * so of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/common/measure.h"
 
+#include "runtime/report/report.h"
 #include "tools/common/timeline_files.h"
 
 #include <inttypes.h>
@@ -243,20 +244,26 @@ static void close_collector(collector *c) {
 /* In the order in which hec_measure_take reads them. */
 static hec_status hand_over(collector *c, hec_handover *to) {
   const hec_measure_options *o = c->measure->options;
-  hec_text json = {0}, csv = {0}, table = {0};
+  hec_text json = {0}, csv = {0}, table = {0}, page = {0};
   hec_summary_json(&c->summary, &json);
   hec_summary_csv(&c->summary, &csv);
   if (!o->json)
     hec_summary_table(&c->summary, &table);
+  if (o->files) {
+    hec_report report = hec_report_of(&c->summary, &c->arena);
+    hec_report_write(&report, &page);
+    hec_report_free(&report);
+  }
   hec_timeline_end(&(hec_timeline_out){.format = o->timelines, .text = &c->timeline});
   hec_text_add(&c->failed, "");
-  const hec_text *texts[] = {o->json ? &json : &table, &c->failed, &json, &csv, &c->timeline};
+  const hec_text *texts[] = {o->json ? &json : &table, &c->failed, &json, &csv, &c->timeline, &page};
   hec_status status = HEC_OK;
   for (size_t i = 0; status == HEC_OK && i < sizeof texts / sizeof *texts; i++)
     status = hec_handover_put(to, texts[i]);
   hec_text_free(&json);
   hec_text_free(&csv);
   hec_text_free(&table);
+  hec_text_free(&page);
   return status;
 }
 
@@ -277,7 +284,7 @@ hec_status hec_measure_body(hec_rank *rank, void *context) {
 }
 
 hec_status hec_measure_take(hec_measure *measure, hec_measured *m) {
-  hec_text *texts[] = {&m->printed, &m->failed, &m->files.json, &m->files.csv, &m->files.timeline};
+  hec_text *texts[] = {&m->printed, &m->failed, &m->files.json, &m->files.csv, &m->files.timeline, &m->files.page};
   HEC_TRY(hec_handover_rewind(&measure->handover));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     HEC_TRY(hec_handover_get(&measure->handover, texts[i]));

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LOADS = 64, SKEWS = 3, TOP_K = 8 };
 static const double sigmas[SKEWS] = {0.3, 1, 2};
@@ -162,19 +163,35 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
   return false;
 }
 
+/* On a line of its own that is wiped afterwards; before anything is timed. */
+static void show_progress(const instance *in, int32_t done, int32_t of) {
+  if (isatty(STDERR_FILENO) == 1)
+    fprintf(stderr, "\r\033[K%s, %d ranks, %d experts: %d of %d", in->policy, (int)in->ranks, (int)in->experts,
+            (int)done + 1, (int)of);
+}
+
+static void wipe_progress(void) {
+  if (isatty(STDERR_FILENO) == 1)
+    fprintf(stderr, "\r\033[K");
+}
+
 static hec_status run(const settings *s, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
-  int32_t n_policies, n_rows = 0;
+  int32_t n_policies, n_rows = 0, n_wanted = 0;
   HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
   hec_json_out json = hec_json_begin(out, 1);
   print_head(s, &json, out);
+  for (int32_t i = 0; i < N_INSTANCES; i++)
+    n_wanted += asked_for(policies, n_policies, instances[i].policy);
   for (int32_t i = 0; i < N_INSTANCES; i++) {
     hec_arena arena = {0};
     timing t;
     if (!asked_for(policies, n_policies, instances[i].policy))
       continue;
+    show_progress(&instances[i], n_rows, n_wanted);
     hec_status status = time_instance(s, &instances[i], &arena, &t);
     hec_arena_free(&arena);
+    wipe_progress();
     HEC_TRY(status);
     print_row(s, &instances[i], &t, &json, out);
     n_rows++;

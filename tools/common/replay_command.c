@@ -83,7 +83,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_WORD("--out", s->out, "DIR", "write summary.json, summary.csv and timeline.json (opens in Perfetto)"),
+      HEC_ARG_WORD(
+          "--out", s->out, "DIR",
+          "write report.html (opens offline), summary.json, summary.csv and timeline.json (opens in Perfetto)"),
       HEC_ARG_WHOLE("--timeline-iter", s->timeline_iter, "I",
                     "with --out: iteration to draw (default: nearest the median, of the last 64 at most)", 0,
                     HEC_ITER_MAX),
@@ -165,19 +167,11 @@ static void describe(command *c) {
 
 /* ---- The run ---- */
 
-static hec_status write_out(const settings *s, hec_measured *m) {
-  if (hec_timeline_by_rank(s->timelines)) {
-    HEC_TRY(hec_timeline_files_unpack(&(hec_timeline_files){s->out, s->timelines}, &m->files.timeline));
-    hec_text_free(&m->files.timeline);
-  }
-  return hec_output_write(s->out, &m->files);
-}
-
 static hec_status show(const settings *s, hec_measured *m) {
   if (s->out)
-    HEC_TRY(write_out(s, m));
+    HEC_TRY(hec_timeline_write_out(s->out, s->timelines, &m->files));
   if (s->out && !s->json)
-    hec_output_mention(s->out, false, false, s->timelines, &m->printed);
+    hec_output_mention(s->out, true, false, s->timelines, &m->printed);
   HEC_TRY(hec_output_print(&m->printed));
   return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
 }

@@ -114,7 +114,8 @@ hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const
   return HEC_OK;
 }
 
-hec_status hec_timeline_files_unpack(const hec_timeline_files *files, const hec_text *packed) {
+/* begin, every file, finish. */
+static hec_status unpack(const hec_timeline_files *files, const hec_text *packed) {
   hec_status status = hec_timeline_files_begin(files);
   const char *at = packed->data, *last = at + packed->length;
   while (status == HEC_OK && at < last) {
@@ -128,6 +129,14 @@ hec_status hec_timeline_files_unpack(const hec_timeline_files *files, const hec_
     at = after + 1 + bytes;
   }
   return hec_timeline_files_finish(files, status);
+}
+
+hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format *format, hec_output_files *files) {
+  if (hec_timeline_by_rank(format)) {
+    HEC_TRY(unpack(&(hec_timeline_files){folder, format}, &files->timeline));
+    hec_text_free(&files->timeline);
+  }
+  return hec_output_write(folder, files);
 }
 
 hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_timeline_format **format) {

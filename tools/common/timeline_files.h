@@ -4,6 +4,7 @@
 #ifndef HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #define HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #include "runtime/program/timeline_format.h"
+#include "tools/common/output.h"
 
 typedef struct {
   const char *out; /* DIR */
@@ -19,8 +20,9 @@ hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status
 
 /* The same files one behind the other in a text, for those who cannot write yet. Context of the put: the text. */
 hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const hec_text *file) HEC_MUST_USE;
-/* begin, every file, finish. */
-hec_status hec_timeline_files_unpack(const hec_timeline_files *files, const hec_text *packed) HEC_MUST_USE;
+/* hec_output_write, where files->timeline may be such a text: those are unpacked below `folder`. */
+hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format *format,
+                                  hec_output_files *files) HEC_MUST_USE;
 
 /* --timeline-format NAME beside --out DIR (NULL: absent); name NULL: the default. */
 hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_timeline_format **format) HEC_MUST_USE;

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20 };
+enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /* a file name has 255 at most */
 
 typedef struct {
   const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
@@ -273,7 +273,7 @@ static void describe(command *c) {
     hec_text_add(&c->shape, "\"");
   }
   hec_text_add(&c->shape, "}");
-  char name[96];
+  char name[NAME_BYTES];
   const char *text = file_name(s->text);
   (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts,
                  s->balancing.aux > 0 ? "aux-" : "", (int)strcspn(text, "."), text, s->steps);

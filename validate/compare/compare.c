@@ -72,7 +72,7 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
   kept->total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
   kept->clean = reading->clean;
   kept->pace = reading->pace;
-  if (c->options.draw && index == drawn_point(c, reading->a_case))
+  if (c->options.timelines && index == drawn_point(c, reading->a_case))
     keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
 }
 
@@ -123,22 +123,47 @@ typedef struct {
   hec_program broken;
 } prediction;
 
-static void draw(prediction *p, const hec_program *program) {
+/* The folder of a drawing's files, where ranks have files: what the case is called, as one word, and whether it was
+ * predicted or measured. Of two random configurations with one name the later has its number too. */
+static void add_folder(const hec_comparison *c, int32_t a_case, const char *which, hec_text *folder) {
+  const char *name = c->options.cases[a_case].name;
+  bool again = false;
+  for (int32_t i = 0; i < a_case; i++)
+    again = again || strcmp(c->options.cases[i].name, name) == 0;
+  for (const char *at = name; *at; at++)
+    if (*at != ',') /* "ep, 16 tokens" */
+      hec_text_add_bytes(folder, *at == ' ' || *at == '/' ? "-" : at, 1);
+  if (again)
+    hec_text_printf(folder, "-%" PRId32, a_case + 1);
+  hec_text_printf(folder, "-%s", which);
+}
+
+static hec_status draw(const prediction *p, const hec_program *program, const hec_timeline *timeline, bool measured) {
   hec_comparison *c = p->all;
-  const hec_timeline *measured = &c->drawn[p->a_case].measured;
+  const char *which = measured ? "measured" : "predicted";
+  const hec_timeline_out out = {c->options.timelines, &c->events, c->options.pack, &c->events};
+  hec_text label = {0}, folder = {0};
+  hec_text_printf(&label, "%s, %s", c->options.cases[p->a_case].name, which);
+  add_folder(c, p->a_case, which, &folder);
+  hec_status status = hec_timeline_draw(&out, &(hec_drawing){.label = label.data,
+                                                             .folder = folder.data,
+                                                             .index = 2 * p->a_case + measured,
+                                                             .iter = c->points[drawn_point(c, p->a_case)].iter,
+                                                             .program = program,
+                                                             .timeline = timeline,
+                                                             .executed = measured,
+                                                             .beside = true});
+  hec_text_free(&label);
+  hec_text_free(&folder);
+  return status;
+}
+
+static hec_status draw_both(const prediction *p, const hec_program *program) {
+  const hec_timeline *measured = &p->all->drawn[p->a_case].measured;
   if (measured->n_ops != (int32_t)program->n_ops)
-    return;
-  const char *name = c->options.cases[p->a_case].name;
-  int32_t first = 2 * p->a_case * program->n_ranks;
-  hec_text label = {0};
-  if (c->events.length == 0)
-    hec_trace_events_begin(&c->events);
-  hec_text_printf(&label, "%s, predicted", name);
-  hec_trace_events_add(&c->events, label.data, first, program, &p->timeline, true);
-  hec_text_free(&label);
-  hec_text_printf(&label, "%s, measured", name);
-  hec_trace_events_add(&c->events, label.data, first + program->n_ranks, program, measured, true);
-  hec_text_free(&label);
+    return HEC_OK;
+  HEC_TRY(draw(p, program, &p->timeline, false));
+  return draw(p, program, measured, true);
 }
 
 static hec_status predict_point(prediction *p, int32_t index) {
@@ -156,9 +181,7 @@ static hec_status predict_point(prediction *p, int32_t index) {
   point->predicted_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
   for (int32_t k = 0; hec_controls[k].name; k++)
     point->control_s[k] = hec_control_predict(&hec_controls[k], &p->priced, program, &p->cost, &p->broken);
-  if (c->options.draw && index == drawn_point(c, p->a_case))
-    draw(p, program);
-  return HEC_OK;
+  return c->options.timelines && index == drawn_point(c, p->a_case) ? draw_both(p, program) : HEC_OK;
 }
 
 static hec_status predict_steps(prediction *p) {
@@ -385,10 +408,13 @@ hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) 
   int32_t most = c->n_points + rounds_most(c) + c->options.n_cases, n_clean = 0;
   c->n_read = c->n_most = 0;
   double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
+  const hec_timeline_out drawn = {.format = c->options.timelines, .text = &c->events};
+  if (drawn.format)
+    hec_timeline_begin(&drawn);
   for (int32_t i = 0; i < c->options.n_cases; i++)
     HEC_TRY(predict_case(c, i, cluster));
-  if (c->events.length > 0)
-    hec_trace_events_end(&c->events);
+  if (drawn.format)
+    hec_timeline_end(&drawn);
   for (int32_t i = 0; i < c->n_points; i++) {
     settle(c, i, pairs[0]);
     n_clean += c->points[i].n_clean;

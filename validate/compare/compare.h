@@ -13,6 +13,7 @@
  * overlap, or one has fewer than two rounds. */
 #ifndef HEC_VALIDATE_COMPARE_H
 #define HEC_VALIDATE_COMPARE_H
+#include "runtime/program/timeline_format.h"
 #include "sim/simulate.h"
 #include "validate/calibrate/samples.h"
 #include "validate/compare/control.h"
@@ -69,7 +70,9 @@ typedef struct {
   int32_t n_extra; /* rounds of cases that were not settled, at most */
   const hec_collective *collective;
   const hec_law *law;
-  bool draw;
+  const hec_timeline_format *timelines; /* of what is drawn; NULL: nothing is */
+  /* Of timelines in files of ranks: adds one to `text` (a hec_text). */
+  hec_status (*pack)(void *text, const char *folder, int32_t rank, const hec_text *file);
 } hec_comparison_options;
 
 typedef struct {
@@ -95,7 +98,7 @@ typedef struct {
   int32_t n_controls, n_conclusive;
   int32_t n_read, n_most; /* readings of all points; of the point that has most */
   double disturbed;       /* share of the readings that were left out */
-  hec_text events;        /* trace events, predicted above measured; with `draw` */
+  hec_text events;        /* the timelines, predicted above measured: one file, or all that were packed */
 } hec_comparison;
 
 void hec_comparison_open(hec_comparison *comparison, const hec_comparison_options *options, hec_arena *arena);

@@ -33,11 +33,7 @@ static void add_ranking(const hec_session_report *r, hec_text *out) {
 }
 
 static void add_machine(const hec_session_report *r, hec_text *out) {
-  const hec_summary_execution *e = r->head->execution;
-  hec_text_printf(out, "%s; backend %s, %s, %" PRId32 " %s", e->cpu, e->backend, e->transport, e->n_ranks_here,
-                  e->ranks_are);
-  if (e->virtual_time)
-    hec_text_add(out, "; virtual time: computing is measured, transfers are imitated");
+  hec_report_add_machine(r->head->execution, out);
 }
 
 static void add_work(const hec_session_report *r, hec_text *out) {

@@ -2,6 +2,7 @@
 #include "validate/outcomes/outcomes_case.h"
 
 #include "models/json.h"
+#include "runtime/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static hec_status read_int(const hec_json *json, const char *key, int32_t most, 
 static hec_status read_sizes(const hec_json *json, hec_outcome_case *c) {
   const char *name;
   HEC_TRY(hec_json_want_text(json, hec_json_root(json), "name", &name));
-  (void)snprintf(c->name, sizeof c->name, "%s", name);
+  hec_name_copy(c->name, sizeof c->name, name);
   HEC_TRY(read_int(json, "layers", LAYERS_MAX, &c->n_layers));
   HEC_TRY(read_int(json, "ranks", RANKS_MAX, &c->n_ranks));
   HEC_TRY(read_int(json, "nodes", RANKS_MAX, &c->n_nodes));

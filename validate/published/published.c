@@ -5,7 +5,6 @@
 #include "runtime/base/arena.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,7 +269,7 @@ static void set_up(hec_published *p, const hec_published_options *options, hec_l
     p->models = (hec_lab_models){2, {HEC_GPT_S, HEC_BERT_DEEP}};
   p->recorded = hec_loads_recorded(loads);
   p->trace_stride = hec_loads_trace_stride(loads);
-  (void)snprintf(p->trace_name, sizeof p->trace_name, "%s", hec_loads_trace_name(loads));
+  hec_name_copy(p->trace_name, sizeof p->trace_name, hec_loads_trace_name(loads));
 }
 
 static hec_status run_all(hec_published *p) {

@@ -22,8 +22,10 @@ static void init(hec_policy_run *run) {
     return;
   }
   hec_placement_set(placement, &run->plan);
-  hec_policy_note(run, "experts stand as in %.100s (format %s); tokens go evenly over all slots of an expert, by turns",
-                  base_name(placement->origin), placement->format);
+  char name[101];
+  hec_name_copy(name, sizeof name, base_name(placement->origin));
+  hec_policy_note(run, "experts stand as in %s (format %s); tokens go evenly over all slots of an expert, by turns",
+                  name, placement->format);
   if (placement->moves > 0)
     hec_policy_note(run, "; its framework moves the experts of %d layers in every iteration, here they stay",
                     placement->moves);

@@ -4,7 +4,7 @@
 static void add(const hec_drawing *drawing, int32_t rank, hec_text *out) {
   (void)rank;
   hec_trace_events_add(out, drawing->label, (drawing->index + 1) * 10000, drawing->program, drawing->timeline,
-                       drawing->executed);
+                       drawing->executed || drawing->beside);
 }
 
 const hec_timeline_format hec_timeline_chrome = {
