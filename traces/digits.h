@@ -51,21 +51,19 @@ static inline char *hec_digits_print(char *to, uint64_t value) {
   static const char pairs[] =
       "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
       "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
-  char digits[HEC_DIGITS_MOST];
-  size_t at = sizeof digits;
-  while (value >= 100) {
+  size_t n = 1 + (size_t)(value >= 10) + (size_t)(value >= 100) + (size_t)(value >= 1000);
+  for (uint64_t rest = value / 10000; rest > 0; rest /= 10)
+    n++;
+  char *end = to + n, *at = end;
+  for (; value >= 100; value /= 100) {
     at -= 2;
-    memcpy(digits + at, pairs + 2 * (size_t)(value % 100), 2);
-    value /= 100;
+    memcpy(at, pairs + 2 * (size_t)(value % 100), 2);
   }
-  if (value >= 10) {
-    at -= 2;
-    memcpy(digits + at, pairs + 2 * (size_t)value, 2);
-  } else {
-    digits[--at] = (char)('0' + value);
-  }
-  memcpy(to, digits + at, sizeof digits - at);
-  return to + (sizeof digits - at);
+  if (value >= 10)
+    memcpy(at - 2, pairs + 2 * (size_t)value, 2);
+  else
+    at[-1] = (char)('0' + value);
+  return end;
 }
 
 #endif

@@ -24,7 +24,7 @@ const char *hec_import_layer_name(int64_t key, char name[64]) {
 /* ---- rows ---- */
 
 static size_t find_slot(hec_import *job, int64_t key) {
-  for (size_t i = 0, s = job->last_slot + 1; i < job->n_slots; i++, s++) { /* as a rule it is the next */
+  for (size_t i = 0, s = job->last_slot; i < job->n_slots; i++, s++) { /* as a rule it is that one or the next */
     s = s >= job->n_slots ? 0 : s;
     if (job->slots[s].key == key)
       return s;
