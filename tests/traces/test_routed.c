@@ -218,12 +218,39 @@ START_TEST(a_wrong_number_is_named) {
 }
 END_TEST
 
+/* A request without tokens is a step without any. */
+START_TEST(a_request_may_be_empty) {
+  requests r = {.tokens = {0, 1}, .layers = 2, .top_k = 2, .experts = 3, .item = 1, .dense = -1};
+  uint32_t ids[] = {0, 1, 2, 0};
+  hec_text npy[REQUESTS] = {{0}};
+  hec_import *job = NULL;
+  hec_import_record record;
+  bool more = true;
+  hec_import_input inputs[REQUESTS];
+  hec_import_options options = {.experts = 3, .last_step = -1};
+  for (int q = 0; q < REQUESTS; q++) {
+    r.ids[q] = ids;
+    add_npy(&r, q, &npy[q]);
+    inputs[q] = (hec_import_input){q == 0 ? "d/r-0.npy" : "d/r-1.npy", npy[q].data, npy[q].length};
+  }
+  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS, &job) == HEC_OK);
+  ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK && more, "%s", hec_last_error());
+  ck_assert_int_eq(record.iter, 1);
+  ck_assert_mem_eq(record.load.counts, ((uint32_t[]){1, 1, 0, 1, 0, 1}), 6 * sizeof(uint32_t));
+  ck_assert(hec_import_next(job, &record, &more) == HEC_OK && !more);
+  hec_import_end(job);
+  for (int q = 0; q < REQUESTS; q++)
+    hec_text_free(&npy[q]);
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("traces.routed");
   TCase *cases = tcase_create("routed");
   tcase_set_timeout(cases, 60);
   tcase_add_loop_test(cases, requests_of_many_windows, 0, 24);
   tcase_add_loop_test(cases, a_wrong_number_is_named, 0, 12);
+  tcase_add_test(cases, a_request_may_be_empty);
   suite_add_tcase(suite, cases);
   return suite;
 }

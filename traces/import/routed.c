@@ -158,11 +158,11 @@ static inline int64_t find_wrong(const unsigned char *p, int64_t n, int item, ui
 
 /* The window's numbers of a layer, and how many of each; those above the limit (the file has changed) count as 0. */
 static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_t limit) {
-  const unsigned char *p = r->numbers + r->layer * r->top_k * item;
-  int64_t stride = r->n_layers * r->top_k * item, k = r->top_k;
+  int64_t k = r->top_k;
   uint32_t *to = r->ids, *counts = r->counts;
   bool good = true;
-  for (int64_t t = 0; t < n_tokens; t++, p += stride)
+  for (int64_t t = 0; t < n_tokens; t++) {
+    const unsigned char *p = r->numbers + (t * r->n_layers + r->layer) * k * item;
     for (int64_t i = 0; i < k; i++) {
       uint64_t id = load_item(p + i * item, item);
       good &= id < limit;
@@ -170,6 +170,7 @@ static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_
       *to++ = (uint32_t)id;
       counts[id]++;
     }
+  }
   return good;
 }
 
@@ -201,12 +202,13 @@ static bool take_layer_of(hec_routed *r, int64_t n_tokens, uint64_t limit) {
 
 /* Is a number of the layer not 0? */
 static bool any_number(const hec_routed *r, int64_t layer, int64_t n_tokens) {
-  size_t row = (size_t)(r->n_layers * r->top_k * r->item), n = (size_t)(r->top_k * r->item);
-  const unsigned char *p = r->numbers + (size_t)layer * n;
-  for (int64_t t = 0; t < n_tokens; t++, p += row)
-    for (size_t i = 0; i < n; i++)
+  int64_t n = r->top_k * r->item;
+  for (int64_t t = 0; t < n_tokens; t++) {
+    const unsigned char *p = r->numbers + (t * r->n_layers + layer) * n;
+    for (int64_t i = 0; i < n; i++)
       if (p[i] != 0)
         return true;
+  }
   return false;
 }
 
