@@ -1,10 +1,8 @@
-/* Whole numbers. Lists of them are the bulk of a trace: eight bytes are loaded at once, the first byte that is no digit
- * is found with one subtraction-free test (d = b ^ 0x30 is a digit iff d + 0x76 and d stay below 0x80; a carry only
- * spoils bytes above the first hit), and up to seven digits become a number by three multiplications (pairs, fours,
- * eights). No branch depends on the digits. Longer numbers and other compilers' byte orders take the plain loop. */
+/* Whole numbers in JSON. Lists of them are the bulk of a trace: those of the common form are read by traces/digits.h. */
 #include "traces/scan.h"
 
 #include "runtime/base/arena.h"
+#include "traces/digits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,38 +30,6 @@ hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint6
   return HEC_OK;
 }
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* 1..7 digits at p followed by anything else: their number and how many; 0 when it is not of this form (no digit,
- * leading zero, longer). Reads 8 bytes. */
-static inline unsigned short_number(const char *p, uint32_t *value) {
-  uint64_t d;
-  memcpy(&d, p, sizeof d);
-  d ^= UINT64_C(0x3030303030303030);
-  uint64_t not_digit = ((d + UINT64_C(0x7676767676767676)) | d) & UINT64_C(0x8080808080808080);
-  if (not_digit == 0)
-    return 0;
-  unsigned n = (unsigned)__builtin_ctzll(not_digit) >> 3;
-  if (n == 0 || (n > 1 && (d & 0xff) == 0))
-    return 0;
-  d <<= 64 - 8 * n; /* leading zeros; the first digit in the lowest byte that is left */
-  d = d * 10 + (d >> 8);
-  d = ((d & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x000F424000000064) +
-       ((d >> 16) & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x0000271000000001)) >>
-      32;
-  *value = (uint32_t)d;
-  return n;
-}
-#else
-static inline unsigned short_number(const char *p, uint32_t *value) {
-  unsigned n = 0;
-  uint32_t v = 0;
-  for (; n < 8 && p[n] >= '0' && p[n] <= '9'; n++)
-    v = v * 10 + (uint32_t)(p[n] - '0');
-  *value = v;
-  return n == 8 || (n > 1 && p[0] == '0') ? 0 : n;
-}
-#endif
-
 /* As many of the list's numbers as have the common form (short, then a comma, perhaps a space) and lie inside the
  * window; what separates the last one from the next is read. All must be separated alike: whether a space follows is
  * checked, but the next address does not wait for that byte, which would nearly double the time of a number. */
@@ -72,7 +38,7 @@ static int64_t common_numbers(hec_scan *scan, uint32_t *counts, int64_t n) {
   int64_t i = 0;
   size_t n_spaces = 0;
   while (i < n && p < safe) {
-    unsigned n_digits = short_number(p, &counts[i]);
+    unsigned n_digits = hec_digits_short(p, &counts[i]);
     if (n_digits == 0 || p[n_digits] != ',')
       break;
     if (i == 0)
@@ -132,7 +98,7 @@ static int64_t common_rows(hec_scan *scan, uint32_t *values, int64_t n_columns, 
     if (p >= safe || *p != '[')
       break;
     for (; c < n_columns && q < safe; c++) {
-      unsigned n_digits = short_number(q, &values[c]);
+      unsigned n_digits = hec_digits_short(q, &values[c]);
       if (n_digits == 0 || q[n_digits] != (c + 1 < n_columns ? ',' : ']'))
         break;
       q += n_digits + 1;

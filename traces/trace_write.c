@@ -1,6 +1,7 @@
-/* Writer of hecate-trace version 1 (JSON Lines). Counts are printed by us, two digits at a time from the right, into a
- * block that goes to the sink when full: a record of any size needs the same memory. */
+/* Writer of hecate-trace version 1 (JSON Lines). Counts are printed by us (traces/digits.h) into a block that goes to the
+ * sink when full: a record of any size needs the same memory. */
 #include "runtime/base/arena.h"
+#include "traces/digits.h"
 #include "traces/sink.h"
 #include "traces/trace_header.h"
 
@@ -42,28 +43,6 @@ static hec_status put(hec_trace_writer *writer, const char *bytes, size_t n) {
   return HEC_OK;
 }
 
-/* Digits of `value` at `to`; returns the end. */
-static char *print_number(char *to, uint32_t value) {
-  static const char pairs[] =
-      "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
-      "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
-  char digits[10];
-  int at = 10;
-  while (value >= 100) {
-    at -= 2;
-    memcpy(digits + at, pairs + 2 * (size_t)(value % 100), 2);
-    value /= 100;
-  }
-  if (value >= 10) {
-    at -= 2;
-    memcpy(digits + at, pairs + 2 * (size_t)value, 2);
-  } else {
-    digits[--at] = (char)('0' + value);
-  }
-  memcpy(to, digits + at, (size_t)(10 - at));
-  return to + (10 - at);
-}
-
 /* [1,2,...] */
 static hec_status put_row(hec_trace_writer *writer, const uint32_t *counts, int32_t n) {
   HEC_TRY(put(writer, "[", 1));
@@ -73,7 +52,7 @@ static hec_status put_row(hec_trace_writer *writer, const uint32_t *counts, int3
     char *to = writer->block + writer->n_bytes;
     if (i > 0)
       *to++ = ',';
-    to = print_number(to, counts[i]);
+    to = hec_digits_print(to, counts[i]);
     writer->n_bytes = (size_t)(to - writer->block);
   }
   return put(writer, "]", 1);

@@ -4,6 +4,7 @@
 #include "traces/transitions.h"
 
 #include "runtime/base/arena.h"
+#include "traces/digits.h"
 #include "traces/trace_header.h"
 
 #include <inttypes.h>
@@ -158,55 +159,43 @@ void hec_transitions_spread(const hec_transitions *t, uint64_t *counts, const he
 
 /* ---- writing ---- */
 
-static size_t digits_of(uint64_t value) {
-  size_t n = 1;
-  while (value >= 10) {
-    value /= 10;
-    n++;
-  }
-  return n;
-}
-
-/* Bytes of {"b":n,...} against those of [n,...]. */
+/* Bytes of {"b":n,...} against those of [n,...]: the digits of an n above 0 are in both. */
 static bool sparse_is_shorter(const uint64_t *row, int64_t n) {
-  size_t dense = 2 + (size_t)(n > 0 ? n - 1 : 0), sparse = 2, n_members = 0;
-  for (int64_t b = 0; b < n; b++) {
-    dense += digits_of(row[b]);
-    if (row[b] > 0) {
-      sparse += 3 + digits_of((uint64_t)b) + digits_of(row[b]) + (n_members > 0);
-      n_members++;
+  size_t dense = n > 0 ? (size_t)n - 1 : 0, sparse = 0, digits = 1; /* digits: of b */
+  for (int64_t b = 0, more_at = 10; b < n; b++) {
+    if (b == more_at) {
+      digits++;
+      more_at *= 10;
     }
+    if (row[b] > 0)
+      sparse += 3 + digits + (sparse > 0);
+    else
+      dense++;
   }
   return sparse < dense;
 }
 
-/* Millions of them: by hand, as printf takes ten times as long. */
-static void print_number(uint64_t value, hec_text *text) {
-  char digits[20];
-  size_t n = sizeof digits;
-  do
-    digits[--n] = (char)('0' + value % 10);
-  while ((value /= 10) > 0);
-  hec_text_add_bytes(text, digits + n, sizeof digits - n);
-}
-
 static void print_row(const uint64_t *row, int64_t n, hec_text *text) {
   bool sparse = sparse_is_shorter(row, n);
-  const char *comma = "";
-  hec_text_add(text, sparse ? "{" : "[");
-  for (int64_t b = 0; b < n; b++) {
+  HEC_RESERVE(text->data, text->capacity, text->length + (size_t)n * (2 * HEC_DIGITS_MOST + 4) + 3);
+  char *to = text->data + text->length;
+  *to++ = sparse ? '{' : '[';
+  for (int64_t b = 0, n_printed = 0; b < n; b++) {
     if (sparse && row[b] == 0)
       continue;
-    hec_text_add(text, comma);
+    if (n_printed++ > 0)
+      *to++ = ',';
     if (sparse) {
-      hec_text_add(text, "\"");
-      print_number((uint64_t)b, text);
-      hec_text_add(text, "\":");
+      *to++ = '"';
+      to = hec_digits_print(to, (uint64_t)b);
+      *to++ = '"';
+      *to++ = ':';
     }
-    print_number(row[b], text);
-    comma = ",";
+    to = hec_digits_print(to, row[b]);
   }
-  hec_text_add(text, sparse ? "}" : "]");
+  *to++ = sparse ? '}' : ']';
+  *to = 0;
+  text->length = (size_t)(to - text->data);
 }
 
 void hec_transitions_print(const uint64_t *counts, int64_t n_pairs, int64_t n_experts, hec_text *text) {

@@ -123,7 +123,7 @@ refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --ou
 
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
-for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json harmoeny csv-counts; do
+for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do
   for size in 2M 16M; do
     "$build/hecate-bench" import --format $format --bytes $size --folder . --json >$size.json 2>err.txt ||
       fail "hecate-bench import $format: $(cat err.txt)"

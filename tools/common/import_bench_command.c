@@ -92,7 +92,7 @@ static hec_status run(const settings *s, hec_text *out) {
     hec_text_printf(
         out,
         "synthetic files, one thread, written to /dev/null, best of 3; CPU: per second of its own computing\n"
-        "memory: a step; json-, npy-routed-experts: a request; trtllm: its header; csv-ranks: the whole table\n\n"
+        "memory: a step, transitions; json-routed-experts: a request; trtllm: a header; csv-ranks: the whole table\n\n"
         "%-28s %8s %8s %8s %10s %8s\n",
         "format", "file MB", "MB/s", "CPU MB/s", "records", "peak MB");
   }

@@ -1,4 +1,5 @@
-/* Lines are cut in the buffer itself: a field is a pointer into it. The buffer holds a line, at most 1 MiB. */
+/* Lines are cut in the buffer itself: a field is a pointer into it. The buffer holds a line, at most 1 MiB. Fields are
+ * a few bytes long, so bytes are looked at one by one: a call of strspn or strcspn takes longer than the field. */
 #include "traces/import/csv.h"
 
 #include "runtime/base/arena.h"
@@ -10,6 +11,11 @@
 
 /* ---- lines ---- */
 
+static void reserve(hec_csv *csv, size_t capacity) {
+  HEC_RESERVE(csv->buffer, csv->allocated, capacity + HEC_DIGITS_AHEAD);
+  csv->capacity = capacity;
+}
+
 static hec_status fill(hec_csv *csv) {
   size_t got = 0;
   memmove(csv->buffer, csv->buffer + csv->at, csv->end - csv->at);
@@ -19,11 +25,13 @@ static hec_status fill(hec_csv *csv) {
     if (csv->capacity >= HEC_CSV_LINE_MAX)
       return hec_import_fail(csv->file, csv->line + 1, "line", "expected at most %d bytes, found more",
                              HEC_CSV_LINE_MAX);
-    csv->buffer = hec_grow(csv->buffer, &csv->capacity, csv->capacity + 1, 1);
+    reserve(csv, 2 * csv->capacity);
   }
   HEC_TRY(csv->source->read(csv->source, csv->buffer + csv->end, csv->capacity - csv->end - 1, &got));
   csv->end += got;
   csv->ended = got == 0;
+  memset(csv->buffer + csv->end, 0, HEC_DIGITS_AHEAD);
+  csv->zero = strlen(csv->buffer);
   return HEC_OK;
 }
 
@@ -40,48 +48,62 @@ static hec_status read_line(hec_csv *csv, char **line) {
     }
     if (!feed && csv->at == csv->end)
       return HEC_OK;
-    feed = feed ? feed : csv->buffer + csv->end;
+    size_t end = feed ? (size_t)(feed - csv->buffer) : csv->end;
     *line = csv->buffer + csv->at;
     csv->line++;
-    if (memchr(*line, 0, (size_t)(feed - *line)))
+    if (csv->zero < end)
       return hec_import_fail(csv->file, csv->line, "line", "expected text, found a zero byte");
-    csv->at = (size_t)(feed - csv->buffer) + (csv->at + (size_t)(feed - *line) < csv->end);
-    *feed = 0;
-    if (feed > *line && feed[-1] == '\r')
-      feed[-1] = 0;
+    csv->buffer[end] = 0;
+    if (end > csv->at && csv->buffer[end - 1] == '\r')
+      csv->buffer[end - 1] = 0;
+    csv->at = end + (end < csv->end);
     return HEC_OK;
   }
 }
 
-/* A quoted field from its first quote; returns what is behind, NULL when the closing quote is missing. */
+static char *pass_blanks(char *p) {
+  while (*p == ' ' || *p == '\t')
+    p++;
+  return p;
+}
+
+/* A quoted field from behind its first quote; returns what is behind it, NULL when the closing quote is missing. */
 static char *cut_quoted(char *from) {
-  char *to = from++;
-  for (; *from; from++) {
-    if (*from == '"' && from[1] != '"') {
+  for (char *to = from;;) {
+    char *quote = strchr(from, '"');
+    if (!quote)
+      return NULL;
+    size_t n = (size_t)(quote - from);
+    if (to < from) /* doubled quotes have become one */
+      memmove(to, from, n);
+    to += n;
+    if (quote[1] != '"') {
       *to = 0;
-      return from + 1;
+      return quote + 1;
     }
-    from += *from == '"';
-    *to++ = *from;
+    *to++ = '"';
+    from = quote + 2;
   }
-  return NULL;
 }
 
 static hec_status cut_fields(hec_csv *csv, char *p) {
   for (csv->n_fields = 0;;) {
     if (csv->n_fields == HEC_CSV_FIELDS)
       return hec_import_fail(csv->file, csv->line, "line", "expected at most %d fields, found more", HEC_CSV_FIELDS);
-    p += strspn(p, " \t");
+    p = pass_blanks(p);
+    bool quoted = *p == '"';
+    p += quoted;
     csv->field[csv->n_fields++] = p;
-    char *next = NULL, *end = NULL; /* end: of a field without quotes */
-    if (*p == '"') {
+    char *next = p, *end = NULL; /* end: of a field without quotes */
+    if (quoted) {
       next = cut_quoted(p);
-      next = next ? next + strspn(next, " \t") : NULL;
+      next = next ? pass_blanks(next) : NULL;
       if (!next || (*next && *next != ','))
         return hec_import_fail(csv->file, csv->line, "line", "expected a comma behind a quoted field, found none");
     } else {
-      next = end = p + strcspn(p, ",");
-      while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
+      while (*next && *next != ',')
+        next++;
+      for (end = next; end > p && (end[-1] == ' ' || end[-1] == '\t');)
         end--;
     }
     bool last = *next == 0;
@@ -97,7 +119,7 @@ hec_status hec_csv_next(hec_csv *csv, bool *more) {
   char *line = NULL;
   do
     HEC_TRY(read_line(csv, &line));
-  while (line && line[strspn(line, " \t")] == 0);
+  while (line && *pass_blanks(line) == 0);
   *more = line != NULL;
   if (!line)
     return HEC_OK;
@@ -111,8 +133,7 @@ hec_status hec_csv_open(hec_csv *csv, const hec_import_file *file) {
   bool more = false;
   *csv = (hec_csv){.file = file};
   HEC_TRY(hec_import_source(file->input, &csv->source));
-  csv->capacity = 1 << 14;
-  csv->buffer = hec_malloc(csv->capacity, 1);
+  reserve(csv, 1 << 14);
   HEC_TRY(fill(csv));
   if (csv->end >= 3 && memcmp(csv->buffer, "\xef\xbb\xbf", 3) == 0)
     csv->at = 3; /* byte order mark */
@@ -179,11 +200,13 @@ hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) {
 hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) {
   const char *p = csv->field[column];
   char expected[64];
-  int64_t v = 0;
-  bool good = *p != 0 && strspn(p, "0123456789") == strlen(p) && strlen(p) < 19;
-  for (; good && *p; p++)
-    v = v * 10 + (*p - '0');
-  if (good && v <= most) {
+  uint32_t small = 0;
+  unsigned n = hec_digits_short(p, &small);
+  int64_t v = small;
+  if (n == 0) /* long, or begins with 0, or no number */
+    for (v = 0; n < 18 && p[n] >= '0' && p[n] <= '9'; n++)
+      v = v * 10 + (p[n] - '0');
+  if (n > 0 && p[n] == 0 && v <= most) {
     *value = v;
     return HEC_OK;
   }

@@ -1,6 +1,7 @@
 /* Tables as text (RFC 4180): a line of names, then lines of fields; quotes around a field, doubled inside. */
 #ifndef HEC_TRACES_IMPORT_CSV_H
 #define HEC_TRACES_IMPORT_CSV_H
+#include "traces/digits.h"
 #include "traces/import/importer.h"
 
 enum { HEC_CSV_FIELDS = 64, HEC_CSV_LINE_MAX = 1 << 20 };
@@ -8,13 +9,15 @@ enum { HEC_CSV_FIELDS = 64, HEC_CSV_LINE_MAX = 1 << 20 };
 typedef struct {
   const hec_import_file *file;
   hec_source *source;
-  char *buffer; /* [capacity] */
-  size_t capacity, at, end;
+  char *buffer; /* [capacity + HEC_DIGITS_AHEAD] */
+  size_t capacity, allocated, at, end;
+  size_t zero; /* the first zero byte of the unread ones, or their end */
   bool ended;
-  int64_t line;                /* of the fields, 1-based */
-  char *field[HEC_CSV_FIELDS]; /* zero-terminated, blanks around them gone; till the next line */
-  int n_fields, n_columns;     /* n_columns: of the first line */
-  hec_text names;              /* of the columns, a zero byte behind each */
+  int64_t line; /* of the fields, 1-based */
+  /* Zero-terminated, blanks around them gone, HEC_DIGITS_AHEAD bytes to be read of each; till the next line. */
+  char *field[HEC_CSV_FIELDS];
+  int n_fields, n_columns; /* n_columns: of the first line */
+  hec_text names;          /* of the columns, a zero byte behind each */
 } hec_csv;
 
 /* Reads the names. To be closed in any case. */

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
   hec_csv csv;
-  int rank, layer, iter, tokens;
+  int rank, layer, iter, tokens, method, model; /* columns; the last two -1: none */
   entry *entries;
   size_t n, capacity, given;
   bool read;
@@ -35,7 +35,10 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "rank", &t->rank));
   HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "iter|iteration|step", &t->iter));
-  return hec_csv_want(&t->csv, "tokens|token_num", &t->tokens);
+  HEC_TRY(hec_csv_want(&t->csv, "tokens|token_num", &t->tokens));
+  t->method = hec_csv_find(&t->csv, "method");
+  t->model = hec_csv_find(&t->csv, "model_name|model");
+  return HEC_OK;
 }
 
 static void close_file(hec_import_file *file) {
@@ -48,9 +51,8 @@ static void close_file(hec_import_file *file) {
 }
 
 /* Is the line one of those wanted? Without a choice all lines must be of one kind. */
-static hec_status choose(const hec_csv *csv, const char *names, const char *wanted, const char *option, hec_text *first,
+static hec_status choose(const hec_csv *csv, int column, const char *wanted, const char *option, hec_text *first,
                          bool *take) {
-  int column = hec_csv_find(csv, names);
   *take = true;
   if (column < 0)
     return HEC_OK;
@@ -92,6 +94,13 @@ static int compare_entries(const void *a, const void *b) {
   return x->line < y->line ? -1 : 1;
 }
 
+static bool in_order(const table *t) {
+  size_t i = 1;
+  while (i < t->n && compare_entries(&t->entries[i - 1], &t->entries[i]) < 0)
+    i++;
+  return i >= t->n;
+}
+
 static hec_status read_lines(hec_import_file *file, table *t, hec_text *method, hec_text *model) {
   const hec_import_options *o = hec_import_options_of(file->job);
   for (bool more = true;;) {
@@ -99,9 +108,9 @@ static hec_status read_lines(hec_import_file *file, table *t, hec_text *method, 
     HEC_TRY(hec_csv_next(&t->csv, &more));
     if (!more)
       return HEC_OK;
-    HEC_TRY(choose(&t->csv, "method", o->method, "--method", method, &take));
+    HEC_TRY(choose(&t->csv, t->method, o->method, "--method", method, &take));
     if (take)
-      HEC_TRY(choose(&t->csv, "model_name|model", o->model, "--model", model, &take_model));
+      HEC_TRY(choose(&t->csv, t->model, o->model, "--model", model, &take_model));
     if (take && take_model)
       HEC_TRY(take_line(t));
   }
@@ -119,7 +128,8 @@ static hec_status read_table(hec_import_file *file, table *t) {
   HEC_TRY(status);
   if (t->n == 0)
     return hec_import_fail(file, 0, "lines", "expected at least one (of --method and --model), found none");
-  qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
+  if (!in_order(t))
+    qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
   for (size_t i = 0; i < t->n; i++)
     ranks = t->entries[i].rank >= ranks ? t->entries[i].rank + 1 : ranks;
   if (o->ranks > 0 && ranks != o->ranks)

@@ -66,22 +66,39 @@ static void close_file(hec_import_file *file) {
   free(s);
 }
 
+/* At most 10 digits: how many, 0 when there is no such number up to 2^32 - 1. */
+static size_t read_number(const char *p, uint32_t *number) {
+  size_t n = hec_digits_short(p, number);
+  if (n > 0)
+    return n;
+  uint64_t value = 0;
+  for (; n <= 10 && p[n] >= '0' && p[n] <= '9'; n++)
+    value = value * 10 + (uint64_t)(p[n] - '0');
+  *number = (uint32_t)value;
+  return n <= 10 && value <= UINT32_MAX ? n : 0;
+}
+
+static const char *pass_blanks(const char *p) {
+  while (*p == ' ')
+    p++;
+  return p;
+}
+
 /* "[12, 166, 0]" */
 static hec_status read_list(statistics *s, int64_t *n) {
   const char *p = s->csv.field[s->distribution];
   bool good = *p++ == '[';
   for (*n = 0; good; p++) {
-    p += strspn(p, " ");
-    size_t digits = strspn(p, "0123456789");
-    char *end = NULL;
-    unsigned long long value = strtoull(p, &end, 10);
-    good = digits > 0 && digits <= 10 && value <= UINT32_MAX && *n < HEC_TRACE_DIMENSION_MAX;
+    uint32_t number = 0;
+    p = pass_blanks(p);
+    size_t digits = read_number(p, &number);
+    good = digits > 0 && *n < HEC_TRACE_DIMENSION_MAX;
     if (!good)
       break;
     HEC_RESERVE(s->counts, s->capacity, *n + 1);
-    s->counts[(*n)++] = (uint32_t)value;
-    p = end + strspn(end, " ");
-    good = *p == ',' || (*p == ']' && p[1 + strspn(p + 1, " ")] == 0);
+    s->counts[(*n)++] = number;
+    p = pass_blanks(p + digits);
+    good = *p == ',' || (*p == ']' && *pass_blanks(p + 1) == 0);
     if (*p == ']')
       break;
   }

@@ -96,9 +96,9 @@ static void add_npy(generator *g, uint64_t tokens) {
   }
 }
 
-static void npy(generator *g, int64_t i) {
-  if (i == 0)
-    add_npy(g, UINT64_C(64) << 10); /* 61 MB: one request is one file */
+/* The whole file: one request is one file. */
+static void npy(generator *g, uint64_t bytes) {
+  add_npy(g, bytes / (UINT64_C(2) * LAYERS * TOP_K) + 1);
 }
 
 static void response(generator *g, int64_t i) {
@@ -167,21 +167,22 @@ static void safetensors(generator *g, uint64_t bytes) {
 
 static const struct {
   const hec_importer *format;
-  void (*add)(generator *g, int64_t i);
-  const char *end; /* of the file */
-  int per_step;    /* records */
+  void (*add)(generator *g, int64_t i);          /* a record; NULL: */
+  void (*make)(generator *g, uint64_t at_least); /* all of the file */
+  const char *end;
+  int per_step; /* records */
   hec_import_options say;
 } files[] = {
-    {&hec_importer_megatron_router_trace, router_trace, "", LAYERS, {.experts = EXPERTS}},
-    {&hec_importer_megatron_tokens_per_expert, tokens_per_expert, "", LAYERS, {.top_k = TOP_K}},
-    {&hec_importer_vllm_eplb, vllm, "", 1, {.top_k = TOP_K}},
-    {&hec_importer_eplb_json, logical_count, "]}\n", 1, {.top_k = TOP_K}},
-    {&hec_importer_trtllm, NULL, "", 1, {.experts = EXPERTS, .top_k = TOP_K}},
-    {&hec_importer_npy_routed_experts, npy, "", 1, {.experts = EXPERTS}},
-    {&hec_importer_json_routed_experts, response, "", 1, {.experts = EXPERTS}},
-    {&hec_importer_harmoeny, harmoeny, "", 1, {.top_k = TOP_K}},
-    {&hec_importer_csv_counts, counts, "", 1, {.top_k = TOP_K}},
-    {&hec_importer_csv_ranks, rank_loads, "", 1, {.top_k = TOP_K}},
+    {&hec_importer_megatron_router_trace, router_trace, NULL, "", LAYERS, {.experts = EXPERTS}},
+    {&hec_importer_megatron_tokens_per_expert, tokens_per_expert, NULL, "", LAYERS, {.top_k = TOP_K}},
+    {&hec_importer_vllm_eplb, vllm, NULL, "", 1, {.top_k = TOP_K}},
+    {&hec_importer_eplb_json, logical_count, NULL, "]}\n", 1, {.top_k = TOP_K}},
+    {&hec_importer_trtllm, NULL, safetensors, "", 1, {.experts = EXPERTS, .top_k = TOP_K}},
+    {&hec_importer_npy_routed_experts, NULL, npy, "", 1, {.experts = EXPERTS}},
+    {&hec_importer_json_routed_experts, response, NULL, "", 1, {.experts = EXPERTS}},
+    {&hec_importer_harmoeny, harmoeny, NULL, "", 1, {.top_k = TOP_K}},
+    {&hec_importer_csv_counts, counts, NULL, "", 1, {.top_k = TOP_K}},
+    {&hec_importer_csv_ranks, rank_loads, NULL, "", 1, {.top_k = TOP_K}},
 };
 
 static size_t find(const hec_importer *format) {
@@ -206,7 +207,7 @@ hec_status hec_import_bench_make(const hec_importer *format, const char *path, u
   FILE *file = fopen(path, "wb");
   bool good = file != NULL;
   if (!files[f].add)
-    safetensors(&g, bytes);
+    files[f].make(&g, bytes);
   for (int64_t i = 0; good && (written < bytes || i % files[f].per_step != 0) && written != before;
        i++) { /* who adds nothing more is done */
     before = written;

@@ -57,9 +57,11 @@ typedef struct {
   int32_t source;         /* -1: the file's rank */
   int32_t first, n;       /* experts first..first+n-1 of the job's n_experts */
   const uint32_t *counts; /* [n], till the next call */
+  bool goes_on;           /* more tokens of the row that this step, layer and source had last */
   int64_t line;           /* 0: the format has no lines */
   /* Experts of every token in this layer and, of the same tokens in the same order, in the layer before; NULL: none. */
   const uint32_t *ids, *ids_before; /* [n_tokens][top_k] */
+  const uint32_t *counts_before;    /* [n_experts] of ids_before */
   int64_t n_tokens, layer_before;
 } hec_import_row;
 

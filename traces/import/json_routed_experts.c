@@ -11,6 +11,7 @@
 typedef struct {
   hec_scan scan;
   hec_text text;
+  hec_import_bytes bytes; /* in it */
   hec_routed routed;
   char closing[HEC_SCAN_NESTING]; /* of what is open */
   bool first[HEC_SCAN_NESTING];
@@ -144,13 +145,14 @@ static hec_status read_request(hec_import_file *file, responses *r, bool *more) 
   int64_t n = decode_base64(r->text.data, r->text.length);
   if (n < 0)
     return hec_import_fail(file, line, "routed_experts", "expected base64, found other text");
-  return hec_routed_read(file, line, "routed_experts", r->text.data, (size_t)n, &r->routed);
+  r->bytes = (hec_import_bytes){.input = file->input, .memory = r->text.data, .length = (uint64_t)n};
+  return hec_routed_read(file, line, "routed_experts", &r->bytes, &r->routed);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   responses *r = file->state;
   *more = true;
-  if (r->routed.layer == r->routed.n_layers)
+  if (r->routed.window == r->routed.n_windows)
     HEC_TRY(read_request(file, r, more));
   return *more ? hec_routed_next(file, &r->routed, row, more) : HEC_OK;
 }

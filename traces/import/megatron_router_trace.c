@@ -21,7 +21,7 @@ typedef struct {
   bool mtp, has_indices;
   hec_scan_matrix ids, before; /* of this record and of the one before */
   int64_t step_before, layer_before, tokens_before;
-  uint32_t *counts;
+  uint32_t *counts, *counts_before; /* [experts] */
 } trace;
 
 static hec_status read_step(void *t) {
@@ -108,8 +108,9 @@ static hec_status check_record(hec_import_file *file, trace *t) {
 static hec_status count(hec_import_file *file, trace *t) {
   uint32_t n_experts = (uint32_t)hec_import_experts(file->job);
   size_t n = (size_t)t->n_tokens * (size_t)t->top_k;
-  if (!t->counts)
-    t->counts = hec_malloc(n_experts, sizeof *t->counts);
+  uint32_t *counts = t->counts_before;
+  t->counts_before = t->counts;
+  t->counts = counts ? counts : hec_malloc(n_experts, sizeof *counts);
   memset(t->counts, 0, n_experts * sizeof *t->counts);
   for (size_t i = 0; i < n; i++) {
     if (t->ids.values[i] >= n_experts) {
@@ -141,6 +142,7 @@ static void close_file(hec_import_file *file) {
   free(t->ids.values);
   free(t->before.values);
   free(t->counts);
+  free(t->counts_before);
   free(t);
 }
 
@@ -168,6 +170,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .n_tokens = t->n_tokens};
   if (t->step_before == t->step && t->tokens_before == t->n_tokens) {
     row->ids_before = t->before.values;
+    row->counts_before = t->counts_before;
     row->layer_before = t->layer_before;
   }
   t->step_before = t->step;

@@ -1,6 +1,6 @@
 /* .npy files of routed experts: vLLM's routed_experts of a request (--enable-return-routed-experts), (tokens, layers,
  * top_k) of uint8 or uint16; traces as ExFlow's, (tokens, layers) of top-1 experts. A file is a request; several are
- * taken in the order of their names. One request is in memory. */
+ * taken in the order of their names. A window of a request is in memory; all of it where gzip or a stream is read. */
 #include "runtime/base/arena.h"
 #include "traces/import/routed.h"
 
@@ -8,6 +8,7 @@
 #include <string.h>
 
 typedef struct {
+  hec_import_bytes bytes;
   hec_routed routed;
   bool read;
 } request;
@@ -28,22 +29,25 @@ static void close_file(hec_import_file *file) {
   if (!r)
     return;
   hec_routed_free(&r->routed);
+  hec_import_bytes_close(&r->bytes);
   free(r);
+}
+
+static hec_status read_request(hec_import_file *file, request *r) {
+  unsigned char room[6];
+  const unsigned char *head = room;
+  HEC_TRY(hec_import_bytes_unpack(file->input, HEC_ROUTED_BYTES_MAX, &r->bytes));
+  if (r->bytes.length >= 6)
+    HEC_TRY(hec_import_bytes_at(&r->bytes, 0, 6, room, &head));
+  if (r->bytes.length < 6 || memcmp(head, "\x93NUMPY", 6) != 0)
+    return hec_import_fail(file, 0, "header", "expected a .npy file, found other bytes");
+  return hec_routed_read(file, 0, "experts", &r->bytes, &r->routed);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   request *r = file->state;
-  if (!r->read) {
-    hec_text bytes = {0};
-    hec_status status = hec_import_slurp(file->input, HEC_ROUTED_BYTES_MAX, &bytes);
-    bool magic = bytes.length >= 6 && memcmp(bytes.data, "\x93NUMPY", 6) == 0;
-    if (status == HEC_OK && !magic)
-      status = hec_import_fail(file, 0, "header", "expected a .npy file, found other bytes");
-    if (status == HEC_OK)
-      status = hec_routed_read(file, 0, "experts", bytes.data, bytes.length, &r->routed);
-    hec_text_free(&bytes);
-    HEC_TRY(status);
-  }
+  if (!r->read)
+    HEC_TRY(read_request(file, r));
   r->read = true;
   return hec_routed_next(file, &r->routed, row, more);
 }

@@ -33,13 +33,10 @@ static void count_tokens(hec_import *job, const hec_import_row *row, uint32_t *t
   size_t experts = (size_t)job->n_experts, k = (size_t)job->top_k, n = (size_t)row->n_tokens * k;
   HEC_RESERVE(job->sorted, job->sorted_capacity, experts + 1 + n);
   uint32_t *at = job->sorted, *tokens = at + experts + 1; /* at[a + 1]: where tokens of expert a are put next */
-  memset(at, 0, (experts + 1) * sizeof *at);
-  for (size_t i = 0; i < n; i++)
-    at[row->ids_before[i] + 1]++;
-  for (size_t a = 1, sum = 0; a <= experts; a++) {
-    size_t count = at[a];
-    at[a] = (uint32_t)sum;
-    sum += count;
+  at[0] = 0;
+  for (size_t a = 0, sum = 0; a < experts; a++) {
+    at[a + 1] = (uint32_t)sum;
+    sum += row->counts_before[a];
   }
   for (size_t t = 0, i = 0; t < (size_t)row->n_tokens; t++)
     for (size_t a = 0; a < k; a++, i++)

@@ -1,7 +1,9 @@
-/* A request is read whole, [tokens][layers][top_k] in its file, and turned into [layers][tokens][top_k]: layers are what
- * is counted. The requests are sources: with --ranks R, requests R*i .. R*i+R-1 are iteration i, as if each rank ran
- * one; without it each is an iteration. A layer whose ids are all 0 although a token has several experts is one that the
- * server did not route: a dense layer; it gets no tokens. Ids say nothing of how many experts there are (--experts).
+/* A request lies in its file as [tokens][layers][top_k]; layers are what is counted. It is gone through twice, a window
+ * of tokens at a time: first every number is checked and the layers are found that the server routed, then rows are
+ * given, layer by layer of a window. The requests are sources: with --ranks R, requests R*i .. R*i+R-1 are iteration i,
+ * as if each rank ran one; without it each is an iteration. A layer whose ids are all 0 although a token has several
+ * experts is one that the server did not route: a dense layer; it gets no tokens. Ids say nothing of how many experts
+ * there are (--experts).
  *
  * .npy (NumPy's format, version 1 to 3): magic, version, length of the header (2 or 4 bytes), the header as a Python
  * dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (tokens, layers, top_k), }, the numbers. Two dimensions
@@ -15,9 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A layer's numbers of a window stay in the second cache; a window that is read from a file is of so many bytes. */
+enum { WINDOW_IDS = 1 << 15, WINDOW_BYTES = 4 << 20, HEADER_BYTES = 1 << 16 };
+
 void hec_routed_free(hec_routed *routed) {
+  free(routed->is_routed);
+  free(routed->room);
   free(routed->ids);
+  free(routed->ids_before);
   free(routed->counts);
+  free(routed->counts_before);
 }
 
 static int64_t sources_of(const hec_import *job) {
@@ -84,18 +93,18 @@ static const char *value_of(const char *header, const char *key) {
   return at + strspn(at, " ");
 }
 
-static hec_status read_npy(hec_import_file *file, int64_t line, const char *bytes, size_t n, npy *a) {
-  const unsigned char *b = (const unsigned char *)bytes;
+/* `b`: as many of the n bytes as a header may have. */
+static hec_status read_npy(hec_import_file *file, int64_t line, const unsigned char *b, size_t n, npy *a) {
   size_t length_bytes = n > 6 && b[6] == 1 ? 2 : 4, begin = 8 + length_bytes, length = 0;
   if (n < begin || b[6] < 1 || b[6] > 3)
     return hec_import_fail(file, line, "header", "expected a .npy file of version 1 to 3, found %s",
                            n < begin ? "its end" : "another version");
   for (size_t i = 0; i < length_bytes; i++)
     length |= (size_t)b[8 + i] << (8 * i);
-  if (length > n - begin || length > 1 << 16)
+  if (length > n - begin || length > HEADER_BYTES)
     return hec_import_fail(file, line, "header", "expected %zu bytes of header, found %zu", length, n - begin);
   hec_text header = {0};
-  hec_text_add_bytes(&header, bytes + begin, length);
+  hec_text_add_bytes(&header, (const char *)b + begin, length);
   hec_text_add(&header, "");
   const char *descr = value_of(header.data, "descr"), *order = value_of(header.data, "fortran_order");
   const char *shape = value_of(header.data, "shape");
@@ -111,36 +120,142 @@ static hec_status read_npy(hec_import_file *file, int64_t line, const char *byte
 
 /* ---- numbers ---- */
 
-static uint64_t load_item(const unsigned char *p, int item, bool is_signed, bool *negative) {
+/* Inlined with `item` as a constant, which makes it one load. */
+static inline uint64_t load_item(const unsigned char *p, int item) {
   uint64_t value = 0;
   for (int i = 0; i < item; i++)
     value |= (uint64_t)p[i] << (8 * i);
-  *negative = is_signed && p[item - 1] >= 0x80;
   return value;
 }
 
-/* [tokens][layers][top_k] of the bytes to ids, and each below the number of experts. */
-static hec_status transpose(hec_import_file *file, const char *field, const unsigned char *bytes, const npy *a,
-                            hec_routed *r) {
-  uint64_t n_experts = (uint64_t)hec_import_experts(file->job);
-  const unsigned char *p = bytes;
-  for (int64_t t = 0; t < r->n_tokens; t++)
-    for (int64_t l = 0; l < r->n_layers; l++) {
-      uint32_t *to = r->ids + (l * r->n_tokens + t) * r->top_k;
-      for (int64_t k = 0; k < r->top_k; k++, p += a->item) {
-        bool negative = false;
-        uint64_t id = load_item(p, a->item, a->is_signed, &negative);
-        if (!negative && id < n_experts) {
-          to[k] = (uint32_t)id;
-          continue;
-        }
-        char place[128], found[32];
-        (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "][%" PRId64 "]", field, t, l, k);
-        (void)snprintf(found, sizeof found, "%" PRIu64, id);
-        return hec_import_fail(file, r->line, place, "expected an expert from 0 to %" PRIu64 ", found %s",
-                               n_experts - 1, negative ? "a negative number" : found);
-      }
+/* What numbers are below: the experts; a negative one is above all others of its size. */
+static uint64_t limit_of(const hec_import_file *file, const hec_routed *r) {
+  uint64_t n_experts = (uint64_t)hec_import_experts(file->job), half = UINT64_C(1) << (8 * r->item - 1);
+  return r->is_signed && half < n_experts ? half : n_experts;
+}
+
+static hec_status wrong_number(hec_import_file *file, const char *field, const hec_routed *r, int64_t i, uint64_t id) {
+  char place[128], found[32];
+  int64_t row = r->n_layers * r->top_k, t = r->window * r->n_window + i / row;
+  bool negative = r->is_signed && id >> (8 * r->item - 1) != 0;
+  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "][%" PRId64 "]", field, t, i % row / r->top_k,
+                 i % r->top_k);
+  (void)snprintf(found, sizeof found, "%" PRIu64, id);
+  return hec_import_fail(file, r->line, place, "expected an expert from 0 to %d, found %s",
+                         (int)hec_import_experts(file->job) - 1, negative ? "a negative number" : found);
+}
+
+/* The first of n numbers that is not below the limit, n: none. */
+static inline int64_t find_wrong(const unsigned char *p, int64_t n, int item, uint64_t limit) {
+  bool any = false;
+  for (int64_t i = 0; i < n; i++)
+    any |= load_item(p + i * item, item) >= limit;
+  int64_t i = any ? 0 : n;
+  while (i < n && load_item(p + i * item, item) < limit)
+    i++;
+  return i;
+}
+
+/* The window's numbers of a layer, and how many of each; those above the limit (the file has changed) count as 0. */
+static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_t limit) {
+  int64_t k = r->top_k;
+  uint32_t *to = r->ids, *counts = r->counts;
+  bool good = true;
+  for (int64_t t = 0; t < n_tokens; t++) {
+    const unsigned char *p = r->numbers + (t * r->n_layers + r->layer) * k * item;
+    for (int64_t i = 0; i < k; i++) {
+      uint64_t id = load_item(p + i * item, item);
+      good &= id < limit;
+      id = id < limit ? id : 0;
+      *to++ = (uint32_t)id;
+      counts[id]++;
     }
+  }
+  return good;
+}
+
+static int64_t find_wrong_of(const hec_routed *r, const unsigned char *p, int64_t n, uint64_t limit) {
+  switch (r->item) {
+  case 1:
+    return find_wrong(p, n, 1, limit);
+  case 2:
+    return find_wrong(p, n, 2, limit);
+  case 4:
+    return find_wrong(p, n, 4, limit);
+  default:
+    return find_wrong(p, n, 8, limit);
+  }
+}
+
+static bool take_layer_of(hec_routed *r, int64_t n_tokens, uint64_t limit) {
+  switch (r->item) {
+  case 1:
+    return take_layer(r, n_tokens, 1, limit);
+  case 2:
+    return take_layer(r, n_tokens, 2, limit);
+  case 4:
+    return take_layer(r, n_tokens, 4, limit);
+  default:
+    return take_layer(r, n_tokens, 8, limit);
+  }
+}
+
+/* Is a number of the layer not 0? */
+static bool any_number(const hec_routed *r, int64_t layer, int64_t n_tokens) {
+  int64_t n = r->top_k * r->item;
+  for (int64_t t = 0; t < n_tokens; t++) {
+    const unsigned char *p = r->numbers + (t * r->n_layers + layer) * n;
+    for (int64_t i = 0; i < n; i++)
+      if (p[i] != 0)
+        return true;
+  }
+  return false;
+}
+
+/* ---- windows ---- */
+
+static int64_t tokens_of(const hec_routed *r) {
+  int64_t left = r->n_tokens - r->window * r->n_window;
+  return left < r->n_window ? left : r->n_window;
+}
+
+static hec_status read_window(hec_routed *r) {
+  size_t row = (size_t)(r->n_layers * r->top_k * r->item);
+  return hec_import_bytes_at(r->bytes, r->data_at + (uint64_t)(r->window * r->n_window) * row,
+                             (size_t)tokens_of(r) * row, r->room, &r->numbers);
+}
+
+/* Of a window as many tokens as are said above, but not fewer than make a row of counts worth while. */
+static void make_windows(hec_routed *r, size_t n_experts) {
+  size_t row = (size_t)(r->n_layers * r->top_k * r->item), k = (size_t)r->top_k;
+  size_t n = (n_experts > WINDOW_IDS ? n_experts : WINDOW_IDS) / k, most = WINDOW_BYTES / row;
+  n = n < most ? n : most;
+  n = n > 0 ? n : 1;
+  n = n < (size_t)r->n_tokens ? n : (size_t)r->n_tokens;
+  r->n_window = (int64_t)n;
+  r->n_windows = n > 0 ? (r->n_tokens + r->n_window - 1) / r->n_window : 1;
+  HEC_RESERVE(r->is_routed, r->routed_capacity, r->n_layers);
+  HEC_RESERVE(r->ids, r->ids_capacity, n * k + 1);
+  HEC_RESERVE(r->ids_before, r->before_capacity, n * k + 1);
+  HEC_RESERVE(r->room, r->room_capacity, r->bytes->file ? n * row : 0);
+  if (!r->counts)
+    r->counts = hec_malloc(n_experts, sizeof *r->counts);
+  if (!r->counts_before)
+    r->counts_before = hec_malloc(n_experts, sizeof *r->counts_before);
+}
+
+static hec_status check_windows(hec_import_file *file, const char *field, hec_routed *r) {
+  uint64_t limit = limit_of(file, r);
+  for (int64_t l = 0; l < r->n_layers; l++)
+    r->is_routed[l] = r->top_k == 1;
+  for (r->window = 0; r->window < r->n_windows; r->window++) {
+    HEC_TRY(read_window(r));
+    int64_t n = tokens_of(r) * r->n_layers * r->top_k, wrong = find_wrong_of(r, r->numbers, n, limit);
+    if (wrong < n)
+      return wrong_number(file, field, r, wrong, load_item(r->numbers + wrong * r->item, r->item));
+    for (int64_t l = 0; l < r->n_layers; l++)
+      r->is_routed[l] = r->is_routed[l] || any_number(r, l, tokens_of(r));
+  }
   return HEC_OK;
 }
 
@@ -158,12 +273,27 @@ static hec_status raw_shape(hec_import_file *file, int64_t line, const char *fie
   return HEC_OK;
 }
 
-hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const char *bytes, size_t n,
+static hec_status read_shape_of(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
+                                npy *a) {
+  size_t n = (size_t)bytes->length, n_head = n < HEADER_BYTES + 12 ? n : HEADER_BYTES + 12;
+  unsigned char *room = hec_malloc(n_head + 1, 1);
+  const unsigned char *head = NULL;
+  hec_status status = hec_import_bytes_at(bytes, 0, n_head, room, &head);
+  if (status == HEC_OK) {
+    bool is_npy = n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0;
+    status = is_npy ? read_npy(file, line, head, n, a) : raw_shape(file, line, field, n, a);
+  }
+  free(room);
+  return status;
+}
+
+hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
                            hec_routed *r) {
   npy a = {.item = 0};
-  bool is_npy = n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0;
+  size_t n = (size_t)bytes->length;
   int64_t layers = hec_import_options_of(file->job)->layers;
-  HEC_TRY(is_npy ? read_npy(file, line, bytes, n, &a) : raw_shape(file, line, field, n, &a));
+  r->window = r->n_windows = 0;
+  HEC_TRY(read_shape_of(file, line, field, bytes, &a));
   if (a.shape[1] < 1 || a.shape[1] > HEC_TRACE_DIMENSION_MAX || (layers > 0 && layers != a.shape[1]))
     return hec_import_fail(file, line, "shape", "expected %" PRId64 " layers, found %" PRId64, layers > 0 ? layers : 1,
                            a.shape[1]);
@@ -178,44 +308,67 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
                            "expected as many numbers as it says, found %zu bytes for %" PRId64 " x %" PRId64
                            " x %" PRId64 " of %d",
                            n - a.data_at, a.shape[0], a.shape[1], a.shape[2], a.item);
+  r->bytes = bytes;
+  r->data_at = a.data_at;
+  r->item = a.item;
+  r->is_signed = a.is_signed;
   r->n_tokens = a.shape[0];
   r->n_layers = a.shape[1];
   r->top_k = a.shape[2];
   r->line = line;
   r->layer = 0;
   r->layer_before = -1;
-  HEC_RESERVE(r->ids, r->capacity, (uint64_t)r->n_tokens * row + 1);
-  if (!r->counts)
-    r->counts = hec_malloc((size_t)hec_import_experts(file->job), sizeof *r->counts);
-  return transpose(file, field, (const unsigned char *)bytes + a.data_at, &a, r);
+  make_windows(r, (size_t)hec_import_experts(file->job));
+  HEC_TRY(check_windows(file, field, r));
+  r->window = 0;
+  return HEC_OK;
+}
+
+/* ---- rows ---- */
+
+static void swap_layers(hec_routed *r) {
+  uint32_t *ids = r->ids, *counts = r->counts;
+  size_t capacity = r->ids_capacity;
+  r->ids = r->ids_before;
+  r->ids_capacity = r->before_capacity;
+  r->counts = r->counts_before;
+  r->ids_before = ids;
+  r->before_capacity = capacity;
+  r->counts_before = counts;
 }
 
 hec_status hec_routed_next(hec_import_file *file, hec_routed *r, hec_import_row *row, bool *more) {
-  size_t n_experts = (size_t)hec_import_experts(file->job), n = (size_t)(r->n_tokens * r->top_k);
-  *more = r->layer < r->n_layers;
+  size_t n_experts = (size_t)hec_import_experts(file->job);
+  *more = r->window < r->n_windows;
   if (!*more)
     return HEC_OK;
-  const uint32_t *ids = r->ids + (size_t)r->layer * n;
-  bool routed = r->top_k == 1;
+  if (r->layer == 0 && r->n_windows > 1)
+    HEC_TRY(read_window(r));
+  if (r->layer > 0 && r->layer_before == r->layer - 1)
+    swap_layers(r);
   memset(r->counts, 0, n_experts * sizeof *r->counts);
-  for (size_t i = 0; i < n && !routed; i++)
-    routed = ids[i] != 0;
-  for (size_t i = 0; i < n && routed; i++)
-    r->counts[ids[i]]++;
   *row = (hec_import_row){.step = file->kept / sources_of(file->job),
                           .layer = r->layer,
                           .source = (int32_t)(file->kept % sources_of(file->job)),
                           .n = (int32_t)n_experts,
                           .counts = r->counts,
+                          .goes_on = r->window > 0,
                           .line = r->line};
-  if (routed) {
-    row->ids = ids;
-    row->ids_before = r->layer_before >= 0 ? r->ids + (size_t)r->layer_before * n : NULL;
+  if (r->is_routed[r->layer]) {
+    if (!take_layer_of(r, tokens_of(r), limit_of(file, r)))
+      return hec_import_fail(file, r->line, "experts", "expected the numbers that were there, found others");
+    row->ids = r->ids;
+    row->ids_before = r->layer_before >= 0 ? r->ids_before : NULL;
+    row->counts_before = r->counts_before;
     row->layer_before = r->layer_before;
-    row->n_tokens = r->n_tokens;
+    row->n_tokens = tokens_of(r);
     r->layer_before = r->layer;
   }
-  r->layer++;
-  file->kept += r->layer == r->n_layers;
+  if (++r->layer < r->n_layers)
+    return HEC_OK;
+  r->layer = 0;
+  r->layer_before = -1;
+  r->window++;
+  file->kept += r->window == r->n_windows;
   return HEC_OK;
 }

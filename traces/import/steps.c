@@ -24,7 +24,7 @@ const char *hec_import_layer_name(int64_t key, char name[64]) {
 /* ---- rows ---- */
 
 static size_t find_slot(hec_import *job, int64_t key) {
-  for (size_t i = 0, s = job->last_slot + 1; i < job->n_slots; i++, s++) { /* as a rule it is the next */
+  for (size_t i = 0, s = job->last_slot; i < job->n_slots; i++, s++) { /* as a rule it is that one or the next */
     s = s >= job->n_slots ? 0 : s;
     if (job->slots[s].key == key)
       return s;
@@ -88,13 +88,15 @@ hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) {
   }
   job->last_slot = slot;
   int32_t *n_rows = &job->n_rows[slot * (size_t)job->n_columns + (size_t)column];
-  if (*n_rows > 0 && !job->format->repeats)
+  int32_t n_before = *n_rows - row->goes_on;
+  HEC_ASSERT(n_before >= 0);
+  if (n_before > 0 && !job->format->repeats)
     return hec_import_fail(file, row->line, "layer", "expected %s of step %" PRId64 " once, found it again",
                            hec_import_layer_name(key, name), row->step);
-  if (*n_rows == HEC_IMPORT_MICRO_BATCHES)
+  if (n_before == HEC_IMPORT_MICRO_BATCHES)
     return hec_import_fail(file, row->line, "layer", "expected at most %d micro-batches of a step, found more",
                            HEC_IMPORT_MICRO_BATCHES);
-  int32_t micro_batch = job->options.sum ? 0 : *n_rows;
+  int32_t micro_batch = job->options.sum ? 0 : n_before;
   HEC_TRY(check_blocks(file, row, slot, micro_batch));
   size_t block = block_of(job, slot, micro_batch);
   uint32_t *cells = block_cells(job, block) + (size_t)column * (size_t)job->n_experts + (size_t)row->first;
@@ -108,7 +110,7 @@ hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) {
   if (over)
     return hec_import_fail(file, row->line, "counts", "expected sums up to %" PRIu32 ", found more", UINT32_MAX);
   job->slots[slot].step_total += total;
-  ++*n_rows;
+  *n_rows = n_before + 1;
   if (row->ids && !job->no_transitions)
     hec_import_count_paths(job, slot, row);
   return HEC_OK;

@@ -6,9 +6,8 @@
  * layer), the data is read tensor by tensor: the header is in memory, not the file. gzip is not undone here. */
 #include "models/json.h"
 #include "runtime/base/arena.h"
-#include "traces/import/importer.h"
+#include "traces/import/bytes.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,43 +21,13 @@ typedef struct {
 } tensor;
 
 typedef struct {
-  FILE *file; /* NULL: in memory */
-  uint64_t length, data_at;
+  hec_import_bytes bytes;
+  uint64_t data_at;
   tensor *tensors;
   size_t n, capacity, given;
-  unsigned char *bytes; /* of a tensor */
+  unsigned char *room; /* of a tensor */
   uint32_t *counts;
 } safetensors;
-
-/* ---- bytes ---- */
-
-static hec_status open_bytes(const hec_import_file *file, safetensors *s) {
-  if (file->input->bytes) {
-    s->length = file->input->length;
-    return HEC_OK;
-  }
-  s->file = fopen(file->input->path, "rb");
-  if (!s->file || fseeko(s->file, 0, SEEK_END) != 0)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", file->input->path, strerror(errno));
-  off_t end = ftello(s->file);
-  if (end < 0)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", file->input->path, strerror(errno));
-  s->length = (uint64_t)end;
-  return HEC_OK;
-}
-
-/* The caller knows that they are there. */
-static hec_status read_bytes(const hec_import_file *file, const safetensors *s, uint64_t at, void *to, size_t n) {
-  HEC_ASSERT(at <= s->length && n <= s->length - at);
-  if (!s->file) {
-    if (n > 0)
-      memcpy(to, file->input->bytes + at, n);
-    return HEC_OK;
-  }
-  if (fseeko(s->file, (off_t)at, SEEK_SET) == 0 && fread(to, 1, n, s->file) == n)
-    return HEC_OK;
-  return hec_fail(HEC_FAILED, "%s: cannot be read: %s", file->input->path, strerror(errno));
-}
 
 static uint64_t little_endian(const unsigned char *p) {
   uint64_t value = 0;
@@ -117,7 +86,7 @@ static hec_status read_tensor(hec_import_file *file, safetensors *s, const hec_j
                            (int)hec_import_experts(file->job));
   }
   bool good = offsets && hec_json_is_array(offsets) && hec_json_length(offsets) == 2 && element(offsets, 0, &begin) &&
-              element(offsets, 1, &end) && end - begin == 8 * experts && (uint64_t)end <= s->length - s->data_at;
+              element(offsets, 1, &end) && end - begin == 8 * experts && (uint64_t)end <= s->bytes.length - s->data_at;
   if (!good) {
     (void)snprintf(field + strlen(field), 16, ".data_offsets");
     return hec_import_fail(file, 0, field,
@@ -145,31 +114,34 @@ static hec_status read_tensors(hec_import_file *file, safetensors *s, const hec_
   for (const hec_json_value *m = hec_json_first(root); m; m = hec_json_next(m))
     if (strcmp(hec_json_key(m), "__metadata__") != 0)
       HEC_TRY(read_tensor(file, s, m, &data_end));
-  if (data_end != s->length - s->data_at)
+  if (data_end != s->bytes.length - s->data_at)
     return hec_import_fail(file, 0, "data_offsets",
                            "expected the file to end with the last tensor, found %" PRIu64 " bytes more",
-                           s->length - s->data_at - data_end);
+                           s->bytes.length - s->data_at - data_end);
   if (s->n > 0)
     qsort(s->tensors, s->n, sizeof *s->tensors, compare_tensors);
   return HEC_OK;
 }
 
 static hec_status read_header(hec_import_file *file, safetensors *s) {
-  unsigned char length[8] = {0};
-  if (s->length >= 8)
-    HEC_TRY(read_bytes(file, s, 0, length, 8));
-  uint64_t n = little_endian(length);
-  if (s->length < 8 || n > s->length - 8 || n > HEADER_MAX)
+  unsigned char room[8];
+  const unsigned char *length = NULL, *header = NULL;
+  uint64_t all = s->bytes.length, n = 0;
+  if (all >= 8) {
+    HEC_TRY(hec_import_bytes_at(&s->bytes, 0, 8, room, &length));
+    n = little_endian(length);
+  }
+  if (all < 8 || n > all - 8 || n > HEADER_MAX)
     return hec_import_fail(file, 0, "header",
                            "expected 8 bytes of length and a header so long (at most %d), found %" PRIu64
                            " bytes in all",
-                           HEADER_MAX, s->length);
+                           HEADER_MAX, all);
   char *text = hec_malloc((size_t)n + 1, 1);
   hec_json *json = NULL;
   s->data_at = 8 + n;
-  hec_status status = read_bytes(file, s, 8, text, (size_t)n);
+  hec_status status = hec_import_bytes_at(&s->bytes, 8, (size_t)n, text, &header);
   if (status == HEC_OK)
-    status = hec_json_parse(text, (size_t)n, file->input->path, &json);
+    status = hec_json_parse((const char *)header, (size_t)n, file->input->path, &json);
   free(text);
   if (status == HEC_OK)
     status = read_tensors(file, s, json);
@@ -214,10 +186,10 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
 static hec_status open_file(hec_import_file *file) {
   safetensors *s = memset(hec_malloc(1, sizeof(safetensors)), 0, sizeof(safetensors));
   file->state = s;
-  HEC_TRY(open_bytes(file, s));
+  HEC_TRY(hec_import_bytes_open(file->input, &s->bytes));
   HEC_TRY(read_header(file, s));
   size_t experts = (size_t)hec_import_experts(file->job);
-  s->bytes = hec_malloc(experts, 8);
+  s->room = hec_malloc(experts, 8);
   s->counts = hec_malloc(experts, sizeof *s->counts);
   return HEC_OK;
 }
@@ -226,10 +198,9 @@ static void close_file(hec_import_file *file) {
   safetensors *s = file->state;
   if (!s)
     return;
-  if (s->file)
-    (void)fclose(s->file);
+  hec_import_bytes_close(&s->bytes);
   free(s->tensors);
-  free(s->bytes);
+  free(s->room);
   free(s->counts);
   free(s);
 }
@@ -241,9 +212,10 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
     return HEC_OK;
   const tensor *t = &s->tensors[s->given++];
   int32_t experts = hec_import_experts(file->job);
-  HEC_TRY(read_bytes(file, s, (uint64_t)t->at, s->bytes, 8 * (size_t)experts));
+  const unsigned char *found = NULL;
+  HEC_TRY(hec_import_bytes_at(&s->bytes, (uint64_t)t->at, 8 * (size_t)experts, s->room, &found));
   for (int32_t e = 0; e < experts; e++) {
-    uint64_t count = little_endian(s->bytes + 8 * (size_t)e);
+    uint64_t count = little_endian(found + 8 * (size_t)e);
     char field[64];
     if (count > UINT32_MAX) {
       (void)snprintf(field, sizeof field, "%" PRId64 "_%d[%d]", t->iter, (int)t->layer, (int)e);
