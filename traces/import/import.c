@@ -84,10 +84,6 @@ static hec_status check_facts(hec_import *job) {
   return HEC_OK;
 }
 
-static bool is_wanted(const hec_import *job, int64_t step) {
-  return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
-}
-
 static void set_label(hec_import *job) {
   const hec_import_lane *lane = &job->lanes[0];
   job->label[0] = 0;
@@ -122,7 +118,7 @@ static hec_status read_step(hec_import *job, bool *any) {
   for (int32_t i = 0; i < job->n_lanes; i++) {
     hec_import_lane *lane = &job->lanes[i];
     while (lane->waiting && lane->row.step == job->step) {
-      if (!is_wanted(job, job->step))
+      if (!hec_import_wants(job, job->step))
         lane->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, lane));
       lane->from = lane->file.input;
@@ -165,7 +161,7 @@ static hec_status next_record(hec_import *job, bool *more) {
       return finish(job);
     }
     HEC_TRY(hec_import_close_step(job, all_ended(job), &complete));
-    if (!complete || !is_wanted(job, job->step))
+    if (!complete || !hec_import_wants(job, job->step))
       job->n_micro_batches = 0;
   }
   hec_import_gather(job, job->micro_batch++);
@@ -262,6 +258,7 @@ void hec_import_end(hec_import *job) {
   free(job->header_transitions);
   free(job->sorted);
   free(job->recent);
+  free(job->fresh);
   free(job);
 }
 

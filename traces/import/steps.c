@@ -232,7 +232,8 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
     return HEC_OK;
   }
   HEC_TRY(status);
-  job->n_empty += total == 0;
+  bool wanted = hec_import_wants(job, job->step);
+  job->n_empty += total == 0 && wanted;
   if (total == 0)
     return HEC_OK;
   if (!job->settled)
@@ -245,8 +246,9 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
       return hec_import_fail(&job->lanes[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
                              "expected at most %" PRIu32 " tokens over all ranks, found more in step %" PRId64,
                              UINT32_MAX, job->step);
-    job->slots[s].total += job->slots[s].step_total;
+    job->slots[s].total += wanted ? job->slots[s].step_total : 0;
   }
+  hec_import_keep_paths(job);
   job->n_micro_batches = job->options.sum ? 1 : most;
   *complete = true;
   return HEC_OK;
