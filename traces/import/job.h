@@ -25,7 +25,7 @@ typedef struct {
   uint64_t step_total, total; /* assignments, of this step and of all that were written */
   bool dense;
   /* Transitions into it: */
-  int64_t key_before;          /* -1: none seen */
+  int64_t key_before;                   /* -1: none seen */
   uint64_t n_tokens, n_recent, n_fresh; /* n_recent: of them in job->recent; n_fresh: not yet of them, in job->fresh */
 } hec_import_slot;
 
@@ -68,7 +68,7 @@ struct hec_import {
   uint64_t *header_transitions;
   uint32_t *sorted; /* [n_experts + 1 + n_tokens x top_k] scratch */
   size_t sorted_capacity;
-  bool no_transitions;
+  bool no_transitions, knows_ranks;
   int32_t header_ranks; /* 0: as many as sources */
 };
 

@@ -134,8 +134,7 @@ void hec_import_count_paths(hec_import *job, size_t s, const hec_import_row *row
   }
   slot->key_before = key_before;
   slot->n_fresh += apart ? n_tokens : 0;
-  count_tokens(job, row,
-               apart ? table_of(job, &job->fresh, &job->fresh_capacity, s) : recent_table(job, s, n_tokens));
+  count_tokens(job, row, apart ? table_of(job, &job->fresh, &job->fresh_capacity, s) : recent_table(job, s, n_tokens));
 }
 
 uint64_t *hec_import_transitions(hec_import *job) {
