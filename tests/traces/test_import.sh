@@ -142,6 +142,13 @@ has "assumed   files follow each other in time, whatever ranks their names have"
 sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
 "${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
 head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"
+printf '[[1.0, 2], [3, 40.00], [0.0, 0.0]]' >weights.json
+"${tool[@]}" weights.json --top-k 1 --out o.jsonl >out.txt 2>&1 || fail "whole weights: $(cat out.txt)"
+[ "$(tail -n 1 o.jsonl)" = '{"iter":0,"layers":[[1,2],[3,40]]}' ] || fail "weights: $(tail -n 1 o.jsonl)"
+printf '[[1.0, 2], [3, 40.05]]' >weights.json
+refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
+printf 'rank,method,model,layer,iter,tokens\n0,a\033[31m,m\r,0,0,5\n0,b,m,0,0,5\n' >control.csv
+refuses 2 "method: expected --method, as there are several, found a?[31m and b" control.csv --top-k 1 --out o
 printf 'layer,expert,count\n1,0,1\n1,1,2\n3,0,1\n3,1,2\n' >gaps.csv
 "${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
 has "layers    1, 3 of the recorder are 0 to 1 here"

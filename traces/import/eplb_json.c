@@ -23,7 +23,9 @@ static hec_status open_file(hec_import_file *file) {
   counts_file *c = hec_malloc(1, sizeof *c);
   *c = (counts_file){.step = -1, .first_member = true, .first_step = true};
   file->state = c;
-  return hec_scan_begin(&c->scan, source);
+  HEC_TRY(hec_scan_begin(&c->scan, source));
+  c->scan.whole_floats = true; /* weights are often float tensors */
+  return HEC_OK;
 }
 
 static void close_file(hec_import_file *file) {

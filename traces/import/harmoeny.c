@@ -58,7 +58,9 @@ static hec_status check_world(hec_import *job, const hec_json *json, const char 
   bool some = hec_import_options_of(job)->renumber;
   if (ranks == hec_import_ranks(job) || (some && ranks > hec_import_ranks(job)))
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: world_size: expected as many as there are folders of ranks, %d, found %" PRId64,
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: world_size: expected as many as there are folders of ranks, %d, found %" PRId64
+                  " (--renumber takes those there are)",
                   path, (int)hec_import_ranks(job), ranks);
 }
 

@@ -101,7 +101,7 @@ static hec_status check_record(hec_import_file *file, trace *t) {
                            (long long)t->rank);
   if (hec_import_experts(file->job) == 0)
     return hec_import_fail(file, t->line, "logit_shape",
-                           "expected --experts N, as no logits were recorded, found none");
+                           "expected --experts N, as a recording without logits does not say how many there are");
   return HEC_OK;
 }
 

@@ -220,7 +220,8 @@ static bool in_stage(const hec_import *job, const hec_import_slot *slot, int32_t
 
 /* What a column is, for messages. */
 static const char *who(const hec_import *job) {
-  return job->n_sources > 0 && job->n_lanes == 1 && job->format->files == HEC_FILES_SEQUENCE ? "source" : "rank";
+  bool requests = job->format->files == HEC_FILES_SEQUENCE && !job->format->totals;
+  return job->n_sources > 0 && requests ? "source" : "rank";
 }
 
 static bool may_be_stages(const hec_import *job) {
@@ -252,8 +253,8 @@ static hec_status check_step(const hec_import *job, int32_t most) {
       char field[64];
       hec_import_file file = file_of(job, c);
       (void)snprintf(field, sizeof field, "%s %d", who(job), (int)c);
-      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have (--until ends before it)",
-                             job->step);
+      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have%s", job->step,
+                             job->n_records > 0 ? " (--until ends before it)" : "");
     }
     for (size_t s = 0; s < job->n_slots; s++)
       if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != most)
