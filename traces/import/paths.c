@@ -2,7 +2,8 @@
  * that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of tokens within a
  * rank and micro-batch, so the i-th token of a record is the i-th of the next layer's. What was counted goes into the
  * header only when it is all there was: every layer but the first has come behind the one before it, with all its
- * tokens. n_tokens x top_k^2 additions a row. */
+ * tokens. Where a last step may be left out (format->tail), a step is counted apart and added when it is complete.
+ * n_tokens x top_k^2 additions a row. */
 #include "traces/import/job.h"
 #include "traces/transitions.h"
 
