@@ -16,6 +16,7 @@ typedef struct {
   const char *at, *end; /* unread bytes */
   const char *safe;     /* up to here a number can be read without asking for more bytes */
   bool ended;           /* the source has no more */
+  bool whole_floats;    /* 7.0 is a whole number too */
   bool one_line;        /* a line feed is not white space (JSON Lines records) */
   int64_t line;         /* 1-based, of `at` */
   hec_text *capture;    /* gets every byte passed since hec_scan_capture, NULL: none */
@@ -48,7 +49,7 @@ static inline bool hec_scan_ends_token(char c) {
   return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0;
 }
 
-/* Plain digits only: no sign, fraction, exponent or leading zero. */
+/* Plain digits only: no sign, fraction (but see whole_floats), exponent or leading zero. */
 hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint64_t *value) HEC_MUST_USE;
 /* An array of exactly n whole numbers; `what` names them in messages ("counts"). */
 hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const char *what) HEC_MUST_USE;

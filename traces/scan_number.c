@@ -20,9 +20,15 @@ hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint6
     fits = fits && v <= (UINT64_MAX - digit) / 10;
     v = v * 10 + digit;
   }
+  if (scan->whole_floats && p > scan->at && p[0] == '.' && p[1] == '0')
+    for (p += 2; *p == '0';)
+      p++;
   bool good = fits && hec_scan_ends_token(*p) && v >= least && v <= most;
   if (!good && least == most)
     return hec_scan_fail(scan, NULL, "%" PRIu64, least);
+  if (!good && scan->whole_floats)
+    return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64 " (7 or 7.0; no shares or averages)",
+                         least, most);
   if (!good)
     return hec_scan_fail(scan, NULL, "a whole number from %" PRIu64 " to %" PRIu64, least, most);
   scan->at = p;

@@ -95,6 +95,13 @@ imports one.jsonl && sed 's/"name":"[^"]*"/"name":"x"/' o.jsonl | cmp - a.jsonl 
 imports above --counted after_drop --phase prefill --model m --sum --from 1
 head -n 1 o.jsonl | grep -q '"model":"m","phase":"prefill".*"counted":"after_drop"' || fail "header: $(head -n 1 o.jsonl)"
 tail -n +2 o.jsonl | grep -qx '{"iter":1,"layers":\[\[\[2,1,2,1\],\[2,1,0,1\]\],.*' || fail "sum: $(cat o.jsonl)"
+imports above
+has "assumed   one pipeline stage (--pp)"
+has "assumed   ranks 0 to 1 are all there are (--ranks N checks)"
+has "layers    1, 3 of the recorder are 0 to 1 here"
+has "layers    the last 1 here: MTP blocks, taken as MoE layers like the others"
+imports above --ranks 2 --pp 1
+! grep -q "assumed" out.txt || fail "assumed what was said: $(cat out.txt)"
 imports above --renumber --pp 2
 has "trace     6 layers, 4 experts, top-2, totals"
 has "left out  transitions between layers: "
@@ -114,6 +121,44 @@ refuses 2 "load.jsonl: expected megatron-router-trace like the first file" above
 imports above --format megatron-router-trace && same --format
 refuses 2 "top_k: expected --top-k N, as files of vllm-eplb do not say it" above/run/load.jsonl --out o
 refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.jsonl --top-k 5 --out o
+"${tool[@]}" above/run/router_trace_rank0.jsonl --out o.jsonl >out.txt || fail "one rank"
+has "assumed   rank 0 is all there is (--ranks N checks)"
+
+# Names of the trace: folders that are ranks name nothing. Files of one format that has no ranks follow each other.
+fresh harmoeny
+"${tool[@]}" in --top-k 1 --out o.jsonl >out.txt || fail harmoeny
+grep -q '"name":"in"' o.jsonl || fail "name: $(head -n 1 o.jsonl)"
+! grep -q "all there are" out.txt || fail "world_size was not read: $(cat out.txt)"
+rm in/data.json
+(cd in && "${tool[@]}" . --top-k 1 --out ../o.jsonl >../out.txt) || fail "harmoeny ."
+grep -q '"name":"harmoeny"' o.jsonl || fail "name: $(head -n 1 o.jsonl)"
+has "assumed   ranks 0 to 1 are all there are (--ranks N checks)"
+fresh vllm-eplb
+mv in/load.jsonl in/rank0.jsonl
+cp in/rank0.jsonl in/rank1.jsonl
+"${tool[@]}" in --top-k 2 --out o.jsonl >out.txt || fail vllm-eplb
+has "4 records, iterations 0 to 3"
+has "assumed   files follow each other in time, whatever ranks their names have"
+sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
+"${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
+head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"
+printf '[[1.0, 2], [3, 40.00], [0.0, 0.0]]' >weights.json
+"${tool[@]}" weights.json --top-k 1 --out o.jsonl >out.txt 2>&1 || fail "whole weights: $(cat out.txt)"
+[ "$(tail -n 1 o.jsonl)" = '{"iter":0,"layers":[[1,2],[3,40]]}' ] || fail "weights: $(tail -n 1 o.jsonl)"
+printf '[[1.0, 2], [3, 40.05]]' >weights.json
+refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
+printf 'rank,method,model,layer,iter,tokens\n0,a\033[31m,m\r,0,0,5\n0,b,m,0,0,5\n' >control.csv
+refuses 2 "method: expected --method, as there are several, found a?[31m and b" control.csv --top-k 1 --out o
+printf 'layer,expert,count\n1,0,1\n1,1,2\n3,0,1\n3,1,2\n' >gaps.csv
+"${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
+has "layers    1, 3 of the recorder are 0 to 1 here"
+! grep -q first-layer out.txt || fail "no number of first layers has gaps"
+sed -i 's/^3/2/' gaps.csv
+"${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
+has "layers    1 to 2 of the recorder are 0 to 1 here (hecate-sim plan --export: --first-layer 1)"
+sed -i 's/^2/0/' gaps.csv
+"${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
+! grep -q "^layers" out.txt || fail "layers have their own numbers: $(cat out.txt)"
 fresh trtllm
 imports in/* && same files with what is beside them
 imports 'in/rank*' && same what is beside a pattern

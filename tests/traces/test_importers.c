@@ -255,6 +255,64 @@ START_TEST(names_are_ordered_by_numbers) {
 }
 END_TEST
 
+/* ---- steps that are left out ---- */
+
+enum { MOST_REQUESTS = 7, REQUEST_LAYERS = 3, REQUEST_EXPERTS = 5, REQUEST_TOP_K = 2, MOST_TOKENS = 6 };
+
+static void make_request(hec_text *file, uint64_t *seed, int n, uint8_t ids[][REQUEST_LAYERS][REQUEST_TOP_K]) {
+  char header[119], bytes[10] = "\x93NUMPY\1";
+  memset(header, ' ', sizeof header);
+  int length = snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d, %d), }", n,
+                        REQUEST_LAYERS, REQUEST_TOP_K);
+  header[length] = ' ';
+  bytes[8] = 118;
+  hec_text_add_bytes(file, bytes, sizeof bytes);
+  hec_text_add_bytes(file, header, 118);
+  for (int t = 0; t < n; t++)
+    for (int l = 0; l < REQUEST_LAYERS; l++) {
+      ids[t][l][0] = (uint8_t)(1 + hec_test_below(seed, REQUEST_EXPERTS - 1));
+      ids[t][l][1] = (uint8_t)hec_test_below(seed, ids[t][l][0]);
+    }
+  hec_text_add_bytes(file, (const char *)ids, (size_t)n * sizeof ids[0]);
+}
+
+/* Transitions are those of the records alone: neither of steps before --from nor of a last one that lacks sources. */
+START_TEST(transitions_are_of_what_is_written) {
+  static uint8_t ids[MOST_REQUESTS][MOST_TOKENS][REQUEST_LAYERS][REQUEST_TOP_K];
+  uint64_t seed = (uint64_t)_i + 3, wanted[REQUEST_LAYERS - 1][REQUEST_EXPERTS][REQUEST_EXPERTS] = {{{0}}};
+  int ranks = 1 + _i % 3, n_steps = MOST_REQUESTS / ranks, from = (int)hec_test_below(&seed, (uint64_t)n_steps);
+  int until = _i % 2 ? -1 : from + (int)hec_test_below(&seed, (uint64_t)(n_steps - from));
+  hec_text file[MOST_REQUESTS] = {{0}};
+  char names[MOST_REQUESTS][16];
+  hec_import_input inputs[MOST_REQUESTS];
+  for (int r = 0; r < MOST_REQUESTS; r++) {
+    int n = 1 + (int)hec_test_below(&seed, MOST_TOKENS), step = r / ranks;
+    make_request(&file[r], &seed, n, ids[r]);
+    (void)snprintf(names[r], sizeof names[r], "r%d.npy", r);
+    inputs[r] = (hec_import_input){names[r], file[r].data, file[r].length};
+    bool kept = step >= from && step < n_steps && (until < 0 || step <= until);
+    for (int i = 0; kept && i < n * (REQUEST_LAYERS - 1) * REQUEST_TOP_K * REQUEST_TOP_K; i++) {
+      int a = i % 2, b = i / 2 % 2, l = i / 4 % (REQUEST_LAYERS - 1), t = i / 4 / (REQUEST_LAYERS - 1);
+      wanted[l][ids[r][t][l][a]][ids[r][t][l + 1][b]]++;
+    }
+  }
+  hec_import_options options = {.experts = REQUEST_EXPERTS, .ranks = ranks, .first_step = from, .last_step = until};
+  hec_import *job = NULL;
+  hec_import_record record;
+  hec_trace_header header;
+  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, MOST_REQUESTS, &job) == HEC_OK);
+  for (bool more = true; more;)
+    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+  hec_import_header(job, &header);
+  ck_assert_msg(header.transitions != NULL, "%s", header.notes);
+  ck_assert(header.transitions_first == from && header.transitions_last == (until < 0 ? n_steps - 1 : until));
+  ck_assert_mem_eq(header.transitions, wanted, sizeof wanted);
+  hec_import_end(job);
+  for (int r = 0; r < MOST_REQUESTS; r++)
+    hec_text_free(&file[r]);
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("traces.importers");
   TCase *cases = tcase_create("importers");
@@ -262,6 +320,7 @@ static Suite *make_suite(void) {
   tcase_add_loop_test(cases, router_traces_at_random, 0, 200);
   tcase_add_test(cases, steps_can_be_chosen);
   tcase_add_test(cases, names_are_ordered_by_numbers);
+  tcase_add_loop_test(cases, transitions_are_of_what_is_written, 0, 60);
   suite_add_tcase(suite, cases);
   return suite;
 }

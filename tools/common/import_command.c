@@ -58,7 +58,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
           "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in "
           "quotes;\n"
           "gzip is undone; - is standard input. Files of ranks are put together step by step, so a log may be of any\n"
-          "length. What is derived is said (assumed), what is left out too; a missing rank, step or layer is an error.",
+          "length. What is derived is said (assumed), what is left out too; a missing step or layer is an error, and\n"
+          "a missing rank, but for the last ones: --ranks N checks.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
       .args = args};

@@ -1,7 +1,8 @@
 /* Logical counts as JSON: what SGLang's --init-expert-location takes, and the weight matrix of DeepSeek's EPLB,
  *   {"logical_count":[[count x experts] x layers]}   or [... x steps] of those, or the array alone.
- * Summed over ranks; dense layers are rows of zeros. One step is in memory. Several files (one per workload) become one
- * record after another, with the file's name as label. A file with physical_to_logical_map alone is a placement. */
+ * Whole numbers, also as 7.0. Summed over ranks; dense layers are rows of zeros. One step is in memory. Several files
+ * (one per workload) become one record after another, with the file's name as label. A file with
+ * physical_to_logical_map alone is a placement. */
 #include "runtime/base/arena.h"
 #include "traces/import/importer.h"
 
@@ -23,7 +24,9 @@ static hec_status open_file(hec_import_file *file) {
   counts_file *c = hec_malloc(1, sizeof *c);
   *c = (counts_file){.step = -1, .first_member = true, .first_step = true};
   file->state = c;
-  return hec_scan_begin(&c->scan, source);
+  HEC_TRY(hec_scan_begin(&c->scan, source));
+  c->scan.whole_floats = true; /* weights are often float tensors */
+  return HEC_OK;
 }
 
 static void close_file(hec_import_file *file) {

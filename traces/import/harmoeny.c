@@ -1,7 +1,9 @@
 /* HarMoEny's statistics: <rank>/moe_layer-<l>.csv, a line per iteration, among whose columns are "iteration" and
  * "expert distribution", a quoted list of the tokens that this rank sends to each expert. The rank is the folder's name,
  * the layer is in the file's (moe_l<l>.csv in older versions; moe_decoder_layer-<l>.csv of encoder-decoder models:
- * their decoder's layers come behind). Per source rank, before any rescheduling; nothing is dropped. */
+ * their decoder's layers come behind). Per source rank, before any rescheduling; nothing is dropped. data.json in the
+ * folder above says how many ranks there were (world_size), where it is there. */
+#include "models/json.h"
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct {
   hec_csv csv;
@@ -43,6 +46,48 @@ static bool layer_of(const char *path, int64_t *layer) {
     return false;
   *layer = hec_import_layer(strstr(name, "decoder") != NULL, strtol(from, NULL, 10) & 0xfffff);
   return true;
+}
+
+static hec_status check_world(hec_import *job, const hec_json *json, const char *path) {
+  const hec_json_value *root = hec_json_root(json);
+  int64_t ranks = 0;
+  if (!hec_json_is_object(root) || !hec_json_get(root, "world_size"))
+    return HEC_OK;
+  HEC_TRY(hec_json_want_int(json, root, "world_size", 1, HEC_TRACE_DIMENSION_MAX, &ranks));
+  hec_import_know_ranks(job);
+  bool some = hec_import_options_of(job)->renumber;
+  if (ranks == hec_import_ranks(job) || (some && ranks > hec_import_ranks(job)))
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: world_size: expected as many as there are folders of ranks, %d, found %" PRId64
+                  " (--renumber takes those there are)",
+                  path, (int)hec_import_ranks(job), ranks);
+}
+
+/* RUN/0/moe_layer-0.csv: RUN/data.json */
+static hec_status begin(hec_import *job, const hec_import_input *beside) {
+  (void)beside;
+  hec_text path = {0}, text = {0};
+  hec_json *json = NULL;
+  struct stat info;
+  const char *first = hec_import_first(job)->path, *end = base_of(first);
+  for (end -= end > first; end > first && end[-1] != '/';)
+    end--;
+  hec_text_add_bytes(&path, first, (size_t)(end - first));
+  hec_text_add(&path, "data.json");
+  hec_import_input input = {.path = path.data};
+  hec_status status = HEC_OK;
+  if (!hec_import_first(job)->bytes && stat(path.data, &info) == 0 && S_ISREG(info.st_mode)) {
+    status = hec_import_slurp(&input, 1 << 20, &text);
+    if (status == HEC_OK)
+      status = hec_json_parse(text.data ? text.data : "", text.length, path.data, &json);
+    if (status == HEC_OK)
+      status = check_world(job, json, path.data);
+  }
+  hec_json_free(json);
+  hec_text_free(&path);
+  hec_text_free(&text);
+  return status;
 }
 
 static hec_status open_file(hec_import_file *file) {
@@ -128,11 +173,13 @@ const hec_importer hec_importer_harmoeny = {
     .summary = "HarMoEny, <rank>/moe_layer-<l>.csv: tokens of each source rank per expert",
     .source = "github.com/sacs-epfl/HarMoEny",
     .pattern = "moe_*.csv moe_*.csv.gz",
+    .behind = "the decoder's",
     .files = HEC_FILES_PARTS,
     .rank_of = rank_of,
     .counted = HEC_COUNTED_BEFORE_DROP,
     .phase = "prefill",
     .recognise = recognise,
+    .begin = begin,
     .open = open_file,
     .next = next,
     .close = close_file,

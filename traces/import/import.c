@@ -84,10 +84,6 @@ static hec_status check_facts(hec_import *job) {
   return HEC_OK;
 }
 
-static bool is_wanted(const hec_import *job, int64_t step) {
-  return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
-}
-
 static void set_label(hec_import *job) {
   const hec_import_lane *lane = &job->lanes[0];
   job->label[0] = 0;
@@ -122,7 +118,7 @@ static hec_status read_step(hec_import *job, bool *any) {
   for (int32_t i = 0; i < job->n_lanes; i++) {
     hec_import_lane *lane = &job->lanes[i];
     while (lane->waiting && lane->row.step == job->step) {
-      if (!is_wanted(job, job->step))
+      if (!hec_import_wants(job, job->step))
         lane->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, lane));
       lane->from = lane->file.input;
@@ -165,7 +161,7 @@ static hec_status next_record(hec_import *job, bool *more) {
       return finish(job);
     }
     HEC_TRY(hec_import_close_step(job, all_ended(job), &complete));
-    if (!complete || !is_wanted(job, job->step))
+    if (!complete || !hec_import_wants(job, job->step))
       job->n_micro_batches = 0;
   }
   hec_import_gather(job, job->micro_batch++);
@@ -199,6 +195,19 @@ static hec_status read_counted(const hec_import_options *options, hec_counted *c
   return HEC_OK;
 }
 
+/* What names of files cannot say: whether there were more ranks, and that files without ranks are one recording. */
+static void assume_files(hec_import *job) {
+  const hec_import_lane *lane = &job->lanes[0];
+  bool by_rank = lane->file.given >= 0, asked = job->options.ranks > 0 || job->options.renumber || job->knows_ranks;
+  if (by_rank && !asked && job->n_ranks == 1)
+    hec_import_assume(job, "rank 0 is all there is (--ranks N checks)");
+  else if (by_rank && !asked)
+    hec_import_assume(job, "ranks 0 to %d are all there are (--ranks N checks)", (int)job->n_ranks - 1);
+  if (job->n_lanes == 1 && lane->n_files > 1 && !by_rank && !job->format->numbered)
+    hec_import_assume(job,
+                      "files follow each other in time, whatever ranks their names have; steps are counted through");
+}
+
 static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t n) {
   const hec_import_options *o = &job->options;
   const hec_import_input *beside = NULL;
@@ -219,7 +228,9 @@ static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t
     job->lanes[i].file.input = job->inputs[job->lanes[i].first_file];
   if (!o->phase && strcmp(job->format->phase, "train") != 0)
     hec_import_assume(job, "phase: %s (--phase)", job->format->phase);
-  return job->format->begin ? job->format->begin(job, beside) : HEC_OK;
+  HEC_TRY(job->format->begin ? job->format->begin(job, beside) : HEC_OK);
+  assume_files(job);
+  return HEC_OK;
 }
 
 hec_status hec_import_begin(const hec_importer *format, const hec_import_options *options,
@@ -262,6 +273,7 @@ void hec_import_end(hec_import *job) {
   free(job->header_transitions);
   free(job->sorted);
   free(job->recent);
+  free(job->fresh);
   free(job);
 }
 
@@ -276,25 +288,25 @@ static void name_trace(hec_import *job) {
   const char *path = job->inputs[0]->path, *end = path + strlen(path);
   job->name.length = 0;
   if (job->options.name) {
-    hec_text_add(&job->name, job->options.name);
+    hec_text_add_plain(&job->name, job->options.name);
     return;
   }
   const char *from = end;
   bool folder = job->n_inputs > 1;
   while (from > path && from[-1] != '/')
     from--;
-  if (folder && from > path) {
+  int up = !folder ? 0 : job->format->rank_of ? 2 : 1; /* folders that are ranks name nothing */
+  for (; up > 0 && from > path; up--) {
     end = from - 1;
     for (from = end; from > path && from[-1] != '/';)
       from--;
   }
-  size_t n = (size_t)(end - from);
+  size_t n = up == 0 ? (size_t)(end - from) : 0;
+  n = folder && strspn(from, ".") >= n ? 0 : n; /* "." and ".." */
   const char *dot = folder ? NULL : memchr(from, '.', n);
   n = dot && dot > from ? (size_t)(dot - from) : n;
-  for (size_t i = 0; i < n; i++)
-    hec_text_printf(&job->name, "%c", (unsigned char)from[i] < 0x20 || (unsigned char)from[i] >= 0x7f ? '?' : from[i]);
-  if (n == 0)
-    hec_text_add(&job->name, job->format->name);
+  hec_text_add_bytes(&job->name, n > 0 ? from : job->format->name, n > 0 ? n : strlen(job->format->name));
+  hec_make_plain(job->name.data);
 }
 
 void hec_import_header(hec_import *job, hec_trace_header *header) {
@@ -314,7 +326,9 @@ void hec_import_header(hec_import *job, hec_trace_header *header) {
   free(job->header_transitions);
   job->header_transitions = job->ended ? hec_import_transitions(job) : NULL;
   const char *phase = job->options.phase ? job->options.phase : job->format->phase;
-  const char *model = job->options.model ? job->options.model : job->model.data ? job->model.data : "";
+  if (job->options.model)
+    hec_import_set_model(job, job->options.model);
+  const char *model = job->model.data ? job->model.data : "";
   *header = (hec_trace_header){.name = job->name.data,
                                .source = (char *)job->format->source,
                                .model = (char *)model,

@@ -77,6 +77,7 @@ struct hec_importer {
   const char *name, *summary, *source;
   const char *pattern; /* of names in a folder; several: blanks between */
   const char *beside;  /* a file that belongs to all (meta_info.json), or NULL */
+  const char *behind;  /* what layers of blocks behind the decoder are: "MTP blocks"; NULL: there are none */
   hec_import_files files;
   bool totals;         /* rows of all files add up: the source ranks are lost */
   bool repeats;        /* several rows of a step, layer and rank are its micro-batches; else an error */
@@ -109,11 +110,12 @@ hec_status hec_import_set_experts(hec_import_file *file, int64_t line, const cha
 hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
 int32_t hec_import_experts(const hec_import *job); /* 0: nobody said */
 int32_t hec_import_top_k(const hec_import *job);
-int32_t hec_import_ranks(const hec_import *job);         /* files' ranks */
-const char *hec_import_first(const hec_import *job);     /* path of the first file */
+int32_t hec_import_ranks(const hec_import *job); /* files' ranks */
+const hec_import_input *hec_import_first(const hec_import *job);
 void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
 void hec_import_set_ranks(hec_import *job, int32_t n);   /* as the header says them */
 void hec_import_set_model(hec_import *job, const char *model);
+void hec_import_know_ranks(hec_import *job); /* that none is missing has been, or will be, checked */
 /* "assumed WHAT", once, however often it is said. */
 void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -38,8 +38,8 @@ int32_t hec_import_ranks(const hec_import *job) {
   return job->n_ranks;
 }
 
-const char *hec_import_first(const hec_import *job) {
-  return job->inputs[0]->path;
+const hec_import_input *hec_import_first(const hec_import *job) {
+  return job->inputs[0];
 }
 
 void hec_import_set_sources(hec_import *job, int32_t n) {
@@ -52,7 +52,11 @@ void hec_import_set_ranks(hec_import *job, int32_t n) {
 
 void hec_import_set_model(hec_import *job, const char *model) {
   job->model.length = 0;
-  hec_text_add(&job->model, model);
+  hec_text_add_plain(&job->model, model);
+}
+
+void hec_import_know_ranks(hec_import *job) {
+  job->knows_ranks = true;
 }
 
 static hec_status set_fact(hec_import_file *file, int64_t line, const char *field, int64_t n, int32_t *fact,
@@ -77,7 +81,9 @@ hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char 
 
 void hec_import_note(hec_import *job, const char *kind, const char *words) {
   hec_text line = {0};
-  hec_text_printf(&line, "%-9s %s\n", kind, words);
+  hec_text_printf(&line, "%-9s ", kind);
+  hec_text_add_plain(&line, words);
+  hec_text_add(&line, "\n");
   if (!job->notes.data || !strstr(job->notes.data, line.data))
     hec_text_add(&job->notes, line.data);
   hec_text_free(&line);

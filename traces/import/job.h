@@ -25,8 +25,8 @@ typedef struct {
   uint64_t step_total, total; /* assignments, of this step and of all that were written */
   bool dense;
   /* Transitions into it: */
-  int64_t key_before;          /* -1: none seen */
-  uint64_t n_tokens, n_recent; /* n_recent: of them in job->recent */
+  int64_t key_before;                   /* -1: none seen */
+  uint64_t n_tokens, n_recent, n_fresh; /* n_recent: of them in job->recent; n_fresh: not yet of them, in job->fresh */
 } hec_import_slot;
 
 struct hec_import {
@@ -61,12 +61,14 @@ struct hec_import {
   uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
   uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */
   size_t recent_capacity;
+  uint32_t *fresh; /* likewise, of the step at hand, where it may yet be left out */
+  size_t fresh_capacity;
   uint64_t *transitions; /* [n_slots][n_experts][n_experts] into a slot; [n_layers - 1] of them in the header */
   size_t transitions_capacity;
   uint64_t *header_transitions;
   uint32_t *sorted; /* [n_experts + 1 + n_tokens x top_k] scratch */
   size_t sorted_capacity;
-  bool no_transitions;
+  bool no_transitions, knows_ranks;
   int32_t header_ranks; /* 0: as many as sources */
 };
 
@@ -86,8 +88,13 @@ static inline int64_t hec_import_staged(int64_t stage, int64_t layer) {
   return stage << 41 | layer;
 }
 
+static inline bool hec_import_wants(const hec_import *job, int64_t step) {
+  return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
+}
+
 /* paths.c */
 void hec_import_count_paths(hec_import *job, size_t slot, const hec_import_row *row);
+void hec_import_keep_paths(hec_import *job); /* of the step at hand, which is complete */
 /* [n_layers - 1][n_experts][n_experts] of the trace's layers, or NULL: none, or not complete (noted). */
 uint64_t *hec_import_transitions(hec_import *job);
 

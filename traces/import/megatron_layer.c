@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+void hec_megatron_assume_stage(hec_import *job) {
+  if (hec_import_options_of(job)->pp == 0 && hec_import_ranks(job) > 1)
+    hec_import_assume(job, "one pipeline stage (--pp)");
+}
+
 hec_status hec_megatron_scan_block(hec_scan *scan, hec_text *text, bool *mtp) {
   HEC_TRY(hec_scan_text(scan, text));
   *mtp = strcmp(text->data, "mtp") == 0;

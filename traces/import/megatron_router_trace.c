@@ -101,7 +101,7 @@ static hec_status check_record(hec_import_file *file, trace *t) {
                            (long long)t->rank);
   if (hec_import_experts(file->job) == 0)
     return hec_import_fail(file, t->line, "logit_shape",
-                           "expected --experts N, as no logits were recorded, found none");
+                           "expected --experts N, as a recording without logits does not say how many there are");
   return HEC_OK;
 }
 
@@ -121,6 +121,12 @@ static hec_status count(hec_import_file *file, trace *t) {
     }
     t->counts[t->ids.values[i]]++;
   }
+  return HEC_OK;
+}
+
+static hec_status begin(hec_import *job, const hec_import_input *beside) {
+  (void)beside;
+  hec_megatron_assume_stage(job);
   return HEC_OK;
 }
 
@@ -188,12 +194,14 @@ const hec_importer hec_importer_megatron_router_trace = {
     .summary = "Megatron-LM, router_trace_rank<r>.jsonl: experts of every token per source rank, transitions",
     .source = "Megatron-LM, megatron/core/transformer/moe/router_trace.py",
     .pattern = "router_trace_rank*.jsonl router_trace_rank*.jsonl.gz",
+    .behind = "MTP blocks",
     .files = HEC_FILES_ONE_PER_RANK,
     .repeats = true,
     .paths = true,
     .counted = HEC_COUNTED_BEFORE_DROP,
     .phase = "train",
     .recognise = recognise,
+    .begin = begin,
     .open = open_file,
     .next = next,
     .close = close_file,

@@ -63,6 +63,9 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
                     ep);
   if (hec_import_options_of(job)->ep == 0)
     hec_import_assume(job, "expert parallelism over all %" PRId64 " ranks (--ep)", ranks);
+  if (hec_import_options_of(job)->ep == 0 && hec_import_options_of(job)->experts > 0)
+    hec_import_know_ranks(job);
+  hec_megatron_assume_stage(job);
   hec_import_assume(job, "counts are of tokens received, perhaps padded; who sent them is not recorded");
   hec_import_set_ranks(job, (int32_t)ranks);
   return HEC_OK;
@@ -136,6 +139,7 @@ const hec_importer hec_importer_megatron_tokens_per_expert = {
     .source = "Megatron-LM, megatron/training/activation_logging.py",
     .pattern = "rank*.jsonl rank*.jsonl.gz",
     .files = HEC_FILES_ONE_PER_RANK,
+    .behind = "MTP blocks",
     .totals = true,
     .repeats = true,
     .counted = HEC_COUNTED_AFTER_DROP,

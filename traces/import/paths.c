@@ -2,7 +2,8 @@
  * that follow each other, [expert a of the one][expert b of the other]. A recorder keeps the order of tokens within a
  * rank and micro-batch, so the i-th token of a record is the i-th of the next layer's. What was counted goes into the
  * header only when it is all there was: every layer but the first has come behind the one before it, with all its
- * tokens. n_tokens x top_k^2 additions a row. */
+ * tokens. Where a last step may be left out (format->tail), a step is counted apart and added when it is complete.
+ * n_tokens x top_k^2 additions a row. */
 #include "traces/import/job.h"
 #include "traces/transitions.h"
 
@@ -77,6 +78,41 @@ static void make_room(hec_import *job, size_t s, uint64_t n_tokens) {
   slot->n_recent = n_tokens;
 }
 
+/* Of a slot, zero when new. */
+static uint32_t *table_of(const hec_import *job, uint32_t **tables, size_t *capacity, size_t s) {
+  size_t area = (size_t)job->n_experts * (size_t)job->n_experts, before = *capacity;
+  HEC_RESERVE(*tables, *capacity, (s + 1) * area);
+  if (*capacity > before)
+    memset(*tables + before, 0, (*capacity - before) * sizeof **tables);
+  return *tables + s * area;
+}
+
+static uint32_t *recent_table(hec_import *job, size_t s, uint64_t n_tokens) {
+  uint32_t *table = table_of(job, &job->recent, &job->recent_capacity, s);
+  make_room(job, s, n_tokens);
+  job->slots[s].n_tokens += n_tokens;
+  return table;
+}
+
+/* A last step that lacks sources is left out, which is known only at its end. */
+static bool may_be_left_out(const hec_import *job) {
+  return job->format->tail && job->n_columns > 1;
+}
+
+void hec_import_keep_paths(hec_import *job) {
+  size_t area = (size_t)job->n_experts * (size_t)job->n_experts;
+  for (size_t s = 0; s < job->n_slots && !job->no_transitions; s++) {
+    hec_import_slot *slot = &job->slots[s];
+    if (slot->n_fresh == 0)
+      continue;
+    uint32_t *from = job->fresh + s * area, *to = recent_table(job, s, slot->n_fresh);
+    for (size_t i = 0; i < area; i++)
+      to[i] += from[i];
+    memset(from, 0, area * sizeof *from);
+    slot->n_fresh = 0;
+  }
+}
+
 void hec_import_count_paths(hec_import *job, size_t s, const hec_import_row *row) {
   hec_import_slot *slot = &job->slots[s];
   size_t experts = (size_t)job->n_experts, area = experts * experts;
@@ -91,14 +127,15 @@ void hec_import_count_paths(hec_import *job, size_t s, const hec_import_row *row
     give_up(job, "more than the 2^25 counts that a trace may have");
     return;
   }
-  size_t before = job->recent_capacity;
-  HEC_RESERVE(job->recent, job->recent_capacity, (s + 1) * area);
-  if (job->recent_capacity > before)
-    memset(job->recent + before, 0, (job->recent_capacity - before) * sizeof *job->recent);
-  make_room(job, s, (uint64_t)row->n_tokens);
+  uint64_t n_tokens = (uint64_t)row->n_tokens, k = (uint64_t)job->top_k;
+  bool apart = may_be_left_out(job);
+  if (apart && slot->n_fresh + n_tokens > UINT32_MAX / (k * k)) {
+    give_up(job, "more tokens in a step than are counted in 32 bits");
+    return;
+  }
   slot->key_before = key_before;
-  slot->n_tokens += (uint64_t)row->n_tokens;
-  count_tokens(job, row, job->recent + s * area);
+  slot->n_fresh += apart ? n_tokens : 0;
+  count_tokens(job, row, apart ? table_of(job, &job->fresh, &job->fresh_capacity, s) : recent_table(job, s, n_tokens));
 }
 
 uint64_t *hec_import_transitions(hec_import *job) {
@@ -123,7 +160,8 @@ uint64_t *hec_import_transitions(hec_import *job) {
     if (job->slots[job->order[i]].dense)
       continue;
     for (size_t c = 0; c < area && !first; c++, at++)
-      all[at] = job->recent[from + c] + (from + c < job->transitions_capacity ? job->transitions[from + c] : 0);
+      all[at] = (from + c < job->recent_capacity ? job->recent[from + c] : 0) +
+                (from + c < job->transitions_capacity ? job->transitions[from + c] : 0);
     first = false;
   }
   return all;

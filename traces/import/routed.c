@@ -49,14 +49,29 @@ typedef struct {
   size_t data_at;
 } npy;
 
+/* What stands there in Python, for messages: a text, a tuple, a list or a word. */
+static const char *quote(const char *value, char room[48]) {
+  size_t n = value ? strcspn(value, ",} ") : 0;
+  const char *closing = value ? strchr("'\"([", *value) : NULL;
+  if (closing && *closing) {
+    const char *end = strchr(value + 1, *closing == '(' ? ')' : *closing == '[' ? ']' : *closing);
+    n = end ? (size_t)(end - value) + 1 : strlen(value);
+  }
+  (void)snprintf(room, 48, "%.*s", (int)(n < 47 ? n : 47), value ? value : "no such key");
+  if (!value)
+    (void)strcpy(room, "no such key");
+  return room;
+}
+
 static hec_status read_type(hec_import_file *file, int64_t line, const char *descr, npy *a) {
   bool known = descr && strlen(descr) > 4 && (descr[1] == '<' || descr[1] == '|') &&
                (descr[2] == 'u' || descr[2] == 'i') && strchr("1248", descr[3]) &&
                (descr[4] == '\'' || descr[4] == '"') && (descr[1] == '<' || descr[3] == '1');
+  char found[48];
   if (!known)
     return hec_import_fail(file, line, "descr",
-                           "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %.8s",
-                           descr ? descr : "no such key");
+                           "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %s",
+                           quote(descr, found));
   a->is_signed = descr[2] == 'i';
   a->item = descr[3] - '0';
   return HEC_OK;
@@ -64,6 +79,7 @@ static hec_status read_type(hec_import_file *file, int64_t line, const char *des
 
 static hec_status read_shape(hec_import_file *file, int64_t line, const char *shape, npy *a) {
   const char *p = shape && *shape == '(' ? shape + 1 : "";
+  char found[48];
   for (a->n_dimensions = 0; a->n_dimensions < 3; a->n_dimensions++) {
     p += strspn(p, " ");
     size_t digits = strspn(p, "0123456789");
@@ -75,8 +91,8 @@ static hec_status read_shape(hec_import_file *file, int64_t line, const char *sh
   }
   p += strspn(p, " ");
   if (a->n_dimensions < 2 || *p != ')')
-    return hec_import_fail(file, line, "shape", "expected (tokens, layers, top_k) or (tokens, layers), found %.24s",
-                           shape ? shape : "no such key");
+    return hec_import_fail(file, line, "shape", "expected (tokens, layers, top_k) or (tokens, layers), found %s",
+                           quote(shape, found));
   if (a->n_dimensions == 2)
     a->shape[2] = 1;
   return HEC_OK;
@@ -109,8 +125,11 @@ static hec_status read_npy(hec_import_file *file, int64_t line, const unsigned c
   const char *descr = value_of(header.data, "descr"), *order = value_of(header.data, "fortran_order");
   const char *shape = value_of(header.data, "shape");
   hec_status status = read_type(file, line, descr, a);
+  char found[48];
   if (status == HEC_OK && (!order || strncmp(order, "False", 5) != 0))
-    status = hec_import_fail(file, line, "fortran_order", "expected False, found %.8s", order ? order : "no such key");
+    status = hec_import_fail(file, line, "fortran_order",
+                             "expected False (np.ascontiguousarray before np.save makes it so), found %s",
+                             quote(order, found));
   if (status == HEC_OK)
     status = read_shape(file, line, shape, a);
   hec_text_free(&header);
@@ -299,7 +318,7 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
                            a.shape[1]);
   HEC_TRY(hec_import_set_top_k(file, line, "shape (top_k)", a.shape[2]));
   if (hec_import_experts(file->job) == 0)
-    return hec_import_fail(file, line, "experts", "expected --experts N, as only ids were recorded, found none");
+    return hec_import_fail(file, line, "experts", "expected --experts N, as only ids were recorded");
   uint64_t row = (uint64_t)a.shape[1] * (uint64_t)a.shape[2]; /* below 2^40 */
   HEC_ASSERT(row > 0 && a.item > 0);
   uint64_t most = HEC_ROUTED_BYTES_MAX / row / (uint64_t)a.item;

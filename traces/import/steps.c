@@ -140,6 +140,44 @@ static void note_dense(hec_import *job) {
   hec_text_free(&words);
 }
 
+/* Layers of the decoder that have another number in the trace, and what is behind the decoder. */
+static void note_numbers(hec_import *job) {
+  hec_text words = {0};
+  int64_t first = -1, last = -1, n = 0, n_behind = 0;
+  bool gaps = false;
+  for (size_t i = 0; i < job->n_slots; i++) {
+    const hec_import_slot *slot = &job->slots[job->order[i]];
+    bool behind = (slot->key >> 20 & ((1 << 20) - 1)) > 0;
+    n_behind += behind && !slot->dense;
+    if (slot->dense || behind)
+      continue;
+    gaps = gaps || (n > 0 && slot->key != last + 1);
+    last = slot->key;
+    first = n++ == 0 ? last : first;
+    if (n <= 16)
+      hec_text_printf(&words, "%s%" PRId64, n > 1 ? ", " : "", last);
+  }
+  if (gaps && n > 16)
+    hec_text_printf(&words, " ... %" PRId64, last);
+  if (!gaps && n > 1) {
+    words.length = 0;
+    hec_text_printf(&words, "%" PRId64 " to %" PRId64, first, last);
+  }
+  hec_text_printf(&words, n > 1 ? " of the recorder are 0 to %" PRId64 " here" : " of the recorder is %" PRId64 " here",
+                  n - 1);
+  if (!gaps)
+    hec_text_printf(&words, " (hecate-sim plan --export: --first-layer %" PRId64 ")", first);
+  if (job->n_stages == 1 && n > 0 && (gaps || first > 0)) /* of a stage they count from its own first */
+    hec_import_note(job, "layers", words.data);
+  words.length = 0;
+  if (n_behind > 0 && job->format->behind) {
+    hec_text_printf(&words, "the last %" PRId64 " here: %s, taken as MoE layers like the others", n_behind,
+                    job->format->behind);
+    hec_import_note(job, "layers", words.data);
+  }
+  hec_text_free(&words);
+}
+
 /* The first step with tokens says which layers there are. */
 static void settle(hec_import *job) {
   int64_t *keys = hec_malloc(2 * job->n_slots, sizeof *keys);
@@ -162,6 +200,7 @@ static void settle(hec_import *job) {
       hec_malloc((size_t)job->n_layers * (size_t)job->n_sources * (size_t)job->n_experts, sizeof *job->counts);
   job->settled = true;
   note_dense(job);
+  note_numbers(job);
 }
 
 /* A file of that rank, for messages: the one that its last row is from. */
@@ -181,7 +220,12 @@ static bool in_stage(const hec_import *job, const hec_import_slot *slot, int32_t
 
 /* What a column is, for messages. */
 static const char *who(const hec_import *job) {
-  return job->n_sources > 0 && job->n_lanes == 1 && job->format->files == HEC_FILES_SEQUENCE ? "source" : "rank";
+  bool requests = job->format->files == HEC_FILES_SEQUENCE && !job->format->totals;
+  return job->n_sources > 0 && requests ? "source" : "rank";
+}
+
+static bool may_be_stages(const hec_import *job) {
+  return job->format->files == HEC_FILES_ONE_PER_RANK && job->n_ranks > 1 && job->options.pp == 0;
 }
 
 static hec_status lacking(const hec_import *job, const hec_import_slot *slot, int32_t column, int32_t n, int32_t most) {
@@ -189,7 +233,9 @@ static hec_status lacking(const hec_import *job, const hec_import_slot *slot, in
   hec_import_file file = file_of(job, column);
   (void)snprintf(field, sizeof field, "%s %d: step %" PRId64, who(job), (int)column, job->step);
   if (n == 0)
-    return hec_import_fail(&file, 0, field, "%s is missing", hec_import_layer_name(slot->key, name));
+    return hec_import_fail(
+        &file, 0, field, "%s is missing%s", hec_import_layer_name(slot->key, name),
+        may_be_stages(job) ? " (--pp N: ranks are those of N pipeline stages, each with layers of its own)" : "");
   return hec_import_fail(&file, 0, field,
                          "%s: expected %d micro-batches as of other layers or ranks, "
                          "found %d",
@@ -207,8 +253,8 @@ static hec_status check_step(const hec_import *job, int32_t most) {
       char field[64];
       hec_import_file file = file_of(job, c);
       (void)snprintf(field, sizeof field, "%s %d", who(job), (int)c);
-      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have (--until ends before it)",
-                             job->step);
+      return hec_import_fail(&file, 0, field, "step %" PRId64 " is missing, which others have%s", job->step,
+                             job->n_records > 0 ? " (--until ends before it)" : "");
     }
     for (size_t s = 0; s < job->n_slots; s++)
       if (in_stage(job, &job->slots[s], c) && job->n_rows[s * columns + (size_t)c] != most)
@@ -232,7 +278,8 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
     return HEC_OK;
   }
   HEC_TRY(status);
-  job->n_empty += total == 0;
+  bool wanted = hec_import_wants(job, job->step);
+  job->n_empty += total == 0 && wanted;
   if (total == 0)
     return HEC_OK;
   if (!job->settled)
@@ -245,8 +292,9 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
       return hec_import_fail(&job->lanes[0].file, 0, hec_import_layer_name(job->slots[s].key, name),
                              "expected at most %" PRIu32 " tokens over all ranks, found more in step %" PRId64,
                              UINT32_MAX, job->step);
-    job->slots[s].total += job->slots[s].step_total;
+    job->slots[s].total += wanted ? job->slots[s].step_total : 0;
   }
+  hec_import_keep_paths(job);
   job->n_micro_batches = job->options.sum ? 1 : most;
   *complete = true;
   return HEC_OK;

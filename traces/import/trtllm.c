@@ -167,7 +167,7 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
   if (!beside && (o->experts == 0 || o->top_k == 0))
     return hec_fail(HEC_BAD_INPUT,
                     "%s: meta_info.json: expected this file beside it (or --experts N and --top-k N), found none",
-                    hec_import_first(job));
+                    hec_import_first(job)->path);
   if (!beside)
     return HEC_OK;
   hec_text text = {0};
