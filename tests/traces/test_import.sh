@@ -121,6 +121,25 @@ refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --ou
 "$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
 
+# Several tables of ranks: one after another in time, each of all ranks.
+printf 'rank,layer,iter,tokens\n0,0,0,5\n1,0,0,7\n0,0,1,5\n1,0,1,7\n' >a.csv
+sed 's/,5$/,6/' a.csv >b.csv
+imports a.csv b.csv --top-k 1
+[ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,7]]}
+{"iter":1,"layers":[[5,7]]}
+{"iter":2,"layers":[[6,7]]}
+{"iter":3,"layers":[[6,7]]}' ] || fail "two tables: $(cat o.jsonl)"
+for n in 1 2; do # large enough to be noticed where memory is written behind its end
+  echo rank,layer,iter,tokens >big-$n.csv
+  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$i,$((n + r))"; done; done; done >>big-$n.csv
+done
+imports big-1.csv big-2.csv --top-k 1
+has "trace     50 layers, 8 experts, top-1, totals over all ranks; 6 records, iterations 0 to 5"
+printf 'rank,layer,iter,tokens\n2,0,0,5\n3,0,0,7\n' >c.csv
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in the first file (files are one after another in time), found up to 3" a.csv c.csv --top-k 1 --out o
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv c.csv --top-k 1 --ep 2 --out o
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv b.csv c.csv --top-k 1 --ep 1 --out o
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do
