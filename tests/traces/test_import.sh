@@ -66,7 +66,7 @@ refuses 2 "expected --out FILE" "$fixtures"
 refuses 2 "--format: expected one of hecate-trace import --list, found \"x\"" --format x in --out o
 refuses 2 "none: cannot be opened" none --out o
 refuses 2 "no*ne: cannot be opened: no file is named so" 'no*ne' --out o
-refuses 2 "expected --format with standard input" - --out o
+refuses 2 "-: expected a format of hecate-trace import --list" - --out o </dev/null
 refuses 2 "unknown option \"--wrong\"" in --wrong
 mkdir empty
 refuses 2 "empty: expected files of a format" empty --out o
@@ -139,6 +139,31 @@ printf 'rank,layer,iter,tokens\n2,0,0,5\n3,0,0,7\n' >c.csv
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in the first file (files are one after another in time), found up to 3" a.csv c.csv --top-k 1 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv c.csv --top-k 1 --ep 2 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv b.csv c.csv --top-k 1 --ep 1 --out o
+
+# Pipes are read once, from their first byte, and stay in the order in which they are named. Larger than a pipe holds.
+fresh vllm-eplb
+map=$(sed -n '2s/.*"p2l_map": *\(\[\[[^]]*\], *\[[^]]*\]\]\).*/\1/p' in/load.jsonl)
+head -n 1 in/load.jsonl >long.jsonl
+for i in {0..1999}; do echo "{\"record_type\":\"eplb_load_stats\",\"version\":1,\"step\":$i,\"expert_load\":[[10,1,5,2,9,3],[2,8,1,3,4,$i]],\"p2l_map\":$map}"; done >>long.jsonl
+"$build/hecate-trace" import long.jsonl --top-k 2 --name x --out a.jsonl >out.txt 2>err.txt || fail "long: $(cat err.txt)"
+[ "$(wc -l <a.jsonl)" -eq 2001 ] && [ "$(wc -c <long.jsonl)" -gt 80000 ] || fail "long: $(wc -lc a.jsonl long.jsonl)"
+mkfifo pipe
+for form in '<(cat long.jsonl)' '<(gzip -c long.jsonl)' 'pipe' '- <long.jsonl' '/dev/stdin <<<"$(cat long.jsonl)"' \
+  '- --format vllm-eplb <long.jsonl' '<(cat long.jsonl) --format vllm-eplb'; do
+  [ "${form#pipe}" = "$form" ] || cat long.jsonl >pipe &
+  eval "timeout 60 \"\${tool[@]}\" $form --top-k 2 --name x --out o.jsonl" >out.txt 2>err.txt || fail "$form: $(cat err.txt)"
+  cmp a.jsonl o.jsonl || fail "$form: other records"
+done
+wait
+imports <(cat a.csv) --top-k 1 && head -n 1 o.jsonl | grep -q '"name":"vllm-eplb"' || fail "name: $(head -n 1 o.jsonl)"
+"${tool[@]}" <(cat a.csv) --top-k 1 --out o.jsonl >out.txt && head -n 1 o.jsonl | grep -q '"name":"csv-ranks"' ||
+  fail "a stream's name: $(head -n 1 o.jsonl)"
+imports <(cat a.csv) <(cat b.csv) --top-k 1
+tail -n 2 o.jsonl | grep -c 6,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
+imports <(cat b.csv) <(cat a.csv) --top-k 1
+tail -n 2 o.jsonl | grep -c 5,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
+fresh trtllm
+refuses 2 "-: expected a file, as its parts are read where they lie, found a stream" - --format trtllm --experts 4 --top-k 2 --out o <in/rank0.safetensors
 
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}

@@ -54,11 +54,13 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
   const hec_command command = {
       .program = "hecate-trace import",
       .usage = "hecate-trace import INPUT... --out FILE [option]...",
-      .summary =
-          "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in "
-          "quotes;\n"
-          "gzip is undone; - is standard input. Files of ranks are put together step by step, so a log may be of any\n"
-          "length. What is derived is said (assumed), what is left out too; a missing rank, step or layer is an error.",
+      .summary = "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in "
+                 "quotes;\n"
+                 "gzip is undone; - is standard input, and pipes will do. Files of ranks are put together step by "
+                 "step, so a log\n"
+                 "may be of any length. What is derived is said (assumed), what is left out too; a missing rank, step "
+                 "or layer\n"
+                 "is an error.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
       .args = args};

@@ -288,7 +288,7 @@ static void name_trace(hec_import *job) {
     for (from = end; from > path && from[-1] != '/';)
       from--;
   }
-  size_t n = (size_t)(end - from);
+  size_t n = hec_import_is_stream(job->inputs[0]) ? 0 : (size_t)(end - from); /* streams have no names */
   const char *dot = folder ? NULL : memchr(from, '.', n);
   n = dot && dot > from ? (size_t)(dot - from) : n;
   for (size_t i = 0; i < n; i++)

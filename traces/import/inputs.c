@@ -1,6 +1,6 @@
 /* From what was named to files: folders are walked two levels deep, patterns are those of glob(7); then files are put in
  * order of rank (a number, not a name: rank10 comes behind rank9), and each rank must be there. Names without ranks are
- * compared with their numbers as numbers too. */
+ * compared with their numbers as numbers too; where an input is a stream, whose name says nothing, they stay as named. */
 #include "traces/import/job.h"
 
 #include <dirent.h>
@@ -29,8 +29,10 @@ static void add_input(hec_import_inputs *inputs, const char *path) {
 }
 
 void hec_import_inputs_free(hec_import_inputs *inputs) {
-  for (size_t i = 0; i < inputs->n; i++)
+  for (size_t i = 0; i < inputs->n; i++) {
+    hec_import_stream_end(inputs->input[i].stream);
     free((void *)inputs->input[i].path);
+  }
   free(inputs->input);
   hec_text_free(&inputs->left_out);
   *inputs = (hec_import_inputs){0};
@@ -105,8 +107,8 @@ static bool matches(const char *patterns, const char *path) {
   return false;
 }
 
-/* The first bytes, gzip undone; [HEAD_BYTES + 1], zero behind them. */
-static hec_status read_head(const hec_import_input *input, char *head, size_t *n) {
+/* The first bytes, gzip undone; [HEAD_BYTES + 1], zero behind them. A stream stays open. */
+static hec_status read_head(hec_import_input *input, char *head, size_t *n) {
   hec_source *source = NULL;
   HEC_TRY(hec_import_source(input, &source));
   hec_status status = HEC_OK;
@@ -116,7 +118,10 @@ static hec_status read_head(const hec_import_input *input, char *head, size_t *n
     got = status == HEC_OK ? got : 0;
   }
   head[*n] = 0;
-  source->close(source);
+  if (hec_import_is_stream(input))
+    input->stream = hec_import_stream(source, head, *n);
+  else
+    source->close(source);
   return status;
 }
 
@@ -143,7 +148,7 @@ static bool is_beside(const char *path) {
 }
 
 /* The first file that was named says the format, the others must have it. */
-static hec_status recognise(const hec_import_input *input, char *head, const hec_importer **format) {
+static hec_status recognise(hec_import_input *input, char *head, const hec_importer **format) {
   size_t n = 0;
   if (is_beside(input->path))
     return HEC_OK;
@@ -249,15 +254,10 @@ static hec_status take_pattern(const char *word, const hec_importer **format, ch
 
 static hec_status take_word(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
   struct stat info;
-  if (strcmp(word, "-") == 0) {
-    if (!*format)
-      return hec_fail(HEC_BAD_INPUT, "-: expected --format with standard input, found none");
-    add_input(inputs, word);
-    return HEC_OK;
-  }
-  if (stat(word, &info) == 0 && S_ISDIR(info.st_mode))
+  bool there = strcmp(word, "-") != 0 && stat(word, &info) == 0;
+  if (there && S_ISDIR(info.st_mode))
     return take_folder(word, format, head, inputs);
-  if (stat(word, &info) == 0)
+  if (there || strcmp(word, "-") == 0)
     add_input(inputs, word);
   else
     HEC_TRY(take_pattern(word, format, head, inputs));
@@ -318,13 +318,15 @@ static int32_t rank_in_name(const char *path) {
 
 typedef struct {
   const hec_import_input *input;
-  int32_t rank;
+  int32_t rank, at; /* at: as named, where that matters */
 } placed;
 
 static int compare_placed(const void *a, const void *b) {
   const placed *x = a, *y = b;
   if (x->rank != y->rank)
     return x->rank < y->rank ? -1 : 1;
+  if (x->at != y->at)
+    return x->at < y->at ? -1 : 1;
   return compare_inputs(x->input, y->input);
 }
 
@@ -376,14 +378,16 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
   const hec_importer *format = job->format;
   placed *files = hec_malloc((size_t)n, sizeof *files);
   int32_t *given = hec_malloc((size_t)n, sizeof *given);
-  int32_t m = 0, n_named = 0;
+  int32_t m = 0, n_named = 0, n_streams = 0;
   *beside = NULL;
   for (int32_t i = 0; i < n; i++) {
     if (format->beside && strcmp(base_of(inputs[i].path), format->beside) == 0) {
       *beside = &inputs[i];
       continue;
     }
-    files[m] = (placed){&inputs[i], format->rank_of ? format->rank_of(inputs[i].path) : rank_in_name(inputs[i].path)};
+    files[m] =
+        (placed){&inputs[i], format->rank_of ? format->rank_of(inputs[i].path) : rank_in_name(inputs[i].path), 0};
+    n_streams += hec_import_is_stream(&inputs[i]);
     n_named += files[m++].rank >= 0;
   }
   bool by_rank = ranks_matter(format) || (format->files == HEC_FILES_MAYBE_RANKS && n_named == m && m > 0);
@@ -402,8 +406,10 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
                           format->pattern);
   }
   if (status == HEC_OK) {
-    for (int32_t i = 0; i < m; i++)
+    for (int32_t i = 0; i < m; i++) {
       files[i].rank = by_rank ? files[i].rank : -1;
+      files[i].at = n_streams > 0 ? i : 0;
+    }
     qsort(files, (size_t)m, sizeof *files, compare_placed);
     for (int32_t i = 0; i < m; i++)
       given[i] = n_named == m ? files[i].rank : -1;
