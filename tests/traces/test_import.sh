@@ -165,6 +165,15 @@ tail -n 2 o.jsonl | grep -c 5,7 | grep -qx 2 || fail "pipes in another order: $(
 fresh trtllm
 refuses 2 "-: expected a file, as its parts are read where they lie, found a stream" - --format trtllm --experts 4 --top-k 2 --out o <in/rank0.safetensors
 
+# Layers beyond any model's: an error at once, not memory and time of their square.
+(echo layer,expert,count && seq -f %.0f,0,1 0 4096) >wide.csv
+refuses 2 "wide.csv:4098: layer: expected at most 4096 layers, found more" wide.csv --top-k 1 --out o
+sed -i '$d' wide.csv
+imports wide.csv --top-k 1
+has "trace     4096 layers"
+echo '{"routed_experts":""}' >flat.jsonl
+refuses 2 "--layers: expected" flat.jsonl --layers 1048576 --experts 1 --top-k 1 --out o
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do

@@ -21,6 +21,8 @@
   X(csv_counts)                                                                                                        \
   X(csv_ranks)
 
+enum { HEC_IMPORT_LAYERS_MAX = 4096 }; /* of a trace, dense ones too; far above any model's */
+
 /* What the user says; 0 and NULL: nothing. */
 typedef struct {
   int64_t top_k, experts, layers, ranks, ep, pp;
