@@ -174,6 +174,26 @@ has "trace     4096 layers"
 echo '{"routed_experts":""}' >flat.jsonl
 refuses 2 "--layers: expected" flat.jsonl --layers 1048576 --experts 1 --top-k 1 --out o
 
+# The same file twice, by whatever names: its records would count twice.
+fresh vllm-eplb
+cp in/load.jsonl one.jsonl
+ln -s one.jsonl soft.jsonl
+ln one.jsonl hard.jsonl
+mkdir loop
+ln -s ../loop loop/loop
+cp one.jsonl loop/
+refuses 2 "one.jsonl: expected every file once, found the same one as one.jsonl" one.jsonl one.jsonl --top-k 2 --out o
+refuses 2 "soft.jsonl: expected every file once, found the same one as one.jsonl" one.jsonl soft.jsonl --top-k 2 --out o
+refuses 2 "one.jsonl: expected every file once, found the same one as hard.jsonl" hard.jsonl in one.jsonl --top-k 2 --out o
+refuses 2 "in/load.jsonl: expected every file once, found the same one as in/load.jsonl" in in/load.jsonl --top-k 2 --out o
+refuses 2 "expected every file once, found the same one as loop/lo" loop --top-k 2 --out o
+refuses 2 "-: expected every file once, found the same one as one.jsonl" one.jsonl - --top-k 2 --out o <one.jsonl
+refuses 2 "-: expected every file once, found the same one as -" - - --top-k 2 --out o <one.jsonl
+(cat one.jsonl >pipe) &
+refuses 2 "pipe: expected every file once, found the same one as pipe" pipe pipe --top-k 2 --out o
+wait
+imports one.jsonl in --top-k 2
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { HEAD_BYTES = 64 << 10, DEPTH = 2 };
 
@@ -279,6 +280,41 @@ static void take_beside(const hec_importer *format, hec_import_inputs *inputs) {
   hec_text_free(&path);
 }
 
+typedef struct {
+  dev_t device;
+  ino_t number;
+  size_t at; /* in the inputs */
+} identity;
+
+static int compare_identities(const void *a, const void *b) {
+  const identity *x = a, *y = b;
+  if (x->device != y->device)
+    return x->device < y->device ? -1 : 1;
+  if (x->number != y->number)
+    return x->number < y->number ? -1 : 1;
+  return x->at < y->at ? -1 : 1;
+}
+
+/* Its records would count twice. Links of both kinds are the file that they lead to. */
+static hec_status check_once(const hec_import_inputs *inputs) {
+  identity *all = hec_malloc(inputs->n, sizeof *all);
+  size_t n = 0;
+  for (size_t i = 0; i < inputs->n; i++) {
+    const char *path = inputs->input[i].path;
+    struct stat info;
+    if ((strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &info) : stat(path, &info)) == 0)
+      all[n++] = (identity){info.st_dev, info.st_ino, i};
+  }
+  qsort(all, n, sizeof *all, compare_identities);
+  hec_status status = HEC_OK;
+  for (size_t i = 1; i < n && status == HEC_OK; i++)
+    if (all[i].device == all[i - 1].device && all[i].number == all[i - 1].number)
+      status = hec_fail(HEC_BAD_INPUT, "%s: expected every file once, found the same one as %s",
+                        inputs->input[all[i].at].path, inputs->input[all[i - 1].at].path);
+  free(all);
+  return status;
+}
+
 hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_importer **format,
                            hec_import_inputs *inputs) {
   char *head = hec_malloc(HEAD_BYTES + 1, 1);
@@ -288,8 +324,12 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
     size_t before = inputs->n;
     status = take_word(words[i], format, head, inputs);
     /* who chose the format is told what is wrong with a file, whatever it begins with */
-    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++)
-      status = recognise(&inputs->input[f], head, format);
+    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++) {
+      if (hec_import_is_stream(&inputs->input[f])) /* a pipe that was opened already may have nobody to open it again */
+        status = check_once(inputs);
+      if (status == HEC_OK)
+        status = recognise(&inputs->input[f], head, format);
+    }
   }
   free(head);
   if (status == HEC_OK && !*format)
@@ -297,6 +337,8 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
                       words[0]);
   if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
     take_beside(*format, inputs);
+  if (status == HEC_OK && inputs->n > 0)
+    status = check_once(inputs);
   if (status != HEC_OK)
     hec_import_inputs_free(inputs);
   return status;
