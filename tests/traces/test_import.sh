@@ -194,6 +194,16 @@ refuses 2 "pipe: expected every file once, found the same one as pipe" pipe pipe
 wait
 imports one.jsonl in --top-k 2
 
+# Output over input: refused, and the input stays.
+cp one.jsonl kept.jsonl
+for out in one.jsonl ./one.jsonl soft.jsonl hard.jsonl; do
+  refuses 2 "--out $out: expected a file that is no input, found the input one.jsonl itself" one.jsonl --top-k 2 --out $out
+done
+refuses 2 "--out in/load.jsonl: expected a file that is no input, found the input in/load.jsonl itself" in --top-k 2 --out in/load.jsonl
+refuses 2 "--out one.jsonl: expected a file that is no input" - --top-k 2 --out one.jsonl <one.jsonl
+cmp one.jsonl kept.jsonl && cmp in/load.jsonl kept.jsonl || fail "an input was written over"
+"${tool[@]}" one.jsonl --top-k 2 --out /dev/null >out.txt 2>err.txt || fail "/dev/null: $(cat err.txt)"
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do

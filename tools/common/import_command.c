@@ -2,6 +2,7 @@
 #include "tools/common/import_command.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/paths.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "traces/convert.h"
@@ -110,6 +111,13 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   return status;
 }
 
+/* "-" as an input may be a file too. */
+static hec_status check_input(const char *path, const char *out) {
+  const hec_path_use uses[] = {{"--out", out, true},
+                               {"the input", strcmp(path, "-") == 0 ? "/dev/stdin" : path, false}};
+  return hec_paths_check(uses, 2);
+}
+
 static hec_status run(const settings *s, const char *const *words, int32_t n_words) {
   const hec_importer *format = NULL;
   hec_import_inputs inputs = {0};
@@ -122,7 +130,11 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
   if (strcmp(s->out, "-") != 0)
     HEC_TRY(hec_output_check_file("--out", s->out));
   HEC_TRY(hec_import_find(words, n_words, &format, &inputs));
-  hec_status status = import_inputs(s, format, &inputs);
+  hec_status status = HEC_OK;
+  for (size_t i = 0; i < inputs.n && status == HEC_OK; i++)
+    status = check_input(inputs.input[i].path, s->out);
+  if (status == HEC_OK)
+    status = import_inputs(s, format, &inputs);
   hec_import_inputs_free(&inputs);
   return status;
 }
@@ -166,6 +178,7 @@ static hec_status convert(const char *in, const char *out, const char *form) {
     return hec_fail(HEC_BAD_INPUT, "--form: expected jsonl or json, found \"%.40s\"", form);
   if (strcmp(out, "-") != 0)
     HEC_TRY(hec_output_check_file("--out", out));
+  HEC_TRY(check_input(in, out));
   HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));
   fprintf(strcmp(out, "-") == 0 ? stderr : stdout, "%s%-9s %s: %" PRId64 " record%s as %s\n",
           result.left_out ? "left out  members behind \"iterations\"\n" : "", "written", out, result.n_records,
