@@ -204,6 +204,21 @@ refuses 2 "--out one.jsonl: expected a file that is no input" - --top-k 2 --out 
 cmp one.jsonl kept.jsonl && cmp in/load.jsonl kept.jsonl || fail "an input was written over"
 "${tool[@]}" one.jsonl --top-k 2 --out /dev/null >out.txt 2>err.txt || fail "/dev/null: $(cat err.txt)"
 
+# Folders: what lies too deep is named, and a file that is empty is not passed over.
+mkdir -p deep/a/b
+cp one.jsonl deep/a/b/
+refuses 2 "deep: expected files of a format of hecate-trace import --list, found none in it and the folders in it (deep/a/b lies deeper)" deep --top-k 2 --out o
+refuses 2 "deep: expected files of vllm-eplb (" deep --format vllm-eplb --top-k 2 --out o
+has "found none in it and the folders in it (deep/a/b lies deeper)" err.txt
+imports deep/a --top-k 2
+for format in npy-routed-experts json-routed-experts eplb-json; do
+  fresh $format
+  imports in "${options[@]}"
+  file=$(find in -type f | sort | head -n 1)
+  : >"in/0-empty.${file##*.}"
+  refuses 2 "in/0-empty.${file##*.}: expected a file of $format, found an empty one" in "${options[@]}" --out o
+done
+
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}
 for format in megatron-router-trace megatron-tokens-per-expert vllm-eplb eplb-json npy-routed-experts harmoeny csv-counts; do

@@ -68,6 +68,7 @@ static int compare_inputs(const void *a, const void *b) {
   return order != 0 ? order : strcmp(x, y);
 }
 
+/* found->left_out: the first folder that lies too deep. */
 static hec_status walk(const char *folder, int depth, hec_import_inputs *found) {
   DIR *listing = opendir(folder);
   if (!listing)
@@ -87,6 +88,8 @@ static hec_status walk(const char *folder, int depth, hec_import_inputs *found) 
       add_input(found, path.data);
     else if (S_ISDIR(info.st_mode) && depth > 1)
       status = walk(path.data, depth - 1, found);
+    else if (S_ISDIR(info.st_mode) && found->left_out.length == 0)
+      hec_text_add(&found->left_out, path.data);
   }
   (void)closedir(listing);
   hec_text_free(&path);
@@ -167,6 +170,13 @@ static bool ranks_matter(const hec_importer *format) {
   return format->files == HEC_FILES_ONE_PER_RANK || format->files == HEC_FILES_PARTS;
 }
 
+static hec_status found_none(const char *folder, const char *what, const hec_import_inputs *found) {
+  bool deeper = found->left_out.length > 0;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected files of %s, found none%s%s%s", folder, what,
+                  deeper ? " in it and the folders in it (" : "", deeper ? found->left_out.data : "",
+                  deeper ? " lies deeper)" : "");
+}
+
 /* The format that files of folders have, by name and content; two of them are an error. */
 static hec_status recognise_folder(const char *folder, const hec_import_inputs *found, char *head,
                                    const hec_importer **format) {
@@ -191,7 +201,7 @@ static hec_status recognise_folder(const char *folder, const hec_import_inputs *
     }
   if (*format)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list, found none", folder);
+  return found_none(folder, "a format of hecate-trace import --list", found);
 }
 
 static void leave_out(hec_import_inputs *inputs, const char *path) {
@@ -219,16 +229,21 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
     size_t n = 0;
     if (take && !beside && !given && !ranks_matter(*format)) {
       status = read_head(&found.input[f], head, &n);
+      if (status == HEC_OK && n == 0) /* a recording that was cut to nothing: others would move into its place */
+        status = hec_fail(HEC_BAD_INPUT, "%s: expected a file of %s, found an empty one", path, (*format)->name);
       take = status == HEC_OK && (*format)->recognise(head, n);
-      if (!take)
+      if (status == HEC_OK && !take)
         leave_out(inputs, path);
     }
     if (take)
       add_input(inputs, path);
   }
-  if (status == HEC_OK && inputs->n == before)
-    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of %s (%s), found none", folder, (*format)->name,
-                      (*format)->pattern);
+  if (status == HEC_OK && inputs->n == before) {
+    hec_text what = {0};
+    hec_text_printf(&what, "%s (%s)", (*format)->name, (*format)->pattern);
+    status = found_none(folder, what.data, &found);
+    hec_text_free(&what);
+  }
   hec_import_inputs_free(&found);
   return status;
 }
