@@ -1,5 +1,6 @@
 /* Text, JSON writer and arena: what they print reads back; what fails leaves nothing behind. */
 #include "runtime/base/arena.h"
+#include "runtime/base/paths.h"
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 
@@ -272,6 +273,47 @@ START_TEST(words_are_wrapped) {
 }
 END_TEST
 
+/* The same file under any name is one; devices, presets and what is not there are none. */
+START_TEST(what_is_written_is_no_input) {
+  char folder[] = "/tmp/hec_paths_XXXXXX", path[5][64];
+  static const char *const names[4] = {"in", "hard", "soft", "new"};
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  for (int i = 0; i < 4; i++)
+    (void)snprintf(path[i], sizeof path[i], "%s/%s", folder, names[i]);
+  (void)snprintf(path[4], sizeof path[4], "%s/../%s/new", folder, folder + 5);
+  ck_assert_int_eq(hec_write_file(path[0], "x", 1), HEC_OK);
+  ck_assert_int_eq(link(path[0], path[1]), 0);
+  ck_assert_int_eq(symlink(path[0], path[2]), 0);
+  const struct {
+    hec_path_use uses[2];
+    bool same;
+  } cases[] = {{{{"the trace", path[0], false}, {"--out", path[0], true}}, true},
+               {{{"--out", path[1], true}, {"the trace", path[0], false}}, true},
+               {{{"the trace", path[0], false}, {"--out", path[2], true}}, true},
+               {{{"the trace", path[0], false}, {"the trace", path[0], false}}, false},
+               {{{"the trace", path[0], false}, {"--out", path[3], true}}, false},
+               {{{"--out", path[3], true}, {"--report", path[4], true}}, true},
+               {{{"--cluster", path[3], false}, {"--out", path[4], true}}, false}, /* not there: no input */
+               {{{"--out", "/dev/null", true}, {"--report", "/dev/null", true}}, false},
+               {{{"the trace", "-", false}, {"--out", "-", true}}, false},
+               {{{"the trace", path[0], false}, {"--out", NULL, true}}, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    ck_assert_int_eq(hec_paths_check(cases[i].uses, 2), cases[i].same ? HEC_BAD_INPUT : HEC_OK);
+  ck_assert_int_eq(hec_paths_check(cases[0].uses, 2), HEC_BAD_INPUT);
+  char expected[256];
+  (void)snprintf(expected, sizeof expected, "--out %s: expected a file that is no input, found the trace %s itself",
+                 path[0], path[0]);
+  ck_assert_str_eq(hec_last_error(), expected);
+  ck_assert_int_eq(hec_paths_check(cases[5].uses, 2), HEC_BAD_INPUT);
+  (void)snprintf(expected, sizeof expected,
+                 "--report %s: expected a file that is not written already, found --out %s itself", path[4], path[3]);
+  ck_assert_str_eq(hec_last_error(), expected);
+  for (int i = 0; i < 3; i++)
+    ck_assert_int_eq(unlink(path[i]), 0);
+  ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("base.text");
   TCase *cases = tcase_create("text");
@@ -285,6 +327,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, files_are_whole_or_absent);
   tcase_add_test(cases, what_killed_runs_left_is_removed);
   tcase_add_test(cases, several_files_are_written_together_or_not_at_all);
+  tcase_add_test(cases, what_is_written_is_no_input);
   tcase_add_test(cases, json_is_utf8_whatever_the_text);
   suite_add_tcase(suite, cases);
   return suite;

@@ -56,9 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const hec_importer *format = choose(data[0]);
   hec_import_options options = options_of(data[1]);
   size_t n = size - 3, first = data[2] == 0 ? n : n * data[2] / 256;
-  hec_import_input inputs[3] = {{"fuzz/0/rank0-layer-0", (const char *)data + 3, first},
-                                {"fuzz/1/rank1-layer-0", (const char *)data + 3 + first, n - first},
-                                {"fuzz/meta_info.json", beside, sizeof beside - 1}};
+  hec_import_input inputs[3] = {
+      {.path = "fuzz/0/rank0-layer-0", .bytes = (const char *)data + 3, .length = first},
+      {.path = "fuzz/1/rank1-layer-0", .bytes = (const char *)data + 3 + first, .length = n - first},
+      {.path = "fuzz/meta_info.json", .bytes = beside, .length = sizeof beside - 1}};
   if (first == n)
     inputs[1] = inputs[2];
   hec_import *job = NULL;

@@ -43,8 +43,8 @@ printf '\357\273\277{\r\n  "format": "hecate-trace",\r\n  "version": 1, "layers"
 convert pretty.json --out p.jsonl
 has 'left out  members behind "iterations"'
 printf '{"format": "hecate-trace","version": 1, "layers": 1,"experts": 2, "top_k": 1}\n{"iter": 3,"layers": [[1, 2]]}\n{"iter":4,"layers":[[3,4]]}\n' | cmp - p.jsonl || fail "pretty: $(cat p.jsonl)"
-convert p.jsonl --out p.jsonl --form json
-expect p.jsonl 'd["iterations"][1]["layers"]' "[[3, 4]]"
+convert p.jsonl --out p2.jsonl --form json
+expect p2.jsonl 'd["iterations"][1]["layers"]' "[[3, 4]]"
 
 refuses 2 "expected a trace (hecate-trace convert --help)"
 refuses 2 "expected --out FILE" a.json
@@ -52,6 +52,10 @@ refuses 2 "--form: expected jsonl or json, found \"xml\"" a.json --out x --form 
 refuses 2 "unexpected argument" a.json b.json --out x
 refuses 2 "none: cannot be opened" none --out x
 refuses 2 "-: expected a file that can be read twice" - --out x
+cp a.json kept.json
+ln -s a.json soft.json
+refuses 2 "--out a.json: expected a file that is no input, found the input soft.json itself" soft.json --out a.json
+cmp a.json kept.json || fail "an input was written over"
 refuses 2 "none/x: expected a file that can be written" a.json --out none/x
 head -c -3 odd.jsonl >cut.jsonl
 refuses 2 "cut.jsonl:4: " cut.jsonl --out x

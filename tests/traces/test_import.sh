@@ -66,7 +66,7 @@ refuses 2 "expected --out FILE" "$fixtures"
 refuses 2 "--format: expected one of hecate-trace import --list, found \"x\"" --format x in --out o
 refuses 2 "none: cannot be opened" none --out o
 refuses 2 "no*ne: cannot be opened: no file is named so" 'no*ne' --out o
-refuses 2 "expected --format with standard input" - --out o
+refuses 2 "-: expected a format of hecate-trace import --list" - --out o </dev/null
 refuses 2 "unknown option \"--wrong\"" in --wrong
 mkdir empty
 refuses 2 "empty: expected files of a format" empty --out o
@@ -165,6 +165,104 @@ imports 'in/rank*' && same what is beside a pattern
 refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --out o
 "$build/hecate-sim" o.jsonl --policy ep >sim.txt 2>&1 || fail "hecate-sim refuses what import wrote: $(cat sim.txt)"
 [ -z "$(find . -name '*.part' -o -name '*.spool')" ] || fail "temporary files are left"
+
+# Several tables of ranks: one after another in time, each of all ranks.
+printf 'rank,layer,iter,tokens\n0,0,0,5\n1,0,0,7\n0,0,1,5\n1,0,1,7\n' >a.csv
+sed 's/,5$/,6/' a.csv >b.csv
+imports a.csv b.csv --top-k 1
+[ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,7]]}
+{"iter":1,"layers":[[5,7]]}
+{"iter":2,"layers":[[6,7]]}
+{"iter":3,"layers":[[6,7]]}' ] || fail "two tables: $(cat o.jsonl)"
+for n in 1 2; do # large enough to be noticed where memory is written behind its end
+  echo rank,layer,iter,tokens >big-$n.csv
+  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$i,$((n + r))"; done; done; done >>big-$n.csv
+done
+imports big-1.csv big-2.csv --top-k 1
+has "trace     50 layers, 8 experts, top-1, totals over all ranks; 6 records, iterations 0 to 5"
+printf 'rank,layer,iter,tokens\n2,0,0,5\n3,0,0,7\n' >c.csv
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in the first file (files are one after another in time), found up to 3" a.csv c.csv --top-k 1 --out o
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv c.csv --top-k 1 --ep 2 --out o
+refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv b.csv c.csv --top-k 1 --ep 1 --out o
+
+# Pipes are read once, from their first byte, and stay in the order in which they are named. Larger than a pipe holds.
+fresh vllm-eplb
+map=$(sed -n '2s/.*"p2l_map": *\(\[\[[^]]*\], *\[[^]]*\]\]\).*/\1/p' in/load.jsonl)
+head -n 1 in/load.jsonl >long.jsonl
+for i in {0..1999}; do echo "{\"record_type\":\"eplb_load_stats\",\"version\":1,\"step\":$i,\"expert_load\":[[10,1,5,2,9,3],[2,8,1,3,4,$i]],\"p2l_map\":$map}"; done >>long.jsonl
+"$build/hecate-trace" import long.jsonl --top-k 2 --name x --out a.jsonl >out.txt 2>err.txt || fail "long: $(cat err.txt)"
+[ "$(wc -l <a.jsonl)" -eq 2001 ] && [ "$(wc -c <long.jsonl)" -gt 80000 ] || fail "long: $(wc -lc a.jsonl long.jsonl)"
+mkfifo pipe
+for form in '<(cat long.jsonl)' '<(gzip -c long.jsonl)' 'pipe' '- <long.jsonl' '/dev/stdin <<<"$(cat long.jsonl)"' \
+  '- --format vllm-eplb <long.jsonl' '<(cat long.jsonl) --format vllm-eplb'; do
+  [ "${form#pipe}" = "$form" ] || cat long.jsonl >pipe &
+  eval "timeout 60 \"\${tool[@]}\" $form --top-k 2 --name x --out o.jsonl" >out.txt 2>err.txt || fail "$form: $(cat err.txt)"
+  cmp a.jsonl o.jsonl || fail "$form: other records"
+done
+wait
+imports <(cat a.csv) --top-k 1 && head -n 1 o.jsonl | grep -q '"name":"vllm-eplb"' || fail "name: $(head -n 1 o.jsonl)"
+"${tool[@]}" <(cat a.csv) --top-k 1 --out o.jsonl >out.txt && head -n 1 o.jsonl | grep -q '"name":"csv-ranks"' ||
+  fail "a stream's name: $(head -n 1 o.jsonl)"
+imports <(cat a.csv) <(cat b.csv) --top-k 1
+tail -n 2 o.jsonl | grep -c 6,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
+imports <(cat b.csv) <(cat a.csv) --top-k 1
+tail -n 2 o.jsonl | grep -c 5,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
+fresh trtllm
+refuses 2 "-: expected a file, as its parts are read where they lie, found a stream" - --format trtllm --experts 4 --top-k 2 --out o <in/rank0.safetensors
+
+# Layers beyond any model's: an error at once, not memory and time of their square.
+(echo layer,expert,count && seq -f %.0f,0,1 0 4096) >wide.csv
+refuses 2 "wide.csv:4098: layer: expected at most 4096 layers, found more" wide.csv --top-k 1 --out o
+sed -i '$d' wide.csv
+imports wide.csv --top-k 1
+has "trace     4096 layers"
+echo '{"routed_experts":""}' >flat.jsonl
+refuses 2 "--layers: expected" flat.jsonl --layers 1048576 --experts 1 --top-k 1 --out o
+
+# The same file twice, by whatever names: its records would count twice.
+fresh vllm-eplb
+cp in/load.jsonl one.jsonl
+ln -s one.jsonl soft.jsonl
+ln one.jsonl hard.jsonl
+mkdir loop
+ln -s ../loop loop/loop
+cp one.jsonl loop/
+refuses 2 "one.jsonl: expected every file once, found the same one as one.jsonl" one.jsonl one.jsonl --top-k 2 --out o
+refuses 2 "soft.jsonl: expected every file once, found the same one as one.jsonl" one.jsonl soft.jsonl --top-k 2 --out o
+refuses 2 "one.jsonl: expected every file once, found the same one as hard.jsonl" hard.jsonl in one.jsonl --top-k 2 --out o
+refuses 2 "in/load.jsonl: expected every file once, found the same one as in/load.jsonl" in in/load.jsonl --top-k 2 --out o
+refuses 2 "expected every file once, found the same one as loop/lo" loop --top-k 2 --out o
+refuses 2 "-: expected every file once, found the same one as one.jsonl" one.jsonl - --top-k 2 --out o <one.jsonl
+refuses 2 "-: expected every file once, found the same one as -" - - --top-k 2 --out o <one.jsonl
+(cat one.jsonl >pipe) &
+refuses 2 "pipe: expected every file once, found the same one as pipe" pipe pipe --top-k 2 --out o
+wait
+imports one.jsonl in --top-k 2
+
+# Output over input: refused, and the input stays.
+cp one.jsonl kept.jsonl
+for out in one.jsonl ./one.jsonl soft.jsonl hard.jsonl; do
+  refuses 2 "--out $out: expected a file that is no input, found the input one.jsonl itself" one.jsonl --top-k 2 --out $out
+done
+refuses 2 "--out in/load.jsonl: expected a file that is no input, found the input in/load.jsonl itself" in --top-k 2 --out in/load.jsonl
+refuses 2 "--out one.jsonl: expected a file that is no input" - --top-k 2 --out one.jsonl <one.jsonl
+cmp one.jsonl kept.jsonl && cmp in/load.jsonl kept.jsonl || fail "an input was written over"
+"${tool[@]}" one.jsonl --top-k 2 --out /dev/null >out.txt 2>err.txt || fail "/dev/null: $(cat err.txt)"
+
+# Folders: what lies too deep is named, and a file that is empty is not passed over.
+mkdir -p deep/a/b
+cp one.jsonl deep/a/b/
+refuses 2 "deep: expected files of a format of hecate-trace import --list, found none in it and the folders in it (deep/a/b lies deeper)" deep --top-k 2 --out o
+refuses 2 "deep: expected files of vllm-eplb (" deep --format vllm-eplb --top-k 2 --out o
+has "found none in it and the folders in it (deep/a/b lies deeper)" err.txt
+imports deep/a --top-k 2
+for format in npy-routed-experts json-routed-experts eplb-json; do
+  fresh $format
+  imports in "${options[@]}"
+  file=$(find in -type f | sort | head -n 1)
+  : >"in/0-empty.${file##*.}"
+  refuses 2 "in/0-empty.${file##*.}: expected a file of $format, found an empty one" in "${options[@]}" --out o
+done
 
 # Memory is that of a step: a file eight times as long takes no more (a sanitizer's own store apart).
 export ASAN_OPTIONS=quarantine_size_mb=1:${ASAN_OPTIONS-}

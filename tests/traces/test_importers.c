@@ -155,7 +155,7 @@ static void check_import(recording *r, const hec_import_options *options, uint64
   for (int i = 0; i < r->ranks; i++) {
     int rank = (first + i * (r->ranks % 5 == 0 ? 1 : 5)) % r->ranks;
     (void)snprintf(names[i], sizeof names[i], "d/router_trace_rank%d.jsonl", rank);
-    inputs[i] = (hec_import_input){names[i], r->file[rank].data, r->file[rank].length};
+    inputs[i] = (hec_import_input){.path = names[i], .bytes = r->file[rank].data, .length = r->file[rank].length};
   }
   const hec_importer *format = hec_importer_find("megatron-router-trace");
   ck_assert_msg(hec_import_begin(format, options, inputs, r->ranks, &job) == HEC_OK, "%s", hec_last_error());
@@ -208,7 +208,7 @@ static hec_import *begin_counts(const hec_import_options *options, const hec_imp
 }
 
 START_TEST(steps_can_be_chosen) {
-  hec_import_input input = {"a.csv", count_lines, sizeof count_lines - 1};
+  hec_import_input input = {.path = "a.csv", .bytes = count_lines, .length = sizeof count_lines - 1};
   for (int from = 0; from <= 10; from++)
     for (int until = -1; until <= 10; until++) {
       hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until};
@@ -239,7 +239,7 @@ START_TEST(names_are_ordered_by_numbers) {
   hec_import_input inputs[4];
   for (int i = 0; i < 4; i++) {
     (void)snprintf(text[i], sizeof text[i], "layer,expert,count\n0,0,%d\n0,1,0\n", i + 1);
-    inputs[i] = (hec_import_input){names[i], text[i], strlen(text[i])};
+    inputs[i] = (hec_import_input){.path = names[i], .bytes = text[i], .length = strlen(text[i])};
   }
   hec_import_options options = {.top_k = 1, .last_step = -1, .renumber = true};
   hec_import *job = begin_counts(&options, inputs, 4);

@@ -170,7 +170,8 @@ START_TEST(requests_of_many_windows) {
   for (int q = 0; q < REQUESTS; q++) {
     hec_text numbers = {0};
     add_npy(&r, q, &npy[q]);
-    inputs[q] = (hec_import_input){q == 0 ? "d/r-0.npy" : "d/r-1.npy", npy[q].data, npy[q].length};
+    inputs[q] =
+        (hec_import_input){.path = q == 0 ? "d/r-0.npy" : "d/r-1.npy", .bytes = npy[q].data, .length = npy[q].length};
     add_numbers(&r, q, 4, &numbers);
     hec_text_add(&json, "{\"routed_experts\": \"");
     add_base64(&numbers, &json);
@@ -179,7 +180,7 @@ START_TEST(requests_of_many_windows) {
   }
   check(&r, "npy-routed-experts", inputs, REQUESTS, _i % 2 == 0);
   check_files(&r, npy);
-  inputs[0] = (hec_import_input){"d/a.jsonl", json.data, json.length};
+  inputs[0] = (hec_import_input){.path = "d/a.jsonl", .bytes = json.data, .length = json.length};
   check(&r, "json-routed-experts", inputs, 1, _i % 2 == 1);
   for (int q = 0; q < REQUESTS; q++) {
     hec_text_free(&npy[q]);
@@ -206,7 +207,7 @@ START_TEST(a_wrong_number_is_named) {
       (char)r.experts;
   (void)snprintf(wanted, sizeof wanted, "d/r.npy: experts[%d][%d][%d]: expected an expert from 0 to %d, found %d", t, l,
                  k, r.experts - 1, r.experts);
-  hec_import_input input = {"d/r.npy", npy.data, npy.length};
+  hec_import_input input = {.path = "d/r.npy", .bytes = npy.data, .length = npy.length};
   hec_import_options options = {.experts = r.experts, .last_step = -1};
   ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
   ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
@@ -231,7 +232,8 @@ START_TEST(a_request_may_be_empty) {
   for (int q = 0; q < REQUESTS; q++) {
     r.ids[q] = ids;
     add_npy(&r, q, &npy[q]);
-    inputs[q] = (hec_import_input){q == 0 ? "d/r-0.npy" : "d/r-1.npy", npy[q].data, npy[q].length};
+    inputs[q] =
+        (hec_import_input){.path = q == 0 ? "d/r-0.npy" : "d/r-1.npy", .bytes = npy[q].data, .length = npy[q].length};
   }
   ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, inputs, REQUESTS, &job) == HEC_OK);
   ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK && more, "%s", hec_last_error());

@@ -2,6 +2,7 @@
 #include "tools/common/import_command.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/paths.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
 #include "traces/convert.h"
@@ -30,7 +31,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       HEC_ARG_TITLE("What files do not say"),
       HEC_ARG_WHOLE("--top-k", o->top_k, "N", "experts of a token", 1, 1 << 20),
       HEC_ARG_WHOLE("--experts", o->experts, "N", "routed experts of a layer", 1, 1 << 20),
-      HEC_ARG_WHOLE("--layers", o->layers, "N", "MoE layers, for recordings that are flat lists", 1, 1 << 20),
+      HEC_ARG_WHOLE("--layers", o->layers, "N", "MoE layers, for recordings that are flat lists", 1,
+                    HEC_IMPORT_LAYERS_MAX),
       HEC_ARG_WHOLE("--ranks", o->ranks, "R",
                     "files of ranks: how many there must be; recordings of requests: so many requests are the sources "
                     "of one iteration (default 1)",
@@ -55,11 +57,10 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       .program = "hecate-trace import",
       .usage = "hecate-trace import INPUT... --out FILE [option]...",
       .summary =
-          "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in "
-          "quotes;\n"
-          "gzip is undone; - is standard input. Files of ranks are put together step by step, so a log may be of any\n"
-          "length. What is derived is said (assumed), what is left out too; a missing step or layer is an error, and\n"
-          "a missing rank, but for the last ones: --ranks N checks.",
+          "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in\n"
+          "quotes; gzip is undone; - is standard input, and pipes will do. Files of ranks are put together step by step,\n"
+          "so a log may be of any length. What is derived is said (assumed), what is left out too; a missing step or\n"
+          "layer is an error, and a missing rank, but for the last ones: --ranks N checks.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
       .args = args};
@@ -108,6 +109,13 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   return status;
 }
 
+/* "-" as an input may be a file too. */
+static hec_status check_input(const char *path, const char *out) {
+  const hec_path_use uses[] = {{"--out", out, true},
+                               {"the input", strcmp(path, "-") == 0 ? "/dev/stdin" : path, false}};
+  return hec_paths_check(uses, 2);
+}
+
 static hec_status run(const settings *s, const char *const *words, int32_t n_words) {
   const hec_importer *format = NULL;
   hec_import_inputs inputs = {0};
@@ -120,7 +128,11 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
   if (strcmp(s->out, "-") != 0)
     HEC_TRY(hec_output_check_file("--out", s->out));
   HEC_TRY(hec_import_find(words, n_words, &format, &inputs));
-  hec_status status = import_inputs(s, format, &inputs);
+  hec_status status = HEC_OK;
+  for (size_t i = 0; i < inputs.n && status == HEC_OK; i++)
+    status = check_input(inputs.input[i].path, s->out);
+  if (status == HEC_OK)
+    status = import_inputs(s, format, &inputs);
   hec_import_inputs_free(&inputs);
   return status;
 }
@@ -164,6 +176,7 @@ static hec_status convert(const char *in, const char *out, const char *form) {
     return hec_fail(HEC_BAD_INPUT, "--form: expected jsonl or json, found \"%.40s\"", form);
   if (strcmp(out, "-") != 0)
     HEC_TRY(hec_output_check_file("--out", out));
+  HEC_TRY(check_input(in, out));
   HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));
   fprintf(strcmp(out, "-") == 0 ? stderr : stdout, "%s%-9s %s: %" PRId64 " record%s as %s\n",
           result.left_out ? "left out  members behind \"iterations\"\n" : "", "written", out, result.n_records,

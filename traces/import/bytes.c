@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static hec_status cannot(const hec_import_input *input, hec_status status, const char *what) {
   return hec_fail(status, "%s: cannot be %s: %s", input->path, what, strerror(errno));
@@ -14,6 +13,9 @@ hec_status hec_import_bytes_open(const hec_import_input *input, hec_import_bytes
   *bytes = (hec_import_bytes){.input = input, .memory = input->bytes, .length = input->length};
   if (input->bytes)
     return HEC_OK;
+  if (hec_import_is_stream(input))
+    return hec_fail(HEC_BAD_INPUT, "%s: expected a file, as its parts are read where they lie, found a stream",
+                    input->path);
   bytes->file = fopen(input->path, "rb");
   if (!bytes->file || fseeko(bytes->file, 0, SEEK_END) != 0)
     return cannot(input, HEC_BAD_INPUT, "opened");
@@ -26,8 +28,7 @@ hec_status hec_import_bytes_open(const hec_import_input *input, hec_import_bytes
 
 /* A file, and not gzip's? */
 static bool has_places(const hec_import_input *input) {
-  struct stat info;
-  if (input->bytes || strcmp(input->path, "-") == 0 || stat(input->path, &info) != 0 || !S_ISREG(info.st_mode))
+  if (input->bytes || hec_import_is_stream(input))
     return false;
   unsigned char head[2] = {0};
   FILE *file = fopen(input->path, "rb");

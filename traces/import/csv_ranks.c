@@ -3,7 +3,7 @@
  * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
  * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add
  * up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A table of
- * several methods or models needs --method, --model. */
+ * several methods or models needs --method, --model. Several files are one after another in time, each of all ranks. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -135,6 +135,14 @@ static hec_status read_table(hec_import_file *file, table *t) {
   if (o->ranks > 0 && ranks != o->ranks)
     return hec_import_fail(file, 0, "rank", "expected ranks 0 to %" PRId64 " (--ranks), found up to %d", o->ranks - 1,
                            (int)ranks - 1);
+  if (file->kept > 0 && ranks != file->kept) /* kept: of the first file */
+    return hec_import_fail(file, 0, "rank",
+                           "expected ranks 0 to %" PRId64 " as in the first file (files are one after another in "
+                           "time), found up to %d",
+                           file->kept - 1, (int)ranks - 1);
+  if (file->kept > 0)
+    return HEC_OK;
+  file->kept = ranks;
   int64_t ep = o->ep > 0 ? o->ep : ranks;
   HEC_ASSERT(ep > 0);
   if (ranks % ep != 0)

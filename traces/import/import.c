@@ -301,8 +301,9 @@ static void name_trace(hec_import *job) {
     for (from = end; from > path && from[-1] != '/';)
       from--;
   }
-  size_t n = up == 0 ? (size_t)(end - from) : 0;
-  n = folder && strspn(from, ".") >= n ? 0 : n; /* "." and ".." */
+  /* Streams have no names, nor have "." and "..". */
+  size_t n = up == 0 && !hec_import_is_stream(job->inputs[0]) ? (size_t)(end - from) : 0;
+  n = folder && strspn(from, ".") >= n ? 0 : n;
   const char *dot = folder ? NULL : memchr(from, '.', n);
   n = dot && dot > from ? (size_t)(dot - from) : n;
   hec_text_add_bytes(&job->name, n > 0 ? from : job->format->name, n > 0 ? n : strlen(job->format->name));

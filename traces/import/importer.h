@@ -21,6 +21,8 @@
   X(csv_counts)                                                                                                        \
   X(csv_ranks)
 
+enum { HEC_IMPORT_LAYERS_MAX = 4096 }; /* of a trace, dense ones too; far above any model's */
+
 /* What the user says; 0 and NULL: nothing. */
 typedef struct {
   int64_t top_k, experts, layers, ranks, ep, pp;
@@ -35,6 +37,7 @@ typedef struct {
   const char *path;
   const char *bytes; /* [length] in its stead (tests, fuzzing); NULL: a file */
   size_t length;
+  hec_source *stream; /* in its stead: opened when it was recognised; NULL: the path is to be opened */
 } hec_import_input;
 
 typedef struct hec_importer hec_importer;
@@ -128,6 +131,8 @@ static inline int64_t hec_import_layer(int64_t block, int64_t layer) {
 hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5))) HEC_MUST_USE;
 
+/* A pipe or the like: to be read once, from its beginning to its end. */
+bool hec_import_is_stream(const hec_import_input *input);
 hec_status hec_import_source(const hec_import_input *input, hec_source **source) HEC_MUST_USE;
 /* All of a file of at most so many bytes. */
 hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;

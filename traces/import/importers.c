@@ -116,7 +116,8 @@ hec_status hec_import_fail(const hec_import_file *file, int64_t line, const char
 hec_status hec_import_source(const hec_import_input *input, hec_source **source) {
   if (input->bytes)
     return hec_source_open_memory(input->bytes, input->length, input->path, source);
-  return hec_source_open(input->path, source);
+  *source = input->stream;
+  return input->stream ? HEC_OK : hec_source_open(input->path, source);
 }
 
 hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) {

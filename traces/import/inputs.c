@@ -1,6 +1,6 @@
 /* From what was named to files: folders are walked two levels deep, patterns are those of glob(7); then files are put in
  * order of rank (a number, not a name: rank10 comes behind rank9), and each rank must be there. Names without ranks are
- * compared with their numbers as numbers too. */
+ * compared with their numbers as numbers too; where an input is a stream, whose name says nothing, they stay as named. */
 #include "traces/import/job.h"
 
 #include <dirent.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { HEAD_BYTES = 64 << 10, DEPTH = 2 };
 
@@ -29,8 +30,10 @@ static void add_input(hec_import_inputs *inputs, const char *path) {
 }
 
 void hec_import_inputs_free(hec_import_inputs *inputs) {
-  for (size_t i = 0; i < inputs->n; i++)
+  for (size_t i = 0; i < inputs->n; i++) {
+    hec_import_stream_end(inputs->input[i].stream);
     free((void *)inputs->input[i].path);
+  }
   free(inputs->input);
   hec_text_free(&inputs->left_out);
   *inputs = (hec_import_inputs){0};
@@ -65,6 +68,7 @@ static int compare_inputs(const void *a, const void *b) {
   return order != 0 ? order : strcmp(x, y);
 }
 
+/* found->left_out: the first folder that lies too deep. */
 static hec_status walk(const char *folder, int depth, hec_import_inputs *found) {
   DIR *listing = opendir(folder);
   if (!listing)
@@ -84,6 +88,8 @@ static hec_status walk(const char *folder, int depth, hec_import_inputs *found) 
       add_input(found, path.data);
     else if (S_ISDIR(info.st_mode) && depth > 1)
       status = walk(path.data, depth - 1, found);
+    else if (S_ISDIR(info.st_mode) && found->left_out.length == 0)
+      hec_text_add(&found->left_out, path.data);
   }
   (void)closedir(listing);
   hec_text_free(&path);
@@ -105,8 +111,8 @@ static bool matches(const char *patterns, const char *path) {
   return false;
 }
 
-/* The first bytes, gzip undone; [HEAD_BYTES + 1], zero behind them. */
-static hec_status read_head(const hec_import_input *input, char *head, size_t *n) {
+/* The first bytes, gzip undone; [HEAD_BYTES + 1], zero behind them. A stream stays open. */
+static hec_status read_head(hec_import_input *input, char *head, size_t *n) {
   hec_source *source = NULL;
   HEC_TRY(hec_import_source(input, &source));
   hec_status status = HEC_OK;
@@ -116,7 +122,10 @@ static hec_status read_head(const hec_import_input *input, char *head, size_t *n
     got = status == HEC_OK ? got : 0;
   }
   head[*n] = 0;
-  source->close(source);
+  if (hec_import_is_stream(input))
+    input->stream = hec_import_stream(source, head, *n);
+  else
+    source->close(source);
   return status;
 }
 
@@ -143,7 +152,7 @@ static bool is_beside(const char *path) {
 }
 
 /* The first file that was named says the format, the others must have it. */
-static hec_status recognise(const hec_import_input *input, char *head, const hec_importer **format) {
+static hec_status recognise(hec_import_input *input, char *head, const hec_importer **format) {
   size_t n = 0;
   if (is_beside(input->path))
     return HEC_OK;
@@ -159,6 +168,13 @@ static hec_status recognise(const hec_import_input *input, char *head, const hec
 
 static bool ranks_matter(const hec_importer *format) {
   return format->files == HEC_FILES_ONE_PER_RANK || format->files == HEC_FILES_PARTS;
+}
+
+static hec_status found_none(const char *folder, const char *what, const hec_import_inputs *found) {
+  bool deeper = found->left_out.length > 0;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected files of %s, found none%s%s%s", folder, what,
+                  deeper ? " in it and the folders in it (" : "", deeper ? found->left_out.data : "",
+                  deeper ? " lies deeper)" : "");
 }
 
 /* The format that files of folders have, by name and content; two of them are an error. */
@@ -185,7 +201,7 @@ static hec_status recognise_folder(const char *folder, const hec_import_inputs *
     }
   if (*format)
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected files of a format of hecate-trace import --list, found none", folder);
+  return found_none(folder, "a format of hecate-trace import --list", found);
 }
 
 static void leave_out(hec_import_inputs *inputs, const char *path) {
@@ -213,16 +229,21 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
     size_t n = 0;
     if (take && !beside && !given && !ranks_matter(*format)) {
       status = read_head(&found.input[f], head, &n);
+      if (status == HEC_OK && n == 0) /* a recording that was cut to nothing: others would move into its place */
+        status = hec_fail(HEC_BAD_INPUT, "%s: expected a file of %s, found an empty one", path, (*format)->name);
       take = status == HEC_OK && (*format)->recognise(head, n);
-      if (!take)
+      if (status == HEC_OK && !take)
         leave_out(inputs, path);
     }
     if (take)
       add_input(inputs, path);
   }
-  if (status == HEC_OK && inputs->n == before)
-    status = hec_fail(HEC_BAD_INPUT, "%s: expected files of %s (%s), found none", folder, (*format)->name,
-                      (*format)->pattern);
+  if (status == HEC_OK && inputs->n == before) {
+    hec_text what = {0};
+    hec_text_printf(&what, "%s (%s)", (*format)->name, (*format)->pattern);
+    status = found_none(folder, what.data, &found);
+    hec_text_free(&what);
+  }
   hec_import_inputs_free(&found);
   return status;
 }
@@ -249,15 +270,10 @@ static hec_status take_pattern(const char *word, const hec_importer **format, ch
 
 static hec_status take_word(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
   struct stat info;
-  if (strcmp(word, "-") == 0) {
-    if (!*format)
-      return hec_fail(HEC_BAD_INPUT, "-: expected --format with standard input, found none");
-    add_input(inputs, word);
-    return HEC_OK;
-  }
-  if (stat(word, &info) == 0 && S_ISDIR(info.st_mode))
+  bool there = strcmp(word, "-") != 0 && stat(word, &info) == 0;
+  if (there && S_ISDIR(info.st_mode))
     return take_folder(word, format, head, inputs);
-  if (stat(word, &info) == 0)
+  if (there || strcmp(word, "-") == 0)
     add_input(inputs, word);
   else
     HEC_TRY(take_pattern(word, format, head, inputs));
@@ -279,6 +295,41 @@ static void take_beside(const hec_importer *format, hec_import_inputs *inputs) {
   hec_text_free(&path);
 }
 
+typedef struct {
+  dev_t device;
+  ino_t number;
+  size_t at; /* in the inputs */
+} identity;
+
+static int compare_identities(const void *a, const void *b) {
+  const identity *x = a, *y = b;
+  if (x->device != y->device)
+    return x->device < y->device ? -1 : 1;
+  if (x->number != y->number)
+    return x->number < y->number ? -1 : 1;
+  return x->at < y->at ? -1 : 1;
+}
+
+/* Its records would count twice. Links of both kinds are the file that they lead to. */
+static hec_status check_once(const hec_import_inputs *inputs) {
+  identity *all = hec_malloc(inputs->n, sizeof *all);
+  size_t n = 0;
+  for (size_t i = 0; i < inputs->n; i++) {
+    const char *path = inputs->input[i].path;
+    struct stat info;
+    if ((strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &info) : stat(path, &info)) == 0)
+      all[n++] = (identity){info.st_dev, info.st_ino, i};
+  }
+  qsort(all, n, sizeof *all, compare_identities);
+  hec_status status = HEC_OK;
+  for (size_t i = 1; i < n && status == HEC_OK; i++)
+    if (all[i].device == all[i - 1].device && all[i].number == all[i - 1].number)
+      status = hec_fail(HEC_BAD_INPUT, "%s: expected every file once, found the same one as %s",
+                        inputs->input[all[i].at].path, inputs->input[all[i - 1].at].path);
+  free(all);
+  return status;
+}
+
 hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_importer **format,
                            hec_import_inputs *inputs) {
   char *head = hec_malloc(HEAD_BYTES + 1, 1);
@@ -288,8 +339,12 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
     size_t before = inputs->n;
     status = take_word(words[i], format, head, inputs);
     /* who chose the format is told what is wrong with a file, whatever it begins with */
-    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++)
-      status = recognise(&inputs->input[f], head, format);
+    for (size_t f = before; status == HEC_OK && f < inputs->n && !given; f++) {
+      if (hec_import_is_stream(&inputs->input[f])) /* a pipe that was opened already may have nobody to open it again */
+        status = check_once(inputs);
+      if (status == HEC_OK)
+        status = recognise(&inputs->input[f], head, format);
+    }
   }
   free(head);
   if (status == HEC_OK && !*format)
@@ -297,6 +352,8 @@ hec_status hec_import_find(const char *const *words, int32_t n_words, const hec_
                       words[0]);
   if (status == HEC_OK && *format && (*format)->beside && inputs->n > 0)
     take_beside(*format, inputs);
+  if (status == HEC_OK && inputs->n > 0)
+    status = check_once(inputs);
   if (status != HEC_OK)
     hec_import_inputs_free(inputs);
   return status;
@@ -318,13 +375,15 @@ static int32_t rank_in_name(const char *path) {
 
 typedef struct {
   const hec_import_input *input;
-  int32_t rank;
+  int32_t rank, at; /* at: as named, where that matters */
 } placed;
 
 static int compare_placed(const void *a, const void *b) {
   const placed *x = a, *y = b;
   if (x->rank != y->rank)
     return x->rank < y->rank ? -1 : 1;
+  if (x->at != y->at)
+    return x->at < y->at ? -1 : 1;
   return compare_inputs(x->input, y->input);
 }
 
@@ -376,14 +435,16 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
   const hec_importer *format = job->format;
   placed *files = hec_malloc((size_t)n, sizeof *files);
   int32_t *given = hec_malloc((size_t)n, sizeof *given);
-  int32_t m = 0, n_named = 0;
+  int32_t m = 0, n_named = 0, n_streams = 0;
   *beside = NULL;
   for (int32_t i = 0; i < n; i++) {
     if (format->beside && strcmp(base_of(inputs[i].path), format->beside) == 0) {
       *beside = &inputs[i];
       continue;
     }
-    files[m] = (placed){&inputs[i], format->rank_of ? format->rank_of(inputs[i].path) : rank_in_name(inputs[i].path)};
+    files[m] =
+        (placed){&inputs[i], format->rank_of ? format->rank_of(inputs[i].path) : rank_in_name(inputs[i].path), 0};
+    n_streams += hec_import_is_stream(&inputs[i]);
     n_named += files[m++].rank >= 0;
   }
   bool by_rank = ranks_matter(format) || (format->files == HEC_FILES_MAYBE_RANKS && n_named == m && m > 0);
@@ -402,8 +463,10 @@ hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int
                           format->pattern);
   }
   if (status == HEC_OK) {
-    for (int32_t i = 0; i < m; i++)
+    for (int32_t i = 0; i < m; i++) {
       files[i].rank = by_rank ? files[i].rank : -1;
+      files[i].at = n_streams > 0 ? i : 0;
+    }
     qsort(files, (size_t)m, sizeof *files, compare_placed);
     for (int32_t i = 0; i < m; i++)
       given[i] = n_named == m ? files[i].rank : -1;

@@ -72,6 +72,12 @@ struct hec_import {
   int32_t header_ranks; /* 0: as many as sources */
 };
 
+/* stream.c */
+/* `source`, of which the n bytes of `head` were read already, from its beginning. It takes `source` over; `close` leaves it
+ * open, so that who has it may end it whether it was read or not. */
+hec_source *hec_import_stream(hec_source *source, const char *head, size_t n);
+void hec_import_stream_end(hec_source *stream); /* NULL: nothing */
+
 /* inputs.c */
 /* Sorts inputs by rank, checks that each is there once, and makes lanes. */
 hec_status hec_import_place(hec_import *job, const hec_import_input *inputs, int32_t n,

@@ -84,6 +84,8 @@ hec_status hec_import_add_row(hec_import *job, const hec_import_lane *lane) {
       return hec_import_fail(file, row->line, "layer",
                              "expected the layers of the first step, found %s in step %" PRId64 " too",
                              hec_import_layer_name(key, name), row->step);
+    if (slot == HEC_IMPORT_LAYERS_MAX)
+      return hec_import_fail(file, row->line, "layer", "expected at most %d layers, found more", HEC_IMPORT_LAYERS_MAX);
     add_slot(job, key);
   }
   job->last_slot = slot;
