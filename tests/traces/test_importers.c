@@ -289,7 +289,7 @@ START_TEST(transitions_are_of_what_is_written) {
     int n = 1 + (int)hec_test_below(&seed, MOST_TOKENS), step = r / ranks;
     make_request(&file[r], &seed, n, ids[r]);
     (void)snprintf(names[r], sizeof names[r], "r%d.npy", r);
-    inputs[r] = (hec_import_input){names[r], file[r].data, file[r].length};
+    inputs[r] = (hec_import_input){.path = names[r], .bytes = file[r].data, .length = file[r].length};
     bool kept = step >= from && step < n_steps && (until < 0 || step <= until);
     for (int i = 0; kept && i < n * (REQUEST_LAYERS - 1) * REQUEST_TOP_K * REQUEST_TOP_K; i++) {
       int a = i % 2, b = i / 2 % 2, l = i / 4 % (REQUEST_LAYERS - 1), t = i / 4 / (REQUEST_LAYERS - 1);
