@@ -18,6 +18,7 @@ void hec_series_free(hec_series *series);
 double hec_series_quantile(hec_series *series, double q);
 
 enum { HEC_FLOAT_BITS = 24 }; /* of a float32's significand */
+#define HEC_SUMMARY_CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 /* What a run's comparison with the dense reference found. */
 typedef struct {

@@ -313,10 +313,10 @@ END_TEST
 /* ---- Sweeps and validations ---- */
 
 START_TEST(regime_maps) {
-  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 0.03},
-                             {"b", 1, 0.01, 0, "", 0},
-                             {NULL, -1, 0, 0, NULL, 0},
-                             {HOSTILE, 0, 0.01, 0.02, "b", 0}};
+  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 3, "ep/" HOSTILE},
+                             {"b", 1, 0.01, 0, "", NAN, ""},
+                             {NULL, -1, 0, 0, NULL, 0, NULL},
+                             {HOSTILE, 0, 0.01, 0.02, "b", 0, NULL}};
   hec_report_map map = {"", cells};
   const char *const x[] = {"1", HOSTILE}, *const y[] = {"2", "3"}, *const names[] = {HOSTILE, "b"};
   const int64_t won[] = {2, 1};
@@ -331,6 +331,33 @@ START_TEST(regime_maps) {
   ck_assert_ptr_nonnull(strstr(page.data, "2.00x as fast as b"));
   ck_assert_ptr_nonnull(strstr(page.data, "3 more maps are left out"));
   ck_assert_ptr_nonnull(strstr(page.data, "1 of 9 configurations could not run"));
+  ck_assert_uint_eq(count(page.data, "<small>3.00x as fast as ep/"), 1);
+  ck_assert_uint_eq(count(page.data, "within 0.5 % of"), 0);
+  hec_text_free(&verdict);
+  hec_text_free(&page);
+}
+END_TEST
+
+/* A lead of at most half a per cent is none: as the verdict of a comparison has it. */
+START_TEST(leads_and_ties) {
+  static const struct {
+    double next[2];
+    const char *says;
+  } cases[] = {{{0.01004, 0.0151}, "in 2 of 2 cells, 1.51 to 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
+               {{0.01004, 0.01}, "in 2 of 2 cells, everywhere within 0.5 % of the next."},
+               {{0.01004, 0}, "in 2 of 2 cells, in 1 of them within 0.5 % of the next."},
+               {{0.01006, 0.0151}, "in 2 of 2 cells, 1.01 to 1.51 times as fast as the next."}};
+  hec_report_cell cells[] = {{"a", 0, 0.01, cases[_i].next[0], "b", 0, NULL},
+                             {"a", 0, 0.01, cases[_i].next[1], "b", 0, NULL}};
+  hec_report_map map = {"", cells};
+  const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};
+  const int64_t won[] = {2};
+  hec_report_maps maps = {"ranks", "", x, y, 2, 1, &map, 1, 0, names, won, 1, 0, 2};
+  hec_text verdict = {0}, page = {0};
+  hec_report_maps_verdict(&maps, &verdict);
+  ck_assert_msg(strstr(verdict.data, cases[_i].says), "%s", verdict.data);
+  hec_report_write(&(hec_report){.tool = "t", .title = "t", .maps = &maps, .verdict = verdict.data}, &page);
+  ck_assert_uint_eq(count(page.data, "<small>within 0.5 % of b"), _i == 1 ? 2 : _i < 3);
   hec_text_free(&verdict);
   hec_text_free(&page);
 }
@@ -406,6 +433,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, much_to_show);
   tcase_add_test(cases, drawn_adds_up);
   tcase_add_test(cases, regime_maps);
+  tcase_add_loop_test(cases, leads_and_ties, 0, 4);
   tcase_add_test(cases, kinds_of_operations);
   tcase_add_exit_test(cases, no_memory, 0);
   suite_add_tcase(suite, cases);
