@@ -92,7 +92,7 @@ static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline
   for (int64_t i = first; i < first + hec_sweep_policies(s); i++) {
     const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_SWEEP_POLICY)->text);
     const hec_sweep_row *row = rows->row[i];
-    if (row->why || !(baseline ? policy->baseline : policy->rearrangement))
+    if (row->why || !(baseline ? policy->baseline : policy->rearranges))
       continue;
     if (best < 0 || row->value[HEC_SWEEP_MEDIAN] < rows->row[best]->value[HEC_SWEEP_MEDIAN])
       best = i;

@@ -345,15 +345,6 @@ static bool drops_in(const hec_summary *summary) {
   return drops;
 }
 
-int32_t hec_summary_fastest_rearranging(hec_summary *summary) {
-  int32_t best = -1;
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].rearranges &&
-        (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
-      best = i;
-  return best;
-}
-
 static void add_verdict(hec_summary *summary, hec_text *out) {
   int32_t best = hec_summary_winner(summary);
   if (best < 0) {

@@ -343,7 +343,8 @@ START_TEST(leads_and_ties) {
   static const struct {
     double next[2];
     const char *says;
-  } cases[] = {{{0.01004, 0.0151}, "in 2 of 2 cells, 1.51 to 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
+  } cases[] = {{{0.01004, 0.0151},
+                "in 2 of 2 cells, 1.51 to 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
                {{0.01004, 0.01}, "in 2 of 2 cells, everywhere within 0.5 % of the next."},
                {{0.01004, 0}, "in 2 of 2 cells, in 1 of them within 0.5 % of the next."},
                {{0.01006, 0.0151}, "in 2 of 2 cells, 1.01 to 1.51 times as fast as the next."}};
