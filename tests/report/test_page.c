@@ -365,8 +365,8 @@ START_TEST(leads_and_ties) {
 END_TEST
 
 START_TEST(kinds_of_operations) {
-  hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1}, {"b", NAN, NAN}};
-  hec_report_pair kinds[] = {{"experts", 0.05, 0.04}, {"gate", 0.001, 0.0001}, {"counts", 1e-3, 0}};
+  hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1, -0.07}, {"b", NAN, NAN, NAN}};
+  hec_report_pair kinds[] = {{"experts", 0.05, 0.04, 0.25}, {"gate", 0.001, 0.0001, 9}, {"counts", 1e-3, 0, NAN}};
   hec_report_pairs policies_of[] = {{HOSTILE, kinds, 3}};
   hec_report_compared compared = {iterations, policies_of, 2, 1, 0.034};
   hec_report_fact facts[] = {{"word", HOSTILE}}, assumed[] = {{"", HOSTILE}};
@@ -385,6 +385,7 @@ START_TEST(kinds_of_operations) {
   ck_assert_ptr_nonnull(strstr(page.data, "predicted within 3.4 %"));
   ck_assert_ptr_nonnull(strstr(page.data, "Furthest off of the larger kinds is experts"));
   ck_assert_ptr_nonnull(strstr(page.data, "+25 %"));
+  ck_assert_ptr_nonnull(strstr(page.data, ">-7.0 %<")); /* the bias, not that of the medians */
   ck_assert_ptr_nonnull(strstr(page.data, "<p>two.</p>"));
   ck_assert_ptr_nonnull(strstr(page.data, "inconclusive"));
   hec_text_free(&page);
