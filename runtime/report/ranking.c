@@ -49,8 +49,10 @@ static void say(const hec_report *report, hec_text *out) {
   hec_chart_said(out);
   hec_chart_note(out);
   hec_text_add(
-      out, "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
-           "which rows are sorted. Exposed: the device computes nothing meanwhile.");
+      out,
+      "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
+      "which rows are sorted. Exposed: the device computes nothing meanwhile. The grey word behind a policy is its "
+      "schedule, where it is neither serial nor of the policy's name.");
   if (!report->summary->execution)
     hec_text_add(out, " The upright mark is the lower bound on these loads for what the row may do.");
   hec_chart_said(out);

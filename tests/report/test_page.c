@@ -213,6 +213,8 @@ START_TEST(comparison) {
   char line[256];
   (void)snprintf(line, sizeof line, "<p>%.*s</p>", (int)strcspn(verdict.data + 1, "\n"), verdict.data + 1);
   ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
+  ck_assert_ptr_nonnull(strstr(m.page.data, "<li>reference rows (ep-balanced, ep-capacity, ideal) are no systems"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
   ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
   hec_text_free(&verdict);
   again.n_threads = 3; /* nor does it matter who draws */
@@ -258,6 +260,7 @@ START_TEST(little_to_show) {
   if (make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   check_page(m.page.data, true);
+  ck_assert_uint_eq(count(m.page.data, "reference rows ("), policies[0]->reference);
   finish(&m);
 }
 END_TEST
