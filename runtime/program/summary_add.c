@@ -42,6 +42,7 @@ void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena) {
 }
 
 void hec_summary_free(hec_summary *summary) {
+  hec_series_free(&summary->iters);
   for (int32_t p = 0; p < summary->n_rows; p++) {
     hec_series_free(&summary->rows[p].iteration_s);
     hec_series_free(&summary->rows[p].overload);

@@ -214,6 +214,10 @@ START_TEST(comparison) {
   (void)snprintf(line, sizeof line, "<p>%.*s</p>", (int)strcspn(verdict.data + 1, "\n"), verdict.data + 1);
   ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
   ck_assert_ptr_nonnull(strstr(m.page.data, "<li>reference rows (ep-balanced, ep-capacity, ideal) are no systems"));
+  /* Axes, the value under the pointer and sentences number iterations as the trace does: 3, 5, 7, 9. */
+  ck_assert_uint_eq(count(m.page.data, " data-iters=\"3 2 4;\""), 1);
+  ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration, as the trace numbers it<"), 1);
+  ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration (downwards"), (size_t)n_policies);
   ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
   ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
   hec_text_free(&verdict);
@@ -261,6 +265,10 @@ START_TEST(little_to_show) {
     ck_abort_msg("%s", hec_last_error());
   check_page(m.page.data, true);
   ck_assert_uint_eq(count(m.page.data, "reference rows ("), policies[0]->reference);
+  ck_assert_uint_eq(count(m.page.data,
+                          "<div class=\"xs\" aria-hidden=\"true\"><span style=\"left:50.00%\">0</span></div>\n"
+                          "<p class=\"unit\">iteration, as"),
+                    cases[_i].trace.records == 1); /* one label, no 1.1, 1.2 ... */
   finish(&m);
 }
 END_TEST
@@ -275,6 +283,10 @@ START_TEST(much_to_show) {
   if (make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   check_page(m.page.data, true);
+  char iters[64];
+  (void)snprintf(iters, sizeof iters, " data-iters=\"%d 1 %d;\"", (int)m.job.warmup, 300 - (int)m.job.warmup);
+  ck_assert_msg(strstr(m.page.data, iters), "%s: %.60s", iters, strstr(m.page.data, " data-iters"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, ">50</span>"));
   ck_assert_ptr_nonnull(strstr(m.page.data, "Of every 3 iterations the shortest and the longest are drawn."));
   ck_assert_ptr_nonnull(strstr(m.page.data, "32 of 96 ranks are drawn"));
   ck_assert_ptr_nonnull(strstr(m.page.data, "2 ranks are added up in a cell's side"));
