@@ -39,6 +39,14 @@
     });
   });
 
+  /* ---- Tables that are wider than the page ---- */
+  function measure() {
+    all(".scroll").forEach(function (box) { box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1); });
+  }
+  window.addEventListener("resize", measure);
+  all("details").forEach(function (one) { one.addEventListener("toggle", measure); });
+  measure();
+
   /* ---- Values ---- */
   var letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   function packed(svg, index) { /* three letters a value, in units of data-scale */

@@ -97,10 +97,9 @@ static void add_cell(const hec_report_cell *cell, hec_text *out) {
 static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_text *out) {
   hec_text_add(out, "<h3>");
   hec_page_add(map->fixed && map->fixed[0] ? map->fixed : "all configurations", out);
-  hec_text_add(
-      out,
-      "</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Regime map\"><table class=\"map\">\n"
-      "<thead><tr>");
+  hec_text_add(out, "</h3>\n");
+  hec_page_wide("Regime map", out);
+  hec_text_add(out, "<table class=\"map\">\n<thead><tr>");
   hec_text corner = {0};
   hec_text_printf(&corner, "%s%s%s", maps->y_name, maps->y_name[0] && maps->x_name[0] ? " \\ " : "", maps->x_name);
   add_heading(corner.data, "col", out);
@@ -115,7 +114,8 @@ static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_
       add_cell(&map->cells[y * maps->n_x + x], out);
     hec_text_add(out, "</tr>\n");
   }
-  hec_text_add(out, "</tbody></table></div>\n");
+  hec_text_add(out, "</tbody></table>");
+  hec_page_wide_end(out);
 }
 
 static void say(const hec_report_maps *maps, hec_text *out) {
