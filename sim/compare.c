@@ -256,6 +256,8 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
     if (c->report)
       add_bounds(&b, c);
     c->summary->n_iterations += c->report;
+    if (c->report)
+      hec_series_add(&c->summary->iters, (double)c->iteration->iter);
     if (c->options->progress)
       c->options->progress(c->iteration->index + 1, c->options->progress_context);
   }

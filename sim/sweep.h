@@ -156,6 +156,10 @@ const char *hec_sweep_schedule(const hec_sweep *sweep, int64_t index);
 
 /* All rows must be there. */
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena);
+/* A ratio or value of a row as CSV and JSON have it; NAN: none. */
+double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t column);
+/* The row that its speedup_vs_ep is over; -1: none ran. */
+int64_t hec_sweep_baseline(const hec_sweep_rows *rows, int64_t index);
 /* The page of the maps. */
 void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out);
 void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out);

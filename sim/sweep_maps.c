@@ -86,6 +86,17 @@ static int32_t system_of(mapper *m, int64_t index) {
   return id;
 }
 
+static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *cell) {
+  int64_t ep = hec_sweep_baseline(m->rows, index);
+  cell->next = cell->who < 0 ? 0 : cell->seconds;
+  cell->next_name = cell->who < 0 ? "" : cell->name;
+  cell->who = who;
+  cell->name = m->names[who];
+  cell->seconds = m->rows->row[index]->value[HEC_SWEEP_MEDIAN];
+  cell->vs_ep = hec_sweep_value_of(m->rows, index, HEC_SWEEP_VS_EP);
+  cell->ep = ep < 0 ? "" : m->names[system_of(m, ep)];
+}
+
 static void add_row(mapper *m, int64_t index) {
   const hec_sweep *s = m->rows->sweep;
   const hec_sweep_row *row = m->rows->row[index];
@@ -97,19 +108,13 @@ static void add_row(mapper *m, int64_t index) {
     return;
   hec_report_cell *cell = &m->maps->maps[map].cells[place_of(s, index, m->y) * m->maps->n_x + place_of(s, index, m->x)];
   double median = row->value[HEC_SWEEP_MEDIAN];
-  if (policy->baseline && !(cell->ep > 0 && cell->ep <= median))
-    cell->ep = median;
   if (policy->reference || policy->drops || !(row->value[HEC_SWEEP_FITS] > 0))
     return;
   int32_t who = system_of(m, index);
   if (who == cell->who) /* a policy that runs under one schedule only stands there under every one asked for */
     return;
   if (cell->who < 0 || median < cell->seconds) {
-    cell->next = cell->who < 0 ? 0 : cell->seconds;
-    cell->next_name = cell->who < 0 ? "" : cell->name;
-    cell->who = who;
-    cell->name = m->names[who];
-    cell->seconds = median;
+    take_lead(m, index, who, cell);
   } else if (!(cell->next > 0) || median < cell->next) {
     cell->next = median;
     cell->next_name = m->names[who];
@@ -194,14 +199,19 @@ hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
 
 /* ---- The page ---- */
 
-/* "NAME: what it does not model" of every law of the sweep; values that are the same everywhere. */
-static int32_t add_assumed(const hec_sweep *s, hec_report_fact *assumed) {
+/* "not modelled by NAME: ..." of every law of the sweep; values that are the same everywhere. */
+static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact *assumed) {
+  hec_text word = {0};
   int32_t n = 0;
   for (int32_t i = 0; i < s->axis[HEC_SWEEP_LAW].n; i++) {
     const hec_law *law = hec_law_find(s->axis[HEC_SWEEP_LAW].value[i].text);
-    if (law)
-      assumed[n++] = (hec_report_fact){hec_law_name(law), hec_law_limits(law)};
+    if (!law)
+      continue;
+    word.length = 0;
+    hec_text_printf(&word, "not modelled by %s", hec_law_name(law));
+    assumed[n++] = (hec_report_fact){hec_arena_text(arena, word.data), hec_law_limits(law)};
   }
+  hec_text_free(&word);
   assumed[n++] =
       (hec_report_fact){"auto", "hecate-sim's own choice for each configuration; run one by itself to read it"};
   return n;
@@ -231,7 +241,7 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
     if (s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0 && s->axis[a].value[0].text[0])
       facts[report.n_facts++] = (hec_report_fact){hec_sweep_axis_name[a], s->axis[a].value[0].text};
   report.facts = facts;
-  report.n_assumed = add_assumed(s, assumed);
+  report.n_assumed = add_assumed(s, &arena, assumed);
   for (int64_t i = 0; i < s->n; i++)
     report.synthetic = report.synthetic || (!rows->row[i]->why && rows->row[i]->value[HEC_SWEEP_SYNTHETIC] > 0);
   hec_report_write(&report, out);

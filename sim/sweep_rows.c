@@ -85,28 +85,31 @@ void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row
 
 /* ---- Ratios ---- */
 
-/* The first row of a group that ran and is the baseline; of the rearrangement systems the fastest. NULL: none. */
-static const hec_sweep_row *other_of(const hec_sweep_rows *rows, int64_t index, bool baseline) {
+/* The first row of a group that ran and is the baseline; of those that rearrange experts the fastest. -1: none. */
+static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline) {
   const hec_sweep *s = rows->sweep;
-  int64_t first = index - index % hec_sweep_policies(s);
-  const hec_sweep_row *best = NULL;
+  int64_t first = index - index % hec_sweep_policies(s), best = -1;
   for (int64_t i = first; i < first + hec_sweep_policies(s); i++) {
     const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_SWEEP_POLICY)->text);
     const hec_sweep_row *row = rows->row[i];
-    if (row->why || !(baseline ? policy->baseline : policy->rearrangement))
+    if (row->why || !(baseline ? policy->baseline : policy->rearranges))
       continue;
-    if (!best || row->value[HEC_SWEEP_MEDIAN] < best->value[HEC_SWEEP_MEDIAN])
-      best = row;
+    if (best < 0 || row->value[HEC_SWEEP_MEDIAN] < rows->row[best]->value[HEC_SWEEP_MEDIAN])
+      best = i;
   }
   return best;
 }
 
-static double value_of(const hec_sweep_rows *rows, int64_t index, int32_t column) {
+int64_t hec_sweep_baseline(const hec_sweep_rows *rows, int64_t index) {
+  return other_of(rows, index, true);
+}
+
+double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t column) {
   const hec_sweep_row *row = rows->row[index];
   if (row->why || (column != HEC_SWEEP_VS_EP && column != HEC_SWEEP_VS_REARRANGEMENT))
     return row->value[column];
-  const hec_sweep_row *other = other_of(rows, index, column == HEC_SWEEP_VS_EP);
-  return other ? other->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN] : NAN;
+  int64_t other = other_of(rows, index, column == HEC_SWEEP_VS_EP);
+  return other < 0 ? NAN : rows->row[other]->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN];
 }
 
 const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
@@ -162,7 +165,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
     hec_text_add(out, ",");
     csv_text(rows->row[i]->cluster, out);
     for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
-      csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, value_of(rows, i, c), out);
+      csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, hec_sweep_value_of(rows, i, c), out);
     hec_text_add(out, ",");
     csv_text(rows->row[i]->why ? rows->row[i]->why : "", out);
     hec_text_add(out, "\n");
@@ -203,7 +206,7 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
   hec_json_string(json, "model_used", rows->row[index]->model);
   hec_json_string(json, "cluster_used", rows->row[index]->cluster);
   for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++) {
-    double value = value_of(rows, index, c);
+    double value = hec_sweep_value_of(rows, index, c);
     if (group && (!columns[c].group || strcmp(columns[c].group, group) != 0))
       hec_json_close(json);
     if (columns[c].group && (!group || strcmp(columns[c].group, group) != 0))

@@ -3,6 +3,7 @@
 #include "runtime/base/temporary.h"
 #include "runtime/report/report.h"
 #include "tools/common/breakeven_command.h"
+#include "tools/common/colour.h"
 #include "tools/common/flows_command.h"
 #include "tools/common/output.h"
 #include "tools/common/plan_command.h"
@@ -14,7 +15,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
@@ -120,8 +120,10 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   hec_simulation simulation = {.summary = {0}};
   if (s->out)
     HEC_TRY(hec_output_check(s->out));
-  hec_status status =
-      hec_simulation_run(&s->simulation, reader, isatty(STDERR_FILENO) == 1 ? show_progress : NULL, arena, &simulation);
+  bool shown = hec_progress_wanted();
+  hec_status status = hec_simulation_run(&s->simulation, reader, shown ? show_progress : NULL, arena, &simulation);
+  if (shown)
+    fprintf(stderr, "\r\033[K");
   simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
     status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);

@@ -50,12 +50,13 @@ struct hec_policy {
   bool whole;
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
-  bool placed;        /* stands as problem.placement says, runs only where there is one: left out of "all" elsewhere */
-  bool reference;     /* no system but a reference row */
-  bool drops;         /* computes less than the gate chose: no row to compare times with */
-  bool baseline;      /* the row that others are compared to (ep) */
-  bool rearrangement; /* one of the four that speedup_vs_best_rearrangement is defined over */
-  bool rearranges;    /* moves or copies experts by load or affinity; not: gathers from shards, fetches what is used */
+  bool placed;    /* stands as problem.placement says, runs only where there is one: left out of "all" elsewhere */
+  bool reference; /* no system but a reference row */
+  bool drops;     /* computes less than the gate chose: no row to compare times with */
+  bool baseline;  /* the row that others are compared to (ep) */
+  /* Moves or copies experts by load or affinity; not: gathers from shards, fetches what is used. Of a run's rows the
+   * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
+  bool rearranges;
   const char *only_schedule; /* not NULL: runs under no other schedule */
   /* Allocates state and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);

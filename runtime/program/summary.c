@@ -107,17 +107,17 @@ double hec_summary_vs_placed(hec_summary *summary, int32_t row) {
   return i < 0 ? NAN : hec_summary_median(&summary->rows[i]) / hec_summary_median(&summary->rows[row]);
 }
 
-int32_t hec_summary_best_rearrangement(hec_summary *summary) {
+int32_t hec_summary_fastest_rearranging(hec_summary *summary) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].rearrangement &&
+    if (summary->rows[i].rearranges &&
         (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
       best = i;
   return best;
 }
 
 double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row) {
-  int32_t best = hec_summary_best_rearrangement(summary);
+  int32_t best = hec_summary_fastest_rearranging(summary);
   return best < 0 ? NAN : hec_summary_median(&summary->rows[best]) / hec_summary_median(&summary->rows[row]);
 }
 

@@ -17,7 +17,8 @@ void hec_series_free(hec_series *series);
 /* Quantile q in 0..1 by linear interpolation between order statistics (rank q*(n-1)). 0 when empty. */
 double hec_series_quantile(hec_series *series, double q);
 
-enum { HEC_FLOAT_BITS = 24 }; /* of a float32's significand */
+enum { HEC_FLOAT_BITS = 24 };   /* of a float32's significand */
+#define HEC_SUMMARY_CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 /* What a run's comparison with the dense reference found. */
 typedef struct {
@@ -34,16 +35,16 @@ typedef struct {
 /* One policy over the reported iterations. */
 typedef struct {
   const char *name, *schedule;
-  const char *label;            /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
-  bool executed;                /* not simulated */
-  bool reference;               /* no system but a reference row (ideal, ep-balanced) */
-  bool baseline, rearrangement; /* the row others are compared to; counts for speedup_vs_best_rearrangement */
-  bool rearranges;              /* its policy's flag: the verdict names the fastest of these */
-  bool placed;                  /* likewise: what the user has today, which the verdict compares with */
-  hec_series iteration_s;       /* per iteration, one-off costs included */
-  hec_series overload;          /* per (iteration, micro-batch, layer) */
-  const char *bound_class;      /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
-  hec_series bound_s;           /* per iteration: no policy of the class under the schedule is faster; empty: none */
+  const char *label;       /* where the schedule does not stand beside it: the name, or "NAME/SCHEDULE" */
+  bool executed;           /* not simulated */
+  bool reference;          /* no system but a reference row (ideal, ep-balanced) */
+  bool baseline;           /* the row others are compared to */
+  bool rearranges;         /* its policy's flag: the fastest of these is what others are compared to as well */
+  bool placed;             /* likewise: what the user has today, which the verdict compares with */
+  hec_series iteration_s;  /* per iteration, one-off costs included */
+  hec_series overload;     /* per (iteration, micro-batch, layer) */
+  const char *bound_class; /* what its policy may do (runtime/plan/bound/bound.h); NULL: no bound */
+  hec_series bound_s;      /* per iteration: no policy of the class under the schedule is faster; empty: none */
   hec_series late; /* executed on devices: share of the iteration that the worst rank's stood idle for a late host */
   double weighted_s, stride;                  /* sums for the mean: stride * ordinary + one-off; stride */
   double book_s[HEC_N_BOOKS], wait_s, skew_s; /* sums over iterations */
@@ -113,6 +114,7 @@ typedef struct {
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
   int64_t n_iterations;                    /* reported */
+  hec_series iters;                        /* what the trace calls them, in their order; may be empty */
   const hec_summary_attention *attentions; /* [n_attentions] kinds to be compared; the summary's own is the first */
   int32_t n_attentions;                    /* 0: none */
 } hec_summary;
@@ -153,13 +155,14 @@ int32_t hec_summary_baseline(const hec_summary *summary);          /* the first 
 double hec_summary_vs_baseline(hec_summary *summary, int32_t row); /* ratio of medians; NAN without a baseline */
 int32_t hec_summary_placed(const hec_summary *summary);            /* the row of the user's placement; -1: none ran */
 double hec_summary_vs_placed(hec_summary *summary, int32_t row);   /* ratio of medians; NAN without one */
-double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when no rearrangement system ran */
-int32_t hec_summary_best_rearrangement(hec_summary *summary);           /* its row; -1: none ran */
+double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN when none of these ran */
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
 int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastest system that fits; -1: none does */
-int32_t hec_summary_fastest_rearranging(hec_summary *summary); /* experts; its row, -1: none ran */
+/* The fastest row that rearranges experts, whether it fits or not; -1: none ran. What the verdict names and what
+ * speedup_vs_best_rearrangement is over. */
+int32_t hec_summary_fastest_rearranging(hec_summary *summary);
 
 void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
 /* The lines that the table ends with: who is fastest, by how much and why. */

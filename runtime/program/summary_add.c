@@ -14,7 +14,6 @@ hec_summary_row hec_summary_row_of(const hec_policy *policy, const hec_schedule 
                            .schedule = schedule->name,
                            .reference = policy->reference,
                            .baseline = policy->baseline,
-                           .rearrangement = policy->rearrangement,
                            .cuts = schedule->pipelined,
                            .routes = schedule->routes,
                            .by_node = schedule->by_node,
@@ -43,6 +42,7 @@ void hec_summary_tell_apart(hec_summary *summary, hec_arena *arena) {
 }
 
 void hec_summary_free(hec_summary *summary) {
+  hec_series_free(&summary->iters);
   for (int32_t p = 0; p < summary->n_rows; p++) {
     hec_series_free(&summary->rows[p].iteration_s);
     hec_series_free(&summary->rows[p].overload);

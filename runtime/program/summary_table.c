@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum { COLUMNS = 110 };
-#define CLOSE 0.005 /* of the fastest median: less apart is nothing to choose by */
 
 void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
@@ -332,7 +331,7 @@ static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double more = hec_summary_median(row) / least - 1;
-    if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= CLOSE))
+    if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
     hec_text_printf(out, "%s%s (%.1f %%)", n++ ? ", " : "  Within 0.5 % of it: ", row->label, ceil(1e3 * more) * 0.1);
   }
@@ -344,15 +343,6 @@ static bool drops_in(const hec_summary *summary) {
   for (int32_t i = 0; i < summary->n_rows; i++)
     drops = drops || summary->rows[i].dropped_share >= 0;
   return drops;
-}
-
-int32_t hec_summary_fastest_rearranging(hec_summary *summary) {
-  int32_t best = -1;
-  for (int32_t i = 0; i < summary->n_rows; i++)
-    if (summary->rows[i].rearranges &&
-        (best < 0 || hec_summary_median(&summary->rows[i]) < hec_summary_median(&summary->rows[best])))
-      best = i;
-  return best;
 }
 
 static void add_verdict(hec_summary *summary, hec_text *out) {

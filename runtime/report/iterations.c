@@ -141,6 +141,7 @@ static void draw(const hec_report *report, hec_text *out) {
   hec_plot_begin(&plot, out);
   hec_text_printf(out, " data-low=\"%s\" data-high=\"%s\" data-n=\"%zu\" data-unit=\"ms\" data-digits=\"%d\"",
                   hec_fixed(axis.low, 6).text, hec_fixed(axis.high, 6).text, n, hec_decimals(axis.step) + 2);
+  hec_chart_add_iters(report, n, out);
   hec_plot_body(out);
   hec_plot_grid(&axis, &plot, out);
   for (int32_t k = report->summary->n_rows - 1; k >= 0; k--) /* those without a colour below, the best on top */
@@ -151,8 +152,8 @@ static void draw(const hec_report *report, hec_text *out) {
       add_line(report, report->order[k], &axis, out);
   hec_plot_shapes_end(out);
   hec_plot_y_axis(&axis, out);
-  hec_plot_x_axis(1, (double)(n > 1 ? n : 2), 8, out);
-  hec_plot_end("iteration, counted after the warm-up", out);
+  hec_chart_iter_axis(report, n, false, out);
+  hec_plot_end("iteration, as the trace numbers it", out);
 }
 
 const hec_chart hec_chart_iterations = {"iterations", "Time of each iteration", hec_chart_has_summary, draw};

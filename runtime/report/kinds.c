@@ -18,10 +18,6 @@ static double most_of(const hec_report_pair *pair, int32_t n) {
   return most > 0 ? most : 1;
 }
 
-static double error_of(const hec_report_pair *pair) {
-  return pair->measured_s > 0 && isfinite(pair->predicted_s) ? pair->predicted_s / pair->measured_s - 1 : NAN;
-}
-
 static void add_error(double error, hec_text *out) {
   if (isfinite(error))
     hec_text_printf(out, "%s%s", error > 0 ? "+" : "", hec_percent(error).text);
@@ -51,7 +47,7 @@ static void add_bar(const hec_report_pair *pair, double most, hec_text *out) {
   }
   hec_text_printf(out, "</svg><span class=\"v\">%s <span class=\"dim\">",
                   isfinite(pair->measured_s) ? hec_seconds(pair->measured_s).text : "inconclusive");
-  add_error(error_of(pair), out);
+  add_error(pair->error, out);
   hec_text_add(out, "</span></span></div>\n");
 }
 
@@ -76,8 +72,8 @@ static void say(const hec_report_compared *c, hec_text *out) {
     double most = most_of(c->policies[p].kinds, c->policies[p].n_kinds);
     for (int32_t k = 0; k < c->policies[p].n_kinds; k++) {
       const hec_report_pair *one = &c->policies[p].kinds[k];
-      if (one->measured_s < SHOWN_LEAST * most || !isfinite(error_of(one)) ||
-          (worst && fabs(error_of(one)) <= fabs(error_of(worst))))
+      if (one->measured_s < SHOWN_LEAST * most || !isfinite(one->error) ||
+          (worst && fabs(one->error) <= fabs(worst->error)))
         continue;
       worst = one;
       who = c->policies[p].policy;
@@ -92,18 +88,18 @@ static void say(const hec_report_compared *c, hec_text *out) {
     hec_text_add(out, " under ");
     hec_page_add(who, out);
     hec_text_add(out, ": ");
-    add_error(error_of(worst), out);
+    add_error(worst->error, out);
     hec_text_printf(out, " of %s measured.", hec_seconds(worst->measured_s).text);
   } else if (!isfinite(c->error)) {
     hec_text_add(out, "Nothing can be said: every measurement was disturbed.");
   }
   hec_chart_said(out);
   hec_chart_note(out);
-  hec_text_add(
-      out,
-      "Milliseconds; bars are measured, upright marks predicted, the percentage is predicted / measured - 1. "
-      "Iterations: medians over those that count. Kinds: mean over ranks and iterations, without waiting for other "
-      "ranks, so they add up to no iteration.");
+  hec_text_add(out,
+               "Milliseconds; bars are measured, upright marks predicted, the percentage is predicted / measured - 1. "
+               "Iterations: medians over those that count, beside them the bias: the median of each one's error. "
+               "Kinds: mean over ranks and iterations, without waiting for other "
+               "ranks, so they add up to no iteration.");
   hec_chart_said(out);
 }
 

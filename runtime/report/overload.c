@@ -160,8 +160,11 @@ static void add_panel(const hec_report *report, int32_t row, hec_text *out) {
                   whole ? "iteration" : "micro-batch", bin, passes);
   add_cells(&plot, value, out);
   label_layers(n_layers, true, out);
-  hec_plot_x_axis(0.5, (double)passes + 0.5, 6, out);
-  hec_plot_end(whole ? "iteration (downwards: MoE layer)" : "micro-batch (downwards: MoE layer)", out);
+  if (whole)
+    hec_chart_iter_axis(report, passes, true, out);
+  else
+    hec_plot_x_axis(0.5, (double)passes + 0.5, passes < 6 ? (int32_t)passes : 6, out);
+  hec_plot_end(whole ? "iteration (downwards: MoE layer)" : "micro-batch, counted from 1 (downwards: MoE layer)", out);
   hec_text_add(out, "</details>\n");
   hec_text_free(&label);
   free(value);

@@ -62,6 +62,16 @@ void hec_page_section_end(hec_text *out) {
   hec_text_add(out, "</section>\n");
 }
 
+void hec_page_wide(const char *label, hec_text *out) {
+  hec_text_add(out, "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"");
+  hec_page_add(label, out);
+  hec_text_add(out, "\">");
+}
+
+void hec_page_wide_end(hec_text *out) {
+  hec_text_add(out, "</div>\n<p class=\"note more\">The table goes on to the right: scroll it sideways.</p>\n");
+}
+
 void hec_page_chips(const char *name, hec_text *out) {
   hec_text_printf(out, "<div class=\"chips script\" role=\"group\" aria-label=\"Shown: %s\">\n", name);
 }

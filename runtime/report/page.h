@@ -25,6 +25,10 @@ void hec_page_add(const char *text, hec_text *out);
 void hec_page_section(const char *name, const char *title, hec_text *out); /* opens; `name`: its id */
 void hec_page_section_end(hec_text *out);
 
+/* What may be wider than the page: it scrolls sideways, and a line under it says so where it has to. */
+void hec_page_wide(const char *label, hec_text *out);
+void hec_page_wide_end(hec_text *out);
+
 /* A row of chips that show and hide what has data-of=`name` and data-i=`id`: begin, chips, end. */
 void hec_page_chips(const char *name, hec_text *out);
 void hec_page_chip(const char *name, int32_t id, const char *label, const char *color, bool pressed, hec_text *out);

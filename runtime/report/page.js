@@ -39,6 +39,14 @@
     });
   });
 
+  /* ---- Tables that are wider than the page ---- */
+  function measure() {
+    all(".scroll").forEach(function (box) { box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1); });
+  }
+  window.addEventListener("resize", measure);
+  all("details").forEach(function (one) { one.addEventListener("toggle", measure); });
+  measure();
+
   /* ---- Values ---- */
   var letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   function packed(svg, index) { /* three letters a value, in units of data-scale */
@@ -55,11 +63,22 @@
     var unit = svg.getAttribute("data-unit");
     return unit === "B" ? bytes(value) : value.toFixed(number(svg, "digits") || 2) + " " + unit;
   }
+  function iteration(place) { /* what the trace calls it: "first step count;" of every run */
+    var holder = document.querySelector("[data-iters]"), left = place, found = place + 1;
+    (holder ? holder.getAttribute("data-iters") : "").split(";").filter(Boolean).some(function (one) {
+      var run = one.split(" ").map(Number);
+      found = run[0] + left * run[1];
+      left -= run[2];
+      return left < 0;
+    });
+    return found;
+  }
   function place(svg, axis, index) { /* "layer 3", "iterations 5 to 8", or the label beside the row */
     var name = svg.getAttribute("data-" + axis), step = number(svg, axis + "step") || 1,
         from = number(svg, axis + "from");
     if (!name) return svg.parentNode.querySelectorAll(".ys span")[index].textContent;
     var first = from + index * step, last = Math.min(first + step - 1, number(svg, axis + "last") || Infinity);
+    if (name === "iteration") { first = iteration(first - 1); last = iteration(last - 1); }
     return step > 1 && last > first ? name + "s " + first + " to " + last : name + " " + first;
   }
   var tell = {
@@ -91,7 +110,7 @@
       });
       if (!best) return "";
       var share = 1 - best.p.y / box.height, low = number(svg, "low"), high = number(svg, "high"),
-          steps = number(svg, "n") - 1, at = 1 + Math.round(best.p.x / box.width * steps);
+          steps = number(svg, "n") - 1, at = iteration(Math.round(best.p.x / box.width * steps));
       return best.line.getAttribute("data-name") + ", iteration " + at + ": " + shown(svg, low + share * (high - low));
     },
     bars: function (svg, x, y, target) {

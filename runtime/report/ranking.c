@@ -49,8 +49,10 @@ static void say(const hec_report *report, hec_text *out) {
   hec_chart_said(out);
   hec_chart_note(out);
   hec_text_add(
-      out, "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
-           "which rows are sorted. Exposed: the device computes nothing meanwhile.");
+      out,
+      "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
+      "which rows are sorted. Exposed: the device computes nothing meanwhile. The grey word behind a policy is its "
+      "schedule, where it is neither serial nor of the policy's name.");
   if (!report->summary->execution)
     hec_text_add(out, " The upright mark is the lower bound on these loads for what the row may do.");
   hec_chart_said(out);
@@ -150,18 +152,21 @@ static void add_table_row(const hec_report *report, int32_t index, hec_text *out
 }
 
 static void add_table(const hec_report *report, hec_text *out) {
-  hec_text_add(
-      out,
-      "<details>\n<summary>The same as numbers</summary>\n<div class=\"scroll\"><table id=\"numbers\">\n<thead><tr>"
-      "<th>policy</th><th>schedule</th><th>median, ms</th><th>p95, ms</th><th>mean, ms</th><th>speed over "
-      "ep</th><th>bound, ms</th>");
+  hec_text_add(out, "<details class=\"numbers\">\n<summary>The same as numbers</summary>\n");
+  hec_page_wide("The same as numbers", out);
+  hec_text_add(out,
+               "<table id=\"numbers\">\n<thead><tr>"
+               "<th>policy</th><th>schedule</th><th>median, ms</th><th>p95, ms</th><th>mean, ms</th><th>speed over "
+               "ep</th><th>bound, ms</th>");
   for (int32_t k = 0; k < HEC_N_PARTS; k++)
     hec_text_printf(out, "<th>%s, ms</th>", hec_part_name[hec_part_order[k]]);
   hec_text_add(out,
                "<th>overload, median</th><th>overload, p95</th><th>peak, GB</th><th>fits</th></tr></thead>\n<tbody>\n");
   for (int32_t i = 0; i < report->summary->n_rows; i++)
     add_table_row(report, report->order[i], out);
-  hec_text_add(out, "</tbody></table></div>\n</details>\n");
+  hec_text_add(out, "</tbody></table>");
+  hec_page_wide_end(out);
+  hec_text_add(out, "</details>\n");
 }
 
 static void draw(const hec_report *report, hec_text *out) {

@@ -9,17 +9,26 @@ enum { COLORS = 8 };
 
 /* Ranges of one winner over the cells it wins. */
 typedef struct {
-  double least, most; /* of next / winner; 0: it had no rival */
+  double least, most; /* of next / winner where it is ahead; 0: nowhere */
+  int64_t n_close;    /* cells in which another is as good as equally fast */
 } margin;
 
+static bool is_close(const hec_report_cell *cell) {
+  return cell->next > 0 && cell->next / cell->seconds - 1 <= HEC_SUMMARY_CLOSE;
+}
+
 static margin margin_of(const hec_report_maps *maps, int32_t who) {
-  margin m = {0, 0};
+  margin m = {0, 0, 0};
   for (int32_t i = 0; i < maps->n_maps; i++)
     for (int32_t k = 0; k < maps->n_x * maps->n_y; k++) {
       const hec_report_cell *cell = &maps->maps[i].cells[k];
       double over = cell->who == who && cell->next > 0 ? cell->next / cell->seconds : 0;
       if (!(over > 0))
         continue;
+      if (is_close(cell)) {
+        m.n_close++;
+        continue;
+      }
       m.least = m.least > 0 && m.least < over ? m.least : over;
       m.most = over > m.most ? over : m.most;
     }
@@ -39,6 +48,10 @@ void hec_report_maps_verdict(const hec_report_maps *maps, hec_text *out) {
                   maps->n_cells[0], n);
   if (m.most > 0)
     hec_text_printf(out, ", %s to %s times as fast as the next", hec_times(m.least).text, hec_times(m.most).text);
+  if (m.n_close > 0 && m.n_close == maps->n_cells[0])
+    hec_text_add(out, ", everywhere within 0.5 % of the next");
+  else if (m.n_close > 0)
+    hec_text_printf(out, "%s in %" PRId64 " of them within 0.5 %% of the next", m.most > 0 ? ";" : ",", m.n_close);
   hec_text_add(out, ".\n");
   for (int32_t i = 1; i < maps->n_names && i < 4; i++)
     hec_text_printf(out, "%s%s in %" PRId64, i == 1 ? "" : ", ", maps->names[i], maps->n_cells[i]);
@@ -63,25 +76,30 @@ static void add_cell(const hec_report_cell *cell, hec_text *out) {
   hec_text_printf(out, "<td class=\"r%" PRId32 "\"><b>", cell->who < COLORS ? cell->who : COLORS - 1);
   hec_page_add(cell->name, out);
   hec_text_printf(out, "</b><small>%s</small><small>", hec_seconds(cell->seconds).text);
-  if (cell->next > 0) {
+  if (is_close(cell)) {
+    hec_text_add(out, "within 0.5 % of ");
+    hec_page_add(cell->next_name, out);
+  } else if (cell->next > 0) {
     hec_text_printf(out, "%sx as fast as ", hec_times(cell->next / cell->seconds).text);
     hec_page_add(cell->next_name, out);
   } else {
     hec_text_add(out, "alone");
   }
   hec_text_add(out, "</small>");
-  if (cell->ep > 0)
-    hec_text_printf(out, "<small>%sx as fast as ep</small>", hec_times(cell->ep / cell->seconds).text);
+  if (cell->vs_ep > 0) {
+    hec_text_printf(out, "<small>%sx as fast as ", hec_times(cell->vs_ep).text);
+    hec_page_add(cell->ep, out);
+    hec_text_add(out, "</small>");
+  }
   hec_text_add(out, "</td>");
 }
 
 static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_text *out) {
   hec_text_add(out, "<h3>");
   hec_page_add(map->fixed && map->fixed[0] ? map->fixed : "all configurations", out);
-  hec_text_add(
-      out,
-      "</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Regime map\"><table class=\"map\">\n"
-      "<thead><tr>");
+  hec_text_add(out, "</h3>\n");
+  hec_page_wide("Regime map", out);
+  hec_text_add(out, "<table class=\"map\">\n<thead><tr>");
   hec_text corner = {0};
   hec_text_printf(&corner, "%s%s%s", maps->y_name, maps->y_name[0] && maps->x_name[0] ? " \\ " : "", maps->x_name);
   add_heading(corner.data, "col", out);
@@ -96,7 +114,8 @@ static void add_map(const hec_report_maps *maps, const hec_report_map *map, hec_
       add_cell(&map->cells[y * maps->n_x + x], out);
     hec_text_add(out, "</tr>\n");
   }
-  hec_text_add(out, "</tbody></table></div>\n");
+  hec_text_add(out, "</tbody></table>");
+  hec_page_wide_end(out);
 }
 
 static void say(const hec_report_maps *maps, hec_text *out) {
@@ -119,7 +138,8 @@ static void say(const hec_report_maps *maps, hec_text *out) {
   hec_text_add(
       out,
       "Each cell: the fastest system that fits and drops nothing, its median iteration in ms, us or s, and its speed "
-      "over the next and over ep (ratios of medians). The axes are the two with most values; what else varies "
+      "over the next and over ep under the schedule asked for, which is speedup_vs_ep of the CSV (ratios of medians); "
+      "less than 0.5 % is no lead. The axes are the two with most values; what else varies "
       "has a map of its own.");
   if (maps->n_left_out > 0)
     hec_text_printf(out, " %" PRId64 " more maps are left out for the page's size: the CSV has their rows.",

@@ -4,6 +4,7 @@
 #include "runtime/report/chart.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,50 @@ void hec_chart_chips(const hec_report *report, const char *name, bool color, hec
                   "<button type=\"button\" data-all=\"%s\" data-on=\"0\">none</button>\n",
                   name, name);
   hec_page_chips_end(out);
+}
+
+int64_t hec_chart_iter(const hec_report *report, size_t place) {
+  const hec_series *iters = &report->summary->iters;
+  return place < iters->n ? (int64_t)iters->value[place] : (int64_t)place + 1;
+}
+
+void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out) {
+  hec_text_add(out, " data-iters=\"");
+  for (size_t i = 0; i < n;) {
+    int64_t first = hec_chart_iter(report, i), step = i + 1 < n ? hec_chart_iter(report, i + 1) - first : 1;
+    size_t last = i + 1;
+    while (last < n && hec_chart_iter(report, last) - hec_chart_iter(report, last - 1) == step)
+      last++;
+    hec_text_printf(out, "%" PRId64 " %" PRId64 " %zu;", first, step, last - i);
+    i = last;
+  }
+  hec_text_add(out, "\"");
+}
+
+/* The first place of the labels: so that they are round where iterations are evenly numbered. */
+static size_t first_label(const hec_report *report, size_t n, size_t step) {
+  int64_t apart = n > step ? hec_chart_iter(report, step) - hec_chart_iter(report, 0) : 0;
+  for (size_t i = 0; apart > 0 && i < step; i++)
+    if (hec_chart_iter(report, i) % apart == 0)
+      return i;
+  return 0;
+}
+
+void hec_chart_iter_axis(const hec_report *report, size_t n, bool cells, hec_text *out) {
+  static const size_t factors[] = {2, 5, 10};
+  size_t step = 1, power = 1;
+  for (size_t k = 0; n / step > 8; k = (k + 1) % 3) {
+    step = power * factors[k];
+    power *= k == 2 ? 10 : 1;
+  }
+  hec_plot_x_begin(out);
+  for (size_t i = first_label(report, n, step); i < n; i += step) {
+    char label[32];
+    (void)snprintf(label, sizeof label, "%" PRId64, hec_chart_iter(report, i));
+    double share = cells ? ((double)i + 0.5) / (double)n : n > 1 ? (double)i / (double)(n - 1) : 0.5;
+    hec_plot_x_label(share, label, out);
+  }
+  hec_plot_labels_end(out);
 }
 
 bool hec_chart_has_summary(const hec_report *report) {

@@ -77,6 +77,8 @@ typedef struct {
 typedef struct {
   const char *name;
   double predicted_s, measured_s;
+  double
+      error; /* of predicted over measured, with its sign: of several iterations the median of theirs; NAN: unknown */
 } hec_report_pair;
 
 typedef struct {
@@ -98,7 +100,8 @@ typedef struct {
   int32_t who;          /* of hec_report_maps.names; -1: nothing ran there */
   double seconds, next; /* its median; the second's, 0: there is none */
   const char *next_name;
-  double ep; /* the baseline's; 0: there is none */
+  double vs_ep;   /* the speed-up over the baseline that the row has in the CSV; not above 0: there is none */
+  const char *ep; /* that baseline, as `name` */
 } hec_report_cell;
 
 typedef struct {

@@ -145,6 +145,18 @@ static void add_notes(const hec_summary *summary, hec_text *out) {
   hec_text_add(out, some ? "</ul>\n" : "");
 }
 
+static void add_references(const hec_summary *summary, hec_text *out) {
+  hec_text names = {0};
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].reference)
+      hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "reference rows (", summary->rows[i].label);
+  if (names.length > 0) {
+    hec_text_add(&names, ") are no systems: they are in the ranking to measure others by");
+    add_item(names.data, out);
+  }
+  hec_text_free(&names);
+}
+
 static void add_summary(const hec_report *report, hec_text *out) {
   const hec_summary *summary = report->summary;
   if (summary->not_modelled) {
@@ -155,8 +167,7 @@ static void add_summary(const hec_report *report, hec_text *out) {
   begin_list("Assumed", out);
   for (int32_t i = 0; i < summary->job->n_defaults; i++)
     add_item(summary->job->defaults[i], out);
-  if (!summary->execution)
-    add_item("reference rows (ideal, ep-balanced) are no systems: they are in the ranking to measure others by", out);
+  add_references(summary, out);
   hec_text_add(out, "</ul>\n");
   add_notes(summary, out);
 }

@@ -83,6 +83,14 @@ def check_comparison(b, path):
     want("compute" in shown and "ms" in shown, f"ranking: {shown!r}")
     shown = hover(b, "#iterations svg", 0.5, 0.5)
     want("iteration" in shown and "ms" in shown, f"iterations: {shown!r}")
+    last = b.run("return Array.from(document.querySelectorAll('#iterations .xs span')).pop().textContent")
+    runs = b.run("return document.querySelector('[data-iters]').getAttribute('data-iters')").rstrip(";").split(";")
+    ids = [int(r.split()[0]) + k * int(r.split()[1]) for r in runs for k in range(int(r.split()[2]))]
+    want(int(last) in ids[-8:], f"the axis ends at {last}, iterations at {ids[-1]}")
+    shown = hover(b, "#iterations svg", 0.999, 0.5)
+    want(f"iteration {ids[-1]}:" in shown, f"last iteration {ids[-1]}: {shown!r}")
+    shown = hover(b, "#iterations svg", 0.001, 0.5)
+    want(f"iteration {ids[0]}:" in shown, f"first iteration {ids[0]}: {shown!r}")
     shown = hover(b, "#overload svg", 0.1, 0.02)
     want("layer 0" in shown and "times the mean" in shown, f"overload: {shown!r}")
     shown = hover(b, "#overload .panel:not(.off) svg", 0.95, 0.9)
@@ -142,7 +150,28 @@ def check_comparison(b, path):
     b.media(media="print", dark=True)
     want(b.run("return getComputedStyle(document.querySelector('.chips')).display") == "none", "chips in print")
     want(b.run("return getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)", "dark print")
+    shown = b.run("return document.querySelector('#numbers').getBoundingClientRect().height")
+    closed = b.run("return !document.querySelector('details.numbers').open")
+    want(closed and shown > 100, f"the closed table is {shown} high in print")
     b.media(media="", dark=False)
+    # a phone: a long name leaves the button as it is
+    b.size(390, 844)
+    b.run("document.querySelector('h1').textContent = 'a-name-without-any-blank-'.repeat(8)")
+    wide, high, line = b.run("""var t = document.querySelector('#theme'), r = t.getBoundingClientRect();
+      return [r.right, r.height, parseFloat(getComputedStyle(t).fontSize)];""")
+    want(wide <= 390 and high < 2.5 * line, f"phone: the button ends at {wide}, is {high} high")
+    b.size(1440, 900)
+
+
+def check_map_on_phone(b, path):
+    b.size(390, 844)
+    b.open(path)
+    cut = b.run("""return Array.from(document.querySelectorAll('#regime .scroll')).map(function (box) {
+      var hint = box.nextElementSibling;
+      return [box.scrollWidth > box.clientWidth + 1, getComputedStyle(hint).display !== 'none']; })""")
+    want(any(one[0] for one in cut), "no map is wider than a phone: the test proves nothing")
+    want(all(one[0] == one[1] for one in cut), f"maps that scroll and hints: {cut}")
+    b.size(1440, 900)
 
 
 def check_without_script(path):
@@ -179,6 +208,7 @@ def main():
             check_widths(b, name)
             check_log(b, name)
             want(b.run("return !!document.getElementById(arguments[0])", section), f"{name}: no {section}")
+        check_map_on_phone(b, sweep)
         # the policy holds: what a page must not do fails
         b.open(comparison)
         b.log("browser")

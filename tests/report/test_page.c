@@ -213,6 +213,12 @@ START_TEST(comparison) {
   char line[256];
   (void)snprintf(line, sizeof line, "<p>%.*s</p>", (int)strcspn(verdict.data + 1, "\n"), verdict.data + 1);
   ck_assert_msg(strstr(m.page.data, line), "no verdict: %s", line);
+  ck_assert_ptr_nonnull(strstr(m.page.data, "<li>reference rows (ep-balanced, ep-capacity, ideal) are no systems"));
+  /* Axes, the value under the pointer and sentences number iterations as the trace does: 3, 5, 7, 9. */
+  ck_assert_uint_eq(count(m.page.data, " data-iters=\"3 2 4;\""), 1);
+  ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration, as the trace numbers it<"), 1);
+  ck_assert_uint_eq(count(m.page.data, ">9</span></div>\n<p class=\"unit\">iteration (downwards"), (size_t)n_policies);
+  ck_assert_ptr_nonnull(strstr(m.page.data, "The grey word behind a policy is its schedule"));
   ck_assert_uint_eq(count(m.page.data, "<div class=\"bar"), 2 * (size_t)n_policies + 3); /* two charts, three axes */
   hec_text_free(&verdict);
   again.n_threads = 3; /* nor does it matter who draws */
@@ -258,6 +264,11 @@ START_TEST(little_to_show) {
   if (make(&m, &cases[_i].trace, cases[_i].cluster, &hec_law_alpha_beta) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   check_page(m.page.data, true);
+  ck_assert_uint_eq(count(m.page.data, "reference rows ("), policies[0]->reference);
+  ck_assert_uint_eq(count(m.page.data,
+                          "<div class=\"xs\" aria-hidden=\"true\"><span style=\"left:50.00%\">0</span></div>\n"
+                          "<p class=\"unit\">iteration, as"),
+                    cases[_i].trace.records == 1); /* one label, no 1.1, 1.2 ... */
   finish(&m);
 }
 END_TEST
@@ -272,6 +283,10 @@ START_TEST(much_to_show) {
   if (make(&m, &t, "12x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", &hec_law_alpha_beta) != HEC_OK)
     ck_abort_msg("%s", hec_last_error());
   check_page(m.page.data, true);
+  char iters[64];
+  (void)snprintf(iters, sizeof iters, " data-iters=\"%d 1 %d;\"", (int)m.job.warmup, 300 - (int)m.job.warmup);
+  ck_assert_msg(strstr(m.page.data, iters), "%s: %.60s", iters, strstr(m.page.data, " data-iters"));
+  ck_assert_ptr_nonnull(strstr(m.page.data, ">50</span>"));
   ck_assert_ptr_nonnull(strstr(m.page.data, "Of every 3 iterations the shortest and the longest are drawn."));
   ck_assert_ptr_nonnull(strstr(m.page.data, "32 of 96 ranks are drawn"));
   ck_assert_ptr_nonnull(strstr(m.page.data, "2 ranks are added up in a cell's side"));
@@ -313,10 +328,10 @@ END_TEST
 /* ---- Sweeps and validations ---- */
 
 START_TEST(regime_maps) {
-  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 0.03},
-                             {"b", 1, 0.01, 0, "", 0},
-                             {NULL, -1, 0, 0, NULL, 0},
-                             {HOSTILE, 0, 0.01, 0.02, "b", 0}};
+  hec_report_cell cells[] = {{HOSTILE, 0, 0.01, 0.015, "b", 3, "ep/" HOSTILE},
+                             {"b", 1, 0.01, 0, "", NAN, ""},
+                             {NULL, -1, 0, 0, NULL, 0, NULL},
+                             {HOSTILE, 0, 0.01, 0.02, "b", 0, NULL}};
   hec_report_map map = {"", cells};
   const char *const x[] = {"1", HOSTILE}, *const y[] = {"2", "3"}, *const names[] = {HOSTILE, "b"};
   const int64_t won[] = {2, 1};
@@ -331,14 +346,42 @@ START_TEST(regime_maps) {
   ck_assert_ptr_nonnull(strstr(page.data, "2.00x as fast as b"));
   ck_assert_ptr_nonnull(strstr(page.data, "3 more maps are left out"));
   ck_assert_ptr_nonnull(strstr(page.data, "1 of 9 configurations could not run"));
+  ck_assert_uint_eq(count(page.data, "<small>3.00x as fast as ep/"), 1);
+  ck_assert_uint_eq(count(page.data, "within 0.5 % of"), 0);
+  hec_text_free(&verdict);
+  hec_text_free(&page);
+}
+END_TEST
+
+/* A lead of at most half a per cent is none: as the verdict of a comparison has it. */
+START_TEST(leads_and_ties) {
+  static const struct {
+    double next[2];
+    const char *says;
+  } cases[] = {{{0.01004, 0.0151},
+                "in 2 of 2 cells, 1.51 to 1.51 times as fast as the next; in 1 of them within 0.5 % of the next."},
+               {{0.01004, 0.01}, "in 2 of 2 cells, everywhere within 0.5 % of the next."},
+               {{0.01004, 0}, "in 2 of 2 cells, in 1 of them within 0.5 % of the next."},
+               {{0.01006, 0.0151}, "in 2 of 2 cells, 1.01 to 1.51 times as fast as the next."}};
+  hec_report_cell cells[] = {{"a", 0, 0.01, cases[_i].next[0], "b", 0, NULL},
+                             {"a", 0, 0.01, cases[_i].next[1], "b", 0, NULL}};
+  hec_report_map map = {"", cells};
+  const char *const x[] = {"1", "2"}, *const y[] = {""}, *const names[] = {"a"};
+  const int64_t won[] = {2};
+  hec_report_maps maps = {"ranks", "", x, y, 2, 1, &map, 1, 0, names, won, 1, 0, 2};
+  hec_text verdict = {0}, page = {0};
+  hec_report_maps_verdict(&maps, &verdict);
+  ck_assert_msg(strstr(verdict.data, cases[_i].says), "%s", verdict.data);
+  hec_report_write(&(hec_report){.tool = "t", .title = "t", .maps = &maps, .verdict = verdict.data}, &page);
+  ck_assert_uint_eq(count(page.data, "<small>within 0.5 % of b"), _i == 1 ? 2 : _i < 3);
   hec_text_free(&verdict);
   hec_text_free(&page);
 }
 END_TEST
 
 START_TEST(kinds_of_operations) {
-  hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1}, {"b", NAN, NAN}};
-  hec_report_pair kinds[] = {{"experts", 0.05, 0.04}, {"gate", 0.001, 0.0001}, {"counts", 1e-3, 0}};
+  hec_report_pair iterations[] = {{HOSTILE, 0.09, 0.1, -0.07}, {"b", NAN, NAN, NAN}};
+  hec_report_pair kinds[] = {{"experts", 0.05, 0.04, 0.25}, {"gate", 0.001, 0.0001, 9}, {"counts", 1e-3, 0, NAN}};
   hec_report_pairs policies_of[] = {{HOSTILE, kinds, 3}};
   hec_report_compared compared = {iterations, policies_of, 2, 1, 0.034};
   hec_report_fact facts[] = {{"word", HOSTILE}}, assumed[] = {{"", HOSTILE}};
@@ -357,6 +400,7 @@ START_TEST(kinds_of_operations) {
   ck_assert_ptr_nonnull(strstr(page.data, "predicted within 3.4 %"));
   ck_assert_ptr_nonnull(strstr(page.data, "Furthest off of the larger kinds is experts"));
   ck_assert_ptr_nonnull(strstr(page.data, "+25 %"));
+  ck_assert_ptr_nonnull(strstr(page.data, ">-7.0 %<")); /* the bias, not that of the medians */
   ck_assert_ptr_nonnull(strstr(page.data, "<p>two.</p>"));
   ck_assert_ptr_nonnull(strstr(page.data, "inconclusive"));
   hec_text_free(&page);
@@ -406,6 +450,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, much_to_show);
   tcase_add_test(cases, drawn_adds_up);
   tcase_add_test(cases, regime_maps);
+  tcase_add_loop_test(cases, leads_and_ties, 0, 4);
   tcase_add_test(cases, kinds_of_operations);
   tcase_add_exit_test(cases, no_memory, 0);
   suite_add_tcase(suite, cases);

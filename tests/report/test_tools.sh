@@ -99,7 +99,7 @@ cat >spec.json <<END
                      "iterations": 4, "seed": 7}},
  "policy": ["ep", "eplb", "hecate"], "ranks": [4],
  "cluster": ["1x4 nvlink=300G@2us flops=312T mem=40G", "1x4 nvlink=3G@2us flops=312T mem=40G"],
- "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["auto", "serial"]}
+ "model": "tiny", "tokens": [128, 1024, 4096], "schedule": ["auto", "pipemoe"]}
 END
 "$sim" sweep spec.json --out whole.csv --report whole.html >out.txt 2>err.txt || fail "sweep: $(cat err.txt)"
 has whole.html
@@ -110,6 +110,7 @@ done
 "$sim" sweep merge parts.part-0-of-2 parts.part-1-of-2 --report merged.html >out.txt 2>err.txt || fail "merge: $(cat err.txt)"
 cmp -s whole.html merged.html || fail "a merged sweep has another page"
 [ "$(grep -o '<td class="r' whole.html | wc -l)" -eq 6 ] || fail "not 6 cells in the map"
+has "<li>not modelled by alpha_beta: " whole.html
 refuses 2 "--report" sweep spec.json --shard 0/2 --out parts --report no.html
 refuses 2 "--report" sweep spec.json --report nowhere/deep.html
 refuses 2 "--report" sweep spec.json --report "$work"
@@ -129,5 +130,18 @@ first = max(won, key=lambda name: won[name])
 print(f"{first} in {won[first]} of {len(cells)} cells")
 END
   grep -qF "$(cat wins.txt)" whole.html || fail "the page does not say \"$(cat wins.txt)\""
+  # the speed over ep of every cell's winner is the CSV's
+  "$python" - >ratios.txt 2>&1 <<'END' || fail "not speedup_vs_ep: $(tail -3 ratios.txt)"
+import csv, re
+best = {}
+for row in csv.DictReader(open("whole.csv")):
+    cell = (row["cluster"], row["tokens"])
+    if row["fits"] == "true" and (cell not in best or float(row["iteration_median_s"]) < float(best[cell]["iteration_median_s"])):
+        best[cell] = row
+wanted = sorted(float(row["speedup_vs_ep"]) for row in best.values())
+found = sorted(float(x) for x in re.findall(r"<small>([0-9.]+)x as fast as ep/[a-z]+</small></td>", open("whole.html").read()))
+assert len(found) == len(wanted) == 6, (found, wanted)
+assert all(abs(a - b) <= 0.00501 * max(1, b) for a, b in zip(found, wanted)), (found, wanted)
+END
 fi
 [ $failures -eq 0 ]

@@ -56,12 +56,23 @@ at_terminal yes hecate-run alltoallv two --check --iterations 2
 at_terminal no hecate-run alltoallv two --check --iterations 2 --json
 
 # What takes long says at a terminal where it is.
+printf '{"trace": "%s", "policy": ["ep"], "model": "tiny"}' "$sample" >spec.json
+printf 'layer,expert,count\n0,0,3\n0,1,2\n' >log.csv
 planners=(hecate-bench planners --policy lplb,laer --iterations 2)
 at_terminal no "${planners[@]}"
 for words in "lplb, 8 ranks, 256 experts: 1 of 3" "lplb, 8 ranks, 32 experts: 2 of 3" "laer, 64 ranks, 32 experts: 3 of 3"; do
   has "$words" there.txt
   grep -qF "$words" piped.txt err.txt && fail "progress where there is no terminal"
 done
+# Where the terminal cannot wipe a line, nothing that has to be wiped.
+for terminal in dumb ''; do
+  for command in "${planners[*]}" "${sim[*]}" "hecate-sim sweep $work/spec.json --out $work/swept" "hecate-trace import $work/log.csv --top-k 1 --out $work/log.jsonl"; do
+    read -ra words <<<"$command"
+    TERM=$terminal python3 terminal.py "$build/${words[0]}" "${words[@]:1}" >there.txt || fail "$command: exit code $? at a terminal"
+    grep -q $'[\r\x1b]' there.txt && fail "TERM=$terminal $command: $(head -c 200 there.txt | cat -v)"
+  done
+done
+python3 terminal.py "$build/${planners[0]}" "${planners[@]:1}" >there.txt || fail "${planners[*]} at a terminal"
 [ "$(tr '\r' '\n' <there.txt | sed 's/\x1b\[[0-9;]*[mK]//g' | grep -c '^lplb  ')" -eq 2 ] || fail "the table at a terminal: $(cat there.txt)"
 
 [ $failures -eq 0 ] || exit 1

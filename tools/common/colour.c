@@ -11,9 +11,18 @@
 #define YELLOW "\033[33m"
 #define PLAIN "\033[0m"
 
+static bool is_capable(int file) {
+  const char *terminal = getenv("TERM");
+  return isatty(file) == 1 && terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+}
+
 bool hec_colour_wanted(void) {
-  const char *none = getenv("NO_COLOR"), *terminal = getenv("TERM");
-  return isatty(STDOUT_FILENO) == 1 && !(none && none[0]) && terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+  const char *none = getenv("NO_COLOR");
+  return !(none && none[0]) && is_capable(STDOUT_FILENO);
+}
+
+bool hec_progress_wanted(void) {
+  return is_capable(STDERR_FILENO);
 }
 
 /* Words that are numbers, with a unit of one sign behind them ("1.00x", "3%"); *gaps: runs of blanks between words. */

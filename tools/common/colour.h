@@ -8,6 +8,9 @@
  * empty, and TERM is neither absent nor "dumb". */
 bool hec_colour_wanted(void);
 
+/* Whether standard error is a terminal that can go back in a line and wipe it: TERM as above. Elsewhere no progress is shown. */
+bool hec_progress_wanted(void);
+
 /* `length` bytes of `text` with colours:
  *   bold       the first line where a tool names itself; heads of tables: after an empty line, columns without any number
  *   green      "passed"; the line of the fastest, bold

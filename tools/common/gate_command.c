@@ -2,6 +2,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
+#include "tools/common/colour.h"
 #include "tools/common/handover.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
@@ -12,7 +13,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ATTEMPTS = 3, EXIT_NOISY = 77 };
 
@@ -124,7 +124,7 @@ static hec_status body(hec_rank *rank, void *context) {
 
 static void progress(void *context, const char *what, int32_t done, int32_t of) {
   const gate *g = context;
-  if (isatty(2))
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[Kattempt %d, %s: %d of %d", (int)g->n_attempts, what, (int)done, (int)of);
 }
 
@@ -163,7 +163,7 @@ static hec_status launch(gate *g) {
                                       .cluster = &g->file.links_cluster,
                                       .memory_bytes = hec_session_bytes(&g->session)};
   hec_status status = g->where.backend->launch(&options, body, g);
-  if (isatty(2))
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[K");
   return status == HEC_OK ? take_over(g) : status;
 }

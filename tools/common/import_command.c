@@ -4,6 +4,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/paths.h"
 #include "tools/common/args.h"
+#include "tools/common/colour.h"
 #include "tools/common/output.h"
 #include "traces/convert.h"
 #include "traces/import/import.h"
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 typedef struct {
   hec_import_options options;
@@ -95,7 +95,7 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   HEC_TRY(hec_import_begin(format, &s->options, inputs->input, (int32_t)inputs->n, &job));
   if (inputs->left_out.length > 0)
     hec_import_note(job, "left out", inputs->left_out.data);
-  hec_status status = hec_import_write(job, s->out, isatty(STDERR_FILENO) == 1, &result);
+  hec_status status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
   if (status == HEC_OK) {
     hec_text text = {0};
     describe(format, &result, s->out, &text);

@@ -224,6 +224,8 @@ static hec_status open_collector(collector *c, const hec_measure *measure) {
                              .rows = HEC_NEW(&c->arena, hec_summary_row, o->n_policies),
                              .n_rows = o->n_policies,
                              .n_iterations = o->recording.n_steps - o->job->warmup};
+  for (int32_t i = o->job->warmup; i < o->recording.n_steps; i++)
+    hec_series_add(&c->summary.iters, (double)o->recording.steps[i].iter);
   for (int32_t p = 0; p < o->n_policies; p++) {
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(o->policies[p], o->schedule, &schedule));

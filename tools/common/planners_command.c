@@ -10,13 +10,13 @@
 #include "tools/common/args.h"
 #include "tools/common/bench_commands.h"
 #include "tools/common/bench_loads.h"
+#include "tools/common/colour.h"
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LOADS = 64, SKEWS = 3, TOP_K = 8 };
 static const double sigmas[SKEWS] = {0.3, 1, 2};
@@ -165,13 +165,13 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
 
 /* On a line of its own that is wiped afterwards; before anything is timed. */
 static void show_progress(const instance *in, int32_t done, int32_t of) {
-  if (isatty(STDERR_FILENO) == 1)
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[K%s, %d ranks, %d experts: %d of %d", in->policy, (int)in->ranks, (int)in->experts,
             (int)done + 1, (int)of);
 }
 
 static void wipe_progress(void) {
-  if (isatty(STDERR_FILENO) == 1)
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[K");
 }
 

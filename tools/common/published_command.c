@@ -1,5 +1,6 @@
 /* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
 #include "tools/common/args.h"
+#include "tools/common/colour.h"
 #include "tools/common/output.h"
 #include "tools/common/validate_commands.h"
 #include "validate/published/published.h"
@@ -63,10 +64,6 @@ static char *default_trace(void) {
   return NULL;
 }
 
-static bool on_terminal(void) {
-  return isatty(STDERR_FILENO) == 1;
-}
-
 static void show_progress(const char *what, int32_t done, int32_t of, void *context) {
   (void)context;
   fprintf(stderr, "\r\033[K%s %" PRId32 "/%" PRId32, what, done + 1, of);
@@ -114,10 +111,10 @@ static hec_status run_hecate(settings *s) {
   char *found = s->synthetic || s->options.trace ? NULL : default_trace();
   s->options.trace = found ? found : s->options.trace;
   s->options.seed = (uint64_t)s->seed;
-  s->options.progress = on_terminal() ? show_progress : NULL;
+  s->options.progress = hec_progress_wanted() ? show_progress : NULL;
   hec_published *published = NULL;
   hec_status status = hec_published_run(&s->options, &published);
-  if (on_terminal())
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[K");
   if (status == HEC_OK)
     status = print(s, published);
@@ -160,10 +157,10 @@ static hec_status run_systems(settings *s) {
   hec_output_shared(".", &shared);
   hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
   options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
-  options.progress = on_terminal() ? show_progress : NULL;
+  options.progress = hec_progress_wanted() ? show_progress : NULL;
   hec_system_report *report = NULL;
   hec_status status = hec_systems_run(system, &options, &report);
-  if (on_terminal())
+  if (hec_progress_wanted())
     fprintf(stderr, "\r\033[K");
   hec_output_report output = {0};
   if (status == HEC_OK) {

@@ -2,6 +2,7 @@
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/common/replay_command.h"
 
+#include "tools/common/colour.h"
 #include "tools/common/execution.h"
 #include "tools/common/job_args.h"
 #include "tools/common/measure.h"
@@ -11,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef HEC_VERSION
 #define HEC_VERSION "0.1.0"
@@ -233,7 +233,7 @@ static hec_status run(command *c) {
     c->options.files = s->out != NULL;
     c->options.timeline_iter = s->timeline_iter;
     c->options.timelines = s->timelines;
-    c->options.progress = isatty(STDERR_FILENO) == 1 && c->where.backend->speaks();
+    c->options.progress = hec_progress_wanted() && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)

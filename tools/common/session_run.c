@@ -4,6 +4,7 @@
 #include "tools/common/session_run.h"
 
 #include "runtime/exec/math/math.h"
+#include "tools/common/colour.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
 
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 const hec_session_args hec_session_args_default = {
     .job = {.model = "cpu-512",
@@ -262,7 +262,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
       .given = given,
       .compare = *compare,
       .seed = (uint64_t)a->seed,
-      .progress = speaks && isatty(STDERR_FILENO) == 1 ? progress : NULL,
+      .progress = speaks && hec_progress_wanted() ? progress : NULL,
   };
   HEC_TRY(hec_session_open(&run->session, &options, &run->arena));
   HEC_TRY(hec_handover_open(&run->handover));

@@ -8,6 +8,7 @@
 #include "runtime/plan/cbc/cbc.h"
 #include "sim/sweep.h"
 #include "tools/common/args.h"
+#include "tools/common/colour.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
 
@@ -285,7 +286,7 @@ static void show_progress(int64_t done, int64_t of, int64_t before, double secon
 /* What the handler says: with lock-free counts, digits of its own and write(2), all that a handler may use. */
 static struct {
   _Atomic int64_t done, of;
-  bool kept;                  /* there is a journal */
+  bool kept, shown;           /* there is a journal; the progress is on a line */
   struct sigaction before[2]; /* of `stops` */
 } progress;
 
@@ -317,7 +318,7 @@ static void stopped(int number) {
   n += add_digits(line + n, atomic_load(&progress.of));
   n += add_words(line + n, progress.kept ? " rows done; the same command goes on from there\n"
                                          : " rows done, none kept: with --out FILE it would go on from there\n");
-  size_t skipped = isatty(STDERR_FILENO) == 1 ? 0 : 1; /* off the line of the progress */
+  size_t skipped = progress.shown ? 0 : 1; /* off the line of the progress */
   ssize_t written = write(STDERR_FILENO, line + skipped, n - skipped);
   (void)written;
   (void)sigaction(number, &progress.before[number != stops[0]], NULL);
@@ -330,6 +331,7 @@ static void say_when_stopped(int64_t done, int64_t of, bool kept) {
   atomic_store(&progress.done, done);
   atomic_store(&progress.of, of);
   progress.kept = kept;
+  progress.shown = hec_progress_wanted();
   for (int i = 0; i < 2; i++)
     if (sigaction(stops[i], NULL, &progress.before[i]) == 0 && progress.before[i].sa_handler != SIG_IGN)
       (void)sigaction(stops[i], &action, NULL);
@@ -350,7 +352,7 @@ static void begin_rows(const settings *s, const targets *t, const hec_sweep_rows
 
 static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *rows) {
   hec_sweep_journal journal = {.file = -1};
-  bool shown = isatty(STDERR_FILENO) == 1;
+  bool shown = hec_progress_wanted();
   hec_sweep_run_options options = {.n_threads = s->threads > 0 ? (int32_t)s->threads : hec_machine_cores(),
                                    .shard = s->shard,
                                    .n_shards = s->n_shards,

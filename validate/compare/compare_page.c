@@ -79,7 +79,9 @@ static void add_kinds(const hec_report_kinds *kinds, hec_report_pairs *out, hec_
     int32_t k = out->n_kinds++; /* longest first */
     for (; k > 0 && out->kinds[k - 1].measured_s < kinds->measured_s[i]; k--)
       out->kinds[k] = out->kinds[k - 1];
-    out->kinds[k] = (hec_report_pair){hec_role_name[i], kinds->predicted_s[i], kinds->measured_s[i]};
+    out->kinds[k] =
+        (hec_report_pair){hec_role_name[i], kinds->predicted_s[i], kinds->measured_s[i],
+                          kinds->measured_s[i] > 0 ? kinds->predicted_s[i] / kinds->measured_s[i] - 1 : NAN};
   }
 }
 
@@ -92,8 +94,8 @@ static hec_report_compared compared_of(const hec_session_report *r, hec_arena *a
   for (int32_t i = 0; i < c->options.n_cases; i++) {
     const hec_compared_case *one = &c->by_case[i];
     bool known = one->n_conclusive > 0;
-    compared.iterations[i] =
-        (hec_report_pair){one->a_case->name, known ? one->predicted_s : NAN, known ? one->measured_s : NAN};
+    compared.iterations[i] = (hec_report_pair){one->a_case->name, known ? one->predicted_s : NAN,
+                                               known ? one->measured_s : NAN, known ? one->error.bias : NAN};
     int32_t last = r->random ? c->options.n_cases : i + 1;
     hec_report_kinds kinds = hec_report_kinds_of(c, i, last);
     if (kinds.n == 0 || (r->random && i > 0)) /* random configurations: all in one */

@@ -177,7 +177,7 @@ static void add_iteration(bench *b, int64_t stride, hec_lab_cell *cell) {
   double sparse_s = role_sum(&breakdown, sparse, (int32_t)(sizeof sparse / sizeof *sparse));
   double moving_s = role_sum(&breakdown, rearrange, (int32_t)(sizeof rearrange / sizeof *rearrange));
   add_longest(program, &b->timeline, cell);
-  bool all = hec_lowering_run(b->low)->policy->rearrangement; /* shadowing is rearrangement too */
+  bool all = hec_lowering_run(b->low)->policy->rearranges; /* shadowing is rearrangement too */
   cell->sparse_s += all ? 0 : sparse_s;
   cell->rearrange_s += moving_s + (all ? sparse_s : 0);
   int32_t n;

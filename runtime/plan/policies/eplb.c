@@ -20,6 +20,5 @@ const hec_policy hec_policy_eplb = {
     .period = 100,
     .init = init,
     .decide = hec_eplb_decide,
-    .rearrangement = true,
     .rearranges = true,
 };

@@ -65,6 +65,5 @@ const hec_policy hec_policy_fastermoe = {
     .init = init,
     .decide = decide,
     .refine = refine,
-    .rearrangement = true,
     .rearranges = true,
 };

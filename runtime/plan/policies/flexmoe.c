@@ -277,6 +277,5 @@ const hec_policy hec_policy_flexmoe = {
     .migrates_beside = true,
     .init = init,
     .decide = decide,
-    .rearrangement = true,
     .rearranges = true,
 };

@@ -122,6 +122,5 @@ const hec_policy hec_policy_smartmoe = {
     .period = 25,
     .init = init,
     .decide = decide,
-    .rearrangement = true,
     .rearranges = true,
 };
