@@ -97,7 +97,7 @@ damaged vllm_ascend.json 's/,\n    {\n      "layer_id": 1.*    }\n  ]/]/' 'layer
 table=initial_global_assignments
 damaged tensorrt_llm.yaml 's/0, 3\]/0, 6]/' "$table[3][7]" 'expected a whole number from 0 to 5, found "6]"'
 damaged tensorrt_llm.yaml 's/\[5, 2/[-5, 2/' ":3: $table[4][0]" 'found "-5,"'
-damaged tensorrt_llm.yaml 's/4: \[/5: [/' ":3: $table" 'expected a whole number from 4 to 4, found "5:"'
+damaged tensorrt_llm.yaml 's/4: \[/5: [/' ":3: $table" 'expected layer 4, which follows the one before, found "5:"'
 damaged tensorrt_llm.yaml 's/slots: 8/slots: 9/' "num_slots" "expected 8, as in the lists, found 9"
 damaged tensorrt_llm.yaml 's/num_slots: 8\n//' "num_slots" "found nothing"
 damaged tensorrt_llm.yaml 's/, 4, 5\]/]/' ":4: $table[4]" "expected 8 slots, as in the first layer, found 6"
@@ -143,12 +143,33 @@ if python3 -c 'import yaml' 2>/dev/null; then
 else
   echo "SKIPPED placement (yaml): no PyYAML"
 fi
+# Comments behind keys, slots and numbers; before them there is a blank.
+cat >said.yaml <<'EOF'
+--- # a file
+initial_global_assignments:  # of the model's layers
+  3: # the first
+  - 0 # of rank 0
+  - 1
+  - 2
+  - 3
+  - 4
+  - 5
+  - 0
+  - 3
+  4:   [2, 5, 0, 1, 3, 5, 4, 5] # inline
+layer_updates_per_iter: 0 # none
+num_slots: 8 # two a rank
+EOF
+accepts plan "${common[@]}" --policy given --placement said.yaml --iter 1 --export tensorrt-llm --out again
+cmp -s again first-tensorrt-llm || fail "comments change a placement"
+sed 's/0 # of/0#of/' said.yaml >said-no.yaml
+refuses 2 'said-no.yaml:4: initial_global_assignments[3][0]: expected' "${common[@]}" --placement said-no.yaml
 # Dense layers are counted where the format does.
 accepts plan "${common[@]}" --policy given --placement eplb.json --iter 1 --export tensorrt-llm --out dense --first-layer 0
 cmp -s dense first-tensorrt-llm || fail "--first-layer 0 is another file"
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export tensorrt-llm --out dense
 has "  3: [0, 1" dense
-refuses 2 "expected a whole number from 2 to 2" "${common[@]}" --placement tensorrt_llm.yaml --first-layer 2
+refuses 2 'tensorrt_llm.yaml:2: initial_global_assignments: expected layer 2, the first MoE layer (--first-layer), found "3:"' "${common[@]}" --placement tensorrt_llm.yaml --first-layer 2
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export eplb --out dense
 expect dense 'd["physical_to_logical_map"]' \
   "[[0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
