@@ -83,6 +83,9 @@ const hec_policy *hec_policy_find(const char *name); /* by its row's name ("heca
 /* Whether the policy can run on the problem; HEC_BAD_INPUT with the reason where not. */
 hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) HEC_MUST_USE;
 
+/* Whether it places by loads of iterations before: without any it stands as it began. */
+bool hec_policy_looks_back(const hec_policy *policy);
+
 /* A policy with its first plan; everything on `arena`. */
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena);
 void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */

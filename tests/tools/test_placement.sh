@@ -179,6 +179,21 @@ accepts "${common[@]}" --placement dense --first-layer 3 --policy ep
 accepts plan "$sample" --policy eplb --iter 15 --export eplb --out eplb.plan
 accepts "$sample" --policy eplb --placement eplb.plan --json
 expect out.txt 'd["policies"][0]["iteration_s"] == d["policies"][1]["iteration_s"]' True
+# One past the last record: after all of them. Of a trace cut behind iteration 1 that is the plan of iteration 2 of the whole.
+head -n 2 "$sample" >one.jsonl
+accepts plan one.jsonl --policy eplb --iter 1 --export eplb --out start
+[ "$(tr '\n' ' ' <out.txt | grep -c "eplb: no load before iteration 1 is known: it places as it begins")" -eq 1 ] || fail "silent: $(cat out.txt)"
+accepts plan one.jsonl --policy ep --iter 1 --export eplb --out of-ep && [ "$(wc -l <out.txt)" -eq 1 ] || fail "ep needs no load: $(cat out.txt)"
+accepts plan one.jsonl --policy eplb --iter 2 --export eplb --out after && has "after all records; the tokens are those of iteration 1 once more"
+accepts plan "$sample" --policy eplb --iter 2 --export eplb --out of-two && ! grep -q "^eplb:" out.txt || fail "a note: $(cat out.txt)"
+cmp -s after of-two || fail "the plan after all records is not that of the next iteration"
+! cmp -s after start || fail "a record changes nothing"
+accepts plan one.jsonl --policy eplb --iter 2 --layer 0 --json && expect out.txt '"after all records" in d["note"]' True
+sum=$(python3 -c 'import json; print(sum(sum(s) for s in json.loads(open("one.jsonl").readlines()[1])["layers"][0]))')
+expect out.txt 'sum(d["tokens_per_rank"])' "$sum"
+accepts plan "$sample" --policy eplb --iter 21 --layer 0 && has "no decision was due at iteration 21"
+accepts plan "$sample" --policy eplb --iter 21 --layer 0 --period 1 && ! grep -q "no decision" out.txt || fail "--period 1: $(tail -3 out.txt)"
+refuses 2 "--iter: the trace has no iteration 3; its last is 1, and 2 plans after all records" plan one.jsonl --policy eplb --iter 3 --layer 0
 # What a format cannot say.
 refuses 2 "--export eplb: expected as many slots on every rank" plan "$sample" --policy hecate --iter 9 --export eplb --out never
 refuses 2 "--export: expected a plan of whole experts" plan "$sample" --policy fsdp --iter 9 --export vllm-ascend --out never
