@@ -18,7 +18,7 @@ typedef struct {
   hec_summary summary;
 } comparison;
 
-static const char counted[] = "transitions: exflow, moetuner place experts by counts of the whole run";
+static const char by_counts[] = "transitions: exflow, moetuner place experts by counts of the whole run";
 
 static void run(comparison *c, int32_t ranks, const char *phase) {
   static const hec_policy *const policies[] = {&hec_policy_ep, &hec_policy_exflow, &hec_policy_moetuner,
@@ -102,7 +102,7 @@ START_TEST(gpt_oss) {
     ck_assert(hec_summary_median(exflow) > 1.1 * hec_summary_median(ep));
     ck_assert(strstr(moetuner->note, "; ranks: ") && !strstr(moetuner->note, "skipped"));
     ck_assert_ptr_nonnull(strstr(c.table.data, "\nexflow: "));
-    ck_assert_ptr_nonnull(strstr(c.table.data, counted));
+    ck_assert_ptr_nonnull(strstr(c.table.data, by_counts));
     finish(&c);
   }
   free(trace);
@@ -192,7 +192,7 @@ START_TEST(says_what_is_lacking) {
     ck_assert((strstr(c.json.data, skipped) == NULL) == (with == 1));
     ck_assert((strstr(c.json.data, "the trace has no transitions between layers to place them by") == NULL) ==
               (with == 1));
-    ck_assert((strstr(c.table.data, counted) == NULL) == (with == 0));
+    ck_assert((strstr(c.table.data, by_counts) == NULL) == (with == 0));
     for (const char *line = c.table.data; line; line = strchr(line + 1, '\n'))
       ck_assert_uint_le(strcspn(line + 1, "\n"), 110);
     ck_assert(!with || strstr(c.table.data, "100.0 % of the transitions stay on a rank"));
