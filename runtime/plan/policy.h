@@ -49,7 +49,7 @@ struct hec_policy {
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
-  bool by_transitions; /* places by problem.transitions, where there are any */
+  bool by_transitions;  /* places by problem.transitions, where there are any */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
   bool placed;        /* stands as problem.placement says, runs only where there is one: left out of "all" elsewhere */
   bool reference;     /* no system but a reference row */

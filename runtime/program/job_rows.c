@@ -51,7 +51,8 @@ void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_
     if (hec_policy_looks_back(policies[i]) && policies[i]->window > most)
       most = policies[i]->window;
   if (found > 0 && n_iterations == 1)
-    hec_job_say(job, arena, "history: no load is known before the only iteration: %s %s nothing to place by before the gate",
+    hec_job_say(job, arena,
+                "history: no load is known before the only iteration: %s %s nothing to place by before the gate",
                 names.data, found == 1 ? "has" : "have");
   else if (n_iterations <= most)
     hec_job_say(job, arena,

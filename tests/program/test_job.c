@@ -295,7 +295,8 @@ START_TEST(history_too_short) {
   hec_job_say_history(&job, rows, 4, rows[1]->window, &arena);
   ck_assert(said("history: 10 iterations, no load known before the first"));
   hec_job_say_history(&job, rows, 4, 1, &arena);
-  ck_assert(said("history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));
+  ck_assert(said(
+      "history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));
 }
 END_TEST
 

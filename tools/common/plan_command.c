@@ -75,7 +75,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
       HEC_ARG_WORD("--layer", s->layer_word, "L",
                    "MoE layer that is printed, from 0; beside --export none need be (all)"),
-      {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"; one past its last: the plan after all records (--period 1: made afresh)", 0, HEC_ITER_MAX},
+      {"--iter", HEC_ARG_INT, &s->iter, "I",
+       "iteration, as in the trace's \"iter\"; one past its last: the plan after all records (--period 1: made afresh)",
+       0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--write-matrix", HEC_ARG_TEXT, &s->matrix, "FILE",
        "write the bytes dispatched from rank to rank, for hecate-sim flows and nccl-tests' alltoallv_perf", 0, 0},
@@ -338,10 +340,9 @@ static void note_plan(found_plan *found, const int64_t *after) {
                     "what was recorded",
                     note->length > 0 ? "; " : "", found->iter);
   else if (run->policy->known == HEC_KNOWN_PERIODIC && !found->due)
-    hec_text_printf(note,
-                    "%sno decision was due at iteration %" PRId64
-                    ": it places as it decided before; --period 1 decides anew",
-                    note->length > 0 ? "; " : "", found->iter);
+    hec_text_printf(
+        note, "%sno decision was due at iteration %" PRId64 ": it places as it decided before; --period 1 decides anew",
+        note->length > 0 ? "; " : "", found->iter);
 }
 
 /* Advances the policy over an iteration as the lowering does, without lowering anything. */
