@@ -113,6 +113,11 @@ while read -r line; do
 done <examples.txt
 [ $n_run -ge 12 ] || fail "only $n_run examples ran"
 
+# A benchmark called bare begins at once, and says first where its options are.
+timeout 1 hecate-bench >out.txt 2>err.txt
+[ "$(cat err.txt)" = "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help" ] || fail "hecate-bench: $(cat err.txt)"
+hecate-bench --iterations 1 --no-trace --policy ep >out.txt 2>err.txt && [ ! -s err.txt ] || fail "hecate-bench with options: $(cat err.txt)"
+
 # Values that completion knows are accepted.
 values_of() { "${@:2}" --help=complete | awk -F'\t' -v option="$1" '$1 == "option" && $2 == option {print $6}'; }
 quick=(hecate-sim "$sample" --ranks 4 --tokens 64)
