@@ -204,6 +204,7 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .plan_a_s = spec->plan_a_s,
                            .plan_b_s = spec->plan_b_s};
   memcpy(cluster->name, spec->name, sizeof cluster->name);
+  hec_make_plain(cluster->name); /* whether of a file, a path or a line */
   make_links(spec, &l, cluster->links);
   for (int32_t d = 0; d < l.n_devices; d++)
     cluster->devices[d] = spec->device;

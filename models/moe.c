@@ -106,6 +106,7 @@ static hec_status read_fields(const hec_json *json, const hec_json_value *root, 
   HEC_TRY(hec_json_only(json, root, known_fields));
   HEC_TRY(hec_json_want_text(json, root, "name", &name));
   hec_name_copy(moe->name, sizeof moe->name, name);
+  hec_make_plain(moe->name);
   HEC_TRY(read_ints(json, root, true, moe));
   moe->n_moe_layers = moe->n_layers;
   moe->d_ffn_dense = moe->d_ffn_shared = moe->d_ffn;

@@ -243,6 +243,8 @@ static int bench_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-bench", status);
+  if (argc == 1) /* other tools answer a bare call by usage; this one works for a while in silence */
+    fprintf(stderr, "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help\n");
   hec_text out = {0};
   hec_arena arena = {0};
   status = run(&s, &arena, &out);

@@ -39,6 +39,10 @@ hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem
   return HEC_OK;
 }
 
+bool hec_policy_looks_back(const hec_policy *policy) {
+  return policy->known == HEC_KNOWN_PERIODIC || policy->known == HEC_KNOWN_LAST || policy->period > 0;
+}
+
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena) {
   int32_t window = policy->window > 1 ? policy->window : 1;
   hec_policy_run run = {

@@ -49,6 +49,7 @@ struct hec_policy {
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
   bool shards; /* runs with experts cut over expert-sharding groups (problem.esp > 1): homes never move, no copies */
+  bool by_transitions;  /* places by problem.transitions, where there are any */
   bool migrates_beside; /* migration overlaps the iteration until the layer computes, instead of preceding it */
   bool placed;    /* stands as problem.placement says, runs only where there is one: left out of "all" elsewhere */
   bool reference; /* no system but a reference row */
@@ -83,6 +84,9 @@ const hec_policy *hec_policy_find(const char *name); /* by its row's name ("heca
 
 /* Whether the policy can run on the problem; HEC_BAD_INPUT with the reason where not. */
 hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) HEC_MUST_USE;
+
+/* Whether it places by loads of iterations before: without any it stands as it began. */
+bool hec_policy_looks_back(const hec_policy *policy);
 
 /* A policy with its first plan; everything on `arena`. */
 hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *problem, hec_arena *arena);

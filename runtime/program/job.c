@@ -31,6 +31,7 @@ void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) {
   char *sentence = HEC_NEW(arena, char, n + 1);
   (void)vsnprintf(sentence, (size_t)n + 1, format, arguments);
   va_end(arguments);
+  hec_make_plain(sentence); /* names and paths in it are others' */
   job->defaults[job->n_defaults++] = sentence;
 }
 
@@ -361,27 +362,10 @@ static void say_measured(hec_job *job, hec_arena *arena) {
                 job->cluster.name);
 }
 
-/* Those between the layers in use, and over which iterations they were counted: whoever places by them may know what it is
- * judged on. They count choices of experts, so ranks and tokens do not change them. */
-static void take_transitions(hec_job *job, hec_arena *arena) {
-  const hec_trace_header *header = &job->header;
-  if (!header->transitions || job->problem.n_layers < 2)
-    return;
-  job->problem.transitions = header->transitions; /* [n_layers - 1] first of them */
-  int64_t first = header->transitions_first, last = header->transitions_last, judged = job->first_reported;
-  if (!header->transitions_over)
-    hec_job_say(job, arena,
-                "transitions: counted over the whole run: who places by them knows the iterations it is judged on");
-  else if (last < judged)
-    hec_job_say(job, arena,
-                "transitions: counted over iterations %" PRId64 " to %" PRId64
-                ", before the first that is judged (%" PRId64 ")",
-                first, last, judged);
-  else
-    hec_job_say(job, arena,
-                "transitions: counted over iterations %" PRId64 " to %" PRId64
-                ": who places by them knows those from %" PRId64 " to %" PRId64 " that it is judged on",
-                first, last, first > judged ? first : judged, last);
+/* Those between the layers in use: [n_layers - 1] first of them. What is said of them, job_rows.c says. */
+static void take_transitions(hec_job *job) {
+  if (job->problem.n_layers > 1)
+    job->problem.transitions = job->header.transitions;
 }
 
 /* Of all the trace's layers, whichever are in use. */
@@ -425,7 +409,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.period = options->period;
   job->problem.slots = options->slots;
   job->problem.solver = options->solver;
-  take_transitions(job, arena);
+  take_transitions(job);
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));
   HEC_TRY(hec_problem_tensor(&job->problem, options->mp > 0 ? options->mp : 1));
   HEC_TRY(check_clock(job));

@@ -327,15 +327,21 @@ static void add_reason(const hec_summary_row *winner, const hec_summary_row *oth
 /* Others that fit and are as good as equally fast. */
 static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
   double least = hec_summary_median(&summary->rows[best]);
-  int32_t n = 0;
+  hec_text names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double more = hec_summary_median(row) / least - 1;
     if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
       continue;
-    hec_text_printf(out, "%s%s (%.1f %%)", n++ ? ", " : "  Within 0.5 % of it: ", row->label, ceil(1e3 * more) * 0.1);
+    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, ceil(1e3 * more) * 0.1);
   }
-  hec_text_add(out, n ? ".\n" : "");
+  if (names.length > 0) {
+    static const char title[] = "  Within 0.5 % of it:";
+    hec_text_add(&names, ".");
+    hec_text_add(out, title);
+    hec_summary_add_wrapped(names.data, sizeof title - 1, 4, out);
+  }
+  hec_text_free(&names);
 }
 
 static bool drops_in(const hec_summary *summary) {

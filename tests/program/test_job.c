@@ -1,5 +1,5 @@
 /* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
-#include "runtime/program/job.h"
+#include "runtime/program/job_rows.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
 
@@ -244,20 +244,20 @@ START_TEST(warm_up_takes_everything) {
 }
 END_TEST
 
-/* Who places by transitions knows of the iterations that are judged those that were counted. */
+/* Who places by transitions knows of the reported iterations those that were counted. */
 static const struct {
   int32_t records, warmup, first, last;
   const char *said;
 } counted[] = {
-    {3, -1, 1, 5, "counted over iterations 1 to 5, before the first that is judged (7)"},
-    {3, -1, 1, 7, "counted over iterations 1 to 7: who places by them knows those from 7 to 7 that it is judged on"},
-    {3, 1, 7, 8, "counted over iterations 7 to 8, before the first that is judged (9)"},
-    {3, -1, 8, 11, "knows those from 8 to 11 that it is judged on"},
-    {30, -1, 7, 30, "knows those from 17 to 30 that it is judged on"},
-    {30, 11, 7, 30, "knows those from 29 to 30 that it is judged on"},
-    {30, 12, 7, 30, "before the first that is judged (31)"},
-    {30, 20, 7, 47, "knows those from 47 to 47 that it is judged on"},
-    {3, -1, -1, -1, "counted over the whole run: who places by them knows the iterations it is judged on"},
+    {3, -1, 1, 5, "exflow places experts by counts of iterations 1 to 5, before the first reported (7)"},
+    {3, -1, 1, 7, "by counts of iterations 1 to 7: it knows 7 to 7, which are reported, in advance"},
+    {3, 1, 7, 8, "by counts of iterations 7 to 8, before the first reported (9)"},
+    {3, -1, 8, 11, "it knows 8 to 11, which are reported"},
+    {30, -1, 7, 30, "it knows 17 to 30, which are reported"},
+    {30, 11, 7, 30, "it knows 29 to 30, which are reported"},
+    {30, 12, 7, 30, "before the first reported (31)"},
+    {30, 20, 7, 47, "it knows 47 to 47, which are reported"},
+    {3, -1, -1, -1, "exflow places experts by counts of the whole run: it knows the reported iterations in advance"},
 };
 
 START_TEST(transitions_counted) {
@@ -273,7 +273,38 @@ START_TEST(transitions_counted) {
   hec_job_options o = options();
   o.warmup = counted[_i].warmup;
   must(make(t, o));
+  const hec_policy *rows[] = {hec_policy_find("exflow"), hec_policy_find("ep"), hec_policy_find("exflow"),
+                              hec_policy_find("moetuner")};
+  hec_job_say_transitions(&job, rows + 1, 1, &arena); /* ep does not */
+  ck_assert(!said("transitions"));
+  hec_job_say_transitions(&job, rows, 3, &arena);
   ck_assert_msg(said(counted[_i].said), "%s", job.defaults[job.n_defaults - 1]);
+  hec_job_say_transitions(&job, rows, 4, &arena);
+  ck_assert(said("transitions: exflow, moetuner place experts by counts of "));
+}
+END_TEST
+
+/* Policies that place by earlier loads need some: window + 1 iterations, for one decision by all of it. */
+START_TEST(history_too_short) {
+  must(make(small, options()));
+  const hec_policy *rows[] = {hec_policy_find("ep"), hec_policy_find("eplb"), hec_policy_find("smartmoe"),
+                              hec_policy_find("eplb")};
+  hec_job_say_history(&job, rows, 1, 1, &arena);
+  hec_job_say_history(&job, rows, 4, rows[1]->window + 1, &arena);
+  ck_assert(!said("history"));
+  hec_job_say_history(&job, rows, 4, rows[1]->window, &arena);
+  ck_assert(said("history: 10 iterations, no load known before the first"));
+  hec_job_say_history(&job, rows, 4, 1, &arena);
+  ck_assert(said(
+      "history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));
+}
+END_TEST
+
+/* Sentences hold what others wrote: no byte of it steers a terminal. */
+START_TEST(sentences_are_plain) {
+  must(make(small, options()));
+  hec_job_say(&job, &arena, "cluster: %s", "a\x1b[31mb\n\xff");
+  ck_assert(said("cluster: a?[31mb??"));
 }
 END_TEST
 
@@ -475,6 +506,8 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, warm_up, 0, 6);
   tcase_add_test(c, warm_up_takes_everything);
   tcase_add_loop_test(c, transitions_counted, 0, sizeof counted / sizeof *counted);
+  tcase_add_test(c, history_too_short);
+  tcase_add_test(c, sentences_are_plain);
   tcase_add_test(c, iterations_and_stride);
   tcase_add_test(c, alone_has_stride_one);
   tcase_add_test(c, records_of_one_iteration);

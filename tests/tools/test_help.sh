@@ -39,6 +39,11 @@ check_options() {
   [ "$n" -eq "$(grep -cE '^  --[a-z]' <(grep -vE '^  --help, --version' help.txt))" ] || fail "$*: the help has options that are no rows"
   "$@" --no-such-option --help >out.txt 2>err.txt
   [ $? -eq 2 ] && grep -q -- '"--no-such-option"; see' err.txt || fail "$* --no-such-option: $(head -c 300 err.txt)"
+  for word in --help=nonsense --version=1; do
+    "$@" $word >out.txt 2>err.txt
+    [ $? -eq 2 ] && [ ! -s out.txt ] && grep -qE -- "${word%=*}: (expected man, complete or nothing|takes no value).*, found \"${word#*=}\"" err.txt ||
+      fail "$* $word: $(head -c 300 err.txt)"
+  done
   for name in NAME SYNOPSIS DESCRIPTION OPTIONS "EXIT STATUS" "SEE ALSO"; do
     grep -q "^\.SH $name\$" page.1 || fail "$*: its page has no $name"
   done
@@ -108,6 +113,11 @@ while read -r line; do
 done <examples.txt
 [ $n_run -ge 12 ] || fail "only $n_run examples ran"
 
+# A benchmark called bare begins at once, and says first where its options are.
+timeout 1 hecate-bench >out.txt 2>err.txt
+[ "$(cat err.txt)" = "hecate-bench: times every policy; options and other benchmarks: hecate-bench --help" ] || fail "hecate-bench: $(cat err.txt)"
+hecate-bench --iterations 1 --no-trace --policy ep >out.txt 2>err.txt && [ ! -s err.txt ] || fail "hecate-bench with options: $(cat err.txt)"
+
 # Values that completion knows are accepted.
 values_of() { "${@:2}" --help=complete | awk -F'\t' -v option="$1" '$1 == "option" && $2 == option {print $6}'; }
 quick=(hecate-sim "$sample" --ranks 4 --tokens 64)
@@ -131,6 +141,19 @@ for value in $(values_of --backend hecate-run); do
   [ "$value" = list ] || has "  $value "
 done
 
+hecate-trace import --list >importers.txt
+for value in $(values_of --format hecate-trace import); do
+  grep -q "^  $value " importers.txt || fail "--format $value, of completion, is no importer"
+done
+[ "$(values_of --format hecate-trace import | wc -w)" -eq "$(grep -c '^  [a-z]' importers.txt)" ] || fail "completion knows not all importers"
+for value in $(values_of --form hecate-trace convert); do
+  hecate-trace convert trace.jsonl --form "$value" --out formed >out.txt 2>err.txt || fail "--form $value: $(cat err.txt)"
+done
+for value in $(values_of --counted hecate-trace import); do
+  hecate-trace import "$fixtures/csv-counts" --top-k 2 --counted "$value" --out counted >out.txt 2>err.txt
+  ! grep -q -- "--counted: expected" err.txt || fail "--counted $value: $(cat err.txt)"
+done
+
 # bash completes commands, options and values.
 source "$source_dir/tools/completion/hecate.bash"
 completes() { # 'expected words' words of the line, the last one unfinished
@@ -143,6 +166,9 @@ completes "merge" hecate-sim sweep me
 completes "--write-matrix" hecate-sim plan trace --wr
 completes "nccl_rounds" hecate-sim --law nc
 completes "vllm-ascend" hecate-sim plan trace --export v
+completes "trtllm" hecate-trace import log --format tr
+completes "before_drop" hecate-trace import log --counted b
+completes "jsonl json" hecate-trace convert a --form j
 completes "ep,hecate-rm" hecate-sim --policy ep,hecate-r
 completes "max_min" hecate-sim --law = ma
 completes "emulated" hecate-run alltoallv matrix.txt --transport em

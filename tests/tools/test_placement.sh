@@ -97,7 +97,7 @@ damaged vllm_ascend.json 's/,\n    {\n      "layer_id": 1.*    }\n  ]/]/' 'layer
 table=initial_global_assignments
 damaged tensorrt_llm.yaml 's/0, 3\]/0, 6]/' "$table[3][7]" 'expected a whole number from 0 to 5, found "6]"'
 damaged tensorrt_llm.yaml 's/\[5, 2/[-5, 2/' ":3: $table[4][0]" 'found "-5,"'
-damaged tensorrt_llm.yaml 's/4: \[/5: [/' ":3: $table" 'expected a whole number from 4 to 4, found "5:"'
+damaged tensorrt_llm.yaml 's/4: \[/5: [/' ":3: $table" 'expected layer 4, which follows the one before, found "5:"'
 damaged tensorrt_llm.yaml 's/slots: 8/slots: 9/' "num_slots" "expected 8, as in the lists, found 9"
 damaged tensorrt_llm.yaml 's/num_slots: 8\n//' "num_slots" "found nothing"
 damaged tensorrt_llm.yaml 's/, 4, 5\]/]/' ":4: $table[4]" "expected 8 slots, as in the first layer, found 6"
@@ -143,12 +143,33 @@ if python3 -c 'import yaml' 2>/dev/null; then
 else
   echo "SKIPPED placement (yaml): no PyYAML"
 fi
+# Comments behind keys, slots and numbers; before them there is a blank.
+cat >said.yaml <<'EOF'
+--- # a file
+initial_global_assignments:  # of the model's layers
+  3: # the first
+  - 0 # of rank 0
+  - 1
+  - 2
+  - 3
+  - 4
+  - 5
+  - 0
+  - 3
+  4:   [2, 5, 0, 1, 3, 5, 4, 5] # inline
+layer_updates_per_iter: 0 # none
+num_slots: 8 # two a rank
+EOF
+accepts plan "${common[@]}" --policy given --placement said.yaml --iter 1 --export tensorrt-llm --out again
+cmp -s again first-tensorrt-llm || fail "comments change a placement"
+sed 's/0 # of/0#of/' said.yaml >said-no.yaml
+refuses 2 'said-no.yaml:4: initial_global_assignments[3][0]: expected' "${common[@]}" --placement said-no.yaml
 # Dense layers are counted where the format does.
 accepts plan "${common[@]}" --policy given --placement eplb.json --iter 1 --export tensorrt-llm --out dense --first-layer 0
 cmp -s dense first-tensorrt-llm || fail "--first-layer 0 is another file"
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export tensorrt-llm --out dense
 has "  3: [0, 1" dense
-refuses 2 "expected a whole number from 2 to 2" "${common[@]}" --placement tensorrt_llm.yaml --first-layer 2
+refuses 2 'tensorrt_llm.yaml:2: initial_global_assignments: expected layer 2, the first MoE layer (--first-layer), found "3:"' "${common[@]}" --placement tensorrt_llm.yaml --first-layer 2
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export eplb --out dense
 expect dense 'd["physical_to_logical_map"]' \
   "[[0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
@@ -158,6 +179,21 @@ accepts "${common[@]}" --placement dense --first-layer 3 --policy ep
 accepts plan "$sample" --policy eplb --iter 15 --export eplb --out eplb.plan
 accepts "$sample" --policy eplb --placement eplb.plan --json
 expect out.txt 'd["policies"][0]["iteration_s"] == d["policies"][1]["iteration_s"]' True
+# One past the last record: after all of them. Of a trace cut behind iteration 1 that is the plan of iteration 2 of the whole.
+head -n 2 "$sample" >one.jsonl
+accepts plan one.jsonl --policy eplb --iter 1 --export eplb --out start
+[ "$(tr '\n' ' ' <out.txt | grep -c "eplb: no load before iteration 1 is known: it places as it begins")" -eq 1 ] || fail "silent: $(cat out.txt)"
+accepts plan one.jsonl --policy ep --iter 1 --export eplb --out of-ep && [ "$(wc -l <out.txt)" -eq 1 ] || fail "ep needs no load: $(cat out.txt)"
+accepts plan one.jsonl --policy eplb --iter 2 --export eplb --out after && has "after all records; the tokens are those of iteration 1 once more"
+accepts plan "$sample" --policy eplb --iter 2 --export eplb --out of-two && ! grep -q "^eplb:" out.txt || fail "a note: $(cat out.txt)"
+cmp -s after of-two || fail "the plan after all records is not that of the next iteration"
+! cmp -s after start || fail "a record changes nothing"
+accepts plan one.jsonl --policy eplb --iter 2 --layer 0 --json && expect out.txt '"after all records" in d["note"]' True
+sum=$(python3 -c 'import json; print(sum(sum(s) for s in json.loads(open("one.jsonl").readlines()[1])["layers"][0]))')
+expect out.txt 'sum(d["tokens_per_rank"])' "$sum"
+accepts plan "$sample" --policy eplb --iter 21 --layer 0 && has "no decision was due at iteration 21"
+accepts plan "$sample" --policy eplb --iter 21 --layer 0 --period 1 && ! grep -q "no decision" out.txt || fail "--period 1: $(tail -3 out.txt)"
+refuses 2 "--iter: the trace has no iteration 3; its last is 1, and 2 plans after all records" plan one.jsonl --policy eplb --iter 3 --layer 0
 # What a format cannot say.
 refuses 2 "--export eplb: expected as many slots on every rank" plan "$sample" --policy hecate --iter 9 --export eplb --out never
 refuses 2 "--export: expected a plan of whole experts" plan "$sample" --policy fsdp --iter 9 --export vllm-ascend --out never

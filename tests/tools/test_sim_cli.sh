@@ -29,6 +29,34 @@ gzip -c $small | head -c 60 >cut.gz && refuses 2 cut.gz cut.gz
 { echo "$header"; echo '{"iter":1,"layers":[[[4294967295,0,0],[4294967295,0,0]]]}'; } >huge.jsonl
 refuses 2 "tokens per rank" huge.jsonl --ranks 1
 
+# What a trace is too short for, and what its rows know in advance: of the rows shown.
+head -n 2 $small >one.jsonl
+accepts one.jsonl --policy ep,eplb,hecate && has "history: no load is known before the only iteration: eplb, hecate have nothing to"
+accepts one.jsonl --policy ep && ! grep -q "history:" out.txt || fail "ep needs no history"
+accepts $small --policy ep,eplb && has "history: 3 iterations, no load known before the first"
+"$build/hecate-trace" synth --workload W0 --layers 2 --experts 4 --source-ranks 2 --tokens 64 --iterations 12 --affinity 0.5 --out follows.jsonl >out.txt || fail "no trace with transitions"
+accepts follows.jsonl --policy ep,eplb && ! grep -q "transitions:" out.txt || fail "a note on transitions that no row uses: $(cat out.txt)"
+accepts follows.jsonl --policy ep,exflow && has "transitions: exflow places experts by counts of"
+accepts follows.jsonl --policy all # balanced: most rows are as fast as the fastest
+[ "$(awk 'length > 110' out.txt | wc -l)" -eq 0 ] || fail "a line wider than the tables: $(awk 'length > 110' out.txt)"
+grep -A 1 '^  Within 0.5 % of it:' out.txt | tail -n 1 | grep -q '^    .*%' || fail "no long list to wrap: $(tail -n 12 out.txt)"
+
+# Names of files and in files steer no terminal.
+escape='a\u001b[31mb\nc\u009b2J'
+placed=$'map\x1b[2J\n.json'
+given="\"name\": \"$escape\""
+for kind in cluster-pcie-box moe-tiny; do
+  text=$(<"$source_dir/models/presets/$kind.json")
+  name="\"name\": \"${kind#*-}\""
+  [[ $text == *"$name"* ]] || fail "$kind.json has another name"
+  printf '%s\n' "${text/"$name"/"$given"}" >$kind.json
+done
+echo '{"physical_to_logical_map":[[0,1,2,0]]}' >"$placed"
+accepts $small --cluster ./cluster-pcie-box.json --model ./moe-tiny.json --policy ep --placement "$placed"
+has "model    a?[31mb?c??2J: " && has "cluster  a?[31mb?c??2J: " && has "as in map?[2J?.json (format eplb)"
+LC_ALL=C tr -d '\n -~' <out.txt >left.txt
+[ ! -s left.txt ] || fail "bytes that are no text: $(od -c left.txt | head -n 2)"
+
 # Options.
 refuses 2 "expected a trace"
 for option in --attention --cluster --model --policy --schedule --law --collective --phase --t; do

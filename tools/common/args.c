@@ -89,6 +89,15 @@ static bool describe(const hec_command *command, const char *word) {
   return true;
 }
 
+/* --help=WORD and --version=WORD that are none of those above. */
+static hec_status check_described(const char *word) {
+  if (strncmp(word, "--help=", 7) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--help: expected man, complete or nothing behind it, found \"%.100s\"", word + 7);
+  if (strncmp(word, "--version=", 10) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--version: takes no value, found \"%.100s\"", word + 10);
+  return HEC_OK;
+}
+
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) {
   bool given[HEC_ARGS_MAX] = {false};
@@ -102,6 +111,7 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
     *done = describe(command, argv[i]);
     if (*done)
       return HEC_OK;
+    HEC_TRY(check_described(argv[i]));
     if (argv[i][0] == '-' && argv[i][1] != 0) {
       HEC_TRY(hec_args_set(command, argc, (const char *const *)argv, &i, given));
     } else {

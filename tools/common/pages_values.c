@@ -11,6 +11,7 @@
 #include "runtime/program/timeline_format.h"
 #include "sim/simulate.h"
 #include "tools/common/pages.h"
+#include "traces/import/importer.h"
 #include "traces/synth.h"
 #include "validate/published/system.h"
 
@@ -89,6 +90,11 @@ static void gates(hec_text *out) {
   add(out, "list");
 }
 
+static void trace_formats(hec_text *out) {
+  for (const hec_importer *const *importer = hec_importers; *importer; importer++)
+    add(out, (*importer)->name);
+}
+
 static void workloads(hec_text *out) {
   for (const hec_synth_workload *w = hec_synth_workloads; w->name; w++) {
     add(out, w->name);
@@ -126,6 +132,9 @@ static const struct {
     {"--workload", workloads, NULL},
     {"--system", systems, NULL},
     {"--precision", NULL, "fp32 tf32 bf16"},
+    {"--format", trace_formats, NULL},
+    {"--counted", NULL, "before_drop after_drop"},
+    {"--form", NULL, "jsonl json"},
     {"--phase", NULL, "train forward"},
     {"--stage", NULL, "decide refine"},
     {"--attention", NULL, "full causal s2"},

@@ -75,7 +75,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
       HEC_ARG_WORD("--layer", s->layer_word, "L",
                    "MoE layer that is printed, from 0; beside --export none need be (all)"),
-      {"--iter", HEC_ARG_INT, &s->iter, "I", "iteration, as in the trace's \"iter\"", 0, HEC_ITER_MAX},
+      {"--iter", HEC_ARG_INT, &s->iter, "I",
+       "iteration, as in the trace's \"iter\"; one past its last: the plan after all records (--period 1: made afresh)",
+       0, HEC_ITER_MAX},
       {"--stage", HEC_ARG_TEXT, &s->stage, "S", "decide: before the gate; refine: after calibration (default)", 0, 0},
       {"--write-matrix", HEC_ARG_TEXT, &s->matrix, "FILE",
        "write the bytes dispatched from rank to rank, for hecate-sim flows and nccl-tests' alltoallv_perf", 0, 0},
@@ -121,7 +123,9 @@ typedef struct {
   const hec_routing *routing;
   int32_t layer;
   int64_t iter;
+  bool due; /* the decision was made now, not at an earlier iteration */
   int64_t dispatch_bytes, gather_bytes, migration_bytes;
+  hec_text note; /* what the policy and this command say of the plan; "": nothing */
 } found_plan;
 
 /* What the rank has of a sliced expert already. */
@@ -205,8 +209,8 @@ static void print_json(const found_plan *found, hec_text *out) {
   hec_json_int(&json, "gather", found->gather_bytes);
   hec_json_int(&json, "migration", found->migration_bytes);
   hec_json_close(&json);
-  if (found->run->note[0])
-    hec_json_string(&json, "note", found->run->note);
+  if (found->note.length > 0)
+    hec_json_string(&json, "note", found->note.data);
   hec_json_close(&json);
 }
 
@@ -260,10 +264,13 @@ static void print_table(const found_plan *found, hec_text *out) {
                   "same), gather %.3f, migration %.3f\n",
                   hec_routing_overload(found->routing), (double)found->dispatch_bytes * 1e-6,
                   (double)found->gather_bytes * 1e-6, (double)found->migration_bytes * 1e-6);
-  if (found->run->note[0]) {
-    hec_text_printf(out, "\n%s:", found->run->policy->name);
-    hec_summary_add_wrapped(found->run->note, strlen(found->run->policy->name) + 1, 2, out);
-  }
+}
+
+static void print_note(const char *who, const hec_text *note, hec_text *out) {
+  if (note->length == 0)
+    return;
+  hec_text_printf(out, "%s:", who);
+  hec_summary_add_wrapped(note->data, strlen(who) + 1, 2, out);
 }
 
 /* The placement of all layers into the file; what the format cannot say is printed. */
@@ -279,10 +286,7 @@ static hec_status export(const settings *s, const hec_policy_run *run, hec_arena
   if (status == HEC_OK) {
     hec_text_printf(out, "%s: where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n", s->out,
                     placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
-    if (lost.length > 0) {
-      hec_text_add(out, "note:");
-      hec_summary_add_wrapped(lost.data, 5, 2, out);
-    }
+    print_note("note", &lost, out);
   }
   hec_text_free(&text);
   hec_text_free(&lost);
@@ -302,20 +306,43 @@ static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run,
     run->policy->rewrite(run, &load);
   }
   hec_policy_decide(run, iteration->iter, 0);
+  found->due = run->planned;
   bool refine = strcmp(s->stage, "refine") == 0;
   for (int32_t l = 0; refine && s->export && l < job->problem.n_layers; l++)
     hec_policy_refine(run, l, &load);
   if (refine && !s->export)
     hec_policy_refine(run, (int32_t)s->layer, &load);
-  *found = (found_plan){.job = job, .run = run, .iter = iteration->iter};
+  found->job = job;
+  found->run = run;
+  found->iter = iteration->iter;
   if (s->layer < 0)
     return;
   hec_routing *routing = HEC_NEW(arena, hec_routing, 1);
   *routing = hec_routing_new(arena, &job->problem);
   hec_routing_make(routing, run->policy->dispatch, &job->problem, &run->plan, &load, (int32_t)s->layer);
-  *found =
-      (found_plan){.job = job, .run = run, .routing = routing, .layer = (int32_t)s->layer, .iter = iteration->iter};
+  found->routing = routing;
+  found->layer = (int32_t)s->layer;
   add_bytes(found, &before, arena);
+}
+
+/* What users must know of it, behind what the policy says itself. `after`: the last record, taken once more. */
+static void note_plan(found_plan *found, const int64_t *after) {
+  const hec_policy_run *run = found->run;
+  hec_text *note = &found->note;
+  hec_text_add(note, run->note);
+  if (after)
+    hec_text_printf(note, "%safter all records; the tokens are those of iteration %" PRId64 " once more",
+                    note->length > 0 ? "; " : "", *after);
+  if (run->history.n_seen == 0 && hec_policy_looks_back(run->policy))
+    hec_text_printf(note,
+                    "%sno load before iteration %" PRId64
+                    " is known: it places as it begins; --iter with a later iteration, or one past the last, places by "
+                    "what was recorded",
+                    note->length > 0 ? "; " : "", found->iter);
+  else if (run->policy->known == HEC_KNOWN_PERIODIC && !found->due)
+    hec_text_printf(
+        note, "%sno decision was due at iteration %" PRId64 ": it places as it decided before; --period 1 decides anew",
+        note->length > 0 ? "; " : "", found->iter);
 }
 
 /* Advances the policy over an iteration as the lowering does, without lowering anything. */
@@ -335,29 +362,67 @@ static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_loa
   }
 }
 
+static hec_status no_such_iteration(const settings *s, int64_t last) {
+  return hec_fail(HEC_BAD_INPUT,
+                  "--iter: the trace has no iteration %" PRId64 "; its last is %" PRId64 ", and %" PRId64
+                  " plans after all records",
+                  s->iter, last, last + 1);
+}
+
+/* One past the last iteration: the last load comes once more, and every record is history. */
 static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *reader, const hec_policy *policy,
                        hec_arena *arena, found_plan *found) {
+  const hec_problem *problem = &job->problem;
   hec_policy_run *run = HEC_NEW(arena, hec_policy_run, 1);
-  *run = hec_policy_start(policy, &job->problem, arena);
-  hec_load rewritten = hec_load_new(arena, job->problem.n_layers, job->problem.n_ranks, job->problem.n_experts);
+  *run = hec_policy_start(policy, problem, arena);
+  hec_load rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  hec_load last = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+  int64_t last_iter = -1;
   hec_feed *feed = hec_feed_new(job, reader);
   hec_status status = HEC_OK;
   const hec_iteration *iteration;
   bool there = false;
   while (!there && (status = hec_feed_next(feed, &iteration)) == HEC_OK && iteration) {
     there = iteration->iter == s->iter;
-    if (!there) {
-      advance(run, iteration, &rewritten);
-      continue;
-    }
+    if (there)
+      break;
+    last_iter = iteration->iter;
+    memcpy(last.counts, iteration->loads[iteration->n_loads - 1].counts, hec_load_cells(&last) * sizeof *last.counts);
+    advance(run, iteration, &rewritten);
+  }
+  const hec_iteration after = {.iter = s->iter, .stride = 1, .n_loads = 1, .n_micro_batches = 1, .loads = &last};
+  if (status == HEC_OK && !there && s->iter != last_iter + 1)
+    status = no_such_iteration(s, last_iter);
+  if (status == HEC_OK) {
     if (s->reshard && policy->reshard)
       policy->reshard(run);
-    plan_now(s, job, run, iteration, &rewritten, arena, found);
+    plan_now(s, job, run, there ? iteration : &after, &rewritten, arena, found);
+    note_plan(found, there ? NULL : &last_iter);
   }
   hec_feed_free(feed);
   hec_policy_stop(run); /* its plan stays, on the arena */
-  if (status == HEC_OK && !there)
-    status = hec_fail(HEC_BAD_INPUT, "--iter: the trace has no iteration %" PRId64, s->iter);
+  return status;
+}
+
+static hec_status tell(const settings *s, const found_plan *found, hec_arena *arena) {
+  hec_text text = {0}, written = {0};
+  hec_status status = s->matrix ? write_matrix(found, s->matrix, arena) : HEC_OK;
+  if (status == HEC_OK && s->export)
+    status = export(s, found->run, arena, &written);
+  if (status == HEC_OK && s->json)
+    print_json(found, &text);
+  else if (status == HEC_OK && s->layer >= 0)
+    print_table(found, &text);
+  if (written.length > 0 && !s->json)
+    hec_text_printf(&text, "%s%s", text.length > 0 ? "\n" : "", written.data);
+  if (!s->json && found->note.length > 0) {
+    hec_text_add(&text, s->layer >= 0 ? "\n" : "");
+    print_note(found->run->policy->name, &found->note, &text);
+  }
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
+  hec_text_free(&text);
+  hec_text_free(&written);
   return status;
 }
 
@@ -378,22 +443,10 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
     return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1,
                     s->layer);
   found_plan found = {0};
-  HEC_TRY(find(s, &job, reader, policies[0], arena, &found));
-  HEC_ASSERT(found.run != NULL);
-  if (s->matrix)
-    HEC_TRY(write_matrix(&found, s->matrix, arena));
-  hec_text text = {0}, written = {0};
-  hec_status status = s->export ? export(s, found.run, arena, &written) : HEC_OK;
-  if (status == HEC_OK && s->json)
-    print_json(&found, &text);
-  else if (status == HEC_OK && s->layer >= 0)
-    print_table(&found, &text);
-  if (written.length > 0 && !s->json)
-    hec_text_printf(&text, "%s%s", text.length > 0 ? "\n" : "", written.data);
+  hec_status status = find(s, &job, reader, policies[0], arena, &found);
   if (status == HEC_OK)
-    status = hec_output_print(&text);
-  hec_text_free(&text);
-  hec_text_free(&written);
+    status = tell(s, &found, arena);
+  hec_text_free(&found.note);
   return status;
 }
 

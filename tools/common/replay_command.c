@@ -2,6 +2,7 @@
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/common/replay_command.h"
 
+#include "runtime/program/job_rows.h"
 #include "tools/common/colour.h"
 #include "tools/common/execution.h"
 #include "tools/common/job_args.h"
@@ -152,6 +153,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
   c->options.policies = c->policies;
   HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
+  hec_job_say_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
   HEC_TRY(choose_steps(c, reader));
   return HEC_OK;
 }

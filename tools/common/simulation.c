@@ -1,6 +1,7 @@
 /* See simulation.h. */
 #include "tools/common/simulation.h"
 
+#include "runtime/program/job_rows.h"
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
@@ -48,7 +49,11 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
   if (r->n_left_out > 0)
     say_left_out(r, job);
+  hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
+  if (status == HEC_OK)
+    hec_job_say_history(job, r->options->policies, r->options->n_policies, job->warmup + summary->n_iterations,
+                        r->arena);
   if (r->options->progress)
     fprintf(stderr, "\r\033[K");
   return status;

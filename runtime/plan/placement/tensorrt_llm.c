@@ -80,11 +80,10 @@ static hec_status read_number(yaml *y, int32_t least, int32_t most, int32_t *out
   return HEC_OK;
 }
 
-/* Nothing but a comment on the rest of the line. */
+/* Nothing but a comment on the rest of the line, behind a blank; called behind a word or its blanks. */
 static hec_status end_line(yaml *y) {
-  const char *from = y->at;
   skip_blanks(y);
-  if (y->at == y->end || *y->at == '\n' || (*y->at == '#' && y->at > from))
+  if (y->at == y->end || *y->at == '\n' || (*y->at == '#' && y->at[-1] == ' '))
     return HEC_OK;
   return wrong(y, "the end of the line");
 }
@@ -150,14 +149,27 @@ static hec_status check_slots(yaml *y, const hec_placement *placement, int32_t l
   return HEC_OK;
 }
 
-/* "3: [..]", the cursor on the 3. Keys follow each other. */
-static hec_status read_layer(yaml *y, hec_placement *placement, int32_t layer, int32_t *indent) {
-  int32_t key, n = 0, first = placement->shape.first_layer;
-  bool any = layer == 0 && first < 0;
+/* The model's number of the next layer. They follow each other from --first-layer, or from where the file begins. */
+static hec_status read_layer_key(yaml *y, hec_placement *placement, int32_t layer, int32_t *key) {
+  const char *begin = y->at;
+  int32_t *first = &placement->shape.first_layer;
   name_field(y, assignments);
-  HEC_TRY(read_number(y, any ? 0 : first + layer, any ? 10000 : first + layer, &key));
-  if (any)
-    placement->shape.first_layer = key;
+  HEC_TRY(read_number(y, 0, layer == 0 && *first < 0 ? 10000 : 999999999, key));
+  if (layer == 0 && *first < 0)
+    *first = *key;
+  if (*key == *first + layer)
+    return HEC_OK;
+  char expected[80];
+  (void)snprintf(expected, sizeof expected, "layer %" PRId32 "%s", *first + layer,
+                 layer == 0 ? ", the first MoE layer (--first-layer)" : ", which follows the one before");
+  y->at = begin;
+  return wrong(y, expected);
+}
+
+/* "3: [..]", the cursor on the 3. */
+static hec_status read_layer(yaml *y, hec_placement *placement, int32_t layer, int32_t *indent) {
+  int32_t key, n = 0;
+  HEC_TRY(read_layer_key(y, placement, layer, &key));
   (void)snprintf(y->field, sizeof y->field, "%s[%" PRId32 "]", assignments, key);
   HEC_TRY(read_colon(y));
   skip_blanks(y);

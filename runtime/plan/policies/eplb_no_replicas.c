@@ -1,5 +1,5 @@
 /* EPLB without redundant slots: placement only. Where ranks do not divide the experts the slots are rounded up to what
- * expert parallelism needs, and those left over hold replicas. Window and period as in eplb.c. */
+ * expert parallelism needs, and those left over hold replicas, so the row is not `whole`. Window and period as in eplb.c. */
 #include "runtime/plan/planners/eplb_core.h"
 
 static void init(hec_policy_run *run) {

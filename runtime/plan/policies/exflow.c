@@ -113,5 +113,6 @@ const hec_policy hec_policy_exflow = {
     .window = 1,
     .whole = true,
     .rearranges = true,
+    .by_transitions = true,
     .init = init,
 };

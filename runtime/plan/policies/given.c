@@ -24,6 +24,7 @@ static void init(hec_policy_run *run) {
   hec_placement_set(placement, &run->plan);
   char name[101];
   hec_name_copy(name, sizeof name, base_name(placement->origin));
+  hec_make_plain(name);
   hec_policy_note(run, "experts stand as in %s (format %s); tokens go evenly over all slots of an expert, by turns",
                   name, placement->format);
   if (placement->moves > 0)

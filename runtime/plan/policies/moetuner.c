@@ -201,6 +201,7 @@ const hec_policy hec_policy_moetuner = {
     .period = INT32_MAX, /* once */
     .whole = true,
     .rearranges = true,
+    .by_transitions = true,
     .init = init,
     .decide = decide,
 };

@@ -4,7 +4,7 @@ import json
 import operator
 import os
 
-from ._library import check, library
+from ._library import BadInput, check, library
 
 AXES = {2: "layers,experts", 3: "layers,sources,experts", 4: "iterations,layers,sources,experts"}
 
@@ -76,17 +76,37 @@ def _words(options):
     return words
 
 
+def _bytes(what, text):
+    """What goes to the library: UTF-8, and paths of any bytes as Python has them."""
+    try:
+        found = str(text).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise BadInput("%s: expected text that UTF-8 has, found %r" % (what, text)) from None
+    if b"\0" in found:
+        raise BadInput("%s: expected no zero byte, found %r" % (what, text))
+    return found
+
+
+def _options(cluster, policies, options):
+    if "policy" in options:
+        if policies is not None:
+            raise BadInput("policy: expected policies or policy, found both")
+        policies = options.pop("policy")
+    return dict(cluster=cluster, policy=policies, **options)
+
+
 def simulate_json(counts, cluster=None, policies=None, top_k=1, axes=None, name="counts", **options):
     """As simulate, the document as text: what hecate-sim --json prints, byte for byte."""
     lib = library()
     if isinstance(counts, (str, os.PathLike)):
         text, length, name = None, 0, os.fspath(counts)
     else:
+        _bytes("name", name)
         text = trace_text(counts, top_k, axes, name=name).encode()
         length = len(text)
-    words = [w.encode() for w in _words(dict(cluster=cluster, policy=policies, **options))]
+    words = [_bytes("option", w) for w in _words(_options(cluster, policies, options))]
     document = ctypes.c_void_p()
-    check(lib.hec_simulate(text, length, str(name).encode(), (ctypes.c_char_p * len(words))(*words), len(words),
+    check(lib.hec_simulate(text, length, _bytes("name", name), (ctypes.c_char_p * len(words))(*words), len(words),
                            ctypes.byref(document)))
     try:
         return ctypes.string_at(document).decode()
