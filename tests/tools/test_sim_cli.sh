@@ -54,6 +54,8 @@ done
 echo '{"physical_to_logical_map":[[0,1,2,0]]}' >"$placed"
 accepts $small --cluster ./cluster-pcie-box.json --model ./moe-tiny.json --policy ep --placement "$placed"
 has "model    a?[31mb?c??2J: " && has "cluster  a?[31mb?c??2J: " && has "as in map?[2J?.json (format eplb)"
+accepts plan "$sample" --policy ep --iter 9 --export eplb --out "other-$placed" && has "other-map?[2J?.json: where the experts"
+accepts $small --policy ep --placement "$placed" --out $'d\x1b[2J' && has "Written: d?[2J/report.html"
 LC_ALL=C tr -d '\n -~' <out.txt >left.txt
 [ ! -s left.txt ] || fail "bytes that are no text: $(od -c left.txt | head -n 2)"
 

@@ -105,11 +105,15 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files) {
 }
 
 void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out) {
-  hec_text_printf(out, "Written: %s/%ssummary.json, summary.csv, %s", folder,
-                  page ? "report.html (open in a browser), " : "", report ? "compare.md, " : "");
-  if (hec_timeline_by_rank(format))
-    hec_text_printf(out, "and timelines of each rank below %s/%s.\n", folder, format->name);
-  else
+  hec_text_add(out, "Written: ");
+  hec_text_add_plain(out, folder);
+  hec_text_printf(out, "/%ssummary.json, summary.csv, %s", page ? "report.html (open in a browser), " : "",
+                  report ? "compare.md, " : "");
+  if (hec_timeline_by_rank(format)) {
+    hec_text_add(out, "and timelines of each rank below ");
+    hec_text_add_plain(out, folder);
+    hec_text_printf(out, "/%s.\n", format->name);
+  } else
     hec_text_add(out, "timeline.json (open in https://ui.perfetto.dev).\n");
 }
 

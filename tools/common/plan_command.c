@@ -284,7 +284,8 @@ static hec_status export(const settings *s, const hec_policy_run *run, hec_arena
   if (status == HEC_OK)
     status = hec_write_file(s->out, text.data, text.length);
   if (status == HEC_OK) {
-    hec_text_printf(out, "%s: where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n", s->out,
+    hec_text_add_plain(out, s->out);
+    hec_text_printf(out, ": where the experts of %" PRId32 " layers stand on %" PRId32 " ranks, format %s.\n",
                     placement.shape.n_layers, placement.shape.n_ranks, s->format->name);
     print_note("note", &lost, out);
   }
