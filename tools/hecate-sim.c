@@ -92,11 +92,9 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
     status = hec_timeline_files_begin(&by_rank);
   if (status == HEC_OK)
     status = hec_compare_draw(job, reader, options, summary, &drawing, &to);
-  status = hec_timeline_files_finish(&by_rank, status);
   if (status == HEC_OK)
     hec_report_write(&report, &files.page);
-  if (status == HEC_OK)
-    status = hec_output_write(s->out, &files);
+  status = hec_timeline_files_finish(&by_rank, status, &files);
   hec_output_free(&files);
   hec_report_free(&report);
   hec_arena_free(&arena);
@@ -118,12 +116,15 @@ static hec_status print(const settings *s, hec_summary *summary) {
 
 static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   hec_simulation simulation = {.summary = {0}};
-  if (s->out)
-    HEC_TRY(hec_output_check(s->out));
+  if (s->out) {
+    hec_path_use reads[HEC_JOB_READS];
+    hec_job_args_reads(&s->simulation.job, s->trace, reads);
+    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){s->out, s->timelines}, reads, HEC_JOB_READS));
+  }
   bool shown = hec_progress_wanted();
   hec_status status = hec_simulation_run(&s->simulation, reader, shown ? show_progress : NULL, arena, &simulation);
   if (shown)
-    fprintf(stderr, "\r\033[K");
+    fprintf(stderr, "[K");
   simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
     status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);

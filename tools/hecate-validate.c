@@ -1,4 +1,5 @@
 /* hecate-validate: predictions against what is known. */
+#include "runtime/base/temporary.h"
 #include "tools/common/output.h"
 #include "tools/common/tool.h"
 #include "tools/common/validate_commands.h"
@@ -16,6 +17,7 @@ static const hec_tool_command commands[] = {
 
 int main(int argc, char **argv) {
   hec_output_hold_standard();
+  hec_temporary_watch_signals();
   const hec_tool tool = {.name = "hecate-validate",
                          .summary = "compares what hecate predicts with what is known",
                          .description = "Compares what hecate predicts with what is known.",

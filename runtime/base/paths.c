@@ -41,9 +41,8 @@ static bool is_file(const hec_path_use *use) {
 
 hec_status hec_paths_check(const hec_path_use *uses, int32_t n) {
   for (int32_t i = 0; i < n; i++)
-    for (int32_t j = 0; j < n; j++) {
-      if (i == j || !is_file(&uses[i]) || !uses[i].written || !is_file(&uses[j]) || (uses[j].written && i < j) ||
-          !hec_path_same(uses[i].path, uses[j].path))
+    for (int32_t j = 0; uses[i].written && is_file(&uses[i]) && j < n; j++) {
+      if (i == j || (uses[j].written && i < j) || !is_file(&uses[j]) || !hec_path_same(uses[i].path, uses[j].path))
         continue;
       return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that is %s, found %s %s itself", uses[i].what,
                       uses[i].path, uses[j].written ? "not written already" : "no input", uses[j].what, uses[j].path);

@@ -16,7 +16,7 @@ typedef struct {
  * the same folder. What is no regular file (/dev/null, a pipe) is never the same. */
 bool hec_path_same(const char *a, const char *b);
 
-/* Before anything is read or computed: no written path is one of the others. Else one error, naming both. O(n^2). */
+/* Before anything is read or computed: no written path is one of the others. Else one error, naming both. O(n) for each written path. */
 hec_status hec_paths_check(const hec_path_use *uses, int32_t n) HEC_MUST_USE;
 
 #endif

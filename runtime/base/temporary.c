@@ -2,11 +2,15 @@
  * first, so the handler never sees half a path. */
 #include "runtime/base/temporary.h"
 
+#include "runtime/base/arena.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +42,38 @@ void hec_temporary_drop(const char *path) {
       slots[i].used = 0;
 }
 
+/* ---- Below folders: a list that only grows, at its head, so that a handler may walk it at any time ---- */
+
+typedef struct below {
+  struct below *older;
+  pid_t maker; /* children have the list, too */
+  char path[];
+} below;
+
+static _Atomic(below *) newest;
+static atomic_bool stopping;
+
+void hec_temporary_add_below(const char *path) {
+  size_t bytes = strlen(path) + 1;
+  below *made = hec_malloc(1, sizeof *made + bytes);
+  made->maker = getpid();
+  memcpy(made->path, path, bytes);
+  made->older = atomic_load(&newest);
+  while (!atomic_compare_exchange_weak(&newest, &made->older, made))
+    ;
+  while (atomic_load(&stopping))
+    (void)pause();
+}
+
+/* Whether something is left, which a thread was making meanwhile. */
+static bool remove_below(pid_t mine) {
+  bool left = false;
+  for (const below *e = atomic_load(&newest); e; e = e->older)
+    if (e->maker == mine && unlink(e->path) != 0 && errno != ENOENT && rmdir(e->path) != 0)
+      left = left || errno == ENOTEMPTY || errno == EEXIST;
+  return left;
+}
+
 void hec_temporary_forget(void) {
   for (int i = 0; i < N_SLOTS; i++)
     slots[i].used = 0;
@@ -47,6 +83,9 @@ static void clean_up(int number) {
   for (int i = 0; i < N_SLOTS; i++)
     if (slots[i].used)
       (void)unlink(slots[i].path);
+  atomic_store(&stopping, true);
+  for (int i = 0; i < 1000 && remove_below(getpid()); i++)
+    (void)poll(NULL, 0, 1);
   (void)signal(number, SIG_DFL);
   (void)raise(number); /* blocked here: the default action follows this handler */
 }

@@ -1,4 +1,5 @@
-/* Files that are being written under a temporary name: removed when a signal ends the program. One thread writes. */
+/* Files that are being written under a temporary name: removed when a signal ends the program. One thread writes, but
+ * below folders. */
 #ifndef HEC_BASE_TEMPORARY_H
 #define HEC_BASE_TEMPORARY_H
 #include "runtime/base/text.h"
@@ -15,6 +16,10 @@ void hec_temporary_hold(FILE *file);
 /* Every path from its making until it was renamed or removed. Paths of 4 KiB and more are not remembered. */
 void hec_temporary_add(const char *path);
 void hec_temporary_drop(const char *path);
+/* A file or folder before it is made below a folder that is written as a whole: a signal removes all of them, the last one
+ * first. They are never dropped: a signal does not find what was renamed since. Several threads may; while a signal is
+ * cleaning up the call does not return. */
+void hec_temporary_add_below(const char *path);
 /* In a forked child: the files that its parent is writing are none of its business. */
 void hec_temporary_forget(void);
 

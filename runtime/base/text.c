@@ -260,6 +260,11 @@ static hec_status write_bytes(const hec_file_out *out, const char *name, bool in
 }
 
 hec_status hec_write_files(const hec_file_out *files, int32_t n) {
+  return hec_write_files_with(files, n, NULL, NULL);
+}
+
+hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
+                                void *context) {
   enum { MOST = 8 };
   hec_text temporary[MOST] = {{0}};
   hec_status status = HEC_OK;
@@ -270,6 +275,8 @@ hec_status hec_write_files(const hec_file_out *files, int32_t n) {
       hec_temporary_begin(files[i].path, &temporary[i]);
     status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
   }
+  if (status == HEC_OK && place)
+    status = place(context);
   for (int32_t i = 0; i < n; i++) {
     if (!temporary[i].data)
       continue;

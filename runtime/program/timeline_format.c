@@ -66,11 +66,16 @@ const char *hec_op_kernel(const hec_op *op) {
   }
 }
 
+const char *hec_op_category(const hec_op *op) {
+  return op->kind == HEC_OP_PLAN ? "cpu_op" : "kernel";
+}
+
 void hec_op_title(const hec_op *op, char title[HEC_OP_TITLE_BYTES]) {
   char chunk[32] = "";
   if (op->degree > 1 && op->chunk >= 0)
     (void)snprintf(chunk, sizeof chunk, " %" PRId32 "/%" PRId32, op->chunk + 1, op->degree);
-  (void)snprintf(title, HEC_OP_TITLE_BYTES, "%s%s%s", hec_role_name[op->role], op->backward ? " backward" : "", chunk);
+  bool backward = op->backward && op->role != HEC_ROLE_OPTIMIZER; /* of neither pass: it ends the iteration */
+  (void)snprintf(title, HEC_OP_TITLE_BYTES, "%s%s%s", hec_role_name[op->role], backward ? " backward" : "", chunk);
 }
 
 /* ---- Unions ---- */

@@ -56,6 +56,8 @@ hec_status hec_timeline_draw(const hec_timeline_out *out, const hec_drawing *dra
 
 /* NCCL's kernel that would carry the operation out; NULL: it does not communicate. */
 const char *hec_op_kernel(const hec_op *op);
+/* Its "cat" in trace events: a device's kernel, or planning, which is the host's. */
+const char *hec_op_category(const hec_op *op);
 /* "dispatch backward 2/4": role, direction, chunk. */
 enum { HEC_OP_TITLE_BYTES = 96 };
 void hec_op_title(const hec_op *op, char title[HEC_OP_TITLE_BYTES]);

@@ -68,11 +68,11 @@ static void add_event(hec_text *out, const drawing *d, int32_t pid, int32_t id, 
   event_name(d, op, name, sizeof name);
   separate(out);
   hec_text_printf(out,
-                  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
+                  "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%" PRId32 ",\"tid\":%d,\"ts\":%" PRId64
                   ".%06" PRId64 ",\"dur\":%" PRId64 ".%06" PRId64 ",\"args\":{\"op\":%" PRId32 ",\"layer\":%" PRId32
                   ",\"micro_batch\":%" PRId32 ",\"stream\":%d",
-                  name, pid, (int)op->lane, begin / 1000000, begin % 1000000, length / 1000000, length % 1000000, id,
-                  op->layer, op->micro_batch, (int)op->lane);
+                  hec_op_category(op), name, pid, (int)op->lane, begin / 1000000, begin % 1000000, length / 1000000,
+                  length % 1000000, id, op->layer, op->micro_batch, (int)op->lane);
   int64_t sent, received;
   rank_bytes(program, op, rank, &sent, &received);
   if (op->kind == HEC_OP_EXCHANGE)

@@ -206,6 +206,16 @@ START_TEST(what_killed_runs_left_is_removed) {
 }
 END_TEST
 
+static hec_status is_still_new(void *path) {
+  char back[8] = {0};
+  FILE *file = fopen(path, "rb");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_uint_eq(fread(back, 1, sizeof back - 1, file), 3);
+  (void)fclose(file);
+  ck_assert_str_eq(back, "new");
+  return hec_fail(HEC_FAILED, "not in place");
+}
+
 START_TEST(several_files_are_written_together_or_not_at_all) {
   char folder[] = "/tmp/hecate-text-XXXXXX";
   ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -219,8 +229,12 @@ START_TEST(several_files_are_written_together_or_not_at_all) {
   (void)fclose(file);
   ck_assert_str_eq(back, "old");
   ck_assert_int_eq(hec_write_files(files, 1), HEC_OK);
+  /* What takes its place with them is asked when all are written and none is renamed. */
+  const hec_file_out last = {path, "last", 4};
+  ck_assert_int_eq(hec_write_files_with(&last, 1, is_still_new, path), HEC_FAILED);
+  ck_assert_int_eq(is_still_new(path), HEC_FAILED);
   ck_assert_int_eq(remove(path), 0);
-  ck_assert_int_eq(rmdir(folder), 0);
+  ck_assert_int_eq(rmdir(folder), 0); /* nothing else is left */
 }
 END_TEST
 

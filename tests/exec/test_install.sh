@@ -36,6 +36,16 @@ for name in "$prefix"/bin/hecate-sim; do
   "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
 done
 
+# Every link of the installed documents leads to something installed.
+find "$prefix/share/doc" -name '*.md' >"$folder/documents"
+[ "$(wc -l <"$folder/documents")" -gt 10 ] || fail "only $(wc -l <"$folder/documents") documents"
+while read -r document; do
+  sed 's/](/\n](/g' "$document" | sed -n 's/^](\([^)# ]*\).*/\1/p' | grep -v '^[a-z]*:' | while read -r link; do
+    [ -z "$link" ] || [ -e "${document%/*}/$link" ] || echo "${document#"$prefix"/}: $link"
+  done
+done <"$folder/documents" >"$folder/dead"
+[ ! -s "$folder/dead" ] || fail "dead links: $(cat "$folder/dead")"
+
 # Manual pages of every tool and command, completion under the names that shells look for.
 for page in hecate-sim hecate-sim-plan hecate-sim-sweep-merge hecate-run-alltoallv hecate-trace-synth hecate-validate-compare; do
   [ -s "$prefix/share/man/man1/$page.1" ] || fail "no manual page $page(1)"
@@ -64,7 +74,7 @@ runs() {
   [ "$(grep -cE '^rank [0-3]: sent [1-9][0-9]* bytes' "$folder/out")" -ge 1 ] || fail "$1: $(cat "$folder/out")"
 }
 
-cp -r "$prefix/share/doc/hecate/example" "$folder/example" || fail "the example is not installed"
+cp -r "$prefix/share/doc/hecate/tools/example" "$folder/example" || fail "the example is not installed"
 cmake -S "$folder/example" -B "$folder/built" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$folder/log" 2>&1 && cmake --build "$folder/built" >>"$folder/log" 2>&1 ||
   { cat "$folder/log"; fail "the example does not build with find_package(hecate)"; }

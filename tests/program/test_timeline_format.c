@@ -112,6 +112,25 @@ START_TEST(equals_the_breakdown) {
 }
 END_TEST
 
+/* The optimizer is of neither pass, though it stands in the backward one; planning is the host's in every form. */
+START_TEST(titles_and_categories) {
+  static const struct {
+    hec_op op;
+    const char *title, *category;
+  } cases[] = {
+      {{.kind = HEC_OP_LOCAL, .role = HEC_ROLE_OPTIMIZER, .backward = true}, "optimizer", "kernel"},
+      {{.kind = HEC_OP_COMPUTE, .role = HEC_ROLE_EXPERTS, .backward = true}, "experts backward", "kernel"},
+      {{.kind = HEC_OP_EXCHANGE, .role = HEC_ROLE_DISPATCH, .chunk = 1, .degree = 4}, "dispatch 2/4", "kernel"},
+      {{.kind = HEC_OP_PLAN, .role = HEC_ROLE_PLAN}, "plan", "cpu_op"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char title[HEC_OP_TITLE_BYTES];
+    hec_op_title(&cases[i].op, title);
+    ck_assert_str_eq(title, cases[i].title);
+    ck_assert_str_eq(hec_op_category(&cases[i].op), cases[i].category);
+  }
+}
+END_TEST
+
 START_TEST(found_by_name) {
   for (int32_t i = 0; hec_timeline_formats[i]; i++) {
     const hec_timeline_format *f = hec_timeline_formats[i];
@@ -165,6 +184,7 @@ static Suite *suite(void) {
   tcase_add_test(c, without_events);
   tcase_add_loop_test(c, equals_the_breakdown, 0, 200);
   tcase_add_test(c, found_by_name);
+  tcase_add_test(c, titles_and_categories);
   tcase_add_test(c, protobuf_examples);
   suite_add_tcase(s, c);
   return s;

@@ -386,6 +386,38 @@ trace $'\xff"' "$tiny" '{"iter":0,"layers":[[3,4]]}' # a path of any bytes is st
 works '\"",' "$sim" "$folder/"$'\xff"' --json
 iconv -f UTF-8 -t UTF-16 "$folder/stdout" >/dev/null 2>&1 || fail "JSON that is not UTF-8"
 
+# ---- what is written is no input, and nothing is written twice ----
+own=$folder/own
+mkdir "$own"
+head -n 2 $sample >"$own/summary.json"
+cp "$own/summary.json" "$own/t.csv"
+ln "$own/t.csv" "$own/hard"
+ln -s t.csv "$own/soft"
+echo "{\"trace\":\"$own/t.csv\",\"policy\":\"ep\"}" >"$own/spec"
+echo '{}' >"$own/c.json"
+(cd "$own" && sha256sum ./*) >"$folder/before"
+refused 2 'expected a file that is no input, found the trace' "$sim" "$own/summary.json" --out "$own"
+refused 2 'expected a file that is no input, found the trace' "$1/hecate-run" "$own/summary.json" --out "$own"
+refused 2 'expected a file that is no input, found the trace' "$1/hecate-validate" compare "$own/summary.json" --out "$own"
+refused 2 'expected a file that is no input, found --cluster' "$1/hecate-validate" calibrate --cluster "$own/c.json" --out "$own/c.json"
+plan=("$sim" plan "$own/t.csv" --policy ep --iter 0)
+for name in t.csv hard soft; do
+  refused 2 'expected a file that is no input, found the trace' "${plan[@]}" --export eplb --out "$own/$name"
+  refused 2 'expected a file that is no input, found the trace' "${plan[@]}" --layer 0 --write-matrix "$own/$name"
+  refused 2 'expected a file that is no input, found --text' "$1/hecate-run" train --steps 1 --text "$own/t.csv" --record "$own/$name"
+done
+refused 2 'expected a file that is no input, found the spec' "$sim" sweep "$own/spec" --report "$own/spec"
+refused 2 'expected a file that is no input, found trace' "$sim" sweep "$own/spec" --out "$own/t.csv"
+refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a.csv" --report "$own/a.csv"
+refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/./a.json"
+refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/a.journal"
+refused 2 'expected a file that is no input, found the part' "$sim" sweep merge "$own/spec" --report "$own/spec"
+refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" outcomes --cases "$own/c.json" --out "$own/c.json"
+refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" hardware --cases "$own/c.json" --out "$own/c.json"
+refused 2 'expected a file that is no input, found --trace' "$1/hecate-validate" published --trace "$own/t.csv" --out "$own/t.csv"
+refused 2 'expected a file that is no input, found --baseline' "$1/hecate-validate" gate --baseline "$own/c.json" --out "$own/c.json"
+(cd "$own" && sha256sum ./*) | cmp -s - "$folder/before" || fail "refused, yet something was written: $(ls "$own")"
+
 if [ $failures -ne 0 ]; then
   echo "$failures failures"
   exit 1

@@ -244,7 +244,7 @@ expect mp.json '{(r["slow"], r["skew"]) for r in d["rows"]}' "{('', '')}"
 # ---- Hostile specs ----
 try() { # PART JSON
   printf '%s' "$2" >bad.json
-  refuses 2 "$1" bad.json --out bad
+  refuses 2 "$1" bad.json --out unmade
   grep -q "bad.json:" err.txt || fail "no file and line: $(cat err.txt)"
 }
 try "expected a known field" '{"trace": "loads.jsonl", "polices": "ep"}'
@@ -286,7 +286,7 @@ try "not valid JSON" ''
 try "every key once" '{"trace": "loads.jsonl", "trace": "loads.jsonl"}'
 printf '{"iter":7}\n' | cat loads.jsonl - >late.jsonl # a bad record far in is found before anything runs
 try "late.jsonl:" '{"trace": "late.jsonl"}'
-ls bad.csv bad.json.journal bad.journal bad.csv.journal >/dev/null 2>&1 && fail "something was written for a bad spec"
+ls unmade.* >/dev/null 2>&1 && fail "something was written for a bad spec"
 refuses 2 "cannot be opened" absent.json
 refuses 2 "expected a spec"
 refuses 2 "--shard" spec.json --shard 3/3 --out x

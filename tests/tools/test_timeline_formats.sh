@@ -147,15 +147,48 @@ mkdir -p again/kineto.part/hecate && : >again/kineto.part/hecate/rank0.json
 refuses 2 "no iteration 77" one.jsonl --policy ep --out again --timeline-format kineto --timeline-iter 77
 [ ! -e again/kineto.part ] && [ "$(ls again/kineto/ep | wc -l)" -eq 4 ] || fail "after a failure: $(find again)"
 echo mine >again/kineto/ep/notes.txt
-refuses 1 "expected nothing but timelines" one.jsonl --policy ep --out again --timeline-format kineto
-[ "$(cat again/kineto/ep/notes.txt)" = mine ] || fail "a file of the user's was removed"
-if [ "$(id -u)" -ne 0 ]; then
-  mkdir closed && mkdir closed/chakra.part && chmod a-w closed/chakra.part
-  refuses 1 chakra one.jsonl --policy ep --out closed --timeline-format chakra
-fi
+sha256sum again/kineto/ep/* again/summary.json >before.txt
+refuses 2 "expected nothing but timelines of ranks in it, found notes.txt" one.jsonl --policy ep --out again --timeline-format kineto
+sha256sum -c --quiet before.txt || fail "refused, yet something was touched"
+rm again/kineto/ep/notes.txt
+# A folder in the way of one file is seen before any is renamed; so is a link, and what it points to stays.
+rm again/report.html && mkdir again/report.html
+sha256sum again/kineto/ep/* again/summary.json >before.txt
+refuses 2 "found a folder report.html in it" one.jsonl --policy ep,hecate --out again --timeline-format kineto
+sha256sum -c --quiet before.txt || fail "half of a new run beside half of an old one"
+mkdir -p aside/ep && : >aside/ep/et.0.et && ln -s ../aside again/linked && rmdir again/report.html
+mv again/linked again/kineto.part
+refuses 2 "again/kineto.part: cannot be replaced, expected nothing but timelines of ranks in it, found a link" one.jsonl --policy ep --out again --timeline-format kineto
+rm -r again/chakra && mv again/kineto.part again/chakra
+refuses 2 "again/chakra: cannot be replaced, expected nothing but timelines of ranks in it, found a link" one.jsonl --policy ep --out again --timeline-format chakra
+[ -e aside/ep/et.0.et ] || fail "a file behind a link was removed"
 : >file && mkdir -p blocked && cp file blocked/chakra.part
-refuses 1 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
+refuses 2 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
 [ ! -e blocked/summary.json ] || fail "a summary without its timelines"
+
+# A signal while they are written leaves nothing, whatever thread is writing.
+set -m # without job control a command in the background ignores SIGINT
+for signal in INT TERM; do
+  for pause in 0 0.05 0.2; do
+    rm -rf stopped
+    "$sim" "$sample" --out stopped --timeline-format kineto >/dev/null 2>&1 &
+    pid=$!
+    for ((i = 0; i < 1000; i++)); do
+      { [ ! -e stopped/kineto.part ] && kill -0 $pid 2>/dev/null; } || break
+      sleep 0.01
+    done
+    sleep $pause
+    kill -$signal $pid 2>/dev/null
+    wait $pid
+    code=$?
+    case $code in
+      0) [ -e stopped/summary.json ] || fail "$signal: no summary" ;; # it was done already
+      130 | 143) [ ! -e stopped/kineto.part ] || fail "$signal after $pause s: left $(find stopped | head -3)" ;;
+      *) fail "$signal: exit code $code" ;;
+    esac
+  done
+done
+set +m
 
 refuses 2 "--timeline-format: expected one of chrome, kineto, chakra" one.jsonl --out x --timeline-format nonsense
 refuses 2 "--timeline-format: expected --out DIR" one.jsonl --timeline-format kineto

@@ -307,9 +307,13 @@ int hec_compare_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
-  command c = {
-      .s = &s,
-      .run = {.tool = "hecate-validate compare " HEC_VERSION, .args = &s.session, .folder = s.out, .report = report}};
+  command c = {.s = &s,
+               .run = {.tool = "hecate-validate compare " HEC_VERSION,
+                       .args = &s.session,
+                       .folder = s.out,
+                       .timelines = s.timelines,
+                       .calibration = s.calibration,
+                       .report = report}};
   c.run.context = &c;
   keep_line(argc, argv, &c.line);
   int code = hec_session_run_close(&c.run, run(&c));

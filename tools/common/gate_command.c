@@ -289,6 +289,11 @@ static hec_status run(gate *g, int *code) {
     HEC_TRY(hec_output_check_file("--update", s->update));
   if (s->calibrated)
     HEC_TRY(hec_output_check_file("--calibrated", s->calibrated));
+  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : s->baseline, false}, /* may be updated in place */
+                               {"--update", s->update, true},
+                               {"--out", s->out, true},
+                               {"--calibrated", s->calibrated, true}};
+  HEC_TRY(hec_paths_check(uses, 4));
   HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
   hec_gate_prediction *now = HEC_NEW(&g->arena, hec_gate_prediction, g->file.n_cases * g->file.n_steps);
   HEC_TRY(hec_gate_predict(&g->file, now));

@@ -70,6 +70,8 @@ int hec_hardware_command(int argc, char **argv) {
   if (status == HEC_OK)
     status = hec_output_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
   if (status == HEC_OK)
+    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
+  if (status == HEC_OK)
     status = hec_hardware_run(path.data, &hardware);
   hardware.stamp = s.stamp;
   if (status == HEC_OK)

@@ -216,6 +216,13 @@ hec_status hec_job_args_law(const char *name, const hec_law **law) {
   return unknown_row("--law", &names, name);
 }
 
+void hec_job_args_reads(const hec_job_args *args, const char *trace, hec_path_use reads[HEC_JOB_READS]) {
+  reads[0] = (hec_path_use){"the trace", trace, false};
+  reads[1] = (hec_path_use){"--cluster", args->cluster, false};
+  reads[2] = (hec_path_use){"--model", args->model, false};
+  reads[3] = (hec_path_use){"--placement", args->placement, false};
+}
+
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) {
   if (strcmp(path, "-") != 0)
     return hec_trace_open(path, reader);

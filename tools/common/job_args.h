@@ -1,6 +1,7 @@
 /* The options that choose model, cluster, ranks and policies mean the same in every tool. */
 #ifndef HEC_TOOLS_COMMON_JOB_ARGS_H
 #define HEC_TOOLS_COMMON_JOB_ARGS_H
+#include "runtime/base/paths.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/job.h"
@@ -79,6 +80,10 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
  * NULL text: n = 1, kind[0] = NULL. HEC_BAD_INPUT: more than HEC_ATTENTIONS_MAX, an empty one, one twice. */
 hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const char *kind[HEC_ATTENTIONS_MAX],
                                    int32_t *n) HEC_MUST_USE;
+
+/* What a command with these options reads, for hec_paths_check. `trace` may be NULL. */
+enum { HEC_JOB_READS = 4 };
+void hec_job_args_reads(const hec_job_args *args, const char *trace, hec_path_use reads[HEC_JOB_READS]);
 
 /* Opens a trace that will be read more than once: "-" is standard input, kept in *kept (free it after closing). */
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) HEC_MUST_USE;

@@ -75,6 +75,12 @@ int hec_outcomes_command(int argc, char **argv) {
     status = hec_output_find_recorded(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", &path);
   s.options.path = path.data;
   if (status == HEC_OK)
+    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false},
+                                                    {"--cluster", s.options.cluster, false},
+                                                    {"--model", s.options.model, false},
+                                                    {"--out", s.out, true}},
+                             4);
+  if (status == HEC_OK)
     status = hec_outcomes_run(&s.options, &outcomes);
   if (status == HEC_OK)
     status = print(&s, outcomes);

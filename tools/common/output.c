@@ -52,14 +52,34 @@ hec_status hec_output_check_file(const char *option, const char *path) {
                   strerror(errno));
 }
 
-hec_status hec_output_check(const char *folder) {
+static const char *const names[] = {"timeline.json", "summary.csv", "compare.md", "report.html", "summary.json"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static hec_status check_names(const char *folder, const hec_path_use *reads, int32_t n_reads) {
+  hec_status status = HEC_OK;
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
+    hec_text path = {0};
+    hec_text_printf(&path, "%s/%s", folder, names[i]);
+    struct stat info;
+    if (stat(path.data, &info) == 0 && S_ISDIR(info.st_mode))
+      status =
+          hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found a folder %s in it",
+                   folder, names[i]);
+    for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
+      status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
+    hec_text_free(&path);
+  }
+  return status;
+}
+
+hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) {
   struct stat info;
   if (strcmp(folder, "-") == 0)
     return hec_fail(HEC_BAD_INPUT, "--out -: expected a folder, standard output has the results");
   if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", folder);
   if (access(folder, W_OK | X_OK) == 0)
-    return HEC_OK;
+    return check_names(folder, reads, n_reads);
   if (errno != ENOENT || folder[0] == 0)
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
                     strerror(errno));
@@ -76,30 +96,23 @@ void hec_output_free(hec_output_files *files) {
   hec_text_free(&files->page);
 }
 
-hec_status hec_output_write(const char *folder, const hec_output_files *files) {
+hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
+                            void *context) {
   if (mkdir(folder, 0777) != 0 && errno != EEXIST)
     return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
-  const struct {
-    const char *name;
-    const hec_text *text;
-  } all[] = {{"timeline.json", &files->timeline},
-             {"summary.csv", &files->csv},
-             {"compare.md", &files->report},
-             {"report.html", &files->page},
-             {"summary.json", &files->json}};
-  enum { N = sizeof all / sizeof *all };
-  hec_text paths[N] = {{0}};
-  hec_file_out out[N];
+  const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
+  hec_text paths[N_NAMES] = {{0}};
+  hec_file_out out[N_NAMES];
   int32_t n = 0;
-  for (int i = 0; i < N; i++) {
-    if (all[i].text->length == 0)
+  for (int i = 0; i < N_NAMES; i++) {
+    if (all[i]->length == 0)
       continue;
-    hec_text_printf(&paths[n], "%s/%s", folder, all[i].name);
-    out[n] = (hec_file_out){paths[n].data, all[i].text->data, all[i].text->length};
+    hec_text_printf(&paths[n], "%s/%s", folder, names[i]);
+    out[n] = (hec_file_out){paths[n].data, all[i]->data, all[i]->length};
     n++;
   }
-  hec_status status = hec_write_files(out, n);
-  for (int i = 0; i < N; i++)
+  hec_status status = hec_write_files_with(out, n, place, context);
+  for (int i = 0; i < N_NAMES; i++)
     hec_text_free(&paths[i]);
   return status;
 }

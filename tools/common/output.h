@@ -1,6 +1,7 @@
 /* What every comparison writes: its document on standard output, and a folder of files. */
 #ifndef HEC_TOOLS_COMMON_OUTPUT_H
 #define HEC_TOOLS_COMMON_OUTPUT_H
+#include "runtime/base/paths.h"
 #include "runtime/base/text.h"
 #include "runtime/program/timeline_format.h"
 
@@ -8,8 +9,9 @@
  * output". Reading or writing there still fails. */
 void hec_output_hold_standard(void);
 
-/* Before anything runs: --out is a folder, or can become one. It is made when there is something to write. */
-hec_status hec_output_check(const char *folder) HEC_MUST_USE;
+/* Before anything runs: --out is a folder, or can become one, and none of the files that hec_output_write may write there is
+ * a folder or one of those `reads`. It is made when there is something to write. */
+hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
 
 /* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
  * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is
@@ -20,9 +22,10 @@ typedef struct {
   hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
-/* summary.json, summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all that have text,
- * or none of them. */
-hec_status hec_output_write(const char *folder, const hec_output_files *files) HEC_MUST_USE;
+/* summary.json (put in place last), summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all
+ * that have text, or none of them. `place` (NULL: nothing) as of hec_write_files_with. */
+hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
+                            void *context) HEC_MUST_USE;
 /* The line that says so; `page`, `report`: with a report.html, a compare.md; `format`: of timelines. */
 void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
 

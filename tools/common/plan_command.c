@@ -60,7 +60,13 @@ static hec_status check(settings *s) {
                     s->matrix ? "--write-matrix" : "--json");
   if (s->matrix)
     HEC_TRY(hec_output_check_file("--write-matrix", s->matrix));
-  return s->out ? hec_output_check_file("--out", s->out) : HEC_OK;
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  hec_path_use uses[HEC_JOB_READS + 2];
+  hec_job_args_reads(&s->job, s->trace, uses);
+  uses[HEC_JOB_READS] = (hec_path_use){"--write-matrix", s->matrix, true};
+  uses[HEC_JOB_READS + 1] = (hec_path_use){"--out", s->out, true};
+  return hec_paths_check(uses, HEC_JOB_READS + 2);
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {

@@ -108,6 +108,11 @@ static hec_status run_hecate(settings *s) {
   HEC_TRY(check_cluster("--cluster-b", s->options.cluster_b));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"--trace", s->options.trace, false},
+                                                 {"--cluster-a", s->options.cluster_a, false},
+                                                 {"--cluster-b", s->options.cluster_b, false},
+                                                 {"--out", s->out, true}},
+                          4));
   char *found = s->synthetic || s->options.trace ? NULL : default_trace();
   s->options.trace = found ? found : s->options.trace;
   s->options.seed = (uint64_t)s->seed;

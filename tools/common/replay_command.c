@@ -215,8 +215,11 @@ static hec_status run(command *c) {
   if (s->check && c->where.precision != HEC_FP32)
     return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
                     s->where.precision);
-  if (s->out && c->where.backend->speaks())
-    HEC_TRY(hec_output_check(s->out));
+  if (s->out && c->where.backend->speaks()) {
+    hec_path_use reads[HEC_JOB_READS];
+    hec_job_args_reads(&s->job, s->trace, reads);
+    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){s->out, s->timelines}, reads, HEC_JOB_READS));
+  }
   hec_status status = hec_job_args_open(s->trace, &kept, &reader);
   if (status == HEC_OK)
     status = make_job(c, reader, ranks);

@@ -7,6 +7,7 @@
 #include "tools/common/colour.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
+#include "tools/common/timeline_files.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -160,15 +161,25 @@ static void describe(hec_session_run_state *run) {
     run->date[0] = 0;
 }
 
+static hec_status check_out(const hec_session_run_state *run) {
+  hec_path_use uses[HEC_JOB_READS + 2];
+  hec_job_args_reads(&run->args->job, run->args->trace, uses);
+  uses[HEC_JOB_READS] = (hec_path_use){"--calibration", run->calibration, false};
+  uses[HEC_JOB_READS + 1] = (hec_path_use){"--out", run->file, true};
+  if (run->folder)
+    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){run->folder, run->timelines}, uses, HEC_JOB_READS + 1));
+  if (run->file)
+    HEC_TRY(hec_output_check_file("--out", run->file));
+  return hec_paths_check(uses, HEC_JOB_READS + 2);
+}
+
 hec_status hec_session_run_open(hec_session_run_state *run) {
   int32_t ranks = 0;
   run->handover.file = -1;
   hec_math_open();
   HEC_TRY(hec_where_open(&run->args->where, &run->where, &ranks));
-  if (run->folder && run->where.backend->speaks())
-    HEC_TRY(hec_output_check(run->folder));
-  if (run->file && run->where.backend->speaks())
-    HEC_TRY(hec_output_check_file("--out", run->file));
+  if (run->where.backend->speaks())
+    HEC_TRY(check_out(run));
   HEC_TRY(make_job(run, ranks));
   HEC_TRY(hec_where_choose_link(&run->args->where, &run->where, run->job.problem.n_ranks));
   describe(run);

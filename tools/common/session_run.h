@@ -45,6 +45,8 @@ typedef struct {
   const hec_session_args *args;
   const char *folder,
       *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */
+  const hec_timeline_format *timelines; /* of folder */
+  const char *calibration;              /* read; NULL: none */
   hec_where where;
   hec_arena arena;
   bool launched;

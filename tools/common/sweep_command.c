@@ -179,6 +179,34 @@ static hec_status choose_targets(const char *out, int32_t shard, int32_t n_shard
   return HEC_OK;
 }
 
+enum { N_TARGETS = 5 };
+
+/* Neither the spec or the parts (`what`), nor a file that the spec names, nor one written twice. */
+static hec_status check_targets(const targets *t, const char *what, const char *const *read, int32_t n_read,
+                                hec_sweep *sweep) {
+  static const hec_sweep_axis of_files[] = {HEC_SWEEP_TRACE, HEC_SWEEP_CLUSTER, HEC_SWEEP_MODEL};
+  const struct {
+    const char *option;
+    const hec_text *path;
+  } written[N_TARGETS] = {
+      {"--out", &t->csv}, {"--out", &t->json}, {"--out", &t->part}, {"--out", &t->journal}, {"--report", &t->page}};
+  int32_t n = n_read + N_TARGETS, at = 0;
+  for (int32_t f = 0; f < 3; f++)
+    n += sweep->axis[of_files[f]].n;
+  hec_path_use *uses = HEC_NEW(&sweep->arena, hec_path_use, n);
+  for (int32_t i = 0; i < n_read; i++)
+    uses[at++] = (hec_path_use){what, read[i], false};
+  for (int32_t f = 0; f < 3; f++)
+    for (int32_t i = 0; i < sweep->axis[of_files[f]].n; i++) {
+      const char *text = sweep->axis[of_files[f]].value[i].text;
+      bool made = of_files[f] == HEC_SWEEP_TRACE && sweep->traces[i].made;
+      uses[at++] = (hec_path_use){hec_sweep_axis_name[of_files[f]], made ? NULL : text, false};
+    }
+  for (int i = 0; i < N_TARGETS; i++)
+    uses[at++] = (hec_path_use){written[i].option, written[i].path->data, true};
+  return hec_paths_check(uses, n);
+}
+
 static void targets_free(targets *t) {
   hec_text_free(&t->csv);
   hec_text_free(&t->json);
@@ -383,6 +411,7 @@ static hec_status run(const settings *s, hec_sweep *sweep, hec_sweep_rows *rows,
   if (s->out)
     HEC_TRY(choose_targets(s->out, s->shard, s->n_shards, t));
   HEC_TRY(choose_page(s->report, t));
+  HEC_TRY(check_targets(t, "the spec", &s->spec, 1, sweep));
   HEC_TRY(hec_sweep_load(sweep, TOOL, hec_source_digest));
   *rows = hec_sweep_rows_new(sweep);
   HEC_TRY(compute(s, t, rows));
@@ -415,6 +444,8 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
     status = choose_targets(s.out, 0, 1, t);
   if (status == HEC_OK && !done)
     status = choose_page(s.report, t);
+  if (status == HEC_OK && !done)
+    status = check_targets(t, "the part", parts, n, sweep);
   if (status == HEC_OK && !done)
     status = hec_sweep_merge(parts, n, TOOL, sweep, rows);
   if (status == HEC_OK && !done && (s.out || s.report))

@@ -1,6 +1,8 @@
 /* See timeline_files.h. */
 #include "tools/common/timeline_files.h"
 
+#include "runtime/base/temporary.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -20,29 +22,49 @@ static bool is_ours(const hec_timeline_format *format, const char *name) {
   return digits > 0 && strcmp(name + prefix + digits, format->suffix) == 0;
 }
 
-/* Removes the folder of a row (`rows`: of all of them), unless something else is in it. */
-static hec_status remove_folder(const hec_timeline_format *format, const char *path, bool rows) {
-  DIR *folder = opendir(path);
+static hec_status refuse(const char *path, const char *found) {
+  return hec_fail(HEC_BAD_INPUT, "%s: cannot be replaced, expected nothing but timelines of ranks in it, found %s",
+                  path, found);
+}
+
+typedef enum { LOOK, REMOVE } task;
+
+/* The folder of a row (`rows`: of all of them), looked at: nothing else may be in it; or removed. */
+static hec_status walk_folder(const hec_timeline_format *format, const char *path, bool rows, task what) {
+  struct stat info;
+  if (lstat(path, &info) != 0)
+    return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
+  DIR *folder = S_ISDIR(info.st_mode) ? opendir(path) : NULL;
   hec_status status = HEC_OK;
   if (!folder)
-    return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
+    return S_ISDIR(info.st_mode) ? hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno))
+                                 : refuse(path, S_ISLNK(info.st_mode) ? "a link" : "a file");
   for (const struct dirent *entry; status == HEC_OK && (entry = readdir(folder)) != NULL;) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
       continue;
     hec_text below = {0};
-    struct stat info;
     hec_text_printf(&below, "%s/%s", path, entry->d_name);
-    if (rows && lstat(below.data, &info) == 0 && S_ISDIR(info.st_mode))
-      status = remove_folder(format, below.data, false);
-    else if (!rows && is_ours(format, entry->d_name))
+    bool known = lstat(below.data, &info) == 0 && (rows ? S_ISDIR(info.st_mode) != 0 : is_ours(format, entry->d_name));
+    if (!known)
+      status = refuse(path, entry->d_name);
+    else if (rows)
+      status = walk_folder(format, below.data, false, what);
+    else if (S_ISDIR(info.st_mode))
+      status = refuse(path, entry->d_name);
+    else if (what == REMOVE)
       (void)unlink(below.data);
     hec_text_free(&below);
   }
   (void)closedir(folder);
-  if (status == HEC_OK && rmdir(path) != 0)
-    status = hec_fail(HEC_FAILED, "%s: cannot be replaced, expected nothing but timelines of ranks in it: %s", path,
-                      strerror(errno));
+  if (status == HEC_OK && what == REMOVE && rmdir(path) != 0)
+    status = hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
   return status;
+}
+
+/* All of it, or nothing where something else is in it. */
+static hec_status remove_folder(const hec_timeline_format *format, const char *path) {
+  HEC_TRY(walk_folder(format, path, true, LOOK));
+  return walk_folder(format, path, true, REMOVE);
 }
 
 /* ---- The folder ---- */
@@ -57,15 +79,36 @@ static hec_status make_folder(const char *path) {
   return HEC_OK;
 }
 
+static void place_of(const hec_timeline_files *files, hec_text *path) {
+  hec_text_printf(path, "%s/%s", files->out, files->format->name);
+}
+
+hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
+  HEC_TRY(hec_output_check(files->out, reads, n_reads));
+  if (!hec_timeline_by_rank(files->format))
+    return HEC_OK;
+  hec_text place = {0}, part = {0};
+  place_of(files, &place);
+  part_of(files, &part);
+  hec_status status = walk_folder(files->format, place.data, true, LOOK);
+  if (status == HEC_OK)
+    status = walk_folder(files->format, part.data, true, LOOK);
+  hec_text_free(&place);
+  hec_text_free(&part);
+  return status;
+}
+
 hec_status hec_timeline_files_begin(const hec_timeline_files *files) {
   if (!hec_timeline_by_rank(files->format))
     return HEC_OK;
   HEC_TRY(make_folder(files->out));
   hec_text part = {0};
   part_of(files, &part);
-  hec_status status = remove_folder(files->format, part.data, true);
-  if (status == HEC_OK)
+  hec_status status = remove_folder(files->format, part.data);
+  if (status == HEC_OK) {
+    hec_temporary_add_below(part.data);
     status = make_folder(part.data);
+  }
   hec_text_free(&part);
   return status;
 }
@@ -75,8 +118,11 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
   hec_text path = {0};
   part_of(files, &path);
   hec_text_printf(&path, "/%s", folder);
+  if (access(path.data, F_OK) != 0)
+    hec_temporary_add_below(path.data);
   hec_status status = make_folder(path.data);
   hec_text_printf(&path, "/%s%" PRId32 "%s", files->format->prefix, rank, files->format->suffix);
+  hec_temporary_add_below(path.data);
   FILE *out = status == HEC_OK ? fopen(path.data, "wb") : NULL;
   bool written = out && fwrite(file->data, 1, file->length, out) == file->length;
   int error = errno;
@@ -90,20 +136,35 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
   return status;
 }
 
-hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status status) {
-  if (!hec_timeline_by_rank(files->format))
-    return status;
+/* The old folder goes and the new one comes, when the files beside it are written and before they are renamed. */
+static hec_status put_in_place(void *context) {
+  const hec_timeline_files *files = context;
   hec_text part = {0}, place = {0};
   part_of(files, &part);
-  hec_text_printf(&place, "%s/%s", files->out, files->format->name);
-  hec_status mine = status == HEC_OK ? remove_folder(files->format, place.data, true) : HEC_OK;
-  if (status == HEC_OK && mine == HEC_OK && rename(part.data, place.data) != 0)
-    mine = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", place.data, strerror(errno));
-  if (status != HEC_OK || mine != HEC_OK)
-    (void)!remove_folder(files->format, part.data, true);
+  place_of(files, &place);
+  hec_status status = remove_folder(files->format, place.data);
+  if (status == HEC_OK && rename(part.data, place.data) != 0)
+    status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", place.data, strerror(errno));
   hec_text_free(&part);
   hec_text_free(&place);
-  return status != HEC_OK ? status : mine;
+  return status;
+}
+
+hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status status, const hec_output_files *out) {
+  bool by_rank = hec_timeline_by_rank(files->format);
+  if (status == HEC_OK)
+    status = hec_output_write(files->out, out, by_rank ? put_in_place : NULL, (void *)(uintptr_t)files);
+  if (status != HEC_OK && by_rank) {
+    hec_text part = {0};
+    part_of(files, &part);
+    hec_text why = {0};
+    hec_text_add(&why, hec_last_error());
+    if (remove_folder(files->format, part.data) != HEC_OK) /* the cause is said, not this */
+      status = hec_fail(status, "%s", why.data);
+    hec_text_free(&why);
+    hec_text_free(&part);
+  }
+  return status;
 }
 
 /* ---- In a text: "FOLDER RANK BYTES\n", then the bytes ---- */
@@ -114,7 +175,7 @@ hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const
   return HEC_OK;
 }
 
-/* begin, every file, finish. */
+/* begin, every file. */
 static hec_status unpack(const hec_timeline_files *files, const hec_text *packed) {
   hec_status status = hec_timeline_files_begin(files);
   const char *at = packed->data, *last = at + packed->length;
@@ -128,15 +189,17 @@ static hec_status unpack(const hec_timeline_files *files, const hec_text *packed
     status = hec_timeline_files_put((void *)(uintptr_t)files, folder, (int32_t)rank, &file);
     at = after + 1 + bytes;
   }
-  return hec_timeline_files_finish(files, status);
+  return status;
 }
 
 hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format *format, hec_output_files *files) {
+  const hec_timeline_files by_rank = {folder, format};
+  hec_status status = HEC_OK;
   if (hec_timeline_by_rank(format)) {
-    HEC_TRY(unpack(&(hec_timeline_files){folder, format}, &files->timeline));
+    status = unpack(&by_rank, &files->timeline);
     hec_text_free(&files->timeline);
   }
-  return hec_output_write(folder, files);
+  return hec_timeline_files_finish(&by_rank, status, files);
 }
 
 hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_timeline_format **format) {

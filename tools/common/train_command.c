@@ -306,6 +306,10 @@ static hec_status make(command *c) {
     ranks = s->where.ranks > 0 ? (int32_t)s->where.ranks : RANKS;
   if (s->record && c->where.backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"--text", s->text, false},
+                                                 {"--cluster", s->cluster, false},
+                                                 {"--record", s->record, true}},
+                          3));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
   if (strchr(s->policy, ',') || strcmp(s->policy, "all") == 0)
     return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->policy);

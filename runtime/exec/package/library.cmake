@@ -14,7 +14,7 @@ target_include_directories(libhecate INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTA
 
 install(TARGETS libhecate EXPORT hecate LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/runtime/exec/package/hecate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hecate)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/example DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/example DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools)
 
 # pkg-config: the prefix is found from where the file lies.
 file(RELATIVE_PATH HEC_PREFIX_FROM_PC ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

@@ -122,9 +122,8 @@ static void add_event(const hec_drawing *d, int32_t id, int32_t rank, int64_t *b
   hec_text_printf(out,
                   ",\n{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s%s%s\", \"pid\": %d, \"tid\": %d, \"ts\": %" PRId64
                   ", \"dur\": %" PRId64 ", \"args\": {\"External id\": %" PRId32,
-                  host ? "cpu_op" : "kernel", kernel ? kernel : "", kernel ? ": " : "", title,
-                  host ? HOST + rank : rank, host ? HOST + rank : FIRST_STREAM + (int)op->lane, to_us(begin),
-                  to_us(end) - to_us(begin), id + 1);
+                  hec_op_category(op), kernel ? kernel : "", kernel ? ": " : "", title, host ? HOST + rank : rank,
+                  host ? HOST + rank : FIRST_STREAM + (int)op->lane, to_us(begin), to_us(end) - to_us(begin), id + 1);
   if (!host)
     hec_text_printf(out, ", \"correlation\": %" PRId32 ", \"device\": %" PRId32 ", \"stream\": %d", id + 1, rank,
                     FIRST_STREAM + (int)op->lane);
