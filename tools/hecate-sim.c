@@ -124,7 +124,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   bool shown = hec_progress_wanted();
   hec_status status = hec_simulation_run(&s->simulation, reader, shown ? show_progress : NULL, arena, &simulation);
   if (shown)
-    fprintf(stderr, "[K");
+    fprintf(stderr, "\r\033[K");
   simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
     status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);
