@@ -1,5 +1,6 @@
 /* hecate-validate compare: calibrates (or takes a calibration), predicts, executes, reports. One launch does all of it, so
  * that under a process manager every process knows the calibration. */
+#include "runtime/program/job_rows.h"
 #include "tools/common/output.h"
 #include "tools/common/session_run.h"
 #include "tools/common/timeline_files.h"
@@ -285,6 +286,7 @@ static hec_status run(command *c) {
   const settings *s = c->s;
   HEC_TRY(hec_session_run_open(&c->run));
   HEC_TRY(hec_execution_policies(&s->session.job, &c->run.job, &c->run.arena, c->policies, &c->n_policies));
+  hec_job_say_transitions(&c->run.job, c->policies, c->n_policies, &c->run.arena);
   HEC_TRY(s->random > 0 ? draw_random(c) : read_trace(c));
   if (s->calibration)
     HEC_TRY(take_calibration(c));
