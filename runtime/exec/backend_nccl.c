@@ -42,12 +42,14 @@ static bool accept(void *symbol) {
 /* Why a file in an earlier folder was passed over: does not matter unless the one that was found is of no use. */
 static char passed_over[512];
 
+static const char why_not[] = HEC_CUDA_WHY_NOT; /* this build has no plug-in; "": it has */
+
 static bool load(hec_text *why) {
   static const hec_plugin_file file = {.file = "hecate-cuda.so", .symbol = HEC_CUDA_PLUGIN_SYMBOL, .accept = accept};
   hec_text reasons = {0};
   if (!plugin && !hec_plugin_load(&file, &reasons)) {
-    if (!reasons.length && HEC_CUDA_WHY_NOT[0])
-      hec_text_printf(&reasons, "not built: %s", HEC_CUDA_WHY_NOT);
+    if (!reasons.length && why_not[0] != 0)
+      hec_text_printf(&reasons, "not built: %s", why_not);
     else if (!reasons.length)
       hec_plugin_say_missing(file.file, &reasons);
     hec_text_add(why, reasons.data);
