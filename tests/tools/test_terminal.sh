@@ -64,9 +64,11 @@ for words in "lplb, 8 ranks, 256 experts: 1 of 3" "lplb, 8 ranks, 32 experts: 2 
   has "$words" there.txt
   grep -qF "$words" piped.txt err.txt && fail "progress where there is no terminal"
 done
-# Where the terminal cannot wipe a line, nothing that has to be wiped.
+# Where the terminal cannot wipe a line, nothing that has to be wiped. Words without blanks: paths are relative.
+cp "$sample" sample.jsonl
 for terminal in dumb ''; do
-  for command in "${planners[*]}" "${sim[*]}" "hecate-sim sweep $work/spec.json --out $work/swept" "hecate-trace import $work/log.csv --top-k 1 --out $work/log.jsonl"; do
+  for command in "${planners[*]}" "hecate-sim sample.jsonl --policy ep,hecate" "hecate-sim sweep spec.json --out swept" \
+    "hecate-trace import log.csv --top-k 1 --out log.jsonl"; do
     read -ra words <<<"$command"
     TERM=$terminal python3 terminal.py "$build/${words[0]}" "${words[@]:1}" >there.txt || fail "$command: exit code $? at a terminal"
     grep -q $'[\r\x1b]' there.txt && fail "TERM=$terminal $command: $(head -c 200 there.txt | cat -v)"
