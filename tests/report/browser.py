@@ -25,7 +25,7 @@ class Browser:
             raise RuntimeError("chromedriver does not start")
         self.base = f"http://127.0.0.1:{port}"
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                     "--disable-background-networking", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
+                     "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
         if not script:
             arguments.append("--blink-settings=scriptEnabled=false")
         wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments},
@@ -44,17 +44,25 @@ class Browser:
     def at(self, method, path, body=None):
         return self.call(method, f"/session/{self.session}{path}", body)
 
+    def visit(self, address):
+        self.at("POST", "/url", {"url": address})
+
     def open(self, path):
-        self.at("POST", "/url", {"url": "file://" + os.path.abspath(path)})
+        self.visit("file://" + os.path.abspath(path))
 
     def blank(self):
         """Leaves the page that a new browser shows, and what it asked for."""
-        self.at("POST", "/url", {"url": "about:blank"})
+        self.visit("about:blank")
         self.log("performance")
         self.log("browser")
 
     def run(self, script, *args):
         return self.at("POST", "/execute/sync", {"script": script, "args": list(args)})
+
+    def wait(self, script, *args, seconds=60):
+        """What the script gives to its last argument, a function."""
+        self.at("POST", "/timeouts", {"script": seconds * 1000})
+        return self.at("POST", "/execute/async", {"script": script, "args": list(args)})
 
     def cdp(self, command, parameters):
         return self.at("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
