@@ -272,7 +272,8 @@ static void set_level(hec_fluid *fluid, int32_t link, double level) {
     l->clock = hec_fluid_clock(fluid, link);
     l->since = fluid->now;
     share[link].level = level;
-    for (const hec_beside *b = l->beside, *end = b + l->n_beside; b != end; b++) {
+    const hec_beside *b = l->beside;
+    for (int32_t i = 0; i < l->n_beside; i++, b++) {
       hec_fluid_share *other = &share[b->link];
       other->free -= b->weight * change;
       visit[other->position] |= (uint8_t)(why & -(int)(other->free < other->heed));

@@ -85,7 +85,7 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   const hec_compare_drawing drawing = {s->timeline_iter, look, &report};
   hec_summary_csv(summary, &files.csv);
   hec_summary_json(summary, &files.json);
-  hec_timeline_files by_rank = {s->out, s->timelines};
+  hec_timeline_files by_rank = {.out = s->out, .format = s->timelines};
   const hec_timeline_out to = {s->timelines, &files.timeline, hec_timeline_files_put, &by_rank};
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
@@ -119,7 +119,8 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   if (s->out) {
     hec_path_use reads[HEC_JOB_READS];
     hec_job_args_reads(&s->simulation.job, s->trace, reads);
-    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){s->out, s->timelines}, reads, HEC_JOB_READS));
+    HEC_TRY(
+        hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
   }
   bool shown = hec_progress_wanted();
   hec_status status = hec_simulation_run(&s->simulation, reader, shown ? show_progress : NULL, arena, &simulation);

@@ -38,6 +38,8 @@ static int32_t cut_at(const hec_cell *cell, int32_t c, int32_t degree) {
  * where they are. */
 static void repeat_cells(hec_program *program, hec_layer_ops *ops) {
   int32_t n = ops->n_cells, degree = ops->degree;
+  if (n == 0)
+    return;
   HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)n * (size_t)(degree - 1));
   hec_cell *cells = program->cells + ops->cell_at;
   for (int32_t c = degree - 1; c >= 0; c--)

@@ -166,6 +166,15 @@ refuses 2 "again/chakra: cannot be replaced, expected nothing but timelines of r
 refuses 2 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
 [ ! -e blocked/summary.json ] || fail "a summary without its timelines"
 
+# Two runs into one folder at the same time: the second one says so and touches nothing.
+mkdir -p twice/kineto.part/ep
+exec 9<twice/kineto.part && flock 9
+: >twice/kineto.part/ep/rank0.json
+refuses 1 "twice/kineto.part: another run is writing there" one.jsonl --policy ep --out twice --timeline-format kineto
+[ -e twice/kineto.part/ep/rank0.json ] && [ ! -e twice/summary.json ] || fail "the other run's files: $(find twice)"
+exec 9<&-
+"$sim" one.jsonl --policy ep --out twice --timeline-format kineto >/dev/null && [ ! -e twice/kineto.part ] || fail "once the other is gone"
+
 # A signal while they are written leaves nothing, whatever thread is writing.
 set -m # without job control a command in the background ignores SIGINT
 for signal in INT TERM; do

@@ -139,6 +139,10 @@ cp in/rank0.jsonl in/rank1.jsonl
 "${tool[@]}" in --top-k 2 --out o.jsonl >out.txt || fail vllm-eplb
 has "4 records, iterations 0 to 3"
 has "assumed   files follow each other in time, whatever ranks their names have"
+sed -E '1s|"model": "[^"]*"|"model": "another"|' in/rank0.jsonl >in/rank1.jsonl
+refuses 2 'rank1.jsonl:1: model: expected "' in --top-k 2 --out o
+has 'as before, found "another"' err.txt
+"${tool[@]}" in --top-k 2 --model both --out o.jsonl >out.txt || fail "vllm-eplb, --model: $(cat out.txt)"
 sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
 "${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
 head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"
@@ -149,6 +153,14 @@ printf '[[1.0, 2], [3, 40.05]]' >weights.json
 refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
 printf 'rank,method,model,layer,iter,tokens\n0,a\033[31m,m\r,0,0,5\n0,b,m,0,0,5\n' >control.csv
 refuses 2 "method: expected --method, as there are several, found a?[31m and b" control.csv --top-k 1 --out o
+for what in method model; do # in files of their own, too
+  printf 'rank,%s,layer,iter,tokens\n0,a,0,0,5\n' $what >several0.csv
+  sed 's/,a,/,b,/' several0.csv >several1.csv
+  refuses 2 "several1.csv:2: $what: expected --$what, as there are several, found a and b" several0.csv several1.csv --top-k 1 --out o
+  "${tool[@]}" several0.csv several1.csv --$what a --top-k 1 --out o.jsonl >out.txt 2>err.txt &&
+    fail "--$what a: $(cat out.txt)" # the second file has none of it
+  has "several1.csv" err.txt
+done
 printf 'layer,expert,count\n1,0,1\n1,1,2\n3,0,1\n3,1,2\n' >gaps.csv
 "${tool[@]}" gaps.csv --top-k 1 --out o.jsonl >out.txt || fail gaps
 has "layers    1, 3 of the recorder are 0 to 1 here"

@@ -218,7 +218,8 @@ static hec_status run(command *c) {
   if (s->out && c->where.backend->speaks()) {
     hec_path_use reads[HEC_JOB_READS];
     hec_job_args_reads(&s->job, s->trace, reads);
-    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){s->out, s->timelines}, reads, HEC_JOB_READS));
+    HEC_TRY(
+        hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
   }
   hec_status status = hec_job_args_open(s->trace, &kept, &reader);
   if (status == HEC_OK)

@@ -167,7 +167,8 @@ static hec_status check_out(const hec_session_run_state *run) {
   uses[HEC_JOB_READS] = (hec_path_use){"--calibration", run->calibration, false};
   uses[HEC_JOB_READS + 1] = (hec_path_use){"--out", run->file, true};
   if (run->folder)
-    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){run->folder, run->timelines}, uses, HEC_JOB_READS + 1));
+    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){.out = run->folder, .format = run->timelines}, uses,
+                                     HEC_JOB_READS + 1));
   if (run->file)
     HEC_TRY(hec_output_check_file("--out", run->file));
   return hec_paths_check(uses, HEC_JOB_READS + 2);

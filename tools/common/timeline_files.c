@@ -5,10 +5,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,16 +100,39 @@ hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_p
   return status;
 }
 
-hec_status hec_timeline_files_begin(const hec_timeline_files *files) {
+/* The folder, held as long as *lock is open; *lock -1 where it is not there. A folder that can be removed can be opened. */
+static hec_status hold(const char *path, int *lock) {
+  *lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (*lock < 0)
+    return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  if (flock(*lock, LOCK_EX | LOCK_NB) == 0)
+    return HEC_OK;
+  (void)close(*lock);
+  return hec_fail(HEC_FAILED, "%s: another run is writing there", path);
+}
+
+static hec_status remove_left(const hec_timeline_files *files, const char *part) {
+  int lock;
+  HEC_TRY(hold(part, &lock));
+  hec_status status = lock < 0 ? HEC_OK : remove_folder(files->format, part);
+  if (lock >= 0)
+    (void)close(lock);
+  return status;
+}
+
+hec_status hec_timeline_files_begin(hec_timeline_files *files) {
   if (!hec_timeline_by_rank(files->format))
     return HEC_OK;
   HEC_TRY(make_folder(files->out));
   hec_text part = {0};
   part_of(files, &part);
-  hec_status status = remove_folder(files->format, part.data);
+  hec_status status = remove_left(files, part.data);
+  if (status == HEC_OK && mkdir(part.data, 0777) != 0) /* EEXIST, too: of a run that began at the same moment */
+    status = hec_fail(HEC_FAILED, "%s: cannot be made: %s", part.data, strerror(errno));
   if (status == HEC_OK) {
     hec_temporary_add_below(part.data);
-    status = make_folder(part.data);
+    status = hold(part.data, &files->lock);
+    files->begun = status == HEC_OK && files->lock >= 0;
   }
   hec_text_free(&part);
   return status;
@@ -150,11 +175,10 @@ static hec_status put_in_place(void *context) {
   return status;
 }
 
-hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status status, const hec_output_files *out) {
-  bool by_rank = hec_timeline_by_rank(files->format);
+hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status, const hec_output_files *out) {
   if (status == HEC_OK)
-    status = hec_output_write(files->out, out, by_rank ? put_in_place : NULL, (void *)(uintptr_t)files);
-  if (status != HEC_OK && by_rank) {
+    status = hec_output_write(files->out, out, files->begun ? put_in_place : NULL, files);
+  if (status != HEC_OK && files->begun) {
     hec_text part = {0};
     part_of(files, &part);
     hec_text why = {0};
@@ -164,6 +188,9 @@ hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status
     hec_text_free(&why);
     hec_text_free(&part);
   }
+  if (files->begun)
+    (void)close(files->lock);
+  files->begun = false;
   return status;
 }
 
@@ -176,7 +203,7 @@ hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const
 }
 
 /* begin, every file. */
-static hec_status unpack(const hec_timeline_files *files, const hec_text *packed) {
+static hec_status unpack(hec_timeline_files *files, const hec_text *packed) {
   hec_status status = hec_timeline_files_begin(files);
   const char *at = packed->data, *last = at + packed->length;
   while (status == HEC_OK && at < last) {
@@ -186,14 +213,14 @@ static hec_status unpack(const hec_timeline_files *files, const hec_text *packed
     long rank = strtol(at + n, &after, 10);
     size_t bytes = strtoull(after, &after, 10);
     hec_text file = {.data = after + 1, .length = bytes};
-    status = hec_timeline_files_put((void *)(uintptr_t)files, folder, (int32_t)rank, &file);
+    status = hec_timeline_files_put(files, folder, (int32_t)rank, &file);
     at = after + 1 + bytes;
   }
   return status;
 }
 
 hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format *format, hec_output_files *files) {
-  const hec_timeline_files by_rank = {folder, format};
+  hec_timeline_files by_rank = {.out = folder, .format = format};
   hec_status status = HEC_OK;
   if (hec_timeline_by_rank(format)) {
     status = unpack(&by_rank, &files->timeline);

@@ -1,6 +1,7 @@
 /* Timelines of which every rank has a file: DIR/FORMAT/ROW/PREFIX<rank>SUFFIX. They are written below DIR/FORMAT.part, which
  * takes the place of DIR/FORMAT when all are there, together with the files beside it: the folder is whole or as it was. A
- * run that was killed (SIGKILL) leaves FORMAT.part; the next one removes it. Links are not followed. */
+ * run that was killed (SIGKILL) leaves FORMAT.part; the next one removes it. A run that is alive holds its own (flock): a
+ * second run into DIR at the same time fails. Links are not followed. */
 #ifndef HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #define HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #include "runtime/program/timeline_format.h"
@@ -9,19 +10,21 @@
 typedef struct {
   const char *out; /* DIR */
   const hec_timeline_format *format;
+  bool begun; /* from begin to finish: the part is ours, and `lock` holds it */
+  int lock;
 } hec_timeline_files;
 
 /* Before anything runs: hec_output_check, and HEC_BAD_INPUT where DIR/FORMAT or FORMAT.part is there and anything but what
  * an earlier run wrote. */
 hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads,
                                     int32_t n_reads) HEC_MUST_USE;
-/* Nothing is done for a format of one file, here and below. */
-hec_status hec_timeline_files_begin(const hec_timeline_files *files) HEC_MUST_USE;
+/* Nothing is done for a format of one file, here and below. HEC_FAILED: another run is writing into DIR. */
+hec_status hec_timeline_files_begin(hec_timeline_files *files) HEC_MUST_USE;
 /* A hec_timeline_out's put, context hec_timeline_files: may be called by several threads, for different rows. */
 hec_status hec_timeline_files_put(void *files, const char *folder, int32_t rank, const hec_text *file) HEC_MUST_USE;
 /* hec_output_write below DIR, the folder with it; or removes the folder where `status` is not HEC_OK. Returns `status` or
  * what went wrong here. */
-hec_status hec_timeline_files_finish(const hec_timeline_files *files, hec_status status,
+hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status,
                                      const hec_output_files *out) HEC_MUST_USE;
 
 /* The same files one behind the other in a text, for those who cannot write yet. Context of the put: the text. */

@@ -50,7 +50,7 @@ static void close_file(hec_import_file *file) {
   free(t);
 }
 
-/* Is the line one of those wanted? Without a choice all lines must be of one kind. */
+/* Is the line one of those wanted? Without a choice all lines, of all files, must be of one kind. */
 static hec_status choose(const hec_csv *csv, int column, const char *wanted, const char *option, hec_text *first,
                          bool *take) {
   *take = true;
@@ -101,16 +101,16 @@ static bool in_order(const table *t) {
   return i >= t->n;
 }
 
-static hec_status read_lines(hec_import_file *file, table *t, hec_text *method, hec_text *model) {
+static hec_status read_lines(hec_import_file *file, table *t) {
   const hec_import_options *o = hec_import_options_of(file->job);
   for (bool more = true;;) {
     bool take = true, take_model = true;
     HEC_TRY(hec_csv_next(&t->csv, &more));
     if (!more)
       return HEC_OK;
-    HEC_TRY(choose(&t->csv, t->method, o->method, "--method", method, &take));
+    HEC_TRY(choose(&t->csv, t->method, o->method, "--method", &file->words[0], &take));
     if (take)
-      HEC_TRY(choose(&t->csv, t->model, o->model, "--model", model, &take_model));
+      HEC_TRY(choose(&t->csv, t->model, o->model, "--model", &file->words[1], &take_model));
     if (take && take_model)
       HEC_TRY(take_line(t));
   }
@@ -118,14 +118,10 @@ static hec_status read_lines(hec_import_file *file, table *t, hec_text *method, 
 
 static hec_status read_table(hec_import_file *file, table *t) {
   const hec_import_options *o = hec_import_options_of(file->job);
-  hec_text method = {0}, model = {0};
   int32_t ranks = 0;
-  hec_status status = read_lines(file, t, &method, &model);
-  if (status == HEC_OK && model.length > 0)
-    hec_import_set_model(file->job, model.data);
-  hec_text_free(&method);
-  hec_text_free(&model);
-  HEC_TRY(status);
+  HEC_TRY(read_lines(file, t));
+  if (file->words[1].length > 0)
+    HEC_TRY(hec_import_set_model(file, 0, "model", file->words[1].data));
   if (t->n == 0)
     return hec_import_fail(file, 0, "lines", "expected at least one (of --method and --model), found none");
   if (!in_order(t))

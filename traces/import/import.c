@@ -255,8 +255,11 @@ hec_status hec_import_begin(const hec_importer *format, const hec_import_options
 void hec_import_end(hec_import *job) {
   if (!job)
     return;
-  for (int32_t i = 0; i < job->n_lanes; i++)
+  for (int32_t i = 0; i < job->n_lanes; i++) {
     close_lane(&job->lanes[i]);
+    hec_text_free(&job->lanes[i].file.words[0]);
+    hec_text_free(&job->lanes[i].file.words[1]);
+  }
   hec_text_free(&job->model);
   hec_text_free(&job->notes);
   hec_text_free(&job->name);
@@ -327,8 +330,10 @@ void hec_import_header(hec_import *job, hec_trace_header *header) {
   free(job->header_transitions);
   job->header_transitions = job->ended ? hec_import_transitions(job) : NULL;
   const char *phase = job->options.phase ? job->options.phase : job->format->phase;
-  if (job->options.model)
-    hec_import_set_model(job, job->options.model);
+  if (job->options.model) {
+    job->model.length = 0;
+    hec_text_add_plain(&job->model, job->options.model);
+  }
   const char *model = job->model.data ? job->model.data : "";
   *header = (hec_trace_header){.name = job->name.data,
                                .source = (char *)job->format->source,

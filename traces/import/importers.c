@@ -50,9 +50,18 @@ void hec_import_set_ranks(hec_import *job, int32_t n) {
   job->header_ranks = n;
 }
 
-void hec_import_set_model(hec_import *job, const char *model) {
-  job->model.length = 0;
-  hec_text_add_plain(&job->model, model);
+hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char *field, const char *model) {
+  hec_text plain = {0};
+  hec_text_add_plain(&plain, model);
+  hec_text *known = &file->job->model;
+  hec_status status = HEC_OK;
+  if (known->length == 0)
+    hec_text_add(known, plain.data);
+  else if (!file->job->options.model && strcmp(known->data, plain.data) != 0)
+    status =
+        hec_import_fail(file, line, field, "expected \"%.60s\" as before, found \"%.60s\"", known->data, plain.data);
+  hec_text_free(&plain);
+  return status;
 }
 
 void hec_import_know_ranks(hec_import *job) {

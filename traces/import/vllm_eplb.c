@@ -133,7 +133,7 @@ static hec_status take_meta(hec_import_file *file, stats_file *s) {
   s->meta_redundant = s->redundant;
   hec_import_set_ranks(file->job, (int32_t)s->ranks);
   if (s->model.length > 0)
-    hec_import_set_model(file->job, s->model.data);
+    return hec_import_set_model(file, s->line, "model", s->model.data);
   return HEC_OK;
 }
 
