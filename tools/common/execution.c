@@ -1,6 +1,7 @@
 /* See execution.h. */
 #include "tools/common/execution.h"
 
+#include "runtime/exec/link/device_link.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/machine.h"
 
@@ -129,6 +130,9 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
                                    : "emulated network: measures computing and waiting; transfers are imitated");
   else if (!args->virtual_time && where->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
+  if (predicts && (where->link ? where->link->adds : where->transport->adds))
+    hec_execution_mind(e, "gradients of copies are added up as they arrive: measured in that exchange, predicted as "
+                          "gradient reduction");
   if (hec_summary_execution_crowded(&e->summary))
     hec_execution_mind(e, where->link
                               ? "fewer devices than ranks: a device does the work of all its ranks at once, which "

@@ -16,7 +16,7 @@ hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_ar
 hec_status hec_execution_steps(hec_job *job, hec_trace_reader *reader, int32_t wanted, bool asked, hec_arena *arena,
                                hec_recording *recording) HEC_MUST_USE;
 
-enum { HEC_EXECUTION_LIMITS_MAX = 8 };
+enum { HEC_EXECUTION_LIMITS_MAX = 12 };
 typedef struct {
   hec_summary_execution summary; /* points into this struct: it must not move */
   hec_text cpu, library;
