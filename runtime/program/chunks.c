@@ -17,6 +17,7 @@ void hec_add_cells(hec_lowering *low, int32_t layer) {
   hec_layer_ops *ops = &low->layer[layer];
   const hec_problem *problem = low->problem;
   ops->cell_at = (int32_t)program->n_cells;
+  HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + 1); /* no tokens: an end, not NULL */
   for (int32_t s = 0; s < problem->n_ranks; s++)
     for (int32_t e = 0; e < problem->n_experts; e++) {
       int32_t n = hec_routing_split(&low->routing, low->run.policy->dispatch, problem, &low->run.plan, low->load, layer,
@@ -38,8 +39,6 @@ static int32_t cut_at(const hec_cell *cell, int32_t c, int32_t degree) {
  * where they are. */
 static void repeat_cells(hec_program *program, hec_layer_ops *ops) {
   int32_t n = ops->n_cells, degree = ops->degree;
-  if (n == 0)
-    return;
   HEC_RESERVE(program->cells, program->cells_capacity, program->n_cells + (size_t)n * (size_t)(degree - 1));
   hec_cell *cells = program->cells + ops->cell_at;
   for (int32_t c = degree - 1; c >= 0; c--)

@@ -251,10 +251,9 @@ bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   HEC_ASSERT(ops->degree == 1);
   hec_add_cells(low, layer);
   hec_layer_nodes of = {.cell_at = ops->cell_at, .n_cells = ops->n_cells};
-  const hec_cell *cells = of.n_cells > 0 ? program->cells + of.cell_at : NULL;
-  index_cells(p, nodes, cells, of.n_cells);
+  index_cells(p, nodes, program->cells + of.cell_at, of.n_cells);
   for (int32_t s = 0; s < p->n_ranks; s++)
-    count_source(low, nodes, cells, layer, s);
+    count_source(low, nodes, program->cells + of.cell_at, layer, s);
   make_legs(p, nodes);
   ops->cell_at = (int32_t)program->n_cells;
   fold(low, nodes, &of);

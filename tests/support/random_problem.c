@@ -18,10 +18,13 @@ static void random_line(char *line, size_t size, uint64_t *seed, hec_test_wish w
                                   {2, 4}, {3, 2}, {3, 4}, {4, 2}, {6, 2}, {5, 1}};
   const int *shape = shapes[hec_test_below(seed, sizeof shapes / sizeof *shapes)];
   int nodes = shape[0], per_node = shape[1];
+  /* Drawn one after the other: the order in which a compiler evaluates arguments is its own. */
+  static const uint64_t below[] = {3000, 300, 9000, 60, 4000, 300};
+  int drawn[6];
+  for (int i = 0; i < 6; i++)
+    drawn[i] = (int)hec_test_below(seed, below[i]);
   int n = snprintf(line, size, "%dx%d nvlink=%dG@%dns nic=%dG@%dns flops=%dT mem=40G hbm=%dG", nodes, per_node,
-                   1 + (int)hec_test_below(seed, 300), (int)hec_test_below(seed, 4000),
-                   1 + (int)hec_test_below(seed, 60), (int)hec_test_below(seed, 9000),
-                   1 + (int)hec_test_below(seed, 300), 200 + (int)hec_test_below(seed, 3000));
+                   1 + drawn[5], drawn[4], 1 + drawn[3], drawn[2], 1 + drawn[1], 200 + drawn[0]);
   if (per_node > 1 && chance(seed, 3))
     n += snprintf(line + n, size - (size_t)n, " nics=%d", per_node);
   if (nodes > 2 && chance(seed, 4))
@@ -36,12 +39,16 @@ static void random_line(char *line, size_t size, uint64_t *seed, hec_test_wish w
     n += snprintf(line + n, size - (size_t)n, " sm=0.%d", 1 + (int)hec_test_below(seed, 8));
   static const char *const speeds[] = {"0.01", "0.2", "0.7", "3", "20", "100"};
   for (int i = 0; wish.uneven && i < 3 && n < (int)size - 16; i++)
-    if (i == 0 || chance(seed, 2))
+    if (i == 0 || chance(seed, 2)) {
+      uint64_t speed = hec_test_below(seed, 6);
       n += snprintf(line + n, size - (size_t)n, " slow=%d:%s", (int)hec_test_below(seed, (uint64_t)(nodes * per_node)),
-                    speeds[hec_test_below(seed, 6)]);
-  if (!wish.uniform && !wish.uneven && nodes * per_node > 1 && chance(seed, 4))
+                    speeds[speed]);
+    }
+  if (!wish.uniform && !wish.uneven && nodes * per_node > 1 && chance(seed, 4)) {
+    int speed = 3 + (int)hec_test_below(seed, 6);
     (void)snprintf(line + n, size - (size_t)n, " slow=%d:0.%d", (int)hec_test_below(seed, (uint64_t)(nodes * per_node)),
-                   3 + (int)hec_test_below(seed, 6));
+                   speed);
+  }
 }
 
 static hec_moe random_moe(uint64_t *seed) {
