@@ -46,12 +46,13 @@ static hec_status gather_sources(const hec_load *from, hec_load *to, int32_t lay
   return HEC_OK;
 }
 
+/* `from` may lie in the first rows of `to`: a source's ranks do not begin before it, so the last one is divided first. */
 static void divide_sources(const hec_load *from, hec_load *to, int32_t layer) {
-  for (int32_t s = 0; s < from->n_sources; s++) {
+  for (int32_t s = from->n_sources - 1; s >= 0; s--) {
     int32_t first = first_rank_of(s, from->n_sources, to->n_sources);
     uint32_t group = (uint32_t)(first_rank_of(s + 1, from->n_sources, to->n_sources) - first);
     const uint32_t *in = hec_load_row(from, layer, s);
-    for (uint32_t g = 0; g < group; g++) {
+    for (uint32_t g = group; g-- > 0;) {
       uint32_t *out = hec_load_row(to, layer, first + (int32_t)g);
       for (int32_t e = 0; e < from->n_experts; e++) {
         uint32_t turn = (g + group - (uint32_t)e % group) % group; /* 0 for the rank where remainders start */
@@ -65,13 +66,31 @@ hec_status hec_load_spread(const hec_load *from, hec_load *to) {
   HEC_ASSERT(from->n_layers == to->n_layers && from->n_experts == to->n_experts);
   HEC_ASSERT(from->n_sources > 0 && to->n_sources > 0 && from->counts != to->counts);
   for (int32_t layer = 0; layer < from->n_layers; layer++) {
+    if (from->n_sources < to->n_sources) {
+      divide_sources(from, to, layer);
+      continue;
+    }
     for (int32_t r = 0; r < to->n_sources; r++)
       for (int32_t e = 0; e < to->n_experts; e++)
         hec_load_row(to, layer, r)[e] = 0;
-    if (from->n_sources >= to->n_sources)
-      HEC_TRY(gather_sources(from, to, layer));
-    else
-      divide_sources(from, to, layer);
+    HEC_TRY(gather_sources(from, to, layer));
+  }
+  return HEC_OK;
+}
+
+hec_status hec_load_fit(const hec_load *from, uint64_t assignments, hec_load *to, hec_load_remainder *order) {
+  if (from->n_sources >= to->n_sources) {
+    HEC_TRY(hec_load_spread(from, to));
+    hec_load_scale(to, assignments, order);
+    return HEC_OK;
+  }
+  HEC_ASSERT(from->n_layers == to->n_layers && from->n_experts == to->n_experts && from->n_sources > 0);
+  for (int32_t layer = 0; layer < from->n_layers; layer++) {
+    hec_load all = {1, to->n_sources, to->n_experts, hec_load_row(to, layer, 0)};
+    hec_load scaled = {1, from->n_sources, from->n_experts, all.counts};
+    hec_load_copy(&(hec_load){1, from->n_sources, from->n_experts, hec_load_row(from, layer, 0)}, &scaled);
+    hec_load_scale(&scaled, assignments, order);
+    divide_sources(&scaled, &all, 0);
   }
   return HEC_OK;
 }

@@ -435,14 +435,13 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
   hec_load first = record->load; /* layers beyond the problem's are left out */
   first.n_layers = out->n_layers;
-  hec_status status = hec_load_spread(&first, out);
+  hec_status status =
+      job->scale_to > 0 ? hec_load_fit(&first, job->scale_to, out, order) : hec_load_spread(&first, out);
   if (status != HEC_OK) { /* the counts are the trace's: bad input */
     char why[256];
     (void)snprintf(why, sizeof why, "%s", hec_last_error());
     return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": %s", job->origin, record->line, why);
   }
-  if (job->scale_to > 0)
-    hec_load_scale(out, job->scale_to, order);
   char line[512];
   (void)snprintf(line, sizeof line, "%.460s:%" PRId64, job->origin, record->line);
   for (int32_t l = 0; l < out->n_layers; l++)

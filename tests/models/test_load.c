@@ -155,6 +155,62 @@ START_TEST(scale_against_sort) {
 }
 END_TEST
 
+/* Sources that are divided are scaled first: the load of a rank does not depend on how few tokens were recorded. */
+START_TEST(fit_by_hand) {
+  hec_load_remainder order[8];
+  hec_load from = filled(2, 1, 2, (uint32_t[]){3, 5, 0, 0}), to = hec_load_new(&arena, 2, 4, 2);
+  ck_assert(hec_load_fit(&from, 8000, &to, order) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){750, 1250, 750, 1250, 750, 1250, 750, 1250, 0, 0, 0, 0, 0, 0, 0, 0});
+  ck_counts(&from, (uint32_t[]){3, 5, 0, 0});
+  /* 2 sources on 3 ranks, to 12: 1 2 3 0 become 2 4 6 0; the first is halved, the odd ones begin at rank e mod 2 */
+  from = filled(1, 2, 2, (uint32_t[]){1, 2, 3, 0}), to = hec_load_new(&arena, 1, 3, 2);
+  ck_assert(hec_load_fit(&from, 12, &to, order) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){1, 2, 1, 2, 6, 0});
+  /* as many sources, or more: gathered, then scaled */
+  from = filled(1, 2, 1, (uint32_t[]){1, 2}), to = hec_load_new(&arena, 1, 1, 1);
+  ck_assert(hec_load_fit(&from, 7, &to, order) == HEC_OK);
+  ck_counts(&to, (uint32_t[]){7});
+}
+END_TEST
+
+/* The parts of a divided source differ by one token at most, and their sums are the source's, scaled. */
+START_TEST(fit_laws) {
+  enum { MOST = 20 };
+  hec_load_remainder order[MOST * MOST];
+  uint64_t random = 5;
+  for (int trial = 0; trial < 500; trial++) {
+    int32_t R = 2 + (int32_t)hec_test_below(&random, MOST - 1),
+            S = 1 + (int32_t)hec_test_below(&random, (uint64_t)R - 1);
+    int32_t E = 1 + (int32_t)hec_test_below(&random, MOST), L = 1 + (int32_t)hec_test_below(&random, 3);
+    uint64_t target = hec_test_below(&random, 1000000);
+    hec_load from = hec_load_new(&arena, L, S, E), scaled = hec_load_new(&arena, L, S, E);
+    hec_load to = hec_load_new(&arena, L, R, E);
+    for (int32_t i = 0; i < L * S * E; i++)
+      from.counts[i] = (uint32_t)hec_test_below(&random, 9);
+    hec_load_copy(&from, &scaled);
+    hec_load_scale(&scaled, target, order);
+    for (int32_t i = 0; i < L * R * E; i++)
+      to.counts[i] = 77; /* what was there before must not matter */
+    ck_assert(hec_load_fit(&from, target, &to, order) == HEC_OK);
+    for (int32_t l = 0; l < L; l++)
+      for (int32_t e = 0; e < E; e++) {
+        uint64_t sum[MOST] = {0}, low[MOST], high[MOST] = {0};
+        memset(low, 255, sizeof low);
+        for (int32_t r = 0; r < R; r++) {
+          int32_t s = r * S / R;
+          uint64_t count = hec_load_row(&to, l, r)[e];
+          sum[s] += count;
+          low[s] = count < low[s] ? count : low[s];
+          high[s] = count > high[s] ? count : high[s];
+        }
+        for (int32_t s = 0; s < S; s++)
+          ck_assert(sum[s] == hec_load_row(&scaled, l, s)[e] && high[s] - low[s] <= 1);
+      }
+    hec_arena_free(&arena);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("load");
   TCase *test = tcase_create("load");
@@ -167,6 +223,8 @@ static Suite *make_suite(void) {
   tcase_add_test(test, spread_laws);
   tcase_add_test(test, scale_by_hand);
   tcase_add_test(test, scale_against_sort);
+  tcase_add_test(test, fit_by_hand);
+  tcase_add_test(test, fit_laws);
   suite_add_tcase(suite, test);
   return suite;
 }
