@@ -102,7 +102,7 @@ static void say(const hec_report *report, hec_text *out) {
   hec_text_add(
       out,
       "Milliseconds until the slowest rank is done, one-off costs such as migration included; warm-up is left out. "
-      "The axis does not begin at 0.");
+      "The axis need not begin at 0.");
   if (run > 1)
     hec_text_printf(out, " Of every %zu iterations the shortest and the longest are drawn.", run);
   hec_chart_add_rows(report, out);

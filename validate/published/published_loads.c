@@ -198,8 +198,8 @@ hec_status hec_loads_make(hec_loads_store *store, const hec_loads_wish *wish, in
     else
       cut_synthetic(one, i, wish, &cut);
     loads->load[i] = hec_load_new(arena, wish->n_layers, wish->n_ranks, wish->n_experts);
-    uint64_t assignments = (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * (uint64_t)wish->top_k;
-    HEC_TRY(hec_load_fit(&cut, assignments, &loads->load[i], order));
+    HEC_TRY(hec_load_spread(&cut, &loads->load[i]));
+    hec_load_scale(&loads->load[i], (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * (uint64_t)wish->top_k, order);
     loads->iter[i] = recorded ? store->iter[i] : i + 1;
   }
   for (int32_t i = 0; i < n; i++)
