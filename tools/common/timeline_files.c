@@ -132,7 +132,9 @@ hec_status hec_timeline_files_begin(hec_timeline_files *files) {
   if (status == HEC_OK) {
     hec_temporary_add_below(part.data);
     status = hold(part.data, &files->lock);
-    files->begun = status == HEC_OK && files->lock >= 0;
+    if (status == HEC_OK && files->lock < 0) /* another run took it for what a killed one left */
+      status = hec_fail(HEC_FAILED, "%s: another run is writing there", part.data);
+    files->begun = status == HEC_OK;
   }
   hec_text_free(&part);
   return status;

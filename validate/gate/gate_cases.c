@@ -121,7 +121,10 @@ static hec_status read_stored(reader *r, const hec_json_value *v, hec_gate_predi
   if (!list)
     return HEC_OK;
   HEC_TRY(read_steps(r, list, &to->predicted_s));
-  HEC_TRY(read_steps(r, hec_json_get(v, "trained_s"), &to->trained_s));
+  const hec_json_value *trained = hec_json_get(v, "trained_s");
+  if (!trained)
+    return hec_json_error(r->json, v, "\"trained_s\" beside \"predicted_s\"");
+  HEC_TRY(read_steps(r, trained, &to->trained_s));
   for (int32_t k = 0; hec_controls[k].name; k++) {
     const hec_json_value *one = controls ? hec_json_get(controls, hec_controls[k].name) : NULL;
     if (!one)
