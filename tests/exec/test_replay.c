@@ -278,7 +278,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(120));
+  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(80));
   tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(80));
   tcase_add_loop_test(c, each_number_of_ranks, 0, 5);
   tcase_add_loop_test(c, each_top_k, 0, 8);

@@ -187,7 +187,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, with_shards, 0, HEC_TEST_CASES(24));
   tcase_add_loop_test(c, forward_only, 0, HEC_TEST_CASES(12));
   tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(16));
-  tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(12));
   tcase_add_loop_test(c, parts_are_the_block, 0, 6);
   tcase_add_loop_test(c, rows_left_out_are_noticed, 0, 16);
   suite_add_tcase(s, c);
