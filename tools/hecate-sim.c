@@ -22,7 +22,7 @@
 
 typedef struct {
   hec_simulation_args simulation;
-  const char *trace, *out, *format;
+  const char *trace, *out, *format, *preset;
   const hec_timeline_format *timelines;
   bool json, list;
   int64_t timeline_iter;
@@ -41,6 +41,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
+      {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
+       "print a preset of --list, a model or a cluster, as JSON: a form for a file of your own", 0, 0},
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim",
@@ -59,7 +61,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->trace, 1, &n, done));
-  if (!*done && !s->list && n == 0)
+  if (!*done && !s->list && !s->preset && n == 0)
     return hec_fail(HEC_BAD_INPUT, "expected a trace file; see hecate-sim --help");
   if (!*done && s->timeline_iter >= 0 && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
@@ -145,6 +147,8 @@ static int compare_command(int argc, char **argv) {
     hec_job_args_list();
     return hec_tool_exit("hecate-sim", HEC_OK);
   }
+  if (s.preset)
+    return hec_tool_exit("hecate-sim", hec_job_args_print_preset(s.preset));
   hec_arena arena = {0};
   hec_trace_reader *reader = NULL;
   hec_text kept = {0};

@@ -425,10 +425,12 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
         " ranks, attention by heads over the rows of all; norms, gate, shared experts, embedding and head whole",
         job->problem.mp);
   if (job->problem.dp > 1)
-    hec_job_say(job, arena,
-                "groups: %" PRId32 " expert-parallel groups of %" PRId32
-                " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32 " experts)",
-                job->problem.dp, job->problem.ep, job->problem.n_experts);
+    hec_job_say(
+        job, arena,
+        "groups: %" PRId32 " expert-parallel groups of %" PRId32
+        " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32
+        " experts); ep keeps tokens in their group, policies with a dispatch of their own (eplb, flexmoe) do not",
+        job->problem.dp, job->problem.ep, job->problem.n_experts);
   return HEC_OK;
 }
 

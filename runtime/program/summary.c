@@ -195,6 +195,7 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_object(json, NULL);
   hec_json_string(json, "name", row->name);
   hec_json_string(json, "schedule", row->schedule);
+  hec_json_bool(json, "reference", row->reference);
   hec_json_object(json, "iteration_s");
   hec_json_double(json, "median", hec_summary_median(row));
   hec_json_double(json, "p95", hec_series_quantile(&row->iteration_s, 0.95));
@@ -310,23 +311,29 @@ void hec_summary_json(hec_summary *summary, hec_text *out) {
   hec_json_close(&json);
 }
 
-/* How the row came about; of a simulation the word alone, and its bound (nobody bounds a measured time). */
+static void csv_number(double value, hec_text *out) {
+  hec_text_add(out, ",");
+  if (isfinite(value))
+    hec_text_add_double(out, value);
+}
+
+/* How the row came about; of a simulation the word alone. */
 static void csv_execution(const hec_summary_execution *e, hec_summary_row *row, hec_text *out) {
-  double spread = hec_summary_spread(row);
   if (!e) {
-    hec_text_add(out, ",simulated,,,,,");
-    if (row->bound_s.n > 0) {
-      hec_text_add_double(out, hec_series_quantile(&row->bound_s, 0.5));
-      hec_text_add(out, ",");
-      hec_text_add_double(out, hec_summary_vs_bound(row));
-    }
-    hec_text_add(out, row->bound_s.n > 0 ? "\n" : ",\n");
+    hec_text_add(out, ",simulated,,,,");
     return;
   }
-  hec_text_printf(out, ",measured,%s,%s,", e->backend, e->virtual_time ? "true" : "false");
-  if (isfinite(spread))
-    hec_text_add_double(out, spread);
-  hec_text_printf(out, ",%s,,\n", !row->check ? "" : row->check->passed ? "passed" : "failed");
+  hec_text_printf(out, ",measured,%s,%s", e->backend, e->virtual_time ? "true" : "false");
+  csv_number(hec_summary_spread(row), out);
+  hec_text_printf(out, ",%s", !row->check ? "" : row->check->passed ? "passed" : "failed");
+}
+
+/* Of a simulation: nobody bounds a measured time. */
+static void csv_bound(hec_summary_row *row, hec_text *out) {
+  bool is_bound = row->bound_s.n > 0;
+  csv_number(is_bound ? hec_series_quantile(&row->bound_s, 0.5) : NAN, out);
+  csv_number(is_bound ? hec_summary_vs_bound(row) : NAN, out);
+  hec_text_printf(out, ",%s", is_bound ? row->bound_class : "");
 }
 
 void hec_summary_csv(hec_summary *summary, hec_text *out) {
@@ -337,7 +344,8 @@ void hec_summary_csv(hec_summary *summary, hec_text *out) {
       "exposed_migration_s,wait_s");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
-  hec_text_add(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check,bound_s,vs_bound\n");
+  hec_text_add(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check,bound_s,vs_bound,bound_class,reference,"
+                    "dropped_share,speedup_vs_given\n");
   for (int32_t i = 0; i < summary->n_rows; i++) {
     hec_summary_row *row = &summary->rows[i];
     double values[] = {hec_summary_median(row),
@@ -355,18 +363,17 @@ void hec_summary_csv(hec_summary *summary, hec_text *out) {
                        per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]),
                        per_iteration(row, row->wait_s)};
     hec_text_printf(out, "%s,%s", row->name, row->schedule);
-    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
-      hec_text_add(out, ",");
-      if (isfinite(values[k]))
-        hec_text_add_double(out, values[k]);
-    }
-    for (int32_t k = 0; k < HEC_N_TRAFFIC; k++) {
-      hec_text_add(out, ",");
-      hec_text_add_double(out, per_iteration(row, row->traffic[k]));
-    }
-    hec_text_add(out, ",");
-    hec_text_add_double(out, row->peak_bytes);
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+      csv_number(values[k], out);
+    for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+      csv_number(per_iteration(row, row->traffic[k]), out);
+    csv_number(row->peak_bytes, out);
     hec_text_printf(out, ",%s", hec_summary_fits(summary, row) ? "true" : "false");
     csv_execution(summary->execution, row, out);
+    csv_bound(row, out);
+    hec_text_printf(out, ",%s", row->reference ? "true" : "false");
+    csv_number(row->dropped_share >= 0 ? row->dropped_share : NAN, out);
+    csv_number(hec_summary_vs_placed(summary, i), out);
+    hec_text_add(out, "\n");
   }
 }

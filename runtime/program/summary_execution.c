@@ -95,6 +95,9 @@ void hec_summary_execution_late(hec_summary *summary, hec_text *out) {
   hec_text_add(out, n ? " of an iteration\n" : "");
 }
 
+/* Below this the middle half of the iterations is of one or two of them, and says nothing of chance. */
+enum { FEW_ITERATIONS = 5 };
+
 /* Whether the middle halves of the two rows' iterations touch. */
 static bool overlap(hec_summary_row *a, hec_summary_row *b) {
   return hec_series_quantile(&a->iteration_s, 0.25) <= hec_series_quantile(&b->iteration_s, 0.75) &&
@@ -151,9 +154,10 @@ void hec_summary_execution_verdict(hec_summary *summary, hec_text *out) {
   if (isfinite(ratio) && !winner->baseline)
     hec_text_printf(out, ", %.2fx as fast as ep", ratio);
   hec_text_add(out, ".\n");
-  if (winner->iteration_s.n < 2)
-    hec_text_add(out,
-                 "  One iteration was measured: how much of the difference is chance is not known; see --steps.\n");
-  else
+  if (winner->iteration_s.n > 1)
     add_not_told_apart(summary, best, out);
+  if (winner->iteration_s.n < FEW_ITERATIONS)
+    hec_text_printf(
+        out, "  Only %zu iteration%s measured: how much of the difference is chance is not known; see --steps.\n",
+        winner->iteration_s.n, winner->iteration_s.n == 1 ? " was" : "s were");
 }

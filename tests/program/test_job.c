@@ -147,6 +147,7 @@ START_TEST(more_ranks_than_experts) {
   ck_assert_int_eq(job.problem.ep, 4); /* largest divisor of 16 that is at most 6 */
   ck_assert_int_eq(job.problem.dp, 4);
   ck_assert(said("4 expert-parallel groups of 4"));
+  ck_assert(said("ep keeps tokens in their group"));
 }
 END_TEST
 

@@ -104,7 +104,7 @@ has "model    tiny: 2 MoE layers, 3 experts, top-1"
 has "all that the trace has, 3"
 [ "$(nproc)" -lt 2 ] || has "Fastest here"
 accepts "${quick[@]}" --steps 1
-[ "$(nproc)" -lt 2 ] || has "One iteration was measured"
+[ "$(nproc)" -lt 2 ] || has "Only 1 iteration was measured"
 accepts "${quick[@]}" --steps 1 --json
 expect out.txt 'd["policies"][0]["iteration_s"]["spread"]' None
 accepts "$sample" --steps 2 --ranks "$(($(nproc) + 1))" --policy ep,eplb
@@ -147,8 +147,8 @@ cmp -s out.txt one/summary.json || fail "--json and summary.json differ"
 expect one/timeline.json 'len(set(e["pid"] for e in d["traceEvents"]))' 4
 "$build/hecate-sim" $small --ranks 2 --policy ep,hecate --out two >/dev/null
 [ "$(head -1 one/summary.csv)" = "$(head -1 two/summary.csv)" ] || fail "columns differ from hecate-sim's"
-grep -q '^ep,.*,measured,cpu,false,[0-9.e-]*,passed,,$' one/summary.csv || fail "summary.csv: $(cat one/summary.csv)"
-grep -q '^ep,.*,simulated,,,,,[0-9.e-]*,[0-9.e-]*$' two/summary.csv || fail "summary.csv: $(cat two/summary.csv)"
+grep -q '^ep,.*,measured,cpu,false,[0-9.e-]*,passed,,,,false,,$' one/summary.csv || fail "summary.csv: $(cat one/summary.csv)"
+grep -q '^ep,.*,simulated,,,,,[0-9.e-]*,[0-9.e-]*,whole,false,,$' two/summary.csv || fail "summary.csv: $(cat two/summary.csv)"
 expect one/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' "$(value two/timeline.json 'sorted(set(e["ph"] for e in d["traceEvents"]))' 2>/dev/null)"
 grep -q ncclDev one/timeline.json && fail "NCCL's kernels on CPUs"
 grep -q ncclDev two/timeline.json || fail "no NCCL kernel in a simulated timeline"

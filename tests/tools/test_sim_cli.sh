@@ -41,6 +41,13 @@ accepts follows.jsonl --policy all # balanced: most rows are as fast as the fast
 [ "$(awk 'length > 110' out.txt | wc -l)" -eq 0 ] || fail "a line wider than the tables: $(awk 'length > 110' out.txt)"
 grep -A 1 '^  Within 0.5 % of it:' out.txt | tail -n 1 | grep -q '^    .*%' || fail "no long list to wrap: $(tail -n 12 out.txt)"
 
+# Presets as files: what is printed is read as the preset is.
+for name in tiny pcie-box; do
+  accepts --preset $name
+  cmp -s out.txt "$source_dir"/models/presets/*-$name.json || fail "--preset $name: not its file"
+done
+refuses 2 '--preset: expected a model or cluster of --list, found "none"' --preset none
+
 # Names of files and in files steer no terminal.
 escape='a\u001b[31mb\nc\u009b2J'
 placed=$'map\x1b[2J\n.json'

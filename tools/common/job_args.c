@@ -246,6 +246,16 @@ static void list_presets(const char *kind, const char *title) {
   hec_text_free(&names);
 }
 
+hec_status hec_job_args_print_preset(const char *name) {
+  const hec_preset_data *preset = hec_preset_find("moe", name);
+  if (!preset)
+    preset = hec_preset_find("cluster", name);
+  if (!preset)
+    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model or cluster of --list, found \"%s\"", name);
+  (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
+  return HEC_OK;
+}
+
 void hec_job_args_list(void) {
   static const char *const known[] = {"no load", "a window of past loads, periodically",
                                       "past loads, every micro-batch", "the gate's choice"};

@@ -74,7 +74,9 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"         \
   "  leaf: nodes per leaf; p2p=CHANNELS:PER_PEER of law nccl_rounds (32:4);\n"                                         \
   "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
-  "  as in models/presets/."
+  "  as in models/presets/.\n"                                                                                          \
+  "Model file: JSON with name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len, and what stands\n" \
+  "  in models/moe.h; hecate-sim --preset NAME prints one to begin with."
 
 /* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.
  * NULL text: n = 1, kind[0] = NULL. HEC_BAD_INPUT: more than HEC_ATTENTIONS_MAX, an empty one, one twice. */
@@ -111,5 +113,7 @@ hec_status hec_job_args_law(const char *name, const hec_law **law) HEC_MUST_USE;
 
 /* Prints policies, schedules, collectives, laws and presets. */
 void hec_job_args_list(void);
+/* Prints the preset of a model or cluster, as its file stands in models/presets/. HEC_BAD_INPUT: there is none. */
+hec_status hec_job_args_print_preset(const char *name) HEC_MUST_USE;
 
 #endif

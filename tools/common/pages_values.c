@@ -71,6 +71,12 @@ static void models(hec_text *out) {
   presets("moe", out);
 }
 
+static void all_presets(hec_text *out) {
+  presets("cluster", out);
+  add(out, ""); /* a blank between the two lists */
+  presets("moe", out);
+}
+
 static void backends(hec_text *out) {
   for (int32_t i = 0; hec_backends[i]; i++)
     add(out, hec_backends[i]->name);
@@ -126,6 +132,7 @@ static const struct {
     {"--cluster-b", clusters, NULL},
     {"--model", models, NULL},
     {"--shape", models, NULL},
+    {"--preset", all_presets, NULL},
     {"--backend", backends, NULL},
     {"--transport", transports, NULL},
     {"--gate", gates, NULL},

@@ -144,7 +144,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        0, 0},
       HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace (.gz: compressed)"),
+      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace when the run is done (.gz: compressed); none of a run that is stopped"),
       HEC_ARG_WORD("--name", s->name, "NAME",
                    "with --record: name in the trace (default: made of model, text and steps)"),
       HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
