@@ -79,11 +79,40 @@ void hec_temporary_forget(void) {
     slots[i].used = 0;
 }
 
+/* ---- Signals ---- */
+
+static atomic_bool shielded;
+static atomic_int waiting; /* the signal that came meanwhile; 0: none */
+
+/* Each sets its own flag before it looks at the other's: of a signal and a shield that come at once, one sees the other. */
+void hec_temporary_shield(void) {
+  atomic_store(&shielded, true);
+  while (atomic_load(&stopping)) /* until the handler, on another thread, has seen the shield or ended the program */
+    (void)poll(NULL, 0, 1);
+}
+
+void hec_temporary_unshield(void) {
+  atomic_store(&shielded, false);
+  int number = atomic_exchange(&waiting, 0);
+  if (number != 0)
+    (void)raise(number);
+}
+
+static bool is_to_wait(int number) {
+  atomic_store(&stopping, true);
+  if (!atomic_load(&shielded))
+    return false;
+  atomic_store(&waiting, number);
+  atomic_store(&stopping, false);
+  return true;
+}
+
 static void clean_up(int number) {
+  if (is_to_wait(number))
+    return;
   for (int i = 0; i < N_SLOTS; i++)
     if (slots[i].used)
       (void)unlink(slots[i].path);
-  atomic_store(&stopping, true);
   for (int i = 0; i < 1000 && remove_below(getpid()); i++)
     (void)poll(NULL, 0, 1);
   (void)signal(number, SIG_DFL);

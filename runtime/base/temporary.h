@@ -20,6 +20,10 @@ void hec_temporary_drop(const char *path);
  * first. They are never dropped: a signal does not find what was renamed since. Several threads may; while a signal is
  * cleaning up the call does not return. */
 void hec_temporary_add_below(const char *path);
+/* From one to the other a signal that would end the program waits: steps that belong together are all done, or none is. One
+ * thread, not nested. Nothing waits for SIGKILL. */
+void hec_temporary_shield(void);
+void hec_temporary_unshield(void);
 /* In a forked child: the files that its parent is writing are none of its business. */
 void hec_temporary_forget(void);
 

@@ -275,6 +275,7 @@ hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status
       hec_temporary_begin(files[i].path, &temporary[i]);
     status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
   }
+  hec_temporary_shield();
   if (status == HEC_OK && place)
     status = place(context);
   for (int32_t i = 0; i < n; i++) {
@@ -287,6 +288,7 @@ hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status
     hec_temporary_drop(temporary[i].data);
     hec_text_free(&temporary[i]);
   }
+  hec_temporary_unshield();
   return status;
 }
 

@@ -166,14 +166,40 @@ refuses 2 "again/chakra: cannot be replaced, expected nothing but timelines of r
 refuses 2 blocked/chakra.part one.jsonl --policy ep --out blocked --timeline-format chakra
 [ ! -e blocked/summary.json ] || fail "a summary without its timelines"
 
-# Two runs into one folder at the same time: the second one says so and touches nothing.
-mkdir -p twice/kineto.part/ep
-exec 9<twice/kineto.part && flock 9
-: >twice/kineto.part/ep/rank0.json
-refuses 1 "twice/kineto.part: another run is writing there" one.jsonl --policy ep --out twice --timeline-format kineto
-[ -e twice/kineto.part/ep/rank0.json ] && [ ! -e twice/summary.json ] || fail "the other run's files: $(find twice)"
-exec 9<&-
-"$sim" one.jsonl --policy ep --out twice --timeline-format kineto >/dev/null && [ ! -e twice/kineto.part ] || fail "once the other is gone"
+# Two runs into one folder that end at the same time: the later one says that it waits, and touches nothing until then.
+for format in kineto chrome; do
+  mkdir -p twice/kineto.part/ep
+  exec 9<twice && flock 9
+  : >twice/kineto.part/ep/rank0.json
+  "$sim" one.jsonl --policy ep --out twice --timeline-format $format >out.txt 2>err.txt 9<&- &
+  pid=$!
+  for ((i = 0; i < 1000; i++)); do
+    ! grep -q "note: --out twice: another run is writing there; waiting" err.txt || break
+    sleep 0.01
+  done
+  [ "$i" -lt 1000 ] || fail "$format: does not say that it waits: $(cat err.txt)"
+  [ -e twice/kineto.part/ep/rank0.json ] && [ ! -e twice/summary.json ] || fail "the other run's files: $(find twice)"
+  exec 9<&-
+  wait $pid || fail "$format: once the other is gone: $(cat err.txt)"
+  [ -e twice/summary.json ] || fail "$format: once the other is gone: $(find twice)"
+  rm -r twice
+done
+for ((i = 0; i < 8; i++)); do # of whichever comes last, all files
+  "$sim" one.jsonl --policy ep --ranks 4 --out twice --timeline-format kineto >/dev/null 2>&1 &
+  "$sim" one.jsonl --policy hecate --ranks 8 --out twice --timeline-format kineto >/dev/null 2>&1 || fail "beside another"
+  wait $! || fail "the other"
+  policy=$(sed -n '2s/,.*//p' twice/summary.csv)
+  [ "$(ls twice)" = "$(printf 'kineto\nreport.html\nsummary.csv\nsummary.json')" ] || fail "two runs left: $(ls twice)"
+  [ "$(ls twice/kineto)" = "$policy" ] || fail "of two runs: $policy, and $(ls twice/kineto)"
+done
+
+# What a killed run left: its part, and what it had moved aside, which comes back unless something is in its place.
+rm -r twice && "$sim" one.jsonl --policy ep --ranks 4 --out twice --timeline-format kineto >/dev/null || fail "a run"
+mv twice/kineto twice/kineto.old && mkdir -p twice/kineto.part/ep && : >twice/kineto.part/ep/rank0.json
+"$sim" one.jsonl --policy ep --ranks 4 --out twice --timeline-format kineto >/dev/null || fail "after a killed run"
+[ "$(ls twice)" = "$(printf 'kineto\nreport.html\nsummary.csv\nsummary.json')" ] || fail "left over: $(ls twice)"
+mkdir twice/kineto.old && echo mine >twice/kineto.old/notes.txt
+refuses 2 "twice/kineto.old: cannot be replaced, expected nothing but timelines" one.jsonl --policy ep --out twice --timeline-format kineto
 
 # A signal while they are written leaves nothing, whatever thread is writing.
 set -m # without job control a command in the background ignores SIGINT

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,10 +62,9 @@ static hec_status check_names(const char *folder, const hec_path_use *reads, int
     hec_text path = {0};
     hec_text_printf(&path, "%s/%s", folder, names[i]);
     struct stat info;
-    if (stat(path.data, &info) == 0 && S_ISDIR(info.st_mode))
-      status =
-          hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found a folder %s in it",
-                   folder, names[i]);
+    if (stat(path.data, &info) == 0 && !S_ISREG(info.st_mode))
+      status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
+                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", names[i]);
     for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
       status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
     hec_text_free(&path);
@@ -83,6 +83,8 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
   if (errno != ENOENT || folder[0] == 0)
     return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
                     strerror(errno));
+  if (lstat(folder, &info) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a link to nothing", folder);
   if (parent_is_writable(folder))
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", folder, strerror(errno));
@@ -96,10 +98,35 @@ void hec_output_free(hec_output_files *files) {
   hec_text_free(&files->page);
 }
 
-hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
-                            void *context) {
+static void say_waiting(const char *folder) {
+  hec_text line = {0};
+  hec_text_add(&line, "note: --out ");
+  hec_text_add_plain(&line, folder);
+  hec_text_add(&line, ": another run is writing there; waiting until it is done\n");
+  (void)fputs(line.data, stderr);
+  hec_text_free(&line);
+}
+
+hec_status hec_output_begin(const char *folder, int *lock) {
+  *lock = -1;
   if (mkdir(folder, 0777) != 0 && errno != EEXIST)
     return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
+  *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    return HEC_OK;
+  say_waiting(folder);
+  while (flock(*lock, LOCK_EX) != 0 && errno == EINTR)
+    ;
+  return HEC_OK;
+}
+
+void hec_output_end(int lock) {
+  if (lock >= 0)
+    (void)close(lock);
+}
+
+hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
+                            void *context) {
   const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
   hec_text paths[N_NAMES] = {{0}};
   hec_file_out out[N_NAMES];

@@ -9,8 +9,8 @@
  * output". Reading or writing there still fails. */
 void hec_output_hold_standard(void);
 
-/* Before anything runs: --out is a folder, or can become one, and none of the files that hec_output_write may write there is
- * a folder or one of those `reads`. It is made when there is something to write. */
+/* Before anything runs: --out is a folder, or can become one, and what hec_output_write may write there is
+ * nothing yet or a file, and none of those `reads`. It is made when there is something to write. */
 hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
 
 /* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
@@ -18,11 +18,17 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
  * taken by what the command prints. */
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
+/* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
+ * come one after the other, never mixed; the later one says that it waits. *lock: -1 where that cannot be had (file
+ * systems without locks, folders that may be written and not read): nothing is held then. */
+hec_status hec_output_begin(const char *folder, int *lock) HEC_MUST_USE;
+void hec_output_end(int lock);
+
 typedef struct {
   hec_text json, csv, timeline, report, page;
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
-/* summary.json (put in place last), summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all
+/* Between hec_output_begin and hec_output_end. summary.json (put in place last), summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all
  * that have text, or none of them. `place` (NULL: nothing) as of hec_write_files_with. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
                             void *context) HEC_MUST_USE;

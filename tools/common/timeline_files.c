@@ -5,12 +5,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,8 +69,11 @@ static hec_status remove_folder(const hec_timeline_format *format, const char *p
 
 /* ---- The folder ---- */
 
-static void part_of(const hec_timeline_files *files, hec_text *path) {
-  hec_text_printf(path, "%s/%s.part", files->out, files->format->name);
+typedef enum { PLACE, PART, OLD } stage;
+
+static void path_of(const hec_timeline_files *files, stage of, hec_text *path) {
+  static const char *const ends[] = {[PLACE] = "", [PART] = ".part", [OLD] = ".old"};
+  hec_text_printf(path, "%s/%s%s", files->out, files->format->name, ends[of]);
 }
 
 static hec_status make_folder(const char *path) {
@@ -81,69 +82,54 @@ static hec_status make_folder(const char *path) {
   return HEC_OK;
 }
 
-static void place_of(const hec_timeline_files *files, hec_text *path) {
-  hec_text_printf(path, "%s/%s", files->out, files->format->name);
-}
-
 hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
   HEC_TRY(hec_output_check(files->out, reads, n_reads));
-  if (!hec_timeline_by_rank(files->format))
-    return HEC_OK;
-  hec_text place = {0}, part = {0};
-  place_of(files, &place);
-  part_of(files, &part);
-  hec_status status = walk_folder(files->format, place.data, true, LOOK);
-  if (status == HEC_OK)
-    status = walk_folder(files->format, part.data, true, LOOK);
-  hec_text_free(&place);
-  hec_text_free(&part);
+  hec_status status = HEC_OK;
+  for (stage of = PLACE; status == HEC_OK && hec_timeline_by_rank(files->format) && of <= OLD; of++) {
+    hec_text path = {0};
+    path_of(files, of, &path);
+    status = walk_folder(files->format, path.data, true, LOOK);
+    hec_text_free(&path);
+  }
   return status;
 }
 
-/* The folder, held as long as *lock is open; *lock -1 where it is not there. A folder that can be removed can be opened. */
-static hec_status hold(const char *path, int *lock) {
-  *lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (*lock < 0)
-    return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
-  if (flock(*lock, LOCK_EX | LOCK_NB) == 0)
-    return HEC_OK;
-  (void)close(*lock);
-  return hec_fail(HEC_FAILED, "%s: another run is writing there", path);
+static bool is_there(const char *path) {
+  struct stat info;
+  return lstat(path, &info) == 0;
 }
 
-static hec_status remove_left(const hec_timeline_files *files, const char *part) {
-  int lock;
-  HEC_TRY(hold(part, &lock));
-  hec_status status = lock < 0 ? HEC_OK : remove_folder(files->format, part);
-  if (lock >= 0)
-    (void)close(lock);
-  return status;
+/* What a killed run left: its part, and what it had moved aside. */
+static hec_status remove_left(const hec_timeline_format *format, const hec_text path[OLD + 1]) {
+  HEC_TRY(remove_folder(format, path[PART].data));
+  if (!is_there(path[PLACE].data) && is_there(path[OLD].data) && rename(path[OLD].data, path[PLACE].data) != 0)
+    return hec_fail(HEC_FAILED, "%s: cannot be put back: %s", path[OLD].data, strerror(errno));
+  return remove_folder(format, path[OLD].data);
 }
 
 hec_status hec_timeline_files_begin(hec_timeline_files *files) {
+  HEC_TRY(hec_output_begin(files->out, &files->lock));
+  files->begun = true;
   if (!hec_timeline_by_rank(files->format))
     return HEC_OK;
-  HEC_TRY(make_folder(files->out));
-  hec_text part = {0};
-  part_of(files, &part);
-  hec_status status = remove_left(files, part.data);
-  if (status == HEC_OK && mkdir(part.data, 0777) != 0) /* EEXIST, too: of a run that began at the same moment */
-    status = hec_fail(HEC_FAILED, "%s: cannot be made: %s", part.data, strerror(errno));
+  hec_text path[OLD + 1] = {{0}};
+  for (stage of = PLACE; of <= OLD; of++)
+    path_of(files, of, &path[of]);
+  hec_status status = remove_left(files->format, path);
   if (status == HEC_OK) {
-    hec_temporary_add_below(part.data);
-    status = hold(part.data, &files->lock);
-    if (status == HEC_OK && files->lock < 0) /* another run took it for what a killed one left */
-      status = hec_fail(HEC_FAILED, "%s: another run is writing there", part.data);
-    files->begun = status == HEC_OK;
+    hec_temporary_add_below(path[PART].data);
+    status = make_folder(path[PART].data);
+    files->parted = status == HEC_OK;
   }
-  hec_text_free(&part);
+  for (stage of = PLACE; of <= OLD; of++)
+    hec_text_free(&path[of]);
   return status;
 }
 
 hec_status hec_timeline_files_put(void *context, const char *folder, int32_t rank, const hec_text *file) {
   const hec_timeline_files *files = context;
   hec_text path = {0};
-  part_of(files, &path);
+  path_of(files, PART, &path);
   hec_text_printf(&path, "/%s", folder);
   if (access(path.data, F_OK) != 0)
     hec_temporary_add_below(path.data);
@@ -163,36 +149,53 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
   return status;
 }
 
-/* The old folder goes and the new one comes, when the files beside it are written and before they are renamed. */
+/* The old folder steps aside, the new one comes, the old one goes. Signals wait (hec_write_files_with). */
+static hec_status swap(const hec_timeline_format *format, const hec_text path[OLD + 1]) {
+  HEC_TRY(walk_folder(format, path[PLACE].data, true, LOOK));
+  if (rename(path[PLACE].data, path[OLD].data) != 0 && errno != ENOENT)
+    return hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path[PLACE].data, strerror(errno));
+  if (rename(path[PART].data, path[PLACE].data) != 0) {
+    hec_status status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", path[PLACE].data, strerror(errno));
+    (void)rename(path[OLD].data, path[PLACE].data);
+    return status;
+  }
+  bool removed = remove_folder(format, path[OLD].data) == HEC_OK;
+  (void)removed; /* else the next run does; this one's files are all there */
+  return HEC_OK;
+}
+
+/* When the files beside it are written and before they are renamed. */
 static hec_status put_in_place(void *context) {
-  const hec_timeline_files *files = context;
-  hec_text part = {0}, place = {0};
-  part_of(files, &part);
-  place_of(files, &place);
-  hec_status status = remove_folder(files->format, place.data);
-  if (status == HEC_OK && rename(part.data, place.data) != 0)
-    status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", place.data, strerror(errno));
+  hec_timeline_files *files = context;
+  hec_text path[OLD + 1] = {{0}};
+  for (stage of = PLACE; of <= OLD; of++)
+    path_of(files, of, &path[of]);
+  hec_status status = swap(files->format, path);
+  for (stage of = PLACE; of <= OLD; of++)
+    hec_text_free(&path[of]);
+  return status;
+}
+
+/* The cause is said, not what else goes wrong here. */
+static hec_status drop_part(const hec_timeline_files *files, hec_status status) {
+  hec_text part = {0}, why = {0};
+  path_of(files, PART, &part);
+  hec_text_add(&why, hec_last_error());
+  if (remove_folder(files->format, part.data) != HEC_OK)
+    status = hec_fail(status, "%s", why.data);
+  hec_text_free(&why);
   hec_text_free(&part);
-  hec_text_free(&place);
   return status;
 }
 
 hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status, const hec_output_files *out) {
   if (status == HEC_OK)
-    status = hec_output_write(files->out, out, files->begun ? put_in_place : NULL, files);
-  if (status != HEC_OK && files->begun) {
-    hec_text part = {0};
-    part_of(files, &part);
-    hec_text why = {0};
-    hec_text_add(&why, hec_last_error());
-    if (remove_folder(files->format, part.data) != HEC_OK) /* the cause is said, not this */
-      status = hec_fail(status, "%s", why.data);
-    hec_text_free(&why);
-    hec_text_free(&part);
-  }
+    status = hec_output_write(files->out, out, files->parted ? put_in_place : NULL, files);
+  if (status != HEC_OK && files->parted)
+    status = drop_part(files, status);
   if (files->begun)
-    (void)close(files->lock);
-  files->begun = false;
+    hec_output_end(files->lock);
+  files->begun = files->parted = false;
   return status;
 }
 
@@ -204,9 +207,8 @@ hec_status hec_timeline_pack(void *text, const char *folder, int32_t rank, const
   return HEC_OK;
 }
 
-/* begin, every file. */
 static hec_status unpack(hec_timeline_files *files, const hec_text *packed) {
-  hec_status status = hec_timeline_files_begin(files);
+  hec_status status = HEC_OK;
   const char *at = packed->data, *last = at + packed->length;
   while (status == HEC_OK && at < last) {
     char folder[128], *after;
@@ -223,8 +225,8 @@ static hec_status unpack(hec_timeline_files *files, const hec_text *packed) {
 
 hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format *format, hec_output_files *files) {
   hec_timeline_files by_rank = {.out = folder, .format = format};
-  hec_status status = HEC_OK;
-  if (hec_timeline_by_rank(format)) {
+  hec_status status = hec_timeline_files_begin(&by_rank);
+  if (status == HEC_OK && hec_timeline_by_rank(format)) {
     status = unpack(&by_rank, &files->timeline);
     hec_text_free(&files->timeline);
   }

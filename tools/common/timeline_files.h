@@ -1,7 +1,8 @@
 /* Timelines of which every rank has a file: DIR/FORMAT/ROW/PREFIX<rank>SUFFIX. They are written below DIR/FORMAT.part, which
- * takes the place of DIR/FORMAT when all are there, together with the files beside it: the folder is whole or as it was. A
- * run that was killed (SIGKILL) leaves FORMAT.part; the next one removes it. A run that is alive holds its own (flock): a
- * second run into DIR at the same time fails. Links are not followed. */
+ * takes the place of DIR/FORMAT when all are there, together with the files beside it: the folder is whole or as it was,
+ * whatever signal comes. DIR is held meanwhile (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or
+ * what was there before as FORMAT.old: the next one removes the first, and the second or puts it back. Links are not
+ * followed. */
 #ifndef HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #define HEC_TOOLS_COMMON_TIMELINE_FILES_H
 #include "runtime/program/timeline_format.h"
@@ -10,19 +11,20 @@
 typedef struct {
   const char *out; /* DIR */
   const hec_timeline_format *format;
-  bool begun; /* from begin to finish: the part is ours, and `lock` holds it */
+  bool begun, parted; /* from begin to finish: `lock` holds DIR; the part is ours */
   int lock;
 } hec_timeline_files;
 
-/* Before anything runs: hec_output_check, and HEC_BAD_INPUT where DIR/FORMAT or FORMAT.part is there and anything but what
- * an earlier run wrote. */
+/* Before anything runs: hec_output_check, and HEC_BAD_INPUT where DIR/FORMAT, FORMAT.part or FORMAT.old is there and
+ * anything but what an earlier run wrote. */
 hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads,
                                     int32_t n_reads) HEC_MUST_USE;
-/* Nothing is done for a format of one file, here and below. HEC_FAILED: another run is writing into DIR. */
+/* Holds DIR, where another run is writing into it when that is done. For a format of one file that is all. */
 hec_status hec_timeline_files_begin(hec_timeline_files *files) HEC_MUST_USE;
 /* A hec_timeline_out's put, context hec_timeline_files: may be called by several threads, for different rows. */
 hec_status hec_timeline_files_put(void *files, const char *folder, int32_t rank, const hec_text *file) HEC_MUST_USE;
-/* hec_output_write below DIR, the folder with it; or removes the folder where `status` is not HEC_OK. Returns `status` or
+/* hec_output_write below DIR, the folder with it; or removes the part where `status` is not HEC_OK. After begin, whatever it
+ * returned. Returns `status` or
  * what went wrong here. */
 hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status,
                                      const hec_output_files *out) HEC_MUST_USE;
