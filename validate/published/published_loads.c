@@ -1,5 +1,5 @@
-/* Synthetic totals are generated once per (sigma, drift, experts) and kept; a wish is then cut, spread over the ranks
- * and scaled by largest remainder. Cost of a wish: O(iterations * layers * ranks * experts). */
+/* Synthetic totals are generated once per (sigma, drift, experts) and kept; a wish is then cut, scaled to its
+ * assignments and spread over the ranks (hec_load_fit). Cost of a wish: O(iterations * layers * ranks * experts). */
 #include "validate/published/published_loads.h"
 
 #include "runtime/base/arena.h"
@@ -198,8 +198,8 @@ hec_status hec_loads_make(hec_loads_store *store, const hec_loads_wish *wish, in
     else
       cut_synthetic(one, i, wish, &cut);
     loads->load[i] = hec_load_new(arena, wish->n_layers, wish->n_ranks, wish->n_experts);
-    HEC_TRY(hec_load_spread(&cut, &loads->load[i]));
-    hec_load_scale(&loads->load[i], (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * (uint64_t)wish->top_k, order);
+    uint64_t assignments = (uint64_t)wish->n_ranks * (uint64_t)wish->tokens * (uint64_t)wish->top_k;
+    HEC_TRY(hec_load_fit(&cut, assignments, &loads->load[i], order));
     loads->iter[i] = recorded ? store->iter[i] : i + 1;
   }
   for (int32_t i = 0; i < n; i++)

@@ -25,9 +25,7 @@ static void begin(hec_arena *arena, const hec_system_shape *shape, hec_loads *lo
 
 /* `from` [n_layers][sources][n_experts] onto the ranks, at the wanted size. */
 static hec_status put(const hec_load *from, const hec_system_shape *shape, hec_load_remainder *order, hec_load *to) {
-  HEC_TRY(hec_load_spread(from, to));
-  hec_load_scale(to, (uint64_t)shape->n_ranks * (uint64_t)shape->tokens * (uint64_t)shape->top_k, order);
-  return HEC_OK;
+  return hec_load_fit(from, (uint64_t)shape->n_ranks * (uint64_t)shape->tokens * (uint64_t)shape->top_k, to, order);
 }
 
 static hec_load_remainder *new_order(hec_arena *arena, const hec_system_shape *shape) {
