@@ -231,6 +231,20 @@ has "trace     4096 layers"
 echo '{"routed_experts":""}' >flat.jsonl
 refuses 2 "--layers: expected" flat.jsonl --layers 1048576 --experts 1 --top-k 1 --out o
 
+# Kilobytes of gzip that unpack to numbers without end: an error while they are read, not memory.
+zeros() { yes "$1" | head -n "$2" | tr -d '\n'; }
+bomb() { # bomb FILE FORMAT BEFORE AFTER 'words of the message'
+  (printf '%s' "$3" && zeros 0,0,0,0, 300000 && printf '0%s\n' "$4") | gzip >"$1.gz"
+  refuses 2 "$1.gz:1: $5, found more" "$1.gz" --format "$2" --top-k 1 --out o
+}
+tpe='{"iter":0,"block":"decoder","layer":0,"tpe":[['
+bomb counts.json eplb-json '{"logical_count":[[' ']]}' 'logical_count[0]: expected at most 1048576 counts'
+bomb rank0.jsonl megatron-tokens-per-expert "$tpe" ']]}' 'tpe[0]: expected at most 1048576 counts'
+bomb load.jsonl vllm-eplb '{"record_type":"eplb_load_stats","expert_load":[[' ']]}' 'expert_load[0]: expected at most 1048576 counts'
+bomb router_trace_rank0.jsonl megatron-router-trace '{"top_indices":[[' ']]}' 'top_indices[0]: expected at most 1048576 experts'
+(echo layer,expert,count && yes 0,0,0 | head -n 4194305) | gzip -1 >lines.csv.gz
+refuses 2 "lines.csv.gz:4194306: line: expected at most 4194304 lines of a step, found more" lines.csv.gz --top-k 1 --out o
+
 # The same file twice, by whatever names: its records would count twice.
 fresh vllm-eplb
 cp in/load.jsonl one.jsonl

@@ -13,6 +13,8 @@
 /* What the rank's first step was like: had every expert of every layer a line? */
 enum { NOT_YET, COMPLETE, SPARSE };
 
+enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
+
 typedef struct {
   int32_t layer, expert;
   uint32_t count;
@@ -67,6 +69,9 @@ static hec_status take_cell(table *t, int64_t n_experts) {
   HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
   HEC_TRY(hec_csv_integer(&t->csv, t->expert, (n_experts > 0 ? n_experts : HEC_TRACE_DIMENSION_MAX) - 1, &expert));
   HEC_TRY(hec_csv_integer(&t->csv, t->count, UINT32_MAX, &count));
+  if (t->n == LINES_MAX)
+    return hec_import_fail(t->csv.file, t->csv.line, "line", "expected at most %d lines of a step, found more",
+                           LINES_MAX);
   HEC_RESERVE(t->cells, t->capacity, t->n + 1);
   t->cells[t->n++] = (cell){(int32_t)layer, (int32_t)expert, (uint32_t)count, t->csv.line};
   return HEC_OK;
