@@ -143,6 +143,17 @@ sed -E '1s|"model": "[^"]*"|"model": "another"|' in/rank0.jsonl >in/rank1.jsonl
 refuses 2 'rank1.jsonl:1: model: expected "' in --top-k 2 --out o
 has 'as before, found "another"' err.txt
 "${tool[@]}" in --top-k 2 --model both --out o.jsonl >out.txt || fail "vllm-eplb, --model: $(cat out.txt)"
+for fact in num_ranks num_redundant_experts; do # of one server all
+  sed -E "1s/(\"$fact\": )[0-9]+/\\17/" in/rank0.jsonl >in/rank1.jsonl
+  refuses 2 "rank1.jsonl:1: $fact: expected " in --top-k 2 --out o
+  has " (as before), found 7" err.txt
+done
+sed 1d in/rank0.jsonl | sed -E 's/"step"/"num_ranks": 4, "step"/' >in/rank1.jsonl
+rm in/rank0.jsonl
+"${tool[@]}" in --top-k 2 --out o.jsonl >out.txt 2>err.txt || fail "vllm-eplb, earlier form: $(cat err.txt)"
+sed -i '2s/"num_ranks": 4/"num_ranks": 2/' in/rank1.jsonl
+refuses 2 "rank1.jsonl:2: num_ranks: expected 4 (as before), found 2" in --top-k 2 --out o
+cp "$fixtures/vllm-eplb/load.jsonl" in/rank0.jsonl
 sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
 "${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
 head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"

@@ -148,7 +148,7 @@ static hec_status read_table(hec_import_file *file, table *t) {
     hec_import_assume(file->job, "expert parallelism over all %d ranks (--ep)", (int)ranks);
   hec_import_assume(file->job,
                     "an expert is all that one expert-parallel rank has; who sent the tokens is not recorded");
-  hec_import_set_ranks(file->job, ranks);
+  HEC_TRY(hec_import_set_ranks(file, 0, "rank", ranks));
   hec_import_set_sources(file->job, ranks);
   return hec_import_set_experts(file, 0, "rank (expert-parallel ranks)", ep);
 }
