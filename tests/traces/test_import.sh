@@ -162,6 +162,17 @@ printf '[[1.0, 2], [3, 40.00], [0.0, 0.0]]' >weights.json
 [ "$(tail -n 1 o.jsonl)" = '{"iter":0,"layers":[[1,2],[3,40]]}' ] || fail "weights: $(tail -n 1 o.jsonl)"
 printf '[[1.0, 2], [3, 40.05]]' >weights.json
 refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
+printf 'step,layer,expert,count\n1,0,0,4\n1,0,1,4\n1,3,0,5\n1,3,1,3\n2,0,0,4\n2,0,1,4\n2,3,0,8\n2,3,1,0\n' >totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail totals
+! grep -q '^tokens' out.txt || fail "totals are alike: $(cat out.txt)"
+sed -i '8s/8$/0/' totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail "a layer without tokens"
+has "tokens    layers of a step differ, first in step 2: layer 0 has 8 assignments, layer 3 has 0; taken as recorded"
+"${tool[@]}" totals.csv --top-k 2 --counted after_drop --out o.jsonl >out.txt || fail "dropped tokens"
+! grep -q '^tokens' out.txt || fail "dropped tokens differ: $(cat out.txt)"
+sed -i '6s/4$/7/; 8s/0$/11/' totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail "more tokens"
+has "tokens    from 4 to 6 in a record, over all ranks; the first has 4, by which hecate-sim goes (--tokens)"
 printf 'rank,method,model,layer,iter,tokens\n0,a\033[31m,m\r,0,0,5\n0,b,m,0,0,5\n' >control.csv
 refuses 2 "method: expected --method, as there are several, found a?[31m and b" control.csv --top-k 1 --out o
 for what in method model; do # in files of their own, too

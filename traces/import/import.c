@@ -147,6 +147,7 @@ static hec_status finish(hec_import *job) {
                    job->n_empty > 1 ? "s" : "");
     hec_import_note(job, "left out", words);
   }
+  hec_import_say_tokens(job);
   return HEC_OK;
 }
 
@@ -165,6 +166,7 @@ static hec_status next_record(hec_import *job, bool *more) {
       job->n_micro_batches = 0;
   }
   hec_import_gather(job, job->micro_batch++);
+  hec_import_judge_record(job);
   job->first_iter = job->n_records == 0 ? job->step : job->first_iter;
   job->last_iter = job->step;
   job->n_records++;
