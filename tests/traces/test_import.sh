@@ -202,7 +202,7 @@ refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --ou
 
 # Several tables of ranks: one after another in time, each of all ranks.
 printf 'rank,layer,iter,tokens\n0,0,0,5\n1,0,0,7\n0,0,1,5\n1,0,1,7\n' >a.csv
-sed 's/,5$/,6/' a.csv >b.csv
+sed 's/,5$/,6/; s/,0,1,/,0,3,/; s/,0,0,/,0,2,/' a.csv >b.csv
 imports a.csv b.csv --top-k 1
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,7]]}
 {"iter":1,"layers":[[5,7]]}
@@ -210,7 +210,7 @@ imports a.csv b.csv --top-k 1
 {"iter":3,"layers":[[6,7]]}' ] || fail "two tables: $(cat o.jsonl)"
 for n in 1 2; do # large enough to be noticed where memory is written behind its end
   echo rank,layer,iter,tokens >big-$n.csv
-  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$i,$((n + r))"; done; done; done >>big-$n.csv
+  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$((3 * n + i)),$((n + r))"; done; done; done >>big-$n.csv
 done
 imports big-1.csv big-2.csv --top-k 1
 has "trace     50 layers, 8 experts, top-1, totals over all ranks; 6 records, iterations 0 to 5"
@@ -218,6 +218,56 @@ printf 'rank,layer,iter,tokens\n2,0,0,5\n3,0,0,7\n' >c.csv
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in the first file (files are one after another in time), found up to 3" a.csv c.csv --top-k 1 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv c.csv --top-k 1 --ep 2 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv b.csv c.csv --top-k 1 --ep 1 --out o
+
+sed 's/,0,2,/,0,1,/' b.csv >c.csv
+refuses 2 "c.csv:2: step: expected one behind 1, the last of a.csv (files follow each other in time), found 1" a.csv c.csv --top-k 1 --out o
+for what in method model; do # some with the column, some without
+  sed "s/^rank/$what,rank/; s/^[01]/x,&/" b.csv >kind.csv
+  sed "s/^rank/$what,rank/; s/^[01]/x,&/" a.csv >a-kind.csv
+  name=${what/model/model_name}
+  refuses 2 "kind.csv:1: $name: expected no column of this name as in the first file, found one" a.csv kind.csv --top-k 1 --out o
+  refuses 2 "b.csv:1: $name: expected a column of this name as in the first file, found none" a-kind.csv b.csv --top-k 1 --out o
+  sed -i '2s/^x//' kind.csv
+  refuses 2 "kind.csv:2: $what: expected a name, found \"\"" kind.csv --top-k 1 --out o
+done
+refuses 2 "a.csv:1: method: expected a column of this name (--method), found none" a.csv --method FSDP --top-k 1 --out o
+imports a.csv --model FSDP --top-k 1 # it names the model
+
+# Columns that are named twice, or by two of their names: which is meant?
+printf 'layer,expert,step,count,count\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: count: expected one column of count|tokens|token_count, found count too" twice.csv --top-k 1 --out o
+printf 'layer,expert,step,count,iter\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: iter: expected one column of step|iter|iteration, found step too" twice.csv --top-k 1 --out o
+printf 'rank,layer,iter,tokens,rank\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice.csv --top-k 1 --out o
+
+# Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
+printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, as in the first, found 1 for 2 (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+imports pandas.csv --top-k 1 --gaps
+has "assumed   experts without a line have no tokens"
+[ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}
+{"iter":1,"layers":[[0,8]]}' ] || fail "pandas: $(cat o.jsonl)"
+for word in 5. 5.01 .0 5.0.0 5.0x; do
+  sed "2s/5.0/$word/" pandas.csv >float.csv
+  refuses 2 "float.csv:2: count: expected a whole number from 0 to 4294967295, found \"$word\"" float.csv --top-k 1 --out o
+done
+
+# Steps are as far apart as the first two: every tenth is no hole, one that is missing is.
+steps() { echo step,layer,expert,count && for i in "$@"; do echo "$i,0,0,1"; done; }
+steps 0 10 20 30 >steps.csv
+imports steps.csv --top-k 1
+has "4 records, iterations 0 to 30"
+steps 0 1 2 17 >steps.csv
+refuses 2 "steps.csv:5: step: expected 3, as steps are 1 apart (--gaps takes them as they come), found 17" steps.csv --top-k 1 --out o
+imports steps.csv --top-k 1 --gaps
+has "4 records, iterations 0 to 17"
+imports steps.csv --top-k 1 --until 2
+imports steps.csv --top-k 1 --from 2
+steps 40 45 51 >tens.csv
+refuses 2 "tens.csv:4: step: expected 50, as steps are 5 apart" tens.csv --top-k 1 --out o
+imports steps.csv tens.csv --top-k 1 --gaps
+has "7 records, iterations 0 to 6"
 
 # Pipes are read once, from their first byte, and stay in the order in which they are named. Larger than a pipe holds.
 fresh vllm-eplb
@@ -239,7 +289,9 @@ imports <(cat a.csv) --top-k 1 && head -n 1 o.jsonl | grep -q '"name":"vllm-eplb
   fail "a stream's name: $(head -n 1 o.jsonl)"
 imports <(cat a.csv) <(cat b.csv) --top-k 1
 tail -n 2 o.jsonl | grep -c 6,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
-imports <(cat b.csv) <(cat a.csv) --top-k 1
+refuses 2 ":2: step: expected one behind 3, the last of /dev/fd/" <(cat b.csv) <(cat a.csv) --top-k 1 --out o
+sed 's/,0,0,/,0,4,/; s/,0,1,/,0,5,/' a.csv >d.csv
+imports <(cat b.csv) <(cat d.csv) --top-k 1
 tail -n 2 o.jsonl | grep -c 5,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
 fresh trtllm
 refuses 2 "-: expected a file, as its parts are read where they lie, found a stream" - --format trtllm --experts 4 --top-k 2 --out o <in/rank0.safetensors

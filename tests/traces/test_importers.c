@@ -247,7 +247,7 @@ START_TEST(steps_can_be_chosen) {
   hec_import_input input = {.path = "a.csv", .bytes = count_lines, .length = sizeof count_lines - 1};
   for (int from = 0; from <= 10; from++)
     for (int until = -1; until <= 10; until++) {
-      hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until};
+      hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until, .gaps = true};
       hec_import *job = begin_counts(&options, &input, 1);
       hec_import_record record;
       hec_status status = HEC_OK;

@@ -2,7 +2,8 @@
  * iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
  * (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
  * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
- * whose table was complete in the first step must stay so: a lost line is not a zero. */
+ * whose table was complete in the first step must stay so, unless the user says that there are gaps: a lost line is not a
+ * zero. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -39,7 +40,8 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
   HEC_TRY(hec_csv_want(&t->csv, "count|tokens|token_count", &t->count));
-  t->step = hec_csv_find(&t->csv, "step|iter|iteration");
+  HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  file->dated = t->step >= 0;
   return HEC_OK;
 }
 
@@ -120,13 +122,13 @@ static hec_status judge(hec_import_file *file, table *t) {
   }
   size_t all = n_layers * (size_t)hec_import_experts(file->job);
   if (file->kept == NOT_YET)
-    file->kept = t->n == all ? COMPLETE : SPARSE;
-  if (file->kept == SPARSE)
+    file->kept = t->n == all && !hec_import_options_of(file->job)->gaps ? COMPLETE : SPARSE;
+  if (t->n != all && file->kept == SPARSE)
     hec_import_assume(file->job, "experts without a line have no tokens");
   else if (t->n != all)
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
                            "expected a line for every expert of every layer in step %" PRId64
-                           ", as in the first, found %zu for %zu",
+                           ", as in the first, found %zu for %zu (--gaps: those without one have no tokens)",
                            t->step_at, t->n, all);
   return HEC_OK;
 }

@@ -31,6 +31,7 @@ typedef struct {
   bool sum;            /* micro-batches of a step are added up */
   bool renumber;       /* ranks are numbered anew, in order */
   bool no_transitions; /* do not count them */
+  bool gaps;           /* steps may be missing, and lines of tables that say nothing else */
 } hec_import_options;
 
 typedef struct {
@@ -49,6 +50,7 @@ typedef struct {
   const hec_import_input *input;
   int32_t rank;      /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
   int32_t given;     /* as the name says it; -1: it does not */
+  bool dated;        /* its steps are the recording's: the next file of a sequence must begin behind them */
   int64_t kept;      /* the importer's own, 0 first, kept over the files of a sequence */
   hec_text words[2]; /* likewise, empty first */
   void *state;       /* likewise, of this file */

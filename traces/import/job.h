@@ -12,9 +12,13 @@ typedef struct {
   int32_t first_file, n_files;       /* in job->inputs */
   int32_t at;                        /* of n_files */
   bool is_open, ended, waiting, any; /* any: row of the file */
-  const hec_import_input *from;      /* the file of the last row that was taken */
+  const hec_import_input *from;      /* the last row that was taken: its file */
+  int64_t from_step, from_line;      /* and its step, as the file says */
+  const hec_import_input *checked;   /* the last step that was checked: its file */
+  int64_t checked_step, stride;      /* how far it is behind the one before, -1: it is the file's first */
   hec_import_row row;                /* waiting; step as the trace will have it */
   int64_t file_step;                 /* the last one, as the file says */
+  int64_t step_before;               /* the last one of the file before, -1: none */
   int64_t n_steps;                   /* begun: numbers them where there are several files */
 } hec_import_lane;
 
