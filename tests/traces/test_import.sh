@@ -356,6 +356,24 @@ refuses 2 "deep: expected files of a format of hecate-trace import --list, found
 refuses 2 "deep: expected files of vllm-eplb (" deep --format vllm-eplb --top-k 2 --out o
 has "found none in it and the folders in it (deep/a/b lies deeper)" err.txt
 imports deep/a --top-k 2
+cp one.jsonl deep/one.jsonl
+ln -s nothing deep/latest
+ln -s nothing deep/a/old
+mkfifo deep/a/control
+imports deep --top-k 2
+has "left out  not read, as no files or in folders that lie deeper: deep/a/control, deep/a/old, deep/latest, deep/a/b"
+for made in 'ln -s nothing' mkfifo; do # named like the others: a part of the recording
+  for place in deep deep/a; do
+    $made $place/two.jsonl
+    refuses 2 "$place/two.jsonl: expected a file of vllm-eplb, found a" deep --top-k 2 --out o
+    refuses 2 "$place/two.jsonl: expected a file of vllm-eplb, found a" deep --format vllm-eplb --top-k 2 --out o
+    rm $place/two.jsonl
+  done
+done
+fresh trtllm
+rm in/meta_info.json
+ln -s nothing in/meta_info.json
+refuses 2 "in/meta_info.json: expected a file of trtllm, found a link to nothing" in --experts 3 --top-k 2 --out o
 for format in npy-routed-experts json-routed-experts eplb-json; do
   fresh $format
   imports in "${options[@]}"

@@ -100,6 +100,8 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   HEC_TRY(hec_import_begin(format, &s->options, inputs->input, (int32_t)inputs->n, &job));
   if (inputs->left_out.length > 0)
     hec_import_note(job, "left out", inputs->left_out.data);
+  if (inputs->not_read.length > 0)
+    hec_import_note(job, "left out", inputs->not_read.data);
   hec_status status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
   if (status == HEC_OK) {
     hec_text text = {0};
