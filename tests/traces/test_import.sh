@@ -104,6 +104,7 @@ imports above --ranks 2 --pp 1
 ! grep -q "assumed" out.txt || fail "assumed what was said: $(cat out.txt)"
 imports above --renumber --pp 2
 has "trace     6 layers, 4 experts, top-2, totals"
+has "layers    of 2 pipeline stages are behind each other here: stage 0 is 0 to 2, stage 1 is 3 to 5"
 has "left out  transitions between layers: "
 echo old >kept.jsonl
 refuses 2 "rank 2: expected files of ranks 0 to 2 (--ranks), found 2 of them" above --ranks 3 --out kept.jsonl
@@ -123,6 +124,11 @@ refuses 2 "top_k: expected --top-k N, as files of vllm-eplb do not say it" above
 refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.jsonl --top-k 5 --out o
 "${tool[@]}" above/run/router_trace_rank0.jsonl --out o.jsonl >out.txt || fail "one rank"
 has "assumed   rank 0 is all there is (--ranks N checks)"
+
+fresh megatron-tokens-per-expert
+imports in --top-k 2 --pp 2
+has "layers    of 2 pipeline stages are behind each other here: stage 0 is 0 to 1, stage 1 is 2 to 3"
+! grep -q "of the recorder" out.txt || fail "stages have numbers of their own: $(cat out.txt)"
 
 # Names of the trace: folders that are ranks name nothing. Files of one format that has no ranks follow each other.
 fresh harmoeny
