@@ -56,7 +56,7 @@ void hec_import_judge_record(hec_import *job) {
   }
   uint64_t k = (uint64_t)job->top_k, tokens = (most + k - 1) / k;
   bool first = job->n_records == 0;
-  job->first_tokens = first ? tokens : job->first_tokens;
+  job->first_tokens = job->first_tokens == 0 ? tokens : job->first_tokens; /* hecate-sim passes over empty ones */
   job->least_tokens = first || tokens < job->least_tokens ? tokens : job->least_tokens;
   job->most_tokens = first || tokens > job->most_tokens ? tokens : job->most_tokens;
 }
