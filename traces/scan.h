@@ -53,7 +53,9 @@ static inline bool hec_scan_ends_token(char c) {
 hec_status hec_scan_integer(hec_scan *scan, uint64_t least, uint64_t most, uint64_t *value) HEC_MUST_USE;
 /* An array of exactly n whole numbers; `what` names them in messages ("counts"). */
 hec_status hec_scan_counts(hec_scan *scan, uint32_t *counts, int64_t n, const char *what) HEC_MUST_USE;
-/* An array of rows of equally many whole numbers, as long as it is; "[]" has no rows. */
+/* An array of rows of equally many whole numbers, as long as it is; "[]" has no rows. Gzip makes a long array of few
+ * bytes, so more numbers than anyone records are an error before they are in memory: 64 MiB of them. */
+enum { HEC_SCAN_ROW_MAX = 1 << 20, HEC_SCAN_ROWS_MAX = 1 << 24 }; /* numbers of a row; of all rows */
 typedef struct {
   uint32_t *values; /* [n_rows][n_columns] malloc family, reused */
   size_t capacity;

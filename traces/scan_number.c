@@ -120,7 +120,7 @@ static int64_t common_rows(hec_scan *scan, uint32_t *values, int64_t n_columns, 
 }
 
 /* The first row: as many numbers as there are. */
-static hec_status first_row(hec_scan *scan, hec_scan_matrix *m, int depth) {
+static hec_status first_row(hec_scan *scan, hec_scan_matrix *m, int depth, const char *what) {
   bool first = true, more = true;
   m->n_columns = 0;
   HEC_TRY(hec_scan_expect(scan, '['));
@@ -128,6 +128,8 @@ static hec_status first_row(hec_scan *scan, hec_scan_matrix *m, int depth) {
     HEC_TRY(hec_scan_more(scan, ']', &first, &more));
     if (!more)
       break;
+    if (m->n_columns == HEC_SCAN_ROW_MAX)
+      return hec_scan_fail(scan, "more", "at most %d %s", HEC_SCAN_ROW_MAX, what);
     scan->index[depth + 1] = m->n_columns;
     scan->n_indices = depth + 2;
     uint64_t value = 0;
@@ -152,13 +154,17 @@ hec_status hec_scan_rows(hec_scan *scan, hec_scan_matrix *m, const char *what) {
     HEC_TRY(hec_scan_more(scan, ']', &first, &more));
     if (!more)
       return HEC_OK;
+    int64_t left = m->n_columns > 0 ? HEC_SCAN_ROWS_MAX / m->n_columns - m->n_rows : 1; /* rows */
+    if (left <= 0)
+      return hec_scan_fail(scan, "more", "at most %d %s", HEC_SCAN_ROWS_MAX, what);
     HEC_TRY(hec_scan_peek(scan, &byte));
     scan->index[depth] = m->n_rows;
     scan->n_indices = depth + 1;
     if (m->n_columns < 0) {
-      HEC_TRY(first_row(scan, m, depth));
+      HEC_TRY(first_row(scan, m, depth, what));
     } else {
       int64_t room = m->n_columns > 0 ? STEP_NUMBERS / m->n_columns : 0;
+      room = room < left ? room : left - 1;
       HEC_RESERVE(m->values, m->capacity, (m->n_rows + room + 1) * m->n_columns + 1);
       if (room > 0)
         m->n_rows += common_rows(scan, m->values + m->n_rows * m->n_columns, m->n_columns, room);

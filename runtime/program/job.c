@@ -207,16 +207,20 @@ static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec
   return HEC_OK;
 }
 
-/* Tokens per rank: attention time and, when scaling, the loads. */
+/* Tokens per rank: attention time and, when scaling, the loads. Those of the first record that has any. */
 static hec_status choose_tokens(hec_job *job, const hec_job_options *options, hec_trace_reader *reader, int32_t ranks,
                                 hec_arena *arena, int32_t *tokens) {
   const hec_trace_record *record;
-  HEC_TRY(hec_trace_next(reader, &record));
   uint64_t total = 0, per_token = (uint64_t)ranks * (uint64_t)job->header.top_k;
-  for (int32_t l = 0; record && l < job->moe.n_moe_layers; l++) {
-    uint64_t layer = hec_load_layer_total(&record->load, l);
-    total = layer > total ? layer : total;
-  }
+  int64_t n_empty = -1;
+  do {
+    HEC_TRY(hec_trace_next(reader, &record));
+    for (int32_t l = 0; record && l < job->moe.n_moe_layers; l++) {
+      uint64_t layer = hec_load_layer_total(&record->load, l);
+      total = layer > total ? layer : total;
+    }
+    n_empty++;
+  } while (record && total == 0);
   uint64_t own = (total + per_token - 1) / per_token;
   if (options->tokens > 0) {
     *tokens = options->tokens;
@@ -235,6 +239,8 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
     *tokens = own > 0 ? (int32_t)own : 1;
     const char *exact = job->header.counted == HEC_COUNTED_AFTER_DROP
                             ? ", counted after dropping: what the gate dropped is in neither loads nor tokens"
+                        : total == 0             ? ", as no record has any"
+                        : n_empty > 0            ? ", of the first record that has any"
                         : total % per_token == 0 ? ""
                                                  : ", of the first record, rounded up";
     if (job->header.n_sources == ranks)

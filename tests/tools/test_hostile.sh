@@ -207,7 +207,7 @@ refused 2 'more than 2^32-1' "$sim" "$folder/bad" --ranks 2 --tokens 5
 trace huge "$tiny" "{\"iter\":0,\"layers\":[$most]}"
 works 'scaled to it' "$sim" "$folder/huge"
 big='[536870911,0]'
-trace late "$four" '{"iter":0,"layers":[[[0,0],[0,0],[0,0],[0,0]]]}' "{\"iter\":1,\"layers\":[[$big,$big,$big,$big]]}"
+trace late "$four" '{"iter":0,"layers":[[[1,0],[0,0],[0,0],[0,0]]]}' "{\"iter\":1,\"layers\":[[$big,$big,$big,$big]]}"
 for law in alpha_beta max_min; do # the later record is too long for the clock, the first one says nothing of it
   refused 2 'simulated time below' "$sim" "$folder/late" --law $law --cluster "1x4 flops=1M mem=1G nvlink=1K hbm=1K"
 done

@@ -29,6 +29,9 @@ gzip -c $small | head -c 60 >cut.gz && refuses 2 cut.gz cut.gz
 { echo "$header"; echo '{"iter":1,"layers":[[[4294967295,0,0],[4294967295,0,0]]]}'; } >huge.jsonl
 refuses 2 "tokens per rank" huge.jsonl --ranks 1
 
+{ echo "$header"; echo '{"iter":0,"layers":[[[0,0,0],[0,0,0]]]}'; echo '{"iter":1,"layers":[[[4,0,8],[1,7,4]]]}'; } >late.jsonl
+accepts late.jsonl --policy ep && has "tokens per rank: 12 (the trace's own number, of the first record that has any)"
+
 # What a trace is too short for, and what its rows know in advance: of the rows shown.
 head -n 2 $small >one.jsonl
 accepts one.jsonl --policy ep,eplb,hecate && has "history: no load is known before the only iteration: eplb, hecate have nothing to"

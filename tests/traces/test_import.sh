@@ -104,6 +104,7 @@ imports above --ranks 2 --pp 1
 ! grep -q "assumed" out.txt || fail "assumed what was said: $(cat out.txt)"
 imports above --renumber --pp 2
 has "trace     6 layers, 4 experts, top-2, totals"
+has "layers    of 2 pipeline stages are behind each other here: stage 0 is 0 to 2, stage 1 is 3 to 5"
 has "left out  transitions between layers: "
 echo old >kept.jsonl
 refuses 2 "rank 2: expected files of ranks 0 to 2 (--ranks), found 2 of them" above --ranks 3 --out kept.jsonl
@@ -124,6 +125,11 @@ refuses 2 "top_k: expected at most 4 (the experts), found 5" above/run/load.json
 "${tool[@]}" above/run/router_trace_rank0.jsonl --out o.jsonl >out.txt || fail "one rank"
 has "assumed   rank 0 is all there is (--ranks N checks)"
 
+fresh megatron-tokens-per-expert
+imports in --top-k 2 --pp 2
+has "layers    of 2 pipeline stages are behind each other here: stage 0 is 0 to 1, stage 1 is 2 to 3"
+! grep -q "of the recorder" out.txt || fail "stages have numbers of their own: $(cat out.txt)"
+
 # Names of the trace: folders that are ranks name nothing. Files of one format that has no ranks follow each other.
 fresh harmoeny
 "${tool[@]}" in --top-k 1 --out o.jsonl >out.txt || fail harmoeny
@@ -143,6 +149,17 @@ sed -E '1s|"model": "[^"]*"|"model": "another"|' in/rank0.jsonl >in/rank1.jsonl
 refuses 2 'rank1.jsonl:1: model: expected "' in --top-k 2 --out o
 has 'as before, found "another"' err.txt
 "${tool[@]}" in --top-k 2 --model both --out o.jsonl >out.txt || fail "vllm-eplb, --model: $(cat out.txt)"
+for fact in num_ranks num_redundant_experts; do # of one server all
+  sed -E "1s/(\"$fact\": )[0-9]+/\\17/" in/rank0.jsonl >in/rank1.jsonl
+  refuses 2 "rank1.jsonl:1: $fact: expected " in --top-k 2 --out o
+  has " (as before), found 7" err.txt
+done
+sed 1d in/rank0.jsonl | sed -E 's/"step"/"num_ranks": 4, "step"/' >in/rank1.jsonl
+rm in/rank0.jsonl
+"${tool[@]}" in --top-k 2 --out o.jsonl >out.txt 2>err.txt || fail "vllm-eplb, earlier form: $(cat err.txt)"
+sed -i '2s/"num_ranks": 4/"num_ranks": 2/' in/rank1.jsonl
+refuses 2 "rank1.jsonl:2: num_ranks: expected 4 (as before), found 2" in --top-k 2 --out o
+cp "$fixtures/vllm-eplb/load.jsonl" in/rank0.jsonl
 sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
 "${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
 head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"
@@ -151,6 +168,17 @@ printf '[[1.0, 2], [3, 40.00], [0.0, 0.0]]' >weights.json
 [ "$(tail -n 1 o.jsonl)" = '{"iter":0,"layers":[[1,2],[3,40]]}' ] || fail "weights: $(tail -n 1 o.jsonl)"
 printf '[[1.0, 2], [3, 40.05]]' >weights.json
 refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
+printf 'step,layer,expert,count\n1,0,0,4\n1,0,1,4\n1,3,0,5\n1,3,1,3\n2,0,0,4\n2,0,1,4\n2,3,0,8\n2,3,1,0\n' >totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail totals
+! grep -q '^tokens' out.txt || fail "totals are alike: $(cat out.txt)"
+sed -i '8s/8$/0/' totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail "a layer without tokens"
+has "tokens    layers of a step differ, first in step 2: layer 0 has 8 assignments, layer 3 has 0; taken as recorded"
+"${tool[@]}" totals.csv --top-k 2 --counted after_drop --out o.jsonl >out.txt || fail "dropped tokens"
+! grep -q '^tokens' out.txt || fail "dropped tokens differ: $(cat out.txt)"
+sed -i '6s/4$/7/; 8s/0$/11/' totals.csv
+"${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail "more tokens"
+has "tokens    from 4 to 6 in a record, over all ranks; the first has 4, by which hecate-sim goes (--tokens)"
 printf 'rank,method,model,layer,iter,tokens\n0,a\033[31m,m\r,0,0,5\n0,b,m,0,0,5\n' >control.csv
 refuses 2 "method: expected --method, as there are several, found a?[31m and b" control.csv --top-k 1 --out o
 for what in method model; do # in files of their own, too
@@ -180,7 +208,7 @@ refuses 2 "in/meta_info.json: expected files of a format" in/meta_info.json --ou
 
 # Several tables of ranks: one after another in time, each of all ranks.
 printf 'rank,layer,iter,tokens\n0,0,0,5\n1,0,0,7\n0,0,1,5\n1,0,1,7\n' >a.csv
-sed 's/,5$/,6/' a.csv >b.csv
+sed 's/,5$/,6/; s/,0,1,/,0,3,/; s/,0,0,/,0,2,/' a.csv >b.csv
 imports a.csv b.csv --top-k 1
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,7]]}
 {"iter":1,"layers":[[5,7]]}
@@ -188,7 +216,7 @@ imports a.csv b.csv --top-k 1
 {"iter":3,"layers":[[6,7]]}' ] || fail "two tables: $(cat o.jsonl)"
 for n in 1 2; do # large enough to be noticed where memory is written behind its end
   echo rank,layer,iter,tokens >big-$n.csv
-  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$i,$((n + r))"; done; done; done >>big-$n.csv
+  for i in {0..2}; do for l in {0..49}; do for r in {0..7}; do echo "$r,$l,$((3 * n + i)),$((n + r))"; done; done; done >>big-$n.csv
 done
 imports big-1.csv big-2.csv --top-k 1
 has "trace     50 layers, 8 experts, top-1, totals over all ranks; 6 records, iterations 0 to 5"
@@ -196,6 +224,56 @@ printf 'rank,layer,iter,tokens\n2,0,0,5\n3,0,0,7\n' >c.csv
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in the first file (files are one after another in time), found up to 3" a.csv c.csv --top-k 1 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv c.csv --top-k 1 --ep 2 --out o
 refuses 2 "c.csv: rank: expected ranks 0 to 1 as in" a.csv b.csv c.csv --top-k 1 --ep 1 --out o
+
+sed 's/,0,2,/,0,1,/' b.csv >c.csv
+refuses 2 "c.csv:2: step: expected one behind 1, the last of a.csv (files follow each other in time), found 1" a.csv c.csv --top-k 1 --out o
+for what in method model; do # some with the column, some without
+  sed "s/^rank/$what,rank/; s/^[01]/x,&/" b.csv >kind.csv
+  sed "s/^rank/$what,rank/; s/^[01]/x,&/" a.csv >a-kind.csv
+  name=${what/model/model_name}
+  refuses 2 "kind.csv:1: $name: expected no column of this name as in the first file, found one" a.csv kind.csv --top-k 1 --out o
+  refuses 2 "b.csv:1: $name: expected a column of this name as in the first file, found none" a-kind.csv b.csv --top-k 1 --out o
+  sed -i '2s/^x//' kind.csv
+  refuses 2 "kind.csv:2: $what: expected a name, found \"\"" kind.csv --top-k 1 --out o
+done
+refuses 2 "a.csv:1: method: expected a column of this name (--method), found none" a.csv --method FSDP --top-k 1 --out o
+imports a.csv --model FSDP --top-k 1 # it names the model
+
+# Columns that are named twice, or by two of their names: which is meant?
+printf 'layer,expert,step,count,count\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: count: expected one column of count|tokens|token_count, found count too" twice.csv --top-k 1 --out o
+printf 'layer,expert,step,count,iter\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: iter: expected one column of step|iter|iteration, found step too" twice.csv --top-k 1 --out o
+printf 'rank,layer,iter,tokens,rank\n0,0,0,5,6\n' >twice.csv
+refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice.csv --top-k 1 --out o
+
+# Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
+printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, as in the first, found 1 for 2 (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+imports pandas.csv --top-k 1 --gaps
+has "assumed   experts without a line have no tokens"
+[ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}
+{"iter":1,"layers":[[0,8]]}' ] || fail "pandas: $(cat o.jsonl)"
+for word in 5. 5.01 .0 5.0.0 5.0x; do
+  sed "2s/5.0/$word/" pandas.csv >float.csv
+  refuses 2 "float.csv:2: count: expected a whole number from 0 to 4294967295, found \"$word\"" float.csv --top-k 1 --out o
+done
+
+# Steps are as far apart as the first two: every tenth is no hole, one that is missing is.
+steps() { echo step,layer,expert,count && for i in "$@"; do echo "$i,0,0,1"; done; }
+steps 0 10 20 30 >steps.csv
+imports steps.csv --top-k 1
+has "4 records, iterations 0 to 30"
+steps 0 1 2 17 >steps.csv
+refuses 2 "steps.csv:5: step: expected 3, as steps are 1 apart (--gaps takes them as they come), found 17" steps.csv --top-k 1 --out o
+imports steps.csv --top-k 1 --gaps
+has "4 records, iterations 0 to 17"
+imports steps.csv --top-k 1 --until 2
+imports steps.csv --top-k 1 --from 2
+steps 40 45 51 >tens.csv
+refuses 2 "tens.csv:4: step: expected 50, as steps are 5 apart" tens.csv --top-k 1 --out o
+imports steps.csv tens.csv --top-k 1 --gaps
+has "7 records, iterations 0 to 6"
 
 # Pipes are read once, from their first byte, and stay in the order in which they are named. Larger than a pipe holds.
 fresh vllm-eplb
@@ -217,7 +295,9 @@ imports <(cat a.csv) --top-k 1 && head -n 1 o.jsonl | grep -q '"name":"vllm-eplb
   fail "a stream's name: $(head -n 1 o.jsonl)"
 imports <(cat a.csv) <(cat b.csv) --top-k 1
 tail -n 2 o.jsonl | grep -c 6,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
-imports <(cat b.csv) <(cat a.csv) --top-k 1
+refuses 2 ":2: step: expected one behind 3, the last of /dev/fd/" <(cat b.csv) <(cat a.csv) --top-k 1 --out o
+sed 's/,0,0,/,0,4,/; s/,0,1,/,0,5,/' a.csv >d.csv
+imports <(cat b.csv) <(cat d.csv) --top-k 1
 tail -n 2 o.jsonl | grep -c 5,7 | grep -qx 2 || fail "pipes in another order: $(cat o.jsonl)"
 fresh trtllm
 refuses 2 "-: expected a file, as its parts are read where they lie, found a stream" - --format trtllm --experts 4 --top-k 2 --out o <in/rank0.safetensors
@@ -230,6 +310,20 @@ imports wide.csv --top-k 1
 has "trace     4096 layers"
 echo '{"routed_experts":""}' >flat.jsonl
 refuses 2 "--layers: expected" flat.jsonl --layers 1048576 --experts 1 --top-k 1 --out o
+
+# Kilobytes of gzip that unpack to numbers without end: an error while they are read, not memory.
+zeros() { yes "$1" | head -n "$2" | tr -d '\n'; }
+bomb() { # bomb FILE FORMAT BEFORE AFTER 'words of the message'
+  (printf '%s' "$3" && zeros 0,0,0,0, 300000 && printf '0%s\n' "$4") | gzip >"$1.gz"
+  refuses 2 "$1.gz:1: $5, found more" "$1.gz" --format "$2" --top-k 1 --out o
+}
+tpe='{"iter":0,"block":"decoder","layer":0,"tpe":[['
+bomb counts.json eplb-json '{"logical_count":[[' ']]}' 'logical_count[0]: expected at most 1048576 counts'
+bomb rank0.jsonl megatron-tokens-per-expert "$tpe" ']]}' 'tpe[0]: expected at most 1048576 counts'
+bomb load.jsonl vllm-eplb '{"record_type":"eplb_load_stats","expert_load":[[' ']]}' 'expert_load[0]: expected at most 1048576 counts'
+bomb router_trace_rank0.jsonl megatron-router-trace '{"top_indices":[[' ']]}' 'top_indices[0]: expected at most 1048576 experts'
+(echo layer,expert,count && yes 0,0,0 | head -n 4194305) | gzip -1 >lines.csv.gz
+refuses 2 "lines.csv.gz:4194306: line: expected at most 4194304 lines of a step, found more" lines.csv.gz --top-k 1 --out o
 
 # The same file twice, by whatever names: its records would count twice.
 fresh vllm-eplb
@@ -268,6 +362,24 @@ refuses 2 "deep: expected files of a format of hecate-trace import --list, found
 refuses 2 "deep: expected files of vllm-eplb (" deep --format vllm-eplb --top-k 2 --out o
 has "found none in it and the folders in it (deep/a/b lies deeper)" err.txt
 imports deep/a --top-k 2
+cp one.jsonl deep/one.jsonl
+ln -s nothing deep/latest
+ln -s nothing deep/a/old
+mkfifo deep/a/control
+imports deep --top-k 2
+has "left out  not read, as no files or in folders that lie deeper: deep/a/control, deep/a/old, deep/latest, deep/a/b"
+for made in 'ln -s nothing' mkfifo; do # named like the others: a part of the recording
+  for place in deep deep/a; do
+    $made $place/two.jsonl
+    refuses 2 "$place/two.jsonl: expected a file of vllm-eplb, found a" deep --top-k 2 --out o
+    refuses 2 "$place/two.jsonl: expected a file of vllm-eplb, found a" deep --format vllm-eplb --top-k 2 --out o
+    rm $place/two.jsonl
+  done
+done
+fresh trtllm
+rm in/meta_info.json
+ln -s nothing in/meta_info.json
+refuses 2 "in/meta_info.json: expected a file of trtllm, found a link to nothing" in --experts 3 --top-k 2 --out o
 for format in npy-routed-experts json-routed-experts eplb-json; do
   fresh $format
   imports in "${options[@]}"

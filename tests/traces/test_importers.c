@@ -54,6 +54,42 @@ START_TEST(rows_in_every_spacing) {
 }
 END_TEST
 
+/* `n` rows of `columns` zeros: no more is kept than there may be, and the message names line and place. */
+static void check_too_many(int64_t n, int64_t columns, const char *wanted) {
+  hec_text text = {0}, row = {0};
+  hec_source *source = NULL;
+  hec_scan scan;
+  hec_scan_matrix m = {.n_columns = -1};
+  for (int64_t c = 0; c < columns; c++)
+    hec_text_add(&row, c == 0 ? "[0" : ",0");
+  hec_text_add(&row, "]");
+  for (int64_t r = 0; r < n; r++) {
+    hec_text_add(&text, r == 0 ? "[" : ",");
+    hec_text_add_bytes(&text, row.data, row.length);
+  }
+  hec_text_add(&text, "]");
+  ck_assert_int_eq(hec_source_open_memory(text.data, text.length, "rows", &source), HEC_OK);
+  ck_assert_int_eq(hec_scan_begin(&scan, source), HEC_OK);
+  hec_status status = hec_scan_rows(&scan, &m, "numbers");
+  if (wanted)
+    ck_assert_str_eq(hec_last_error(), wanted);
+  ck_assert_int_eq(status, wanted ? HEC_BAD_INPUT : HEC_OK);
+  ck_assert_uint_le(m.capacity, 2 * HEC_SCAN_ROWS_MAX);
+  hec_scan_end(&scan);
+  free(m.values);
+  hec_text_free(&row);
+  hec_text_free(&text);
+}
+
+START_TEST(rows_are_bounded) {
+  int64_t rows = HEC_SCAN_ROWS_MAX / 4096;
+  check_too_many(1, HEC_SCAN_ROW_MAX, NULL);
+  check_too_many(1, HEC_SCAN_ROW_MAX + 1, "rows:1: [0]: expected at most 1048576 numbers, found more");
+  check_too_many(rows, 4096, NULL);
+  check_too_many(rows + 1, 4096, "rows:1: expected at most 16777216 numbers, found more");
+}
+END_TEST
+
 /* ---- router traces ---- */
 
 enum { MOST_RANKS = 12, MOST_LAYERS = 4, MOST_STEPS = 3, MOST_MICRO = 3, MOST_EXPERTS = 9 };
@@ -211,7 +247,7 @@ START_TEST(steps_can_be_chosen) {
   hec_import_input input = {.path = "a.csv", .bytes = count_lines, .length = sizeof count_lines - 1};
   for (int from = 0; from <= 10; from++)
     for (int until = -1; until <= 10; until++) {
-      hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until};
+      hec_import_options options = {.top_k = 1, .first_step = from, .last_step = until, .gaps = true};
       hec_import *job = begin_counts(&options, &input, 1);
       hec_import_record record;
       hec_status status = HEC_OK;
@@ -317,6 +353,7 @@ static Suite *make_suite(void) {
   Suite *suite = suite_create("traces.importers");
   TCase *cases = tcase_create("importers");
   tcase_add_loop_test(cases, rows_in_every_spacing, 0, 72);
+  tcase_add_test(cases, rows_are_bounded);
   tcase_add_loop_test(cases, router_traces_at_random, 0, 200);
   tcase_add_test(cases, steps_can_be_chosen);
   tcase_add_test(cases, names_are_ordered_by_numbers);

@@ -1,6 +1,7 @@
 /* Requests of routed experts, longer than the window that the importer goes through them by: counts and transitions beside
  * those that the test adds up itself, token by token; as .npy in memory and in a file, and as numbers in base64. Layers
- * that have only zeros in a request are dense, those that have them in a part of it are not. */
+ * that have only zeros in a request are dense, those that have them in a part of it are not (of several experts a token
+ * has no two alike there: its part is expert 0 and the next ones). */
 #include "runtime/base/arena.h"
 #include "tests/support/check_main.h"
 #include "traces/import/import.h"
@@ -19,10 +20,15 @@ typedef struct {
   uint64_t transitions[LAYERS][EXPERTS][EXPERTS]; /* into a layer, from the one before that is not dense */
 } requests;
 
-/* From token `from` up to `until` a layer has zeros. */
-static uint32_t draw(const requests *r, uint64_t *seed, int layer, int token, const int from[], const int until[]) {
-  bool zero = layer == r->dense || (token >= from[layer] && token < until[layer]);
-  return zero ? 0 : (uint32_t)hec_test_below(seed, (uint64_t)r->experts);
+/* top_k experts of a token, all different. */
+static void draw(const requests *r, uint64_t *seed, bool first_ones, uint32_t *ids) {
+  for (int k = 0; k < r->top_k; k++)
+    for (bool again = true; again;) {
+      ids[k] = first_ones ? (uint32_t)k : (uint32_t)hec_test_below(seed, (uint64_t)r->experts);
+      again = false;
+      for (int b = 0; b < k; b++)
+        again = again || ids[b] == ids[k];
+    }
 }
 
 static void count(requests *r, int q) {
@@ -59,15 +65,14 @@ static void make(requests *r, uint64_t seed) {
       from[l] = hec_test_below(&seed, 2) == 0 ? 0 : (int)hec_test_below(&seed, (uint64_t)n);
       until[l] = some ? (from[l] == 0 ? n - 1 - (int)hec_test_below(&seed, 50) : n) : 0;
     }
-    r->ids[q] = malloc((size_t)(n * r->layers * r->top_k) * sizeof *r->ids[q]);
+    r->ids[q] = calloc((size_t)(n * r->layers * r->top_k), sizeof *r->ids[q]);
     uint32_t *to = r->ids[q];
     for (int t = 0; t < n; t++)
-      for (int l = 0; l < r->layers; l++)
-        for (int k = 0; k < r->top_k; k++)
-          *to++ = draw(r, &seed, l, t, from, until);
-    for (int l = 0; l < r->layers; l++) /* one of the last tokens goes somewhere */
-      if (l != r->dense)
-        r->ids[q][((n - 1) * r->layers + l) * r->top_k] = 1;
+      for (int l = 0; l < r->layers; l++, to += r->top_k)
+        if (l != r->dense)
+          draw(r, &seed, t >= from[l] && t < until[l], to);
+    for (int l = 0; l < r->layers && r->top_k == 1; l++) /* one of the last tokens goes somewhere */
+      r->ids[q][(n - 1) * r->layers + l] = 1;
     count(r, q);
   }
 }
@@ -219,6 +224,38 @@ START_TEST(a_wrong_number_is_named) {
 }
 END_TEST
 
+/* A token with an expert twice, as one that was not recorded has (zeros), is found wherever it is, but in a dense layer. */
+START_TEST(a_repeated_expert_is_named) {
+  static requests r;
+  uint64_t seed = (uint64_t)_i + 100;
+  hec_text npy = {0};
+  hec_import *job = NULL;
+  hec_import_record record;
+  bool more = true;
+  char wanted[128];
+  do
+    make(&r, seed++);
+  while (r.top_k == 1);
+  int t = (int)hec_test_below(&seed, (uint64_t)r.tokens[0]), l = (r.dense + 1) % r.layers;
+  uint32_t *ids = r.ids[0] + (t * r.layers + l) * r.top_k, again = _i % 2 == 0 ? 0 : ids[0];
+  for (int k = 0; k < r.top_k; k++)
+    ids[k] = _i % 2 == 0 ? 0 : k == r.top_k - 1 ? again : ids[k];
+  add_npy(&r, 0, &npy);
+  (void)snprintf(wanted, sizeof wanted,
+                 "d/r.npy: experts[%d][%d]: expected %d different experts of a token, found %d twice", t, l, r.top_k,
+                 (int)again);
+  hec_import_input input = {.path = "d/r.npy", .bytes = npy.data, .length = npy.length};
+  hec_import_options options = {.experts = r.experts, .last_step = -1};
+  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
+  ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
+  ck_assert_str_eq(hec_last_error(), wanted);
+  hec_import_end(job);
+  hec_text_free(&npy);
+  for (int q = 0; q < REQUESTS; q++)
+    free(r.ids[q]);
+}
+END_TEST
+
 /* A request without tokens is a step without any. */
 START_TEST(a_request_may_be_empty) {
   requests r = {.tokens = {0, 1}, .layers = 2, .top_k = 2, .experts = 3, .item = 1, .dense = -1};
@@ -252,6 +289,7 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 60);
   tcase_add_loop_test(cases, requests_of_many_windows, 0, 24);
   tcase_add_loop_test(cases, a_wrong_number_is_named, 0, 12);
+  tcase_add_loop_test(cases, a_repeated_expert_is_named, 0, 12);
   tcase_add_test(cases, a_request_may_be_empty);
   suite_add_tcase(suite, cases);
   return suite;

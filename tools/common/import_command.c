@@ -39,7 +39,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
                     1, 1 << 20),
       HEC_ARG_WHOLE("--ep", o->ep, "N", "ranks that share the experts, where a file counts its own (default: all)", 1,
                     1 << 20),
-      HEC_ARG_WHOLE("--pp", o->pp, "N", "pipeline stages, each the next part of the ranks (default 1)", 1, 1 << 20),
+      HEC_ARG_WHOLE("--pp", o->pp, "N",
+                    "pipeline stages, each the next part of the ranks, with the next layers (default 1)", 1, 1 << 20),
       HEC_ARG_WORD("--counted", o->counted, "WHEN", "before_drop or after_drop, where a capacity factor drops tokens"),
       HEC_ARG_WORD("--phase", o->phase, "P", "train, prefill, decode, prefill+decode or forward"),
       HEC_ARG_WORD("--method", o->method, "M", "of a table of several, the rows to take"),
@@ -49,6 +50,8 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       HEC_ARG_WHOLE("--from", o->first_step, "N", "first step (default: all)", 0, HEC_ITER_MAX),
       HEC_ARG_WHOLE("--until", o->last_step, "N", "last step: reading ends behind it", 0, HEC_ITER_MAX),
       {"--sum", HEC_ARG_FLAG, &o->sum, NULL, "add the micro-batches of a step up (default: a record each)", 0, 0},
+      {"--gaps", HEC_ARG_FLAG, &o->gaps, NULL,
+       "recordings with holes: steps at any distance, experts without a line of a table have no tokens", 0, 0},
       {"--renumber", HEC_ARG_FLAG, &o->renumber, NULL, "files of some ranks only: number them anew", 0, 0},
       {"--no-transitions", HEC_ARG_FLAG, &o->no_transitions, NULL,
        "do not count transitions between layers, where tokens were recorded", 0, 0},
@@ -58,9 +61,12 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
       .usage = "hecate-trace import INPUT... --out FILE [option]...",
       .summary =
           "Makes a trace of what another recorder wrote. INPUT: files, folders (two levels deep) or patterns in\n"
-          "quotes; gzip is undone; - is standard input, and pipes will do. Files of ranks are put together step by step,\n"
-          "so a log may be of any length. What is derived is said (assumed), what is left out too; a missing step or\n"
-          "layer is an error, and a missing rank, but for the last ones: --ranks N checks.",
+          "quotes; gzip is undone; - is standard input, and pipes will do. Files of ranks are put together step by "
+          "step,\n"
+          "so a log may be of any length. What is derived is said (assumed), what is left out too; a missing step\n"
+          "(they must be as far apart as the first two) or layer is an error, and a missing rank, but for the last "
+          "ones:\n"
+          "--ranks N checks.",
       .examples = "  hecate-trace import run/router_trace --experts 64 --out trace.jsonl.gz\n"
                   "  hecate-trace import 'eplb_load_*.jsonl' --top-k 8 --out trace.jsonl",
       .args = args};
@@ -95,6 +101,8 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   HEC_TRY(hec_import_begin(format, &s->options, inputs->input, (int32_t)inputs->n, &job));
   if (inputs->left_out.length > 0)
     hec_import_note(job, "left out", inputs->left_out.data);
+  if (inputs->not_read.length > 0)
+    hec_import_note(job, "left out", inputs->not_read.data);
   hec_status status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
   if (status == HEC_OK) {
     hec_text text = {0};

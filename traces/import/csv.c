@@ -174,16 +174,23 @@ static bool is_one_of(const char *name, size_t n, const char *names) {
   }
 }
 
-int hec_csv_find(const hec_csv *csv, const char *names) {
-  for (int i = 0; i < csv->n_columns; i++)
-    if (is_one_of(hec_csv_name(csv, i), strlen(hec_csv_name(csv, i)), names))
-      return i;
-  return -1;
+hec_status hec_csv_find(const hec_csv *csv, const char *names, int *column) {
+  *column = -1;
+  for (int i = 0; i < csv->n_columns; i++) {
+    const char *name = hec_csv_name(csv, i);
+    if (!is_one_of(name, strlen(name), names))
+      continue;
+    if (*column >= 0)
+      return hec_import_fail(csv->file, 1, name, "expected one column of %s, found %s too", names,
+                             hec_csv_name(csv, *column));
+    *column = i;
+  }
+  return HEC_OK;
 }
 
 hec_status hec_csv_want(const hec_csv *csv, const char *names, int *column) {
   char name[64];
-  *column = hec_csv_find(csv, names);
+  HEC_TRY(hec_csv_find(csv, names, column));
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(names, "|"), names);
   return *column >= 0 ? HEC_OK : hec_import_fail(csv->file, 1, name, "expected a column of this name, found none");
 }
@@ -197,6 +204,12 @@ hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) {
   return hec_import_fail(csv->file, csv->line, hec_csv_name(csv, column), "expected %s, found \"%s\"", expected, found);
 }
 
+/* Nothing, or zeros behind a point. */
+static bool is_rest(const char *p) {
+  size_t zeros = *p == '.' ? strspn(p + 1, "0") : 0;
+  return *p == 0 || (zeros > 0 && p[1 + zeros] == 0);
+}
+
 hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) {
   const char *p = csv->field[column];
   char expected[64];
@@ -206,7 +219,7 @@ hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t
   if (n == 0) /* long, or begins with 0, or no number */
     for (v = 0; n < 18 && p[n] >= '0' && p[n] <= '9'; n++)
       v = v * 10 + (p[n] - '0');
-  if (n > 0 && p[n] == 0 && v <= most) {
+  if (n > 0 && is_rest(p + n) && v <= most) {
     *value = v;
     return HEC_OK;
   }

@@ -25,9 +25,10 @@ hec_status hec_csv_open(hec_csv *csv, const hec_import_file *file) HEC_MUST_USE;
 void hec_csv_close(hec_csv *csv);
 /* The next line that is not blank, with as many fields as there are names. */
 hec_status hec_csv_next(hec_csv *csv, bool *more) HEC_MUST_USE;
-/* The column of one of these names ("layer|layer_id"); -1: none. */
-int hec_csv_find(const hec_csv *csv, const char *names);
+/* The column of one of these names ("layer|layer_id"), -1: none; several are an error, for which is meant? */
+hec_status hec_csv_find(const hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
 hec_status hec_csv_want(const hec_csv *csv, const char *names, int *column) HEC_MUST_USE;
+/* A whole number, also as 7.0: what was a table of floats once writes them so. */
 hec_status hec_csv_integer(const hec_csv *csv, int column, int64_t most, int64_t *value) HEC_MUST_USE;
 const char *hec_csv_name(const hec_csv *csv, int column);
 hec_status hec_csv_fail(const hec_csv *csv, int column, const char *expected) HEC_MUST_USE; /* found: the field */

@@ -2,7 +2,8 @@
  * iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
  * (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
  * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
- * whose table was complete in the first step must stay so: a lost line is not a zero. */
+ * whose table was complete in the first step must stay so, unless the user says that there are gaps: a lost line is not a
+ * zero. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -12,6 +13,8 @@
 
 /* What the rank's first step was like: had every expert of every layer a line? */
 enum { NOT_YET, COMPLETE, SPARSE };
+
+enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
 
 typedef struct {
   int32_t layer, expert;
@@ -37,7 +40,8 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
   HEC_TRY(hec_csv_want(&t->csv, "count|tokens|token_count", &t->count));
-  t->step = hec_csv_find(&t->csv, "step|iter|iteration");
+  HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  file->dated = t->step >= 0;
   return HEC_OK;
 }
 
@@ -67,6 +71,9 @@ static hec_status take_cell(table *t, int64_t n_experts) {
   HEC_TRY(hec_csv_integer(&t->csv, t->layer, (1 << 20) - 1, &layer));
   HEC_TRY(hec_csv_integer(&t->csv, t->expert, (n_experts > 0 ? n_experts : HEC_TRACE_DIMENSION_MAX) - 1, &expert));
   HEC_TRY(hec_csv_integer(&t->csv, t->count, UINT32_MAX, &count));
+  if (t->n == LINES_MAX)
+    return hec_import_fail(t->csv.file, t->csv.line, "line", "expected at most %d lines of a step, found more",
+                           LINES_MAX);
   HEC_RESERVE(t->cells, t->capacity, t->n + 1);
   t->cells[t->n++] = (cell){(int32_t)layer, (int32_t)expert, (uint32_t)count, t->csv.line};
   return HEC_OK;
@@ -115,13 +122,13 @@ static hec_status judge(hec_import_file *file, table *t) {
   }
   size_t all = n_layers * (size_t)hec_import_experts(file->job);
   if (file->kept == NOT_YET)
-    file->kept = t->n == all ? COMPLETE : SPARSE;
-  if (file->kept == SPARSE)
+    file->kept = t->n == all && !hec_import_options_of(file->job)->gaps ? COMPLETE : SPARSE;
+  if (t->n != all && file->kept == SPARSE)
     hec_import_assume(file->job, "experts without a line have no tokens");
   else if (t->n != all)
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
                            "expected a line for every expert of every layer in step %" PRId64
-                           ", as in the first, found %zu for %zu",
+                           ", as in the first, found %zu for %zu (--gaps: those without one have no tokens)",
                            t->step_at, t->n, all);
   return HEC_OK;
 }

@@ -3,7 +3,8 @@
  * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
  * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add
  * up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A table of
- * several methods or models needs --method, --model. Several files are one after another in time, each of all ranks. */
+ * several methods or models needs --method, --model. Several files are one after another in time, each of all ranks.
+ * Each begins behind the last step of the one before. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -27,7 +28,17 @@ typedef struct {
   bool read;
 } table;
 
+/* Files with a column of kinds and without it do not go together, where nobody has chosen. */
+static hec_status check_kind(const hec_import_file *file, int column, const char *name, const char *wanted,
+                             const hec_text *first) {
+  if (file->kept == 0 || wanted || (column >= 0) == (first->length > 0))
+    return HEC_OK;
+  return hec_import_fail(file, 1, name, "expected %s of this name as in the first file, found %s",
+                         column < 0 ? "a column" : "no column", column < 0 ? "none" : "one");
+}
+
 static hec_status open_file(hec_import_file *file) {
+  const hec_import_options *o = hec_import_options_of(file->job);
   table *t = hec_malloc(1, sizeof *t);
   *t = (table){.read = false};
   file->state = t;
@@ -36,9 +47,13 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "iter|iteration|step", &t->iter));
   HEC_TRY(hec_csv_want(&t->csv, "tokens|token_num", &t->tokens));
-  t->method = hec_csv_find(&t->csv, "method");
-  t->model = hec_csv_find(&t->csv, "model_name|model");
-  return HEC_OK;
+  HEC_TRY(hec_csv_find(&t->csv, "method", &t->method));
+  HEC_TRY(hec_csv_find(&t->csv, "model_name|model", &t->model));
+  file->dated = true;
+  if (t->method < 0 && o->method)
+    return hec_import_fail(file, 1, "method", "expected a column of this name (--method), found none");
+  HEC_TRY(check_kind(file, t->method, "method", o->method, &file->words[0]));
+  return check_kind(file, t->model, "model_name", o->model, &file->words[1]);
 }
 
 static void close_file(hec_import_file *file) {
@@ -60,9 +75,11 @@ static hec_status choose(const hec_csv *csv, int column, const char *wanted, con
   *take = !wanted || strcmp(word, wanted) == 0;
   if (wanted)
     return HEC_OK;
+  if (!*word)
+    return hec_csv_fail(csv, column, "a name");
   if (first->length == 0)
     hec_text_add(first, word);
-  if (strcmp(first->data ? first->data : "", word) == 0)
+  if (strcmp(first->data, word) == 0)
     return HEC_OK;
   return hec_import_fail(csv->file, csv->line, hec_csv_name(csv, column),
                          "expected %s, as there are several, found %s "
@@ -148,7 +165,7 @@ static hec_status read_table(hec_import_file *file, table *t) {
     hec_import_assume(file->job, "expert parallelism over all %d ranks (--ep)", (int)ranks);
   hec_import_assume(file->job,
                     "an expert is all that one expert-parallel rank has; who sent the tokens is not recorded");
-  hec_import_set_ranks(file->job, ranks);
+  HEC_TRY(hec_import_set_ranks(file, 0, "rank", ranks));
   hec_import_set_sources(file->job, ranks);
   return hec_import_set_experts(file, 0, "rank (expert-parallel ranks)", ep);
 }

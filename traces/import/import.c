@@ -17,7 +17,9 @@ static hec_status open_next(hec_import *job, hec_import_lane *lane) {
   lane->file.state = NULL;
   lane->is_open = true;
   lane->any = false;
+  lane->step_before = lane->file.dated ? lane->file_step : -1;
   lane->file_step = job->format->numbered ? lane->file_step : -1;
+  lane->file.dated = false;
   return job->format->open(&lane->file);
 }
 
@@ -28,15 +30,20 @@ static void close_lane(hec_import_lane *lane) {
 }
 
 /* Steps in order, as the file has them; counted through where a lane has several files. */
-static hec_status number_step(hec_import_lane *lane) {
+static hec_status number_step(const hec_import *job, hec_import_lane *lane) {
   int64_t step = lane->row.step;
   if (step < 0 || step > STEP_MAX || step < lane->file_step)
     return hec_import_fail(&lane->file, lane->row.line, "step",
                            "expected from %" PRId64 " to %" PRId64 " (steps in order), found %" PRId64,
                            lane->file_step < 0 ? 0 : lane->file_step, STEP_MAX, step);
+  if (lane->file.dated && step <= lane->step_before)
+    return hec_import_fail(&lane->file, lane->row.line, "step",
+                           "expected one behind %" PRId64
+                           ", the last of %s (files follow each other in time), found %" PRId64,
+                           lane->step_before, job->inputs[lane->first_file + lane->at - 1]->path, step);
   lane->n_steps += step != lane->file_step;
   lane->file_step = step;
-  if (lane->n_files > 1 && !lane->file.job->format->numbered)
+  if (lane->n_files > 1 && !job->format->numbered)
     lane->row.step = lane->n_steps - 1;
   return HEC_OK;
 }
@@ -51,7 +58,7 @@ static hec_status refill(hec_import *job, hec_import_lane *lane) {
     lane->row = (hec_import_row){.source = -1};
     HEC_TRY(job->format->next(&lane->file, &lane->row, &more));
     if (more) {
-      HEC_TRY(number_step(lane));
+      HEC_TRY(number_step(job, lane));
       lane->waiting = lane->any = true;
       return HEC_OK;
     }
@@ -122,10 +129,38 @@ static hec_status read_step(hec_import *job, bool *any) {
         lane->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, lane));
       lane->from = lane->file.input;
+      lane->from_step = lane->file_step;
+      lane->from_line = lane->row.line;
       HEC_TRY(refill(job, lane));
     }
   }
   return HEC_OK;
+}
+
+/* Recorders log every step, or every tenth: steps of a file are as far apart as the first two of those that are taken. */
+static hec_status check_gap(hec_import_lane *lane) {
+  hec_import_file file = lane->file;
+  int64_t gap = lane->from_step - lane->checked_step;
+  bool first = lane->checked != lane->from;
+  if (!first && gap == 0) /* no row of this step */
+    return HEC_OK;
+  file.input = lane->from;
+  if (!first && lane->stride > 0 && gap != lane->stride)
+    return hec_import_fail(&file, lane->from_line, "step",
+                           "expected %" PRId64 ", as steps are %" PRId64
+                           " apart (--gaps takes them as they come), found %" PRId64,
+                           lane->checked_step + lane->stride, lane->stride, lane->from_step);
+  lane->stride = first ? -1 : gap;
+  lane->checked = lane->from;
+  lane->checked_step = lane->from_step;
+  return HEC_OK;
+}
+
+static hec_status check_gaps(hec_import *job) {
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; i < job->n_lanes && !job->options.gaps && status == HEC_OK; i++)
+    status = check_gap(&job->lanes[i]);
+  return status;
 }
 
 static bool all_ended(const hec_import *job) {
@@ -147,6 +182,7 @@ static hec_status finish(hec_import *job) {
                    job->n_empty > 1 ? "s" : "");
     hec_import_note(job, "left out", words);
   }
+  hec_import_say_tokens(job);
   return HEC_OK;
 }
 
@@ -161,10 +197,14 @@ static hec_status next_record(hec_import *job, bool *more) {
       return finish(job);
     }
     HEC_TRY(hec_import_close_step(job, all_ended(job), &complete));
-    if (!complete || !hec_import_wants(job, job->step))
+    bool wanted = hec_import_wants(job, job->step);
+    if (wanted)
+      HEC_TRY(check_gaps(job));
+    if (!complete || !wanted)
       job->n_micro_batches = 0;
   }
   hec_import_gather(job, job->micro_batch++);
+  hec_import_judge_record(job);
   job->first_iter = job->n_records == 0 ? job->step : job->first_iter;
   job->last_iter = job->step;
   job->n_records++;

@@ -7,6 +7,7 @@ typedef struct {
   hec_import_input *input; /* [n] malloc family; paths too */
   size_t n, capacity;
   hec_text left_out; /* "" or files of folders that are named like the format's and do not begin like it */
+  hec_text not_read; /* "" or what folders have besides files: folders that lie deeper, links to nothing, pipes */
 } hec_import_inputs; /* zero-initialise */
 
 /* Files, folders (two levels deep) and patterns of glob(7) to files of one format: `format`, or what content says. */

@@ -43,14 +43,21 @@ static void add_lists(generator *g, int rows, int n, uint32_t below) {
   hec_text_add(&g->text, "]");
 }
 
+/* Experts of a token, all different: one of every EXPERTS / TOP_K. */
+static uint32_t draw_expert(generator *g, int k) {
+  return (uint32_t)k * (EXPERTS / TOP_K) + draw(g, EXPERTS / TOP_K);
+}
+
 static void router_trace(generator *g, int64_t i) {
   hec_text_printf(&g->text,
                   "{\"step\": %" PRId64
                   ", \"stage\": \"pre_dispatch\", \"block\": \"decoder\", \"layer\": %d, \"rank\": 0, "
                   "\"num_tokens\": %d, \"topk\": %d, \"top_indices\": ",
                   i / LAYERS, (int)(i % LAYERS), TOKENS, TOP_K);
-  add_lists(g, TOKENS, TOP_K, EXPERTS);
-  hec_text_add(&g->text, "}\n");
+  for (int t = 0; t < TOKENS; t++)
+    for (int k = 0; k < TOP_K; k++)
+      hec_text_printf(&g->text, "%s%" PRIu32, k > 0 ? ", " : t > 0 ? "], [" : "[[", draw_expert(g, k));
+  hec_text_add(&g->text, "]]}\n");
 }
 
 static void tokens_per_expert(generator *g, int64_t i) {
@@ -91,7 +98,7 @@ static void add_npy(generator *g, uint64_t tokens) {
   header[127] = '\n';
   hec_text_add_bytes(&g->text, header, 128);
   for (uint64_t i = 0; i < tokens * LAYERS * TOP_K; i++) {
-    char id[2] = {(char)draw(g, EXPERTS), 0};
+    char id[2] = {(char)draw_expert(g, (int)(i % TOP_K)), 0};
     hec_text_add_bytes(&g->text, id, 2);
   }
 }

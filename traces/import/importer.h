@@ -31,6 +31,7 @@ typedef struct {
   bool sum;            /* micro-batches of a step are added up */
   bool renumber;       /* ranks are numbered anew, in order */
   bool no_transitions; /* do not count them */
+  bool gaps;           /* steps may be missing, and lines of tables that say nothing else */
 } hec_import_options;
 
 typedef struct {
@@ -49,6 +50,7 @@ typedef struct {
   const hec_import_input *input;
   int32_t rank;      /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
   int32_t given;     /* as the name says it; -1: it does not */
+  bool dated;        /* its steps are the recording's: the next file of a sequence must begin behind them */
   int64_t kept;      /* the importer's own, 0 first, kept over the files of a sequence */
   hec_text words[2]; /* likewise, empty first */
   void *state;       /* likewise, of this file */
@@ -112,6 +114,7 @@ const hec_import_options *hec_import_options_of(const hec_import *job);
  * none. */
 hec_status hec_import_set_experts(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
 hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
+hec_status hec_import_set_ranks(hec_import_file *file, int64_t line, const char *field, int64_t n) HEC_MUST_USE;
 /* One model in all files, where --model does not name it. `model`: not empty. */
 hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char *field, const char *model) HEC_MUST_USE;
 int32_t hec_import_experts(const hec_import *job); /* 0: nobody said */
@@ -119,7 +122,6 @@ int32_t hec_import_top_k(const hec_import *job);
 int32_t hec_import_ranks(const hec_import *job); /* files' ranks */
 const hec_import_input *hec_import_first(const hec_import *job);
 void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
-void hec_import_set_ranks(hec_import *job, int32_t n);   /* as the header says them */
 void hec_import_know_ranks(hec_import *job);             /* that none is missing has been, or will be, checked */
 /* "assumed WHAT", once, however often it is said. */
 void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));

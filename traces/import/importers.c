@@ -46,10 +46,6 @@ void hec_import_set_sources(hec_import *job, int32_t n) {
   job->n_sources = n;
 }
 
-void hec_import_set_ranks(hec_import *job, int32_t n) {
-  job->header_ranks = n;
-}
-
 hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char *field, const char *model) {
   hec_text plain = {0};
   hec_text_add_plain(&plain, model);
@@ -68,24 +64,28 @@ void hec_import_know_ranks(hec_import *job) {
   job->knows_ranks = true;
 }
 
+/* `before`: who said what is known. */
 static hec_status set_fact(hec_import_file *file, int64_t line, const char *field, int64_t n, int32_t *fact,
-                           const char *option) {
-  int64_t said = strcmp(option, "--experts") == 0 ? file->job->options.experts : file->job->options.top_k;
+                           const char *before) {
   if (n < 1 || n > HEC_TRACE_DIMENSION_MAX)
     return hec_import_fail(file, line, field, "expected from 1 to %d, found %" PRId64, HEC_TRACE_DIMENSION_MAX, n);
   if (*fact != 0 && *fact != n)
-    return hec_import_fail(file, line, field, "expected %" PRId32 " (%s), found %" PRId64, *fact,
-                           said > 0 ? option : "as before", n);
+    return hec_import_fail(file, line, field, "expected %" PRId32 " (%s), found %" PRId64, *fact, before, n);
   *fact = (int32_t)n;
   return HEC_OK;
 }
 
 hec_status hec_import_set_experts(hec_import_file *file, int64_t line, const char *field, int64_t n) {
-  return set_fact(file, line, field, n, &file->job->n_experts, "--experts");
+  return set_fact(file, line, field, n, &file->job->n_experts,
+                  file->job->options.experts > 0 ? "--experts" : "as before");
 }
 
 hec_status hec_import_set_top_k(hec_import_file *file, int64_t line, const char *field, int64_t n) {
-  return set_fact(file, line, field, n, &file->job->top_k, "--top-k");
+  return set_fact(file, line, field, n, &file->job->top_k, file->job->options.top_k > 0 ? "--top-k" : "as before");
+}
+
+hec_status hec_import_set_ranks(hec_import_file *file, int64_t line, const char *field, int64_t n) {
+  return set_fact(file, line, field, n, &file->job->header_ranks, "as before");
 }
 
 void hec_import_note(hec_import *job, const char *kind, const char *words) {

@@ -36,6 +36,7 @@ void hec_import_inputs_free(hec_import_inputs *inputs) {
   }
   free(inputs->input);
   hec_text_free(&inputs->left_out);
+  hec_text_free(&inputs->not_read);
   *inputs = (hec_import_inputs){0};
 }
 
@@ -68,14 +69,26 @@ static int compare_inputs(const void *a, const void *b) {
   return order != 0 ? order : strcmp(x, y);
 }
 
-/* found->left_out: the first folder that lies too deep. */
-static hec_status walk(const char *folder, int depth, hec_import_inputs *found) {
-  DIR *listing = opendir(folder);
-  if (!listing)
+/* What is in a folder, each in order of names. */
+typedef struct {
+  hec_import_inputs files;
+  hec_import_inputs others; /* neither files nor folders: links to nothing, pipes */
+  hec_import_inputs deeper; /* folders that are not looked into */
+} listing;
+
+static void free_listing(listing *found) {
+  hec_import_inputs_free(&found->files);
+  hec_import_inputs_free(&found->others);
+  hec_import_inputs_free(&found->deeper);
+}
+
+static hec_status walk(const char *folder, int depth, listing *found) {
+  DIR *entries = opendir(folder);
+  if (!entries)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", folder, strerror(errno));
   hec_status status = HEC_OK;
   hec_text path = {0};
-  for (struct dirent *entry; status == HEC_OK && (entry = readdir(listing)) != NULL;) {
+  for (struct dirent *entry; status == HEC_OK && (entry = readdir(entries)) != NULL;) {
     struct stat info;
     if (entry->d_name[0] == '.')
       continue;
@@ -83,15 +96,16 @@ static hec_status walk(const char *folder, int depth, hec_import_inputs *found) 
     size_t n = strlen(folder);
     hec_text_printf(&path, "%s%s%s", folder, n > 0 && folder[n - 1] == '/' ? "" : "/", entry->d_name);
     if (stat(path.data, &info) != 0)
-      continue;
-    if (S_ISREG(info.st_mode))
-      add_input(found, path.data);
-    else if (S_ISDIR(info.st_mode) && depth > 1)
+      info.st_mode = 0;
+    if (S_ISDIR(info.st_mode) && depth > 1)
       status = walk(path.data, depth - 1, found);
-    else if (S_ISDIR(info.st_mode) && found->left_out.length == 0)
-      hec_text_add(&found->left_out, path.data);
+    else
+      add_input(S_ISREG(info.st_mode)   ? &found->files
+                : S_ISDIR(info.st_mode) ? &found->deeper
+                                        : &found->others,
+                path.data);
   }
-  (void)closedir(listing);
+  (void)closedir(entries);
   hec_text_free(&path);
   return status;
 }
@@ -170,16 +184,16 @@ static bool ranks_matter(const hec_importer *format) {
   return format->files == HEC_FILES_ONE_PER_RANK || format->files == HEC_FILES_PARTS;
 }
 
-static hec_status found_none(const char *folder, const char *what, const hec_import_inputs *found) {
-  bool deeper = found->left_out.length > 0;
+static hec_status found_none(const char *folder, const char *what, const hec_import_inputs *deeper_ones) {
+  bool deeper = deeper_ones->n > 0;
   return hec_fail(HEC_BAD_INPUT, "%s: expected files of %s, found none%s%s%s", folder, what,
-                  deeper ? " in it and the folders in it (" : "", deeper ? found->left_out.data : "",
+                  deeper ? " in it and the folders in it (" : "", deeper ? deeper_ones->input[0].path : "",
                   deeper ? " lies deeper)" : "");
 }
 
 /* The format that files of folders have, by name and content; two of them are an error. */
-static hec_status recognise_folder(const char *folder, const hec_import_inputs *found, char *head,
-                                   const hec_importer **format) {
+static hec_status recognise_folder(const char *folder, const listing *all, char *head, const hec_importer **format) {
+  const hec_import_inputs *found = &all->files;
   const char *path = NULL;
   for (size_t i = 0; hec_importers[i]; i++)
     for (size_t f = 0; f < found->n; f++) {
@@ -201,39 +215,70 @@ static hec_status recognise_folder(const char *folder, const hec_import_inputs *
     }
   if (*format)
     return HEC_OK;
-  return found_none(folder, "a format of hecate-trace import --list", found);
+  return found_none(folder, "a format of hecate-trace import --list", &all->deeper);
 }
 
-static void leave_out(hec_import_inputs *inputs, const char *path) {
-  if (inputs->left_out.length < 400)
-    hec_text_printf(&inputs->left_out, "%s%s",
-                    inputs->left_out.length > 0 ? ", " : "named alike but not begun so: ", path);
-  else if (inputs->left_out.data[inputs->left_out.length - 1] != '.')
-    hec_text_add(&inputs->left_out, ", ...");
+static void leave_out(hec_text *words, const char *why, const char *path) {
+  if (words->length < 400)
+    hec_text_printf(words, "%s%s", words->length > 0 ? ", " : why, path);
+  else if (words->data[words->length - 1] != '.')
+    hec_text_add(words, ", ...");
+}
+
+static bool is_named_like(const hec_importer *format, const char *path) {
+  return matches(format->pattern, path) || (format->beside && strcmp(base_of(path), format->beside) == 0);
+}
+
+/* What is named like a file of the format and is none may be a part of the recording; the rest is said. */
+static hec_status judge_others(const hec_importer *format, const listing *found, hec_import_inputs *inputs) {
+  static const char why[] = "not read, as no files or in folders that lie deeper: ";
+  for (size_t i = 0; i < found->others.n; i++) {
+    const char *path = found->others.input[i].path;
+    struct stat info;
+    int cause = stat(path, &info) == 0 ? 0 : errno;
+    if (is_named_like(format, path))
+      return hec_fail(HEC_BAD_INPUT, "%s: expected a file of %s, found %s", path, format->name,
+                      cause == 0        ? "a pipe or a device (it can be named by itself)"
+                      : cause == ENOENT ? "a link to nothing"
+                                        : strerror(cause));
+    leave_out(&inputs->not_read, why, path);
+  }
+  for (size_t i = 0; i < found->deeper.n; i++)
+    leave_out(&inputs->not_read, why, found->deeper.input[i].path);
+  return HEC_OK;
+}
+
+static void sort_inputs(hec_import_inputs *inputs) {
+  if (inputs->n > 0)
+    qsort(inputs->input, inputs->n, sizeof *inputs->input, compare_inputs);
 }
 
 static hec_status take_folder(const char *folder, const hec_importer **format, char *head, hec_import_inputs *inputs) {
-  hec_import_inputs found = {0};
+  listing all = {.files = {0}};
+  hec_import_inputs *found = &all.files;
   bool given = *format != NULL;
-  hec_status status = walk(folder, DEPTH, &found);
-  if (found.n > 0)
-    qsort(found.input, found.n, sizeof *found.input, compare_inputs);
+  hec_status status = walk(folder, DEPTH, &all);
+  sort_inputs(&all.files);
+  sort_inputs(&all.others);
+  sort_inputs(&all.deeper);
   if (status == HEC_OK && !*format)
-    status = recognise_folder(folder, &found, head, format);
+    status = recognise_folder(folder, &all, head, format);
   HEC_ASSERT(status != HEC_OK || *format);
   size_t before = inputs->n;
-  for (size_t f = 0; status == HEC_OK && f < found.n; f++) {
-    const char *path = found.input[f].path;
+  if (status == HEC_OK)
+    status = judge_others(*format, &all, inputs);
+  for (size_t f = 0; status == HEC_OK && f < found->n; f++) {
+    const char *path = found->input[f].path;
     bool beside = (*format)->beside && strcmp(base_of(path), (*format)->beside) == 0;
-    bool take = beside || matches((*format)->pattern, path);
+    bool take = is_named_like(*format, path);
     size_t n = 0;
     if (take && !beside && !given && !ranks_matter(*format)) {
-      status = read_head(&found.input[f], head, &n);
+      status = read_head(&found->input[f], head, &n);
       if (status == HEC_OK && n == 0) /* a recording that was cut to nothing: others would move into its place */
         status = hec_fail(HEC_BAD_INPUT, "%s: expected a file of %s, found an empty one", path, (*format)->name);
       take = status == HEC_OK && (*format)->recognise(head, n);
       if (status == HEC_OK && !take)
-        leave_out(inputs, path);
+        leave_out(&inputs->left_out, "named alike but not begun so: ", path);
     }
     if (take)
       add_input(inputs, path);
@@ -241,10 +286,10 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
   if (status == HEC_OK && inputs->n == before) {
     hec_text what = {0};
     hec_text_printf(&what, "%s (%s)", (*format)->name, (*format)->pattern);
-    status = found_none(folder, what.data, &found);
+    status = found_none(folder, what.data, &all.deeper);
     hec_text_free(&what);
   }
-  hec_import_inputs_free(&found);
+  free_listing(&all);
   return status;
 }
 

@@ -12,9 +12,13 @@ typedef struct {
   int32_t first_file, n_files;       /* in job->inputs */
   int32_t at;                        /* of n_files */
   bool is_open, ended, waiting, any; /* any: row of the file */
-  const hec_import_input *from;      /* the file of the last row that was taken */
+  const hec_import_input *from;      /* the last row that was taken: its file */
+  int64_t from_step, from_line;      /* and its step, as the file says */
+  const hec_import_input *checked;   /* the last step that was checked: its file */
+  int64_t checked_step, stride;      /* how far it is behind the one before, -1: it is the file's first */
   hec_import_row row;                /* waiting; step as the trace will have it */
   int64_t file_step;                 /* the last one, as the file says */
+  int64_t step_before;               /* the last one of the file before, -1: none */
   int64_t n_steps;                   /* begun: numbers them where there are several files */
 } hec_import_lane;
 
@@ -57,6 +61,8 @@ struct hec_import {
   bool ended;
   uint32_t *counts; /* [n_layers][n_sources][n_experts] handed out */
   char label[128];
+  uint64_t first_tokens, least_tokens, most_tokens; /* of records */
+  bool said_layers;                                 /* that their totals differ */
 
   uint64_t recent_tokens; /* of a slot before they move, 0: as many as are safe (tests) */
   uint32_t *recent; /* [n_slots][n_experts][n_experts] transitions into a slot that are not in `transitions` yet */
@@ -97,6 +103,10 @@ static inline int64_t hec_import_staged(int64_t stage, int64_t layer) {
 static inline bool hec_import_wants(const hec_import *job, int64_t step) {
   return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
 }
+
+/* totals.c */
+void hec_import_judge_record(hec_import *job); /* the one in job->counts */
+void hec_import_say_tokens(hec_import *job);   /* at the end */
 
 /* paths.c */
 void hec_import_count_paths(hec_import *job, size_t slot, const hec_import_row *row);

@@ -22,6 +22,7 @@ typedef struct {
   hec_scan_matrix ids, before; /* of this record and of the one before */
   int64_t step_before, layer_before, tokens_before;
   uint32_t *counts, *counts_before; /* [experts] */
+  uint32_t *last;                   /* [experts] the last token that chose it, from 1 */
 } trace;
 
 static hec_status read_step(void *t) {
@@ -105,22 +106,34 @@ static hec_status check_record(hec_import_file *file, trace *t) {
   return HEC_OK;
 }
 
+static hec_status wrong_expert(const hec_import_file *file, const trace *t, size_t i, bool repeated) {
+  size_t k = (size_t)t->top_k;
+  char field[64];
+  (void)snprintf(field, sizeof field, "top_indices[%zu][%zu]", i / k, i % k);
+  if (repeated)
+    return hec_import_fail(file, t->line, field, "expected %zu different experts of a token, found %u twice", k,
+                           t->ids.values[i]);
+  return hec_import_fail(file, t->line, field, "expected an expert from 0 to %d, found %u",
+                         (int)hec_import_experts(file->job) - 1, t->ids.values[i]);
+}
+
 static hec_status count(hec_import_file *file, trace *t) {
   uint32_t n_experts = (uint32_t)hec_import_experts(file->job);
-  size_t n = (size_t)t->n_tokens * (size_t)t->top_k;
+  size_t n = (size_t)t->n_tokens, k = (size_t)t->top_k;
+  const uint32_t *id = t->ids.values;
   uint32_t *counts = t->counts_before;
   t->counts_before = t->counts;
   t->counts = counts ? counts : hec_malloc(n_experts, sizeof *counts);
   memset(t->counts, 0, n_experts * sizeof *t->counts);
-  for (size_t i = 0; i < n; i++) {
-    if (t->ids.values[i] >= n_experts) {
-      char field[64];
-      (void)snprintf(field, sizeof field, "top_indices[%zu][%zu]", i / (size_t)t->top_k, i % (size_t)t->top_k);
-      return hec_import_fail(file, t->line, field, "expected an expert from 0 to %u, found %u", n_experts - 1,
-                             t->ids.values[i]);
+  t->last = t->last ? t->last : hec_malloc(n_experts, sizeof *t->last);
+  memset(t->last, 0, n_experts * sizeof *t->last);
+  for (uint32_t token = 1; token <= n; token++)
+    for (size_t a = 0; a < k; a++, id++) {
+      if (*id >= n_experts || t->last[*id] == token)
+        return wrong_expert(file, t, (size_t)(id - t->ids.values), *id < n_experts);
+      t->last[*id] = token;
+      t->counts[*id]++;
     }
-    t->counts[t->ids.values[i]]++;
-  }
   return HEC_OK;
 }
 
@@ -149,6 +162,7 @@ static void close_file(hec_import_file *file) {
   free(t->before.values);
   free(t->counts);
   free(t->counts_before);
+  free(t->last);
   free(t);
 }
 

@@ -67,8 +67,8 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
     hec_import_know_ranks(job);
   hec_megatron_assume_stage(job);
   hec_import_assume(job, "counts are of tokens received, perhaps padded; who sent them is not recorded");
-  hec_import_set_ranks(job, (int32_t)ranks);
-  return HEC_OK;
+  hec_import_file file = {.job = job, .input = hec_import_first(job)};
+  return hec_import_set_ranks(&file, 0, "ranks", ranks);
 }
 
 static hec_status open_file(hec_import_file *file) {

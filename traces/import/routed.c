@@ -2,8 +2,9 @@
  * of tokens at a time: first every number is checked and the layers are found that the server routed, then rows are
  * given, layer by layer of a window. The requests are sources: with --ranks R, requests R*i .. R*i+R-1 are iteration i,
  * as if each rank ran one; without it each is an iteration. A layer whose ids are all 0 although a token has several
- * experts is one that the server did not route: a dense layer; it gets no tokens. Ids say nothing of how many experts
- * there are (--experts).
+ * experts is one that the server did not route: a dense layer; it gets no tokens. In other layers a token's experts
+ * differ: one that has zeros there was not recorded, and is an error. Ids say nothing of how many experts there are
+ * (--experts).
  *
  * .npy (NumPy's format, version 1 to 3): magic, version, length of the header (2 or 4 bytes), the header as a Python
  * dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (tokens, layers, top_k), }, the numbers. Two dimensions
@@ -27,6 +28,7 @@ void hec_routed_free(hec_routed *routed) {
   free(routed->ids_before);
   free(routed->counts);
   free(routed->counts_before);
+  free(routed->last);
 }
 
 static int64_t sources_of(const hec_import *job) {
@@ -175,11 +177,32 @@ static inline int64_t find_wrong(const unsigned char *p, int64_t n, int item, ui
   return i;
 }
 
+/* Top-k chooses k different experts, so a token with one twice was not recorded, or was put together wrongly. */
+static hec_status repeated_expert(hec_import_file *file, const hec_routed *r) {
+  const uint32_t *id = r->ids;
+  char place[64];
+  int64_t t = 0, a = 0, b = 1, k = r->top_k;
+  while (id[a] != id[b]) { /* there is one: the first */
+    if (++b == k)
+      b = ++a + 1;
+    if (b == k) {
+      a = 0;
+      b = 1;
+      id += k;
+      t++;
+    }
+  }
+  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "]", r->field, r->window * r->n_window + t, r->layer);
+  return hec_import_fail(file, r->line, place,
+                         "expected %" PRId64 " different experts of a token, found %" PRIu32 " twice", k, id[a]);
+}
+
 /* The window's numbers of a layer, and how many of each; those above the limit (the file has changed) count as 0. */
 static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_t limit) {
   int64_t k = r->top_k;
   uint32_t *to = r->ids, *counts = r->counts;
-  bool good = true;
+  uint32_t *last = r->last;
+  bool good = true, repeats = false;
   for (int64_t t = 0; t < n_tokens; t++) {
     const unsigned char *p = r->numbers + (t * r->n_layers + r->layer) * k * item;
     for (int64_t i = 0; i < k; i++) {
@@ -188,8 +211,11 @@ static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_
       id = id < limit ? id : 0;
       *to++ = (uint32_t)id;
       counts[id]++;
+      repeats |= last[id] == (uint32_t)t + 1;
+      last[id] = (uint32_t)t + 1;
     }
   }
+  r->repeats = repeats;
   return good;
 }
 
@@ -261,6 +287,8 @@ static void make_windows(hec_routed *r, size_t n_experts) {
     r->counts = hec_malloc(n_experts, sizeof *r->counts);
   if (!r->counts_before)
     r->counts_before = hec_malloc(n_experts, sizeof *r->counts_before);
+  if (!r->last)
+    r->last = hec_malloc(n_experts, sizeof *r->last);
 }
 
 static hec_status check_windows(hec_import_file *file, const char *field, hec_routed *r) {
@@ -328,6 +356,7 @@ hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *fiel
                            " x %" PRId64 " of %d",
                            n - a.data_at, a.shape[0], a.shape[1], a.shape[2], a.item);
   r->bytes = bytes;
+  r->field = field;
   r->data_at = a.data_at;
   r->item = a.item;
   r->is_signed = a.is_signed;
@@ -374,8 +403,11 @@ hec_status hec_routed_next(hec_import_file *file, hec_routed *r, hec_import_row 
                           .goes_on = r->window > 0,
                           .line = r->line};
   if (r->is_routed[r->layer]) {
+    memset(r->last, 0, n_experts * sizeof *r->last);
     if (!take_layer_of(r, tokens_of(r), limit_of(file, r)))
       return hec_import_fail(file, r->line, "experts", "expected the numbers that were there, found others");
+    if (r->repeats)
+      return repeated_expert(file, r);
     row->ids = r->ids;
     row->ids_before = r->layer_before >= 0 ? r->ids_before : NULL;
     row->counts_before = r->counts_before;

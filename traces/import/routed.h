@@ -7,6 +7,7 @@
 
 typedef struct {
   const hec_import_bytes *bytes;
+  const char *field; /* for messages */
   uint64_t data_at;
   int item; /* bytes of a number */
   bool is_signed;
@@ -19,13 +20,15 @@ typedef struct {
   unsigned char *room;              /* where they were read from a file */
   uint32_t *ids, *ids_before;       /* [n_window][top_k] of a layer */
   uint32_t *counts, *counts_before; /* [experts] of them */
+  uint32_t *last;                   /* [experts] the last token that chose it, from 1 */
+  bool repeats;                     /* a token of the layer chose an expert twice */
   size_t routed_capacity, room_capacity, ids_capacity, before_capacity;
 } hec_routed; /* zero-initialise */
 
 void hec_routed_free(hec_routed *routed);
 /* For an importer's begin: as many sources as --ranks says. */
 void hec_routed_begin(hec_import *job);
-/* A .npy file, or (no such magic) int32 of --layers x --top-k; `field` for messages. `bytes` stay till the last row. */
+/* A .npy file, or (no such magic) int32 of --layers x --top-k; `field` for messages. It and `bytes` stay till the last row. */
 hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
                            hec_routed *routed) HEC_MUST_USE;
 /* The next layer of the next tokens of the request; *more false behind the last, and file->kept counts requests. */

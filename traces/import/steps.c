@@ -180,6 +180,30 @@ static void note_numbers(hec_import *job) {
   hec_text_free(&words);
 }
 
+/* Pipeline stages count from their own first layer each; in the trace they follow each other. */
+static void note_stages(hec_import *job) {
+  hec_text words = {0};
+  int64_t stage = -1, n = 0, first = 0;
+  if (job->n_stages == 1)
+    return;
+  hec_text_printf(&words, "of %" PRId32 " pipeline stages are behind each other here", job->n_stages);
+  for (size_t i = 0; i <= job->n_slots; i++) {
+    const hec_import_slot *slot = i < job->n_slots ? &job->slots[job->order[i]] : NULL;
+    if (slot && slot->dense)
+      continue;
+    if (n > 0 && (!slot || slot->key >> 41 != stage))
+      hec_text_printf(&words, "%s stage %" PRId64 " is %" PRId64 " to %" PRId64, first == 0 ? ":" : ",", stage, first,
+                      n - 1);
+    if (slot && slot->key >> 41 != stage) {
+      stage = slot->key >> 41;
+      first = n;
+    }
+    n++;
+  }
+  hec_import_note(job, "layers", words.data);
+  hec_text_free(&words);
+}
+
 /* The first step with tokens says which layers there are. */
 static void settle(hec_import *job) {
   int64_t *keys = hec_malloc(2 * job->n_slots, sizeof *keys);
@@ -203,6 +227,7 @@ static void settle(hec_import *job) {
   job->settled = true;
   note_dense(job);
   note_numbers(job);
+  note_stages(job);
 }
 
 /* A file of that rank, for messages: the one that its last row is from. */

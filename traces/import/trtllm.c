@@ -2,8 +2,9 @@
  * rank<r>.safetensors per rank and meta_info.json {"num_experts","num_experts_per_token"} beside them. In the former,
  *   [8 bytes: length n][n bytes: JSON {"<iteration>_<layer>":{"dtype":"I64","shape":[experts],"data_offsets":[b,e]},..}]
  *   [data]
- * the tensors are counts of the tokens that this source rank routes, before dispatch. The header is sorted by (iteration,
- * layer), the data is read tensor by tensor: the header is in memory, not the file. gzip is not undone here. */
+ * the tensors are counts of the tokens that this source rank routes, before dispatch. They lie one behind the other and
+ * fill the data: the format forbids holes, and who wrote bytes of two tensors wrote neither. The header is sorted by
+ * (iteration, layer), the data is read tensor by tensor: the header is in memory, not the file. gzip is not undone here. */
 #include "models/json.h"
 #include "runtime/base/arena.h"
 #include "traces/import/bytes.h"
@@ -60,7 +61,7 @@ static bool element(const hec_json_value *array, int32_t i, int64_t *value) {
   return (double)*value == number;
 }
 
-static hec_status read_tensor(hec_import_file *file, safetensors *s, const hec_json_value *member, uint64_t *data_end) {
+static hec_status read_tensor(hec_import_file *file, safetensors *s, const hec_json_value *member) {
   const char *key = hec_json_key(member);
   char field[96];
   tensor t = {.iter = 0};
@@ -93,7 +94,6 @@ static hec_status read_tensor(hec_import_file *file, safetensors *s, const hec_j
                            "expected [begin, end] inside the file, %" PRId64 " bytes apart, found others", 8 * experts);
   }
   t.at = (int64_t)s->data_at + begin;
-  *data_end = (uint64_t)end > *data_end ? (uint64_t)end : *data_end;
   HEC_RESERVE(s->tensors, s->capacity, s->n + 1);
   s->tensors[s->n++] = t;
   return HEC_OK;
@@ -106,18 +106,40 @@ static int compare_tensors(const void *a, const void *b) {
   return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
+static int compare_places(const void *a, const void *b) {
+  const tensor *x = a, *y = b;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : compare_tensors(a, b);
+}
+
+/* One behind the other, from the first byte of the data to the last. */
+static hec_status check_places(const hec_import_file *file, safetensors *s) {
+  int64_t end = (int64_t)s->data_at, size = 8 * (int64_t)hec_import_experts(file->job);
+  if (s->n > 0)
+    qsort(s->tensors, s->n, sizeof *s->tensors, compare_places);
+  for (size_t i = 0; i < s->n; i++, end += size) {
+    const tensor *t = &s->tensors[i];
+    char field[64];
+    (void)snprintf(field, sizeof field, "%" PRId64 "_%d.data_offsets", t->iter, (int)t->layer);
+    if (t->at != end)
+      return hec_import_fail(file, 0, field,
+                             "expected to begin at %" PRId64 ", where the tensor before it ends, found %" PRId64,
+                             end - (int64_t)s->data_at, t->at - (int64_t)s->data_at);
+  }
+  if ((uint64_t)end != s->bytes.length)
+    return hec_import_fail(file, 0, "data_offsets",
+                           "expected the file to end with the last tensor, found %" PRIu64 " bytes more",
+                           s->bytes.length - (uint64_t)end);
+  return HEC_OK;
+}
+
 static hec_status read_tensors(hec_import_file *file, safetensors *s, const hec_json *json) {
-  uint64_t data_end = 0;
   const hec_json_value *root = hec_json_root(json);
   if (!hec_json_is_object(root))
     return hec_import_fail(file, 0, "header", "expected an object, found something else");
   for (const hec_json_value *m = hec_json_first(root); m; m = hec_json_next(m))
     if (strcmp(hec_json_key(m), "__metadata__") != 0)
-      HEC_TRY(read_tensor(file, s, m, &data_end));
-  if (data_end != s->bytes.length - s->data_at)
-    return hec_import_fail(file, 0, "data_offsets",
-                           "expected the file to end with the last tensor, found %" PRIu64 " bytes more",
-                           s->bytes.length - s->data_at - data_end);
+      HEC_TRY(read_tensor(file, s, m));
+  HEC_TRY(check_places(file, s));
   if (s->n > 0)
     qsort(s->tensors, s->n, sizeof *s->tensors, compare_tensors);
   return HEC_OK;

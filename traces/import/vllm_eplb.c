@@ -5,7 +5,8 @@
  *    "p2l_map":[[logical expert x slots] x layers]}
  * An earlier form has num_ranks in each step and no meta record. A logical expert's load is the sum over its slots. As
  * the reader there does, this one refuses: no meta (unless of the earlier form), one behind steps or a second one, other
- * record types. Counts are summed over ranks; what a step sums over is up to the server. */
+ * record types. Several files are of one server: ranks, experts, redundant ones and model must agree. Counts are summed
+ * over ranks; what a step sums over is up to the server. */
 #include "runtime/base/arena.h"
 #include "traces/import/importer.h"
 
@@ -131,7 +132,11 @@ static hec_status take_meta(hec_import_file *file, stats_file *s) {
   s->has_meta = true;
   s->meta_layers = s->layers;
   s->meta_redundant = s->redundant;
-  hec_import_set_ranks(file->job, (int32_t)s->ranks);
+  HEC_TRY(hec_import_set_ranks(file, s->line, "num_ranks", s->ranks));
+  if (file->kept > 0 && s->redundant != file->kept - 1)
+    return hec_import_fail(file, s->line, "num_redundant_experts", "expected %" PRId64 " (as before), found %" PRId64,
+                           file->kept - 1, s->redundant);
+  file->kept = s->redundant + 1; /* of the file before, from 1 */
   if (s->model.length > 0)
     return hec_import_set_model(file, s->line, "model", s->model.data);
   return HEC_OK;
@@ -160,7 +165,7 @@ static hec_status take_stats(hec_import_file *file, stats_file *s) {
   if (s->step < 0 || !s->has_slots || !s->has_map)
     return lacks(file, s, s->step < 0 ? "step" : s->has_slots ? "p2l_map" : "expert_load");
   if (!s->has_meta)
-    hec_import_set_ranks(file->job, (int32_t)s->ranks);
+    HEC_TRY(hec_import_set_ranks(file, s->line, "num_ranks", s->ranks));
   s->has_stats = true;
   if (s->slots.n_rows == 0 || (s->has_meta && s->slots.n_rows != s->meta_layers))
     return hec_import_fail(file, s->line, "expert_load", "expected %" PRId64 " layers, found %" PRId64,
