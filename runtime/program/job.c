@@ -151,10 +151,14 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   return HEC_OK;
 }
 
+const char *hec_job_cluster_default(int32_t ranks_wanted) {
+  return ranks_wanted > 32 ? "h800" : "p4d-4x8";
+}
+
 static hec_status choose_cluster(hec_job *job, const hec_job_options *options, int32_t wanted_ranks, hec_arena *arena) {
   const char *name = options->cluster;
   if (!name) {
-    name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
+    name = hec_job_cluster_default(wanted_ranks);
     hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
@@ -176,12 +180,13 @@ static hec_status add_stragglers(hec_job *job, const hec_job_options *options, i
   return status;
 }
 
+int32_t hec_job_ranks_wanted(int32_t ranks, const hec_trace_header *header) {
+  return ranks > 0 ? ranks : header->ranks > 0 ? header->ranks : header->n_sources > 1 ? header->n_sources : 0;
+}
+
 static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {
   const hec_trace_header *header = &job->header;
-  int32_t wanted = options->ranks > 0      ? options->ranks
-                   : header->ranks > 0     ? header->ranks
-                   : header->n_sources > 1 ? header->n_sources
-                                           : 0;
+  int32_t wanted = hec_job_ranks_wanted(options->ranks, header);
   HEC_TRY(choose_cluster(job, options, wanted, arena));
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)

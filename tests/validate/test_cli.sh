@@ -29,6 +29,7 @@ done
 "$tool" --help | grep -q published || fail "--help"
 groups=$("$tool" --help | awk '/^This machine|^Others. numbers|^  (calibrate|gate|hardware|published) / {printf "%s ", $1}')
 [ "$groups" = "This calibrate gate Others' hardware published " ] || fail "--help: in groups: $groups"
+"$tool" gate --help | grep -q '^Exit codes: 0 passed.*, 1 failed, 2 .*, 77 skipped' || fail "gate --help says nothing of exit codes"
 for command in calibrate compare; do
   "$tool" $command --list >"$folder/list" || fail "$command --list: exit $?"
   for part in backends "transports of backend cpu" policies schedules clusters models; do

@@ -64,7 +64,7 @@ void hec_args_help(const hec_command *command) {
     printf("\nNotes\n%s\n", command->notes);
   if (command->examples)
     printf("\nExamples\n%s\n", command->examples);
-  printf("\nExit codes: 0 done, 1 the run failed, 2 bad input or usage.\n");
+  printf("\nExit codes: %s.\n", command->exits ? command->exits : HEC_ARGS_EXITS);
 }
 
 static bool is_help(const char *word) {

@@ -50,8 +50,10 @@ typedef struct {
   const char *summary;  /* what it does */
   const char *examples; /* lines; those that are commands begin with two blanks. NULL: none */
   const char *notes;    /* reference: forms of files and the like, before the examples, in lines. NULL: none */
+  const char *exits;    /* what its exit codes say; NULL: HEC_ARGS_EXITS */
   const hec_arg *args;
 } hec_command;
+#define HEC_ARGS_EXITS "0 done, 1 the run failed, 2 bad input or usage"
 
 /* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere. Fills `positional` (at most n) and
  * their number. Unknown option, missing or malformed value, a value given twice, too many positionals: HEC_BAD_INPUT naming it.

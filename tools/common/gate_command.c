@@ -68,10 +68,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "does\n"
           "must be what a session fitted on it predicts: median error at most 5 %, p90 10 %, order kept in 95 % of "
           "the\n"
-          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Exit code 0 passed, 1 "
-          "failed,\n"
-          "77 skipped: noisy (measurements that do not repeat, or a disturbed machine, in every attempt). Two cores,\n"
-          "most of a minute an attempt; leave the machine alone meanwhile.",
+          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Two cores, most of a minute "
+          "an\n"
+          "attempt; leave the machine alone meanwhile.",
+      .exits = "0 passed or written, 1 failed, 2 bad input or usage, 77 skipped: noisy (measurements that do not\n"
+               "repeat, or a disturbed machine, in every attempt)",
       .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
                   "  hecate-validate gate --update validate/gate/gate.json",
       .args = args};
