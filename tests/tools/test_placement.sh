@@ -114,7 +114,13 @@ damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots: 8\nnum_slots: 8/' ":6: num_
 damaged tensorrt_llm.yaml 's/num_slots/number_of_slots/' ":5:" 'num_slots, layer_updates_per_iter or ep_size, found "number_of_slots:"'
 damaged tensorrt_llm.yaml 's/num_slots/ep_size: 3\nnum_slots/' ":5: ep_size" "from 4 to 4"
 damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots 8/' ":5: num_slots" 'expected ": "'
-[ $n_damaged -ge 45 ] || fail "only $n_damaged damaged files"
+damaged tensorrt_llm.yaml 's/5, 0, 3/05, 0, 3/' "$table[3][5]" 'expected a whole number from 0 to 5, found "05,"'
+damaged tensorrt_llm.yaml 's/5, 0, 3/5, -0, 3/' "$table[3][6]" 'found "-0,"'
+damaged tensorrt_llm.yaml 's/5, 0, 3/5, "-0", 3/' "$table[3][6]" 'found ""-0","'
+damaged tensorrt_llm.yaml 's/  3:/  03:/' ":2: $table" 'found "03:"'
+damaged tensorrt_llm.yaml 's/slots: 8/slots: 010/' ":5: num_slots" 'found "010"'
+damaged tensorrt_llm.yaml 's/slots: 8/slots: 08/' ":5: num_slots" 'found "08"'
+[ $n_damaged -ge 50 ] || fail "only $n_damaged damaged files"
 
 # ---- Out ----
 for format in eplb vllm-ascend tensorrt-llm; do
@@ -164,6 +170,8 @@ accepts plan "${common[@]}" --policy given --placement said.yaml --iter 1 --expo
 cmp -s again first-tensorrt-llm || fail "comments change a placement"
 sed 's/0 # of/0#of/' said.yaml >said-no.yaml
 refuses 2 'said-no.yaml:4: initial_global_assignments[3][0]: expected' "${common[@]}" --placement said-no.yaml
+sed 's/- 0 # of/-0 # of/' said.yaml >said-no.yaml
+refuses 2 'said-no.yaml:4: initial_global_assignments[3]: expected "- " and an expert, found "-0"' "${common[@]}" --placement said-no.yaml
 # Dense layers are counted where the format does.
 accepts plan "${common[@]}" --policy given --placement eplb.json --iter 1 --export tensorrt-llm --out dense --first-layer 0
 cmp -s dense first-tensorrt-llm || fail "--first-layer 0 is another file"
