@@ -46,6 +46,10 @@ accepts "${common[@]}" --placement eplb.json && grep -q '^given' out.txt && grep
 refuses 2 "--policy given: expected --placement FILE" "${common[@]}" --policy given
 refuses 2 "--policy given: expected --placement FILE" plan "${common[@]}" --policy given --iter 1 --layer 0
 refuses 2 "--placement: expected --policy given" plan "${common[@]}" --policy ep --placement eplb.json --iter 1 --layer 0
+refuses 2 "--first-layer: expected --placement FILE beside it, found none" "${common[@]}" --policy ep --first-layer 0
+refuses 2 "--first-layer: expected --placement FILE or --export FORMAT" plan "${common[@]}" --policy ep --iter 1 --layer 0 --first-layer 3
+"$build/hecate-run" loads.jsonl --policy ep --ranks 4 --virtual --first-layer 1 >out.txt 2>err.txt
+[ $? -eq 2 ] && has "--first-layer: expected --placement FILE" err.txt || fail "hecate-run --first-layer: $(cat err.txt)"
 refuses 2 "nowhere.json: cannot be opened" "${common[@]}" --placement nowhere.json
 refuses 2 "expected a placement, found a directory" "${common[@]}" --placement "$work"
 : >empty && refuses 2 "empty: expected a placement of a known format" "${common[@]}" --placement empty

@@ -59,7 +59,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \
   HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
   HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
-  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000), \
+  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000), \
   HEC_ARG_WORD("--attention", (a).attention, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's); hecate-sim compares several: K,K,...")
 /* clang-format on */
 
@@ -93,7 +93,7 @@ enum { HEC_POLICIES_MAX = 64 };
  * rows. */
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
                                  int32_t *n) HEC_MUST_USE;
-/* --policy; with --placement, those that stand by it come first, named or not. */
+/* --policy; with --placement, those that stand by it come first, named or not. --first-layer without it is refused. */
 hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX],
                                int32_t *n) HEC_MUST_USE;
 /* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that

@@ -20,6 +20,7 @@ const hec_session_args hec_session_args_default = {
             .schedule = "auto",
             .law = "alpha_beta",
             .warmup = -1,
+            .first_layer = -1,
             .m = HEC_AUTO,
             .period = HEC_AUTO,
             .slots = HEC_AUTO},
