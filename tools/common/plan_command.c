@@ -91,7 +91,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--out", s->out, "FILE", "the file that --export writes"),
       HEC_PLACEMENT_ARG_ROWS(s->job),
       HEC_ARG_TITLE("Planners and output"),
-      HEC_FSSDP_ARG_ROWS(s->job),
+      HEC_FSSDP_ARG_ROWS(s->job, "K"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
       HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
