@@ -42,7 +42,7 @@ static hec_status parse_info(int argc, char **argv, info_settings *s, bool *done
   const hec_arg args[] = {
       HEC_ARG_WHOLE("--ranks", s->ranks, "R",
                     "expert-parallel ranks for the overload factor: expert e of E on rank floor(e*R/E) (default: ranks "
-                    "of the header, else its source_ranks if above 1, else 8)",
+                    "of the header, else its source_ranks if above 1, else 8, but no more than experts)",
                     1, 1 << 20),
       HEC_ARG_WORD("--lags", s->lags, "A,B,...",
                    "lags of the drift, in records (default 1,5,10,20; at most 16 of 1..1000)"),
