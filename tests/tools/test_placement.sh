@@ -54,7 +54,7 @@ refuses 2 "nowhere.json: cannot be opened" "${common[@]}" --placement nowhere.js
 refuses 2 "expected a placement, found a directory" "${common[@]}" --placement "$work"
 : >empty && refuses 2 "empty: expected a placement of a known format" "${common[@]}" --placement empty
 echo '{"logical_count": [[1,2]]}' >load.json && refuses 2 "load.json: expected a placement of a known format" "${common[@]}" --placement load.json
-refuses 2 "which numbers MoE layers alone" "${common[@]}" --placement vllm_ascend.json --first-layer 3
+refuses 2 "which numbers MoE layers alone: leave it out" "${common[@]}" --placement vllm_ascend.json --first-layer 3
 "$build/hecate-run" loads.jsonl --placement eplb.json --policy ep --ranks 4 --virtual --check --layers 1 >out.txt 2>err.txt ||
   fail "hecate-run: $(cat err.txt)"
 grep -q '^given .*passed .*, exact' out.txt || fail "hecate-run does not check given: $(cat out.txt)"
@@ -185,7 +185,10 @@ refuses 2 'tensorrt_llm.yaml:2: initial_global_assignments: expected layer 2, th
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export eplb --out dense
 expect dense 'd["physical_to_logical_map"]' \
   "[[0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
-refuses 2 "$map" "${common[@]}" --placement dense
+refuses 2 "$map: expected an array of the trace's 2 MoE layers after 0 dense ones (--first-layer: 3, if it numbers the dense ones, too), found" \
+  "${common[@]}" --placement dense
+refuses 2 "after 3 dense ones (--first-layer: leave it out, this file has MoE layers alone), found" \
+  "${common[@]}" --placement eplb.json --first-layer 3
 accepts "${common[@]}" --placement dense --first-layer 3 --policy ep
 # A policy's plan: read back it is the row that exported it, to the picosecond, where it does not move on.
 accepts plan "$sample" --policy eplb --iter 15 --export eplb --out eplb.plan
