@@ -243,7 +243,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here);
+      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);
