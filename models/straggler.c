@@ -203,6 +203,21 @@ hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_rank
   return read_items(&skew, stragglers->skew, read_skew);
 }
 
+hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_ranks, const hec_cluster *cluster) {
+  hec_arena arena = {0};
+  hec_cluster copy = *cluster;
+  hec_text said = {0};
+  copy.devices = HEC_NEW(&arena, hec_device, cluster->n_devices);
+  copy.links = HEC_NEW(&arena, hec_link, cluster->n_links + 1);
+  memcpy(copy.devices, cluster->devices, (size_t)cluster->n_devices * sizeof *copy.devices);
+  if (cluster->n_links > 0)
+    memcpy(copy.links, cluster->links, (size_t)cluster->n_links * sizeof *copy.links);
+  hec_status status = hec_stragglers_apply(stragglers, n_ranks, &copy, &said);
+  hec_text_free(&said);
+  hec_arena_free(&arena);
+  return status;
+}
+
 hec_status hec_stragglers_none_late(const hec_cluster *cluster, int32_t n_ranks) {
   for (int32_t r = 0; r < n_ranks; r++)
     if (cluster->devices[r].skew_s > 0)

@@ -21,7 +21,7 @@ typedef struct {
   const char *what;
 } limit;
 static const limit of_traces = {(size_t)8 << 30, " of traces in one sweep"}, of_file = {(size_t)64 << 20, ""};
-static const double made_counts_max = 1 << 30;          /* of a synthetic one: before it fills a disk */
+static const double made_counts_max = 1 << 30; /* of a synthetic one: before it fills a disk */
 
 static uint64_t add_bytes(uint64_t digest, const char *bytes, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -35,10 +35,10 @@ static uint64_t add_text(uint64_t digest, const char *bytes, size_t n) {
   return add_bytes(add_bytes(digest, length, (size_t)digits), bytes, n);
 }
 
-/* The last failure, as one about a value of the spec. */
-static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const char *what) {
+/* A failure, as one about a value of the spec. */
+static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const char *what, const char *why) {
   char expected[1200];
-  (void)snprintf(expected, sizeof expected, "%s (%.1000s)", what, hec_last_error());
+  (void)snprintf(expected, sizeof expected, "%s (%.1000s)", what, why);
   return value->at ? hec_json_error(s->json, value->at, expected)
                    : hec_fail(HEC_BAD_INPUT, "%s: expected %s", s->origin, expected);
 }
@@ -121,7 +121,7 @@ static hec_status load_traces(hec_sweep *s) {
     if (status == HEC_OK)
       status = check_trace(trace, value->text);
     if (status != HEC_OK) /* a folder that cannot be made is no fault of the spec */
-      return status == HEC_FAILED ? status : blame(s, value, "a trace that can be read");
+      return status == HEC_FAILED ? status : blame(s, value, "a trace that can be read", hec_last_error());
     left -= trace->length;
     s->digest = add_text(add_text(s->digest, value->text, strlen(value->text)), trace->bytes, trace->length);
   }
@@ -152,7 +152,7 @@ static hec_status load_cluster(hec_sweep *s, const hec_sweep_value *value) {
   if (status == HEC_OK && !hec_cluster_is_line(value->text)) /* a line is in the spec */
     status = add_preset_or_file(s, "cluster", value->text);
   hec_arena_free(&arena);
-  return status == HEC_OK ? HEC_OK : blame(s, value, "a cluster: preset, JSON file or line");
+  return status == HEC_OK ? HEC_OK : blame(s, value, "a cluster: preset, JSON file or line", hec_last_error());
 }
 
 static hec_status load_model(hec_sweep *s, const hec_sweep_value *value) {
@@ -160,13 +160,100 @@ static hec_status load_model(hec_sweep *s, const hec_sweep_value *value) {
   hec_status status = hec_moe_load(value->text, &moe);
   if (status == HEC_OK)
     status = add_preset_or_file(s, "moe", value->text);
-  return status == HEC_OK ? HEC_OK : blame(s, value, "a model: preset or JSON file");
+  return status == HEC_OK ? HEC_OK : blame(s, value, "a model: preset or JSON file", hec_last_error());
+}
+
+/* ---- Stragglers ---- */
+
+/* The cluster looked at last. */
+typedef struct {
+  const char *name; /* NULL: none yet */
+  hec_arena arena;
+  hec_cluster cluster;
+} loaded;
+
+static hec_status load_once(loaded *last, const char *name) {
+  if (last->name && strcmp(last->name, name) == 0)
+    return HEC_OK;
+  hec_arena_free(&last->arena);
+  last->name = NULL;
+  HEC_TRY(hec_cluster_load(name, &last->arena, &last->cluster));
+  last->name = name;
+  return HEC_OK;
+}
+
+static bool is_auto(const hec_sweep_value *value) {
+  return strcmp(value->text, HEC_SWEEP_AUTO) == 0;
+}
+
+/* Ranks that a value of that axis, with a trace, asks for. */
+static hec_status ranks_wanted(const hec_sweep *s, const hec_sweep_value *ranks, int32_t trace, int32_t *wanted) {
+  hec_trace_reader *reader = NULL;
+  const hec_sweep_trace *t = &s->traces[trace];
+  if (!is_auto(ranks)) {
+    *wanted = (int32_t)ranks->number;
+    return HEC_OK;
+  }
+  HEC_TRY(hec_trace_open_memory(t->bytes, t->length, s->axis[HEC_SWEEP_TRACE].value[trace].text, &reader));
+  *wanted = hec_job_ranks_wanted(0, hec_trace_header_of(reader));
+  hec_trace_close(reader);
+  return HEC_OK;
+}
+
+typedef struct {
+  bool fits;
+  int32_t most;   /* ranks of those tried; 0: none can run */
+  char why[1000]; /* they do not fit */
+} attempt;
+
+/* On one of the clusters, with every number of ranks until one fits. */
+static hec_status try_cluster(const hec_sweep *s, const hec_stragglers *one, const hec_sweep_value *cluster,
+                              loaded *last, attempt *a) {
+  for (int32_t r = 0; r < s->axis[HEC_SWEEP_RANKS].n; r++) {
+    const hec_sweep_value *ranks = &s->axis[HEC_SWEEP_RANKS].value[r];
+    for (int32_t t = 0; t < (is_auto(ranks) ? s->axis[HEC_SWEEP_TRACE].n : 1); t++) {
+      int32_t wanted;
+      HEC_TRY(ranks_wanted(s, ranks, t, &wanted));
+      HEC_TRY(load_once(last, is_auto(cluster) ? hec_job_cluster_default(wanted) : cluster->text));
+      int32_t n_devices = last->cluster.n_devices, n_ranks = wanted > 0 ? wanted : n_devices;
+      if (n_ranks > n_devices) /* cannot run, whatever is slow */
+        continue;
+      a->fits = hec_stragglers_check(one, n_ranks, &last->cluster) == HEC_OK;
+      if (a->fits)
+        return HEC_OK;
+      if (n_ranks > a->most)
+        (void)snprintf(a->why, sizeof a->why, "%s", hec_last_error());
+      a->most = n_ranks > a->most ? n_ranks : a->most;
+    }
+  }
+  return HEC_OK;
+}
+
+/* A value of slow or skew that no configuration can have is known before any runs. O(clusters * ranks * traces). */
+static hec_status check_straggler(const hec_sweep *s, hec_sweep_axis axis, const hec_sweep_value *value, loaded *last) {
+  const char *text = value->text;
+  hec_stragglers one = {axis == HEC_SWEEP_SLOW ? text : NULL, axis == HEC_SWEEP_SKEW ? text : NULL};
+  attempt a = {.fits = !text[0]};
+  for (int32_t c = 0; !a.fits && c < s->axis[HEC_SWEEP_CLUSTER].n; c++)
+    HEC_TRY(try_cluster(s, &one, &s->axis[HEC_SWEEP_CLUSTER].value[c], last, &a));
+  return a.fits || a.most == 0 ? HEC_OK : blame(s, value, "what some configuration can have", a.why);
+}
+
+static hec_status check_stragglers(const hec_sweep *s) {
+  static const hec_sweep_axis of_stragglers[] = {HEC_SWEEP_SLOW, HEC_SWEEP_SKEW};
+  loaded last = {0};
+  hec_status status = HEC_OK;
+  for (int32_t a = 0; a < 2; a++)
+    for (int32_t i = 0; status == HEC_OK && i < s->axis[of_stragglers[a]].n; i++)
+      status = check_straggler(s, of_stragglers[a], &s->axis[of_stragglers[a]].value[i], &last);
+  hec_arena_free(&last.arena);
+  return status;
 }
 
 static hec_status load_each(hec_sweep *s, hec_sweep_axis axis,
                             hec_status (*load)(hec_sweep *sweep, const hec_sweep_value *value)) {
   for (int32_t i = 0; i < s->axis[axis].n; i++)
-    if (strcmp(s->axis[axis].value[i].text, HEC_SWEEP_AUTO) != 0)
+    if (!is_auto(&s->axis[axis].value[i]))
       HEC_TRY(load(s, &s->axis[axis].value[i]));
   return HEC_OK;
 }
@@ -177,7 +264,8 @@ hec_status hec_sweep_load(hec_sweep *s, const char *tool, const char *sources) {
   s->digest = add_text(s->digest, s->text, s->length);
   HEC_TRY(load_each(s, HEC_SWEEP_MODEL, load_model));
   HEC_TRY(load_each(s, HEC_SWEEP_CLUSTER, load_cluster));
-  return load_traces(s);
+  HEC_TRY(load_traces(s));
+  return check_stragglers(s);
 }
 
 hec_status hec_sweep_read(const char *path, hec_sweep *s) {

@@ -8,40 +8,12 @@
 #include "traces/synth.h"
 #include "traces/trace_info.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- info ---- */
-
-static hec_status parse_integer(const char *option, const char *text, int64_t least, int64_t most, int64_t *value) {
-  char *end = NULL;
-  errno = 0;
-  long long parsed = strtoll(text, &end, 10);
-  if (end == text || *end || errno || strspn(text, "0123456789") != strlen(text) || parsed < least || parsed > most)
-    return hec_fail(HEC_BAD_INPUT, "--%s: expected a whole number from %" PRId64 " to %" PRId64 ", found \"%.40s\"",
-                    option, least, most, text);
-  *value = parsed;
-  return HEC_OK;
-}
-
-static hec_status parse_lags(const char *text, hec_trace_info_options *options) {
-  char copy[256], *rest = NULL;
-  if (strlen(text) >= sizeof copy)
-    return hec_fail(HEC_BAD_INPUT, "--lags: expected at most %d numbers", HEC_DRIFT_LAGS);
-  memcpy(copy, text, strlen(text) + 1);
-  options->n_lags = 0;
-  for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-    int64_t lag = 0;
-    if (options->n_lags == HEC_DRIFT_LAGS)
-      return hec_fail(HEC_BAD_INPUT, "--lags: expected at most %d numbers", HEC_DRIFT_LAGS);
-    HEC_TRY(parse_integer("lags", word, 1, HEC_DRIFT_LAG_MAX, &lag));
-    options->lags[options->n_lags++] = (int32_t)lag;
-  }
-  return options->n_lags > 0 ? HEC_OK : hec_fail(HEC_BAD_INPUT, "--lags: expected numbers, found none");
-}
 
 static hec_status show_info(const char *path, const hec_trace_info_options *options, bool as_json) {
   hec_trace_reader *reader = NULL;
@@ -70,7 +42,7 @@ static hec_status parse_info(int argc, char **argv, info_settings *s, bool *done
   const hec_arg args[] = {
       HEC_ARG_WHOLE("--ranks", s->ranks, "R",
                     "expert-parallel ranks for the overload factor: expert e of E on rank floor(e*R/E) (default: ranks "
-                    "of the header, else its source_ranks if above 1, else 8)",
+                    "of the header, else its source_ranks if above 1, else 8, but no more than experts)",
                     1, 1 << 20),
       HEC_ARG_WORD("--lags", s->lags, "A,B,...",
                    "lags of the drift, in records (default 1,5,10,20; at most 16 of 1..1000)"),
@@ -92,7 +64,8 @@ static hec_status parse_info(int argc, char **argv, info_settings *s, bool *done
     return HEC_OK;
   s->info.ranks = (int32_t)s->ranks;
   if (s->lags)
-    HEC_TRY(parse_lags(s->lags, &s->info));
+    HEC_TRY(hec_args_wholes(&(hec_args_list){"--lags", 1, HEC_DRIFT_LAG_MAX, HEC_DRIFT_LAGS}, s->lags, s->info.lags,
+                            &s->info.n_lags));
   return n > 0 ? HEC_OK : hec_fail(HEC_BAD_INPUT, "info: expected a trace; see hecate-trace info --help");
 }
 
@@ -139,10 +112,11 @@ static bool is_plain(const char *text, const char *end) {
 static hec_status parse_drift(const char *text, hec_synth_options *options) {
   options->n_knots = 0;
   for (const char *p = text;; p++) {
+    int64_t lag = 0;
+    const char *colon = hec_args_whole(p, HEC_SYNTH_LAG_MAX, &lag);
+    bool good = colon && *colon == ':' && lag > 0 && options->n_knots < HEC_SYNTH_KNOTS;
     char *end = NULL;
-    long lag = strtol(p, &end, 10);
-    bool good = end != p && *end == ':' && lag > 0 && lag <= HEC_SYNTH_LAG_MAX && options->n_knots < HEC_SYNTH_KNOTS;
-    p = good ? end + 1 : p;
+    p = good ? colon + 1 : p;
     double correlation = good ? strtod(p, &end) : 0;
     if (!good || end == p || !is_plain(p, end) || (*end && *end != ','))
       return hec_fail(HEC_BAD_INPUT,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RANKS = 8 }; /* where neither options nor trace say */
+
 typedef struct {
   const hec_trace_info_options *options;
   hec_trace_info *info;
@@ -186,10 +188,9 @@ hec_status hec_trace_info_read(hec_trace_reader *reader, const hec_trace_info_op
   if ((int64_t)h->n_layers * h->n_experts > (INT64_C(1) << 27) / (largest + 1))
     return hec_fail(HEC_FAILED, "layers x experts x (largest lag + 1) is above 2^27: take smaller lags");
   hec_arena arena = {0};
-  *info = (hec_trace_info){.ranks = options->ranks > 0 ? options->ranks
-                                    : h->ranks > 0     ? h->ranks
-                                    : h->n_sources > 1 ? h->n_sources
-                                                       : 8};
+  int32_t by_default = h->ranks > 0 ? h->ranks : h->n_sources > 1 ? h->n_sources : RANKS;
+  by_default = by_default < h->n_experts ? by_default : h->n_experts; /* more would stand idle */
+  *info = (hec_trace_info){.ranks = options->ranks > 0 ? options->ranks : by_default};
   gathering g = {.options = options, .info = info, .n_layers = h->n_layers, .n_experts = h->n_experts};
   g.totals = HEC_NEW(&arena, uint64_t, (size_t)h->n_layers * (size_t)h->n_experts);
   g.sorted = HEC_NEW(&arena, uint64_t, h->n_experts);

@@ -16,7 +16,7 @@ typedef struct {
 } hec_trace_spread;
 
 typedef struct {
-  int32_t ranks; /* 0: header's ranks, else source_ranks if above 1, else 8 */
+  int32_t ranks; /* 0: header's ranks, else source_ranks if above 1, else 8, but no more than experts */
   int32_t n_lags;
   int32_t lags[HEC_DRIFT_LAGS]; /* in records */
 } hec_trace_info_options;

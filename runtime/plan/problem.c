@@ -189,6 +189,13 @@ double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
          hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes - cut);
 }
 
+double hec_problem_bytes_reference(const hec_problem *problem) {
+  const hec_memory_cost *b = &problem->bytes;
+  double rows = (double)problem->n_layers * problem->n_experts, params = b->dense_param + rows * b->expert_param;
+  double states = b->dense_grad + b->dense_optimizer + rows * (b->expert_grad + b->expert_optimizer);
+  return problem->train ? params + states : params;
+}
+
 double hec_problem_bytes_without_copies(const hec_problem *problem) {
   const hec_memory_cost *b = &problem->bytes;
   int64_t rows = (int64_t)problem->n_layers * problem->n_experts;

@@ -104,5 +104,7 @@ static inline int32_t hec_problem_node_end(const hec_problem *p, int32_t node) {
 /* Bytes of a rank without any copy: dense state, its share of expert state (even split, rounded up), activations and
  * token buffers at balanced load. Used by m and by the memory verdict of planners. */
 double hec_problem_bytes_without_copies(const hec_problem *problem);
+/* Bytes of one dense model of everything beside the ranks, at least: parameters, when training gradients and moments, too. */
+double hec_problem_bytes_reference(const hec_problem *problem);
 
 #endif

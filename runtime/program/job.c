@@ -151,10 +151,14 @@ static hec_status choose_model(hec_job *job, const hec_job_options *options, hec
   return HEC_OK;
 }
 
+const char *hec_job_cluster_default(int32_t ranks_wanted) {
+  return ranks_wanted > 32 ? "h800" : "p4d-4x8";
+}
+
 static hec_status choose_cluster(hec_job *job, const hec_job_options *options, int32_t wanted_ranks, hec_arena *arena) {
   const char *name = options->cluster;
   if (!name) {
-    name = wanted_ranks > 32 ? "h800" : "p4d-4x8";
+    name = hec_job_cluster_default(wanted_ranks);
     hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
@@ -176,12 +180,13 @@ static hec_status add_stragglers(hec_job *job, const hec_job_options *options, i
   return status;
 }
 
+int32_t hec_job_ranks_wanted(int32_t ranks, const hec_trace_header *header) {
+  return ranks > 0 ? ranks : header->ranks > 0 ? header->ranks : header->n_sources > 1 ? header->n_sources : 0;
+}
+
 static hec_status choose_ranks(hec_job *job, const hec_job_options *options, hec_arena *arena, int32_t *ranks) {
   const hec_trace_header *header = &job->header;
-  int32_t wanted = options->ranks > 0      ? options->ranks
-                   : header->ranks > 0     ? header->ranks
-                   : header->n_sources > 1 ? header->n_sources
-                                           : 0;
+  int32_t wanted = hec_job_ranks_wanted(options->ranks, header);
   HEC_TRY(choose_cluster(job, options, wanted, arena));
   *ranks = wanted > 0 ? wanted : job->cluster.n_devices;
   if (options->ranks == 0)
@@ -388,6 +393,29 @@ static hec_status read_placement(const hec_job_options *options, hec_arena *aren
                             arena, placement);
 }
 
+static int32_t shares(int32_t experts, int32_t ranks) {
+  return (experts + ranks - 1) / ranks;
+}
+
+/* Fewer slots than hold all experts: no policy can. Where an expert-parallel group has fewer ranks than there are, those
+ * whose every group holds all of them take more than was asked for, and it is said. */
+static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
+  const hec_problem *p = &job->problem;
+  int32_t least = shares(p->n_experts, p->n_ranks), of_group = shares(p->n_experts, p->ep);
+  if (slots == HEC_AUTO || slots >= of_group)
+    return HEC_OK;
+  if (slots < least)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--slots: expected at least %" PRId32 ", so that %" PRId32 " rank%s can hold %" PRId32
+                    " experts, found %" PRId32,
+                    least, p->n_ranks, p->n_ranks == 1 ? "" : "s", p->n_experts, slots);
+  hec_job_say(job, arena,
+              "slots: at least %" PRId32 " a rank, not %" PRId32 ", of policies whose every group of %" PRId32
+              " ranks holds all %" PRId32 " experts",
+              of_group, slots, p->ep, p->n_experts);
+  return HEC_OK;
+}
+
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
   *job = (hec_job){.header = *hec_trace_header_of(reader),
                    .origin = hec_trace_origin(reader),
@@ -414,6 +442,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->problem.m = options->m;
   job->problem.period = options->period;
   job->problem.slots = options->slots;
+  HEC_TRY(check_slots(job, options->slots, arena));
   job->problem.solver = options->solver;
   take_transitions(job);
   HEC_TRY(hec_problem_shard(&job->problem, options->esp > 0 ? options->esp : 1));

@@ -52,6 +52,11 @@ typedef struct {
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,
                         hec_job *job) HEC_MUST_USE;
 
+/* Ranks that are asked for: by the options (0: not), the trace's header or its sources; 0: none, all devices. */
+int32_t hec_job_ranks_wanted(int32_t ranks, const hec_trace_header *header);
+/* The preset that is the cluster of so many, where none is named. */
+const char *hec_job_cluster_default(int32_t ranks_wanted);
+
 /* The cluster that stands for this machine's CPU ranks when none is given: assumed rates, `memory` bytes a rank. */
 enum { HEC_CPU_LINE_BYTES = 192 };
 void hec_job_cpu_line(int32_t ranks, double memory, char line[HEC_CPU_LINE_BYTES]);

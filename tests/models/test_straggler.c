@@ -139,6 +139,16 @@ START_TEST(uncrossed) {
 }
 END_TEST
 
+START_TEST(checked_and_unchanged) {
+  setup();
+  hec_device device = c.devices[3];
+  ck_assert_int_eq(hec_stragglers_check(&(hec_stragglers){"rank=3:0.5", "rank=3:1us"}, 8, &c), HEC_OK);
+  ck_assert_double_eq(c.devices[3].speed, device.speed);
+  ck_assert_double_eq(c.devices[3].skew_s, device.skew_s);
+  ck_assert_int_eq(hec_stragglers_check(&(hec_stragglers){"rank=3:0.5", NULL}, 3, &c), HEC_BAD_INPUT);
+}
+END_TEST
+
 START_TEST(many) {
   char list[2048] = "";
   for (int i = 0; i < 65; i++)
@@ -166,6 +176,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, as_in_json);
   tcase_add_loop_test(cases, messages, 0, (int)(sizeof wrong / sizeof *wrong));
   tcase_add_test(cases, uncrossed);
+  tcase_add_test(cases, checked_and_unchanged);
   tcase_add_test(cases, many);
   suite_add_tcase(suite, cases);
   return suite;

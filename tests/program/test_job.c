@@ -151,6 +151,24 @@ START_TEST(more_ranks_than_experts) {
 }
 END_TEST
 
+START_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a group is 3 ranks */
+  hec_job_options o = options();
+  o.ranks = 4;
+  o.slots = 1;
+  must_fail(make(small, o), "--slots: expected at least 2, so that 4 ranks can hold 8 experts, found 1");
+  teardown();
+  setup();
+  o.slots = 2;
+  must(make(small, o));
+  ck_assert(!said("slots"));
+  teardown();
+  setup();
+  o.ranks = 9;
+  must(make(small, o));
+  ck_assert(said("slots: at least 3 a rank, not 2, of policies whose every group of 3 ranks holds all 8 experts"));
+}
+END_TEST
+
 START_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
   hec_test_trace t = small;
   t.cell = 30;
@@ -497,6 +515,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, measured_curves, 0, 2);
   tcase_add_test(c, no_measured_curves);
   tcase_add_test(c, more_ranks_than_experts);
+  tcase_add_test(c, slots_hold_all_experts);
   tcase_add_test(c, own_tokens);
   tcase_add_test(c, wanted_tokens);
   tcase_add_loop_test(c, totals_above_16384, 0, 2);

@@ -154,6 +154,11 @@ for value in $(values_of --counted hecate-trace import); do
   ! grep -q -- "--counted: expected" err.txt || fail "--counted $value: $(cat err.txt)"
 done
 
+# Policies that run in shards are those that a refusal lists.
+sharded=$(hecate-sim "$sample" --esp 2 --policy eplb 2>&1 | sed -n 's/.* beside --esp 2 (\(.*\)), found.*/\1/p')
+[ -n "$sharded" ] || fail "--esp 2 --policy eplb is not refused"
+hecate-sim --help | grep -A 2 '^  --esp ' | tr -s ' \n' '  ' | grep -q "policies ${sharded//, / and })" || fail "the help of --esp: expected $sharded"
+
 # bash completes commands, options and values.
 source "$source_dir/tools/completion/hecate.bash"
 completes() { # 'expected words' words of the line, the last one unfinished
@@ -171,6 +176,13 @@ completes "before_drop" hecate-trace import log --counted b
 completes "jsonl json" hecate-trace convert a --form j
 completes "ep,hecate-rm" hecate-sim --policy ep,hecate-r
 completes "max_min" hecate-sim --law = ma
+completes "serial,pipemoe" hecate-sim trace --schedule serial,pi
+completes "full,causal" hecate-sim trace --attention full,c
+completes "" hecate-run trace --schedule serial,pi # one
+completes "ep,hecate-rm" hecate-sim --policy = ep,hecate-r
+completes "--policy=hecate-rm" hecate-sim --policy=hecate-r
+completes "--policy=ep,hecate-rm" hecate-sim --policy=ep,hecate-r
+completes "--cluster=spec.json" hecate-sim --cluster=spe
 completes "emulated" hecate-run alltoallv matrix.txt --transport em
 completes "case.json" hecate-sim flows cas
 completes "spec.json" hecate-sim --cluster spe

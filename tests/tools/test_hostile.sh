@@ -55,6 +55,7 @@ refused 2 'ranks: expected at most the 64 devices' "$sim" $sample --ranks 65536
 refused 2 '--t: expected' "$sim" $sample --t -1
 refused 2 '--t: expected' "$sim" $sample --t 99999999999999999999
 refused 2 '--slots: expected' "$sim" $sample --slots 0
+refused 2 '--slots: expected at least 8, so that 4 ranks can hold 32 experts, found 7' "$sim" $sample --slots 7 --ranks 4
 refused 2 '--esp: expected' "$sim" $sample --esp 0
 refused 2 '--esp: expected a divisor of the 16 ranks' "$sim" $sample --esp 3 --policy ep
 refused 2 'experts in shards beside --esp 2 (ep, ep-balanced), found' "$sim" $sample --esp 2 --policy ep,eplb
@@ -79,7 +80,7 @@ refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --t
 refused 2 '--peer: expected a command' "$bench" network --ranks 4 --peer ""
 refused 2 '--peer: expected --law max_min' "$bench" network --ranks 4 --peer true --law alpha_beta
 works '1 run (synthetic' "$bench" network --ranks 4 --runs 1
-refused 2 '--ranks: expected up to 16 numbers' "$bench" network --ranks 4,1
+refused 2 '--ranks: expected up to 16 whole numbers' "$bench" network --ranks 4,1
 refused 2 'law: expected one of' "$bench" network --ranks 4 --law none
 refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule ,
 refused 2 '--policy: expected all alone or a list of policies, found "all,ep"' "$sim" $sample --policy all,ep
@@ -89,6 +90,23 @@ refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule serial,
 refused 2 '--affinity: expected a number from 0 to 1, found "0x1p-1"' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
 refused 2 '--drift: expected LAG:CORRELATION' "${synth[@]}" --workload zipf --drift 1:0x1p-1 --out "$folder/none"
 refused 2 '--layers: expected a whole number' "${synth[@]}" --workload W0 --layers ' 3' --out "$folder/none"
+for number in ' 3' -0 +3 03 0x3 3.0 3e0 '' '3 '; do # "3" is the only way to write it
+  refused 2 "--layers: expected a whole number from 0 to 2147483647, found \"$number\"" \
+    "${synth[@]}" --workload W0 "--layers=$number" --out "$folder/none"
+  refused 2 "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"$number\"" "$sim" $sample "--t=$number"
+  refused 2 "--layer: expected a whole number from 0 (all is for --export), found \"$number\"" \
+    "$sim" plan $sample --policy ep --iter 1 "--layer=$number"
+done
+refused 2 '--hot-share: expected a number from 0 to 1, found "-0"' "${synth[@]}" --workload W1 --hot-share -0 --out "$folder/none"
+for list in 1,,2 ,1 1, ' 1' '1, 2' -1 0 1001 01 +1 1x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
+  refused 2 "--lags: expected up to 16 whole numbers from 1 to 1000 with commas, found \"$list\"" "${synth[0]}" info $sample "--lags=$list"
+done
+for list in 16,,32 '16, 32' 016 1 1025 +16; do
+  refused 2 "--ranks: expected up to 16 whole numbers from 2 to 1024 with commas, found \"$list\"" "$bench" network "--ranks=$list"
+done
+for knots in ' 1:0.9' 1:0.9,,5:0.8 01:0.9 +1:0.9; do
+  refused 2 "--drift: expected LAG:CORRELATION" "${synth[@]}" --workload zipf "--drift=$knots" --out "$folder/none"
+done
 sed 's/"top_k": *2/"top_k": 65/' models/presets/moe-gpt-moe-s.json >"$folder/cap3.json"
 refused 2 "$folder/cap3.json: top_k: expected at most" "$sim" $sample --policy ep --model "$folder/cap3.json"
 sed 's/"seq_len": *2048/"seq_len": 2048, "attention": "s2:shards=12"/; s/"attention": "full",//; s/"heads": 12/"heads": 12/' \
@@ -121,6 +139,12 @@ refused 2 '--cluster none: expected a preset' "$sim" $sample --cluster none
 refused 2 'unknown option "--none"' "$sim" $sample --none
 refused 2 '--ranks: expected a value' "$sim" $sample --ranks
 refused 2 'takes no value' "$sim" $sample --json=1
+refused 2 '--nowhere: cannot be opened' "$sim" --policy ep -- --nowhere # behind "--" there are no options
+refused 2 '--help: cannot be opened' "$sim" -- --help
+refused 2 'unexpected argument "--json"' "$sim" -- $sample --json
+refused 2 'unexpected argument "--"' "$sim" -- $sample --
+works '"policies"' "$sim" --policy ep --json -- $sample
+works 'overload' "${synth[0]}" info -- $sample
 refused 2 'expected a trace file' "$sim"
 refused 2 'unexpected argument' "$sim" $sample $sample
 refused 2 'no iteration is left to report' "$sim" $sample --warmup 20 --policy ep
@@ -367,7 +391,7 @@ done
 works '"iter": 9007199254740991' "$sim" plan "$folder/odd" --policy hecate --layer 1 --iter 9007199254740991 --json
 for policy in $("$sim" --list | awk '$1 == "schedules" {exit} /^  [a-z]/ {print $1}'); do
   [ "$policy" != given ] || continue # needs a file: test_placement.sh
-  works "\"name\": \"$policy\"" "$sim" "$folder/odd" --json --check --policy "$policy" --period 1 --slots 1 --t 999999
+  works "\"name\": \"$policy\"" "$sim" "$folder/odd" --json --check --policy "$policy" --period 1 --slots 2 --t 999999
   works "\"policy\": \"$policy\"" "$sim" plan "$folder/odd" --policy "$policy" --layer 0 --iter 0 --m 0 --json
 done
 for option in '--t paper' '--m 0' '--m 1000000' '--slots 1000000' '--nonmoe-scale 1e-6' '--nonmoe-scale 1e6' \

@@ -1,4 +1,4 @@
-/* What the machine says of its free memory, in files like /proc/meminfo. */
+/* What the machine says of its free memory, in files like /proc/meminfo; and what does not fit in it. */
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 #include "tools/common/machine.h"
@@ -30,10 +30,28 @@ START_TEST(free_memory) {
 }
 END_TEST
 
+/* 0.6 of it is taken by one rank that holds everything; the dense reference takes as much. */
+START_TEST(memory_of_a_run) {
+  hec_moe moe = {.n_experts = 1};
+  hec_problem p = {.moe = &moe, .n_layers = 1, .n_experts = 1, .n_ranks = 1, .mp = 1, .train = true};
+  p.bytes.expert_param = p.bytes.expert_grad = 0.15 * hec_machine_memory();
+  p.bytes.expert_optimizer = 0.3 * hec_machine_memory();
+  ck_assert_int_eq(hec_machine_check_memory(&p, 1, false), HEC_OK);
+  ck_assert_int_eq(hec_machine_check_memory(&p, 0, true), HEC_OK);
+  ck_assert_int_eq(hec_machine_check_memory(&p, 2, false), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "the ranks need at least"));
+  ck_assert_int_eq(hec_machine_check_memory(&p, 1, true), HEC_BAD_INPUT);
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "--check: the dense reference and the ranks need at least"));
+  p.train = false; /* parameters alone */
+  ck_assert_int_eq(hec_machine_check_memory(&p, 1, true), HEC_OK);
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("tools.machine");
   TCase *tests = tcase_create("machine");
   tcase_add_test(tests, free_memory);
+  tcase_add_test(tests, memory_of_a_run);
   suite_add_tcase(suite, tests);
   return suite;
 }

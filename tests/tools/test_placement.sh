@@ -46,11 +46,15 @@ accepts "${common[@]}" --placement eplb.json && grep -q '^given' out.txt && grep
 refuses 2 "--policy given: expected --placement FILE" "${common[@]}" --policy given
 refuses 2 "--policy given: expected --placement FILE" plan "${common[@]}" --policy given --iter 1 --layer 0
 refuses 2 "--placement: expected --policy given" plan "${common[@]}" --policy ep --placement eplb.json --iter 1 --layer 0
+refuses 2 "--first-layer: expected --placement FILE beside it, found none" "${common[@]}" --policy ep --first-layer 0
+refuses 2 "--first-layer: expected --placement FILE or --export FORMAT" plan "${common[@]}" --policy ep --iter 1 --layer 0 --first-layer 3
+"$build/hecate-run" loads.jsonl --policy ep --ranks 4 --virtual --first-layer 1 >out.txt 2>err.txt
+[ $? -eq 2 ] && has "--first-layer: expected --placement FILE" err.txt || fail "hecate-run --first-layer: $(cat err.txt)"
 refuses 2 "nowhere.json: cannot be opened" "${common[@]}" --placement nowhere.json
 refuses 2 "expected a placement, found a directory" "${common[@]}" --placement "$work"
 : >empty && refuses 2 "empty: expected a placement of a known format" "${common[@]}" --placement empty
 echo '{"logical_count": [[1,2]]}' >load.json && refuses 2 "load.json: expected a placement of a known format" "${common[@]}" --placement load.json
-refuses 2 "which numbers MoE layers alone" "${common[@]}" --placement vllm_ascend.json --first-layer 3
+refuses 2 "which numbers MoE layers alone: leave it out" "${common[@]}" --placement vllm_ascend.json --first-layer 3
 "$build/hecate-run" loads.jsonl --placement eplb.json --policy ep --ranks 4 --virtual --check --layers 1 >out.txt 2>err.txt ||
   fail "hecate-run: $(cat err.txt)"
 grep -q '^given .*passed .*, exact' out.txt || fail "hecate-run does not check given: $(cat out.txt)"
@@ -114,7 +118,13 @@ damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots: 8\nnum_slots: 8/' ":6: num_
 damaged tensorrt_llm.yaml 's/num_slots/number_of_slots/' ":5:" 'num_slots, layer_updates_per_iter or ep_size, found "number_of_slots:"'
 damaged tensorrt_llm.yaml 's/num_slots/ep_size: 3\nnum_slots/' ":5: ep_size" "from 4 to 4"
 damaged tensorrt_llm.yaml 's/num_slots: 8/num_slots 8/' ":5: num_slots" 'expected ": "'
-[ $n_damaged -ge 45 ] || fail "only $n_damaged damaged files"
+damaged tensorrt_llm.yaml 's/5, 0, 3/05, 0, 3/' "$table[3][5]" 'expected a whole number from 0 to 5, found "05,"'
+damaged tensorrt_llm.yaml 's/5, 0, 3/5, -0, 3/' "$table[3][6]" 'found "-0,"'
+damaged tensorrt_llm.yaml 's/5, 0, 3/5, "-0", 3/' "$table[3][6]" 'found ""-0","'
+damaged tensorrt_llm.yaml 's/  3:/  03:/' ":2: $table" 'found "03:"'
+damaged tensorrt_llm.yaml 's/slots: 8/slots: 010/' ":5: num_slots" 'found "010"'
+damaged tensorrt_llm.yaml 's/slots: 8/slots: 08/' ":5: num_slots" 'found "08"'
+[ $n_damaged -ge 50 ] || fail "only $n_damaged damaged files"
 
 # ---- Out ----
 for format in eplb vllm-ascend tensorrt-llm; do
@@ -164,6 +174,8 @@ accepts plan "${common[@]}" --policy given --placement said.yaml --iter 1 --expo
 cmp -s again first-tensorrt-llm || fail "comments change a placement"
 sed 's/0 # of/0#of/' said.yaml >said-no.yaml
 refuses 2 'said-no.yaml:4: initial_global_assignments[3][0]: expected' "${common[@]}" --placement said-no.yaml
+sed 's/- 0 # of/-0 # of/' said.yaml >said-no.yaml
+refuses 2 'said-no.yaml:4: initial_global_assignments[3]: expected "- " and an expert, found "-0"' "${common[@]}" --placement said-no.yaml
 # Dense layers are counted where the format does.
 accepts plan "${common[@]}" --policy given --placement eplb.json --iter 1 --export tensorrt-llm --out dense --first-layer 0
 cmp -s dense first-tensorrt-llm || fail "--first-layer 0 is another file"
@@ -173,7 +185,10 @@ refuses 2 'tensorrt_llm.yaml:2: initial_global_assignments: expected layer 2, th
 accepts plan "${common[@]}" --policy given --placement tensorrt_llm.yaml --first-layer 3 --iter 1 --export eplb --out dense
 expect dense 'd["physical_to_logical_map"]' \
   "[[0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5, 0, 3], [2, 5, 0, 1, 3, 5, 4, 5]]"
-refuses 2 "$map" "${common[@]}" --placement dense
+refuses 2 "$map: expected an array of the trace's 2 MoE layers after 0 dense ones (--first-layer: 3, if it numbers the dense ones, too), found" \
+  "${common[@]}" --placement dense
+refuses 2 "after 3 dense ones (--first-layer: leave it out, this file has MoE layers alone), found" \
+  "${common[@]}" --placement eplb.json --first-layer 3
 accepts "${common[@]}" --placement dense --first-layer 3 --policy ep
 # A policy's plan: read back it is the row that exported it, to the picosecond, where it does not move on.
 accepts plan "$sample" --policy eplb --iter 15 --export eplb --out eplb.plan

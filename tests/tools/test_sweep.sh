@@ -86,6 +86,15 @@ printf '{"trace": "loads.jsonl", "policy": ["ep", "eplb"], "ranks": 16, "warmup"
 has "4 rows, 2 of configurations that cannot run"
 expect left.json '["error" in r for r in d["rows"]]' "[False, False, True, True]"
 expect left.json 'd["rows"][2]["error"]' "--warmup: no iteration is left to report"
+sed 's/\[0, 99\]/99/' none-left.json >none-of-all.json # none of all: the rows, and a failure
+"${tool[@]}" none-of-all.json --out nothing --report nothing.html >out.txt 2>err.txt
+[ $? -eq 1 ] && has "none of the 2 configurations can run, the first: --warmup: no iteration is left to report" err.txt ||
+  fail "nothing runs: $(cat err.txt)"
+has "2 rows, 2 of configurations that cannot run" && [ -s nothing.csv ] && [ -s nothing.json ] && [ ! -e nothing.journal ] ||
+  fail "nothing runs: no rows"
+for i in 0 1; do "${tool[@]}" none-of-all.json --out nothing --shard $i/2 >out.txt || fail "shard $i in which nothing runs"; done
+"${tool[@]}" merge nothing.part-?-of-2 >merged.txt 2>err.txt
+[ $? -eq 1 ] && cmp -s merged.txt nothing.csv && has "none of the 2 configurations" err.txt || fail "merge of nothing: $(cat err.txt)"
 
 # ---- Shards ----
 for i in 0 1 2; do
@@ -232,13 +241,13 @@ expect mp.json '["error" in r for r in d["rows"]]' "[False, False, False, False,
 expect mp.json 'd["rows"][0]["iteration_s"] != d["rows"][2]["iteration_s"]' True
 
 # ---- Stragglers ----
-printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": 8, "slow": ["", "rank=3:0.5,rank=4:0.5", "rank=9:0.5"], "skew": ["", "rank=2:500us"], "policy": ["ep", "hecate"]}' "$box" >late.json
+printf '{"trace": "loads.jsonl", "cluster": "%s", "model": "tiny", "ranks": [4, 8], "slow": ["", "rank=3:0.5,rank=4:0.5"], "skew": ["", "rank=2:500us"], "policy": ["ep", "hecate"]}' "$box" >late.json
 "${tool[@]}" late.json --out stragglers --report late.html >out.txt || fail "slow, skew"
-check_row stragglers.json 'r["slow"]=="" and r["skew"]==""' loads.jsonl --cluster "$box" --ranks 8 --policy ep,hecate --model tiny
-check_row stragglers.json 'r["slow"]=="rank=3:0.5,rank=4:0.5" and r["skew"]=="rank=2:500us"' loads.jsonl --cluster "$box" --ranks 8 \
+check_row stragglers.json 'r["ranks"]==8 and r["slow"]=="" and r["skew"]==""' loads.jsonl --cluster "$box" --ranks 8 --policy ep,hecate --model tiny
+check_row stragglers.json 'r["ranks"]==8 and r["slow"]=="rank=3:0.5,rank=4:0.5" and r["skew"]=="rank=2:500us"' loads.jsonl --cluster "$box" --ranks 8 \
   --policy ep,hecate --model tiny --slow rank=3:0.5,rank=4:0.5 --skew rank=2:500us
-expect stragglers.json '[r["slow"] for r in d["rows"] if "error" in r] == ["rank=9:0.5"] * 4' True
-expect stragglers.json 'len({r["iteration_s"]["median"] for r in d["rows"] if "error" not in r and r["policy"] == "ep"})' 4
+expect stragglers.json '[(r["slow"], r["ranks"]) for r in d["rows"] if "error" in r] == [("rank=3:0.5,rank=4:0.5", 4)] * 4' True
+expect stragglers.json 'len({r["iteration_s"]["median"] for r in d["rows"] if "error" not in r and r["policy"] == "ep"})' 6
 expect mp.json '{(r["slow"], r["skew"]) for r in d["rows"]}' "{('', '')}"
 
 # ---- Hostile specs ----
@@ -264,6 +273,10 @@ try "an array of 1" '{"trace": "loads.jsonl", "m": [[1]]}'
 try "mp: expected a whole number from 1 to 65536" '{"trace": "loads.jsonl", "mp": 0}'
 try "slow: expected a text" '{"trace": "loads.jsonl", "slow": 1}'
 try "every value of an axis once" '{"trace": "loads.jsonl", "slow": ["", "auto"]}'
+try 'slow[1]: expected what some configuration can have (--slow: expected a rank from 0 to 7, found "rank=9:0.5")' \
+  "{\"trace\": \"loads.jsonl\", \"cluster\": [\"$box\", \"$tiny\"], \"ranks\": [8, 4, 16], \"slow\": [\"\", \"rank=9:0.5\"]}"
+try "skew: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": "rank=16:500us"}' # its 16 sources
+try "skew[1]: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": ["rank=0:1us", "rank=0"], "ranks": [1, 64]}'
 try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
 try "auto or one of serial" '{"trace": "loads.jsonl", "schedule": "ideal"}'
 try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'

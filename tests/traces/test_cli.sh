@@ -45,7 +45,7 @@ expect 2 "--ranks: expected a value" info --ranks
 expect 2 'unexpected argument "b"' info a b
 expect 2 '--ranks: expected a whole number from 1 to 1048576, found "0"' info --ranks 0 x
 expect 2 '--ranks: expected a whole number from 1 to 1048576, found "2x"' info --ranks 2x x
-expect 2 '--lags: expected a whole number from 1 to 1000, found "0"' info --lags 1,0 x
+expect 2 '--lags: expected up to 16 whole numbers from 1 to 1000 with commas, found "1,0"' info --lags 1,0 x
 expect 2 "cannot be opened" info "$folder/none"
 expect 2 "found a directory" info "$folder"
 expect 2 "begins with '{'" info "$tool"

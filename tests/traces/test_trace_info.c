@@ -190,6 +190,27 @@ START_TEST(known_by_hand) {
 }
 END_TEST
 
+/* Ranks that nobody asked for are no more than there are experts; those asked for are as asked. */
+START_TEST(ranks_by_default) {
+  static const struct {
+    const char *also;
+    int32_t wanted, ranks;
+  } cases[] = {{"", 0, 4}, {",\"ranks\":16", 0, 4}, {",\"ranks\":3", 0, 3}, {"", 8, 8}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":4,\"top_k\":1%s}\n"
+                   "{\"iter\":0,\"layers\":[[1,2,3,6]]}\n",
+                   cases[i].also);
+    hec_trace_reader *reader = NULL;
+    ck_assert_int_eq(hec_trace_open_memory(text, strlen(text), "t", &reader), HEC_OK);
+    hec_trace_info info = info_of(reader, cases[i].wanted, 1, (int32_t[]){1});
+    hec_trace_close(reader);
+    ck_assert_int_eq(info.ranks, cases[i].ranks);
+  }
+}
+END_TEST
+
 /* One value and no pair: nothing is invented. */
 START_TEST(one_record) {
   static const char text[] = "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":1,\"top_k\":1}\n"
@@ -258,6 +279,7 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, agrees_with_plain_computation);
   tcase_add_test(cases, known_by_hand);
+  tcase_add_test(cases, ranks_by_default);
   tcase_add_test(cases, one_record);
   tcase_add_test(cases, recorded_traces);
   suite_add_tcase(suite, cases);

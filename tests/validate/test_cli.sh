@@ -17,7 +17,10 @@ for arguments in "" "nonsense" "published --nonsense" "published --cluster-a non
                  "calibrate --nonsense" "calibrate more" "calibrate --repeat 0" "calibrate --backend nonsense" \
                  "outcomes --cluster nonsense" "outcomes --model nonsense" "outcomes more" \
                  "gate more" "gate --break nonsense" "gate --baseline $folder/none.json" "gate --baseline $folder" \
-                 "gate --out $folder" "gate --self-test --break flat_rate" "gate --transport nonsense"; do
+                 "gate --out $folder" "gate --self-test --break flat_rate" "gate --transport nonsense" \
+                 "gate --stored-only --self-test" "gate --stored-only --break flat_rate" \
+                 "gate --stored-only --calibrated $folder/x" "gate --update $folder/x --json" \
+                 "gate --update $folder/x --out $folder/y" "gate --update $folder/x --stored-only"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?
   [ $code -eq 2 ] || fail "'$arguments': exit $code"
   [ "$(echo "$message" | wc -l)" -eq 1 ] || fail "'$arguments': $message"
@@ -26,6 +29,7 @@ done
 "$tool" --help | grep -q published || fail "--help"
 groups=$("$tool" --help | awk '/^This machine|^Others. numbers|^  (calibrate|gate|hardware|published) / {printf "%s ", $1}')
 [ "$groups" = "This calibrate gate Others' hardware published " ] || fail "--help: in groups: $groups"
+"$tool" gate --help | grep -q '^Exit codes: 0 passed.*, 1 failed, 2 .*, 77 skipped' || fail "gate --help says nothing of exit codes"
 for command in calibrate compare; do
   "$tool" $command --list >"$folder/list" || fail "$command --list: exit $?"
   for part in backends "transports of backend cpu" policies schedules clusters models; do
@@ -124,11 +128,22 @@ outcomes --cases "$here/outcomes_small.json" --quick --details && grep -q '^Rank
 
 # gate without measuring: 0 with the stored predictions, 1 when one of them, or a law's input, is another; an update is
 # the same file again, and notices configurations on which no broken law would show
-"$tool" gate --stored-only >"$folder/stdout" 2>&1 || fail "gate --stored-only: exit $?"
+"$tool" gate --stored-only --out "$folder/gate.md" --stamp "a day" >"$folder/stdout" 2>&1 || fail "gate --stored-only: exit $?"
+grep -q '^Verdict: \*\*passed' "$folder/stdout" && [ "$(grep -c '^| [a-z].*, skew ' "$folder/stdout")" -eq 48 ] ||
+  fail "gate --stored-only: $(head -c 300 "$folder/stdout")"
+grep -q '^a day' "$folder/gate.md" && cmp -s "$folder/stdout" "$folder/gate.md" || fail "gate --stored-only --out"
+"$tool" gate --stored-only --json >"$folder/stdout" 2>&1 || fail "gate --stored-only --json: exit $?"
+[ "$(head -c1 "$folder/stdout")" = '{' ] && grep -q '"verdict": "passed"' "$folder/stdout" &&
+  [ "$(grep -o '"moved": ' "$folder/stdout" | wc -l)" -eq 48 ] || fail "gate --stored-only --json"
 "$tool" gate --update "$folder/gate.json" && cmp -s "$folder/gate.json" validate/gate/gate.json || fail "gate --update: another file"
 sed 's/"bandwidth": [0-9.]*/"bandwidth": 99000000.0/' validate/gate/gate-cluster.json >"$folder/gate-cluster.json"
-message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
+message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1 >"$folder/stdout"); code=$?
 [ $code -eq 1 ] && echo "$message" | grep -q 'predictions are not the stored ones' || fail "gate, slower links: $code $message"
+grep -q '^Verdict: \*\*failed\*\*: .*not the stored ones' "$folder/stdout" || fail "gate, slower links: no report"
+sed '/^   "predicted_s"/d; /^   "skew"/s/,$//; /^   "control_s"/,/^   }/d; /^   "trained_s"/d' validate/gate/gate.json >"$folder/empty.json"
+message=$("$tool" gate --stored-only --json --baseline "$folder/empty.json" 2>&1 >"$folder/stdout"); code=$?
+[ $code -eq 1 ] && echo "$message" | grep -q 'no stored predictions' || fail "gate, nothing stored: $code $message"
+grep -q '"verdict": "failed"' "$folder/stdout" && grep -q '"moved_most": null' "$folder/stdout" || fail "gate, nothing stored"
 sed 's/"skew": [0-9]*/"skew": 0/' validate/gate/gate.json >"$folder/gate.json"
 cp validate/gate/gate-cluster.json "$folder"
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
@@ -136,4 +151,8 @@ message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=
 sed 's/"skew": [0-9]*/"skew": -1/' validate/gate/gate.json >"$folder/gate.json"
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
 [ $code -eq 2 ] && echo "$message" | grep -q 'cases\[0\].skew' || fail "gate, negative skew: $code $message"
+sed '1,/"trained_s"/{/"trained_s"/d}' validate/gate/gate.json | sed '1,/^   },$/s/^   },$/   }/' >"$folder/gate.json"
+message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
+[ $code -eq 2 ] && echo "$message" | grep -q 'gate.json:[0-9]*: cases\[0\]: expected "trained_s" beside "predicted_s"' ||
+  fail "gate, no trained_s: $code $message"
 [ $failures -eq 0 ]

@@ -64,7 +64,7 @@ void hec_args_help(const hec_command *command) {
     printf("\nNotes\n%s\n", command->notes);
   if (command->examples)
     printf("\nExamples\n%s\n", command->examples);
-  printf("\nExit codes: 0 done, 1 the run failed, 2 bad input or usage.\n");
+  printf("\nExit codes: %s.\n", command->exits ? command->exits : HEC_ARGS_EXITS);
 }
 
 static bool is_help(const char *word) {
@@ -107,12 +107,17 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
   while (command->args[rows].name)
     rows++;
   HEC_ASSERT(rows <= HEC_ARGS_MAX);
-  for (int i = 1; i < argc; i++) {
-    *done = describe(command, argv[i]);
+  for (int i = 1, ended = 0; i < argc; i++) {
+    if (!ended && strcmp(argv[i], "--") == 0) {
+      ended = 1;
+      continue;
+    }
+    *done = !ended && describe(command, argv[i]);
     if (*done)
       return HEC_OK;
-    HEC_TRY(check_described(argv[i]));
-    if (argv[i][0] == '-' && argv[i][1] != 0) {
+    if (!ended)
+      HEC_TRY(check_described(argv[i]));
+    if (!ended && argv[i][0] == '-' && argv[i][1] != 0) {
       HEC_TRY(hec_args_set(command, argc, (const char *const *)argv, &i, given));
     } else {
       if (*count == n)

@@ -50,10 +50,12 @@ typedef struct {
   const char *summary;  /* what it does */
   const char *examples; /* lines; those that are commands begin with two blanks. NULL: none */
   const char *notes;    /* reference: forms of files and the like, before the examples, in lines. NULL: none */
+  const char *exits;    /* what its exit codes say; NULL: HEC_ARGS_EXITS */
   const hec_arg *args;
 } hec_command;
+#define HEC_ARGS_EXITS "0 done, 1 the run failed, 2 bad input or usage"
 
-/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere. Fills `positional` (at most n) and
+/* Parses argv[1..]: "--name value" or "--name=value"; options may stand anywhere before a "--", behind which there are none. Fills `positional` (at most n) and
  * their number. Unknown option, missing or malformed value, a value given twice, too many positionals: HEC_BAD_INPUT naming it.
  * "--help", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
@@ -62,6 +64,16 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
  * of the table whether it has a value already, which is refused. */
 hec_status hec_args_set(const hec_command *command, int argc, const char *const *argv, int *i,
                         bool *given) HEC_MUST_USE;
+/* The whole number at the beginning of a text, for values that are more than one: digits alone, no sign, no blank, no zeros before
+ * others. What is behind them; NULL: there are none, or the number is above `most`. */
+const char *hec_args_whole(const char *text, int64_t most, int64_t *value);
+/* "A,B,..." as at most `n` whole numbers from `least` to `most`; HEC_BAD_INPUT names the option. */
+typedef struct {
+  const char *option;
+  int64_t least, most;
+  int32_t n_most;
+} hec_args_list;
+hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) HEC_MUST_USE;
 void hec_args_help(const hec_command *command);
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
 enum { HEC_ARGS_COLUMNS = 118 };

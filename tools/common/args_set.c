@@ -2,6 +2,7 @@
 #include "tools/common/args.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +17,51 @@ static double factor_at(const hec_arg *arg, char **end) {
   return factor;
 }
 
+/* "3", never "03": some read that as octal. */
+static bool zero_before(const char *text) {
+  return text[0] == '0' && text[1] >= '0' && text[1] <= '9';
+}
+
+const char *hec_args_whole(const char *text, int64_t most, int64_t *value) {
+  size_t n = strspn(text, "0123456789");
+  int64_t read = 0;
+  if (n == 0 || zero_before(text))
+    return NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (read > (most - (text[i] - '0')) / 10)
+      return NULL;
+    read = 10 * read + (text[i] - '0');
+  }
+  *value = read;
+  return text + n;
+}
+
+hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) {
+  const char *at = text;
+  for (*n = 0; *n < list->n_most; at++) {
+    int64_t value;
+    at = hec_args_whole(at, list->most, &value);
+    if (!at || value < list->least || (*at != ',' && *at != 0))
+      break;
+    values[(*n)++] = (int32_t)value;
+    if (*at == 0)
+      return HEC_OK;
+  }
+  return hec_fail(HEC_BAD_INPUT,
+                  "%s: expected up to %" PRId32 " whole numbers from %" PRId64 " to %" PRId64
+                  " with commas, found \"%.100s\"",
+                  list->option, list->n_most, list->least, list->most, text);
+}
+
 static hec_status set_number(const hec_arg *arg, const char *text) {
   char *end;
   errno = 0;
   double value = strtod(text, &end);
   size_t digits = (size_t)(end - text);
   value *= end > text ? factor_at(arg, &end) : 1;
-  /* Plain decimals: no hexadecimal, no blanks, and "16" is the only way to write the whole number 16. */
+  /* Plain decimals: no hexadecimal, no blanks, no "-0", and "16" is the only way to write the whole number 16. */
   bool plain = strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE") >= digits;
+  plain = plain && !(arg->kind == HEC_ARG_INT && zero_before(text)) && !(text[0] == '-' && arg->least >= 0);
   if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
                     arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most,

@@ -57,7 +57,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     0, 10000),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
-      HEC_POLICY_ARG_ROWS(s->session.job),
+      HEC_POLICY_ARG_ROWS(s->session.job, "S", "K"),
       HEC_SESSION_WHERE_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",

@@ -61,16 +61,18 @@ static const char *describe_here(const hec_where *where, hec_execution *e, int32
   return "core";
 }
 
-hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here) {
+hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here,
+                                      bool check) {
+  check = check && where->backend->speaks();
   if (!where->backend->device_bytes)
-    return hec_machine_check_memory(problem, ranks_here);
+    return hec_machine_check_memory(problem, ranks_here, check);
   double bytes = hec_problem_bytes_without_copies(problem), most = where->backend->device_bytes(problem->n_ranks);
   if (most > 0 && bytes > most)
     return hec_fail(HEC_BAD_INPUT,
                     "a rank needs at least %.3g GB of its device's memory, its share is %.3g: choose fewer --layers or "
                     "--tokens, fewer --ranks to a device, or a smaller model",
                     bytes * 1e-9, most * 1e-9);
-  return HEC_OK;
+  return hec_machine_check_memory(problem, 0, check);
 }
 
 static const char *const precision_names[HEC_N_PRECISIONS] = {"float32", "TF32", "bfloat16"};

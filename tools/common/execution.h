@@ -31,9 +31,10 @@ void hec_execution_place(const hec_where *where, const hec_where_args *args, int
  * caller adds the seed. */
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *execution);
-/* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device. */
-hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem,
-                                      int32_t ranks_here) HEC_MUST_USE;
+/* HEC_BAD_INPUT where a rank, even without copies, fits neither this machine's memory nor its share of a device, or with
+ * `check` the dense reference, which the process that speaks computes, does not fit this machine's. */
+hec_status hec_execution_check_memory(const hec_where *where, const hec_problem *problem, int32_t ranks_here,
+                                      bool check) HEC_MUST_USE;
 void hec_execution_mind(hec_execution *execution, const char *limit); /* one more sentence; lives as long */
 /* hecate-run's warnings on stderr; `advice`: how to have ranks take turns, "" or "; use ...". */
 void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice);

@@ -52,7 +52,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "judge one session four times: by the law, which must pass, and by each broken one, which must fail", 0, 0},
       HEC_ARG_TITLE("Stored predictions"),
       {"--stored-only", HEC_ARG_FLAG, &s->stored_alone, NULL,
-       "compare predictions with the stored ones; measure nothing", 0, 0},
+       "compare predictions with the stored ones and report that; measure nothing", 0, 0},
       HEC_ARG_WORD("--update", s->update, "FILE", "write FILE: the baseline with today's predictions; measure nothing"),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--calibrated", s->calibrated, "FILE", "write the cluster that was fitted in the last session"),
@@ -68,10 +68,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "does\n"
           "must be what a session fitted on it predicts: median error at most 5 %, p90 10 %, order kept in 95 % of "
           "the\n"
-          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Exit code 0 passed, 1 "
-          "failed,\n"
-          "77 skipped: noisy (measurements that do not repeat, or a disturbed machine, in every attempt). Two cores,\n"
-          "most of a minute an attempt; leave the machine alone meanwhile.",
+          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Two cores, most of a minute "
+          "an\n"
+          "attempt; leave the machine alone meanwhile.",
+      .exits = "0 passed or written, 1 failed, 2 bad input or usage, 77 skipped: noisy (measurements that do not\n"
+               "repeat, or a disturbed machine, in every attempt)",
       .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
                   "  hecate-validate gate --update validate/gate/gate.json",
       .args = args};
@@ -204,6 +205,13 @@ static void conclude(const gate *g, hec_gate_report *r, hec_text *why) {
   r->why = why->data;
 }
 
+/* A report: to --out, and to standard output in the form that is wanted there. */
+static hec_status hand_out(const settings *s, const hec_text *markdown, const hec_text *json) {
+  if (s->out)
+    HEC_TRY(hec_write_file(s->out, markdown->data, markdown->length));
+  return hec_output_print(s->json ? json : markdown);
+}
+
 static hec_status print(gate *g, hec_text *why, hec_gate_verdict *verdict) {
   hec_gate_report r = {.file = &g->file,
                        .cpu = g->cpu.data,
@@ -223,11 +231,11 @@ static hec_status print(gate *g, hec_text *why, hec_gate_verdict *verdict) {
   hec_gate_markdown(&r, &markdown);
   if (g->s->json)
     hec_gate_json(&r, &text);
-  hec_status status = g->s->out ? hec_write_file(g->s->out, markdown.data, markdown.length) : HEC_OK;
-  if (status == HEC_OK && g->s->calibrated && g->preset.length > 0)
-    status = hec_write_file(g->s->calibrated, g->preset.data, g->preset.length);
+  hec_status status = g->s->calibrated && g->preset.length > 0
+                          ? hec_write_file(g->s->calibrated, g->preset.data, g->preset.length)
+                          : HEC_OK;
   if (status == HEC_OK)
-    status = hec_output_print(g->s->json ? &text : &markdown);
+    status = hand_out(g->s, &markdown, &text);
   hec_text_free(&text);
   hec_text_free(&markdown);
   return status;
@@ -280,9 +288,46 @@ static hec_status update(const gate *g, const hec_gate_prediction *predictions) 
   return status;
 }
 
+/* The report, also where a prediction moved; the verdict last. */
+static hec_status print_stored(const gate *g, const hec_gate_prediction *predictions) {
+  hec_text markdown = {0}, json = {0}, why = {0};
+  hec_status verdict = hec_gate_check_stored(&g->file, predictions);
+  hec_text_add(&why, verdict == HEC_OK ? "" : hec_last_error());
+  const hec_gate_stored_report r = {
+      .file = &g->file, .now = predictions, .stamp = g->s->stamp, .why = why.data ? why.data : ""};
+  hec_gate_stored_markdown(&r, &markdown);
+  if (g->s->json)
+    hec_gate_stored_json(&r, &json);
+  hec_status status = hand_out(g->s, &markdown, &json);
+  if (status == HEC_OK && verdict != HEC_OK)
+    status = hec_fail(verdict, "%s", r.why);
+  hec_text_free(&markdown);
+  hec_text_free(&json);
+  hec_text_free(&why);
+  return status;
+}
+
+/* What would do nothing where nothing is measured. */
+static hec_status check_unmeasured(const settings *s) {
+  const char *mode = s->update ? "--update" : s->stored_alone ? "--stored-only" : NULL;
+  const struct {
+    const char *option;
+    bool given;
+  } idle[] = {{"--break", s->broken},          {"--self-test", s->self_test},
+              {"--calibrated", s->calibrated}, {"--stored-only", s->update && s->stored_alone},
+              {"--out", s->update && s->out},  {"--stamp", s->update && s->stamp},
+              {"--json", s->update && s->json}};
+  for (size_t i = 0; mode && i < sizeof idle / sizeof *idle; i++)
+    if (idle[i].given)
+      return hec_fail(HEC_BAD_INPUT, "%s: does nothing with %s, which measures nothing%s: leave it out", idle[i].option,
+                      mode, s->update ? " and writes the baseline alone" : "");
+  return HEC_OK;
+}
+
 static hec_status run(gate *g, int *code) {
   const settings *s = g->s;
   HEC_TRY(find_broken(g));
+  HEC_TRY(check_unmeasured(s));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
   if (s->update)
@@ -300,8 +345,10 @@ static hec_status run(gate *g, int *code) {
   HEC_TRY(hec_gate_check_groups(&g->file, now));
   if (s->update)
     return update(g, now);
+  if (s->stored_alone)
+    return print_stored(g, now);
   HEC_TRY(hec_gate_check_stored(&g->file, now));
-  return s->stored_alone ? HEC_OK : measure(g, code);
+  return measure(g, code);
 }
 
 int hec_gate_command(int argc, char **argv) {

@@ -42,11 +42,11 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .solver = hec_solver_cbc()};
   if (!args->t)
     return HEC_OK;
-  char *end;
-  long t = strtol(args->t, &end, 10);
+  int64_t t;
+  const char *end = hec_args_whole(args->t, 1000000, &t);
   if (strcmp(args->t, "paper") == 0)
     options->t = HEC_T_PAPER;
-  else if (end == args->t || *end != 0 || t < 0 || t > 1000000)
+  else if (!end || *end != 0)
     return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"",
                     args->t);
   else
@@ -101,6 +101,8 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
 hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   const hec_policy *named[HEC_POLICIES_MAX];
   int32_t n_named;
+  if (args->first_layer >= 0 && !args->placement)
+    return hec_fail(HEC_BAD_INPUT, "--first-layer: expected --placement FILE beside it, found none");
   HEC_TRY(hec_job_args_policies(args->policies, named, &n_named));
   *n = 0;
   for (int32_t i = 0; args->placement && hec_policies[i]; i++)

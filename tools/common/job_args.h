@@ -31,13 +31,14 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--phase", (a).phase, "P", "train or forward (default: from the trace)"), \
   HEC_ARG_WHOLE("--warmup", (a).warmup, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000)
 
-#define HEC_POLICY_ARG_ROWS(a) \
+/* S, K: names of the values of --schedule and --attention: "S[,S...]" of commands that take several. */
+#define HEC_POLICY_ARG_ROWS(a, S, K) \
   HEC_ARG_TITLE("Policies"), \
   HEC_ARG_WORD("--policy", (a).policies, "P[,P...]", "policies to compare, or all (default); see --list"), \
-  HEC_ARG_WORD("--schedule", (a).schedule, "S", "auto (default: each policy's own) or a schedule of --list for all; of hecate-sim several: S,S,..."), \
+  HEC_ARG_WORD("--schedule", (a).schedule, S, "auto (default: each policy's own) or a schedule of --list for all"), \
   HEC_ARG_WORD("--collective", (a).collective, "K", "a sparse collective of --list (default: the cheapest by cost)"), \
-  HEC_FSSDP_ARG_ROWS(a), \
-  HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policy ep)", 1, 65536), \
+  HEC_FSSDP_ARG_ROWS(a, K), \
+  HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536), \
   HEC_ARG_WHOLE("--mp", (a).mp, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536), \
   HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)
 
@@ -55,12 +56,12 @@ extern const hec_job_args hec_job_args_default;
   HEC_SLOW_ARG_ROW(a), \
   HEC_ARG_WORD("--skew", (a).skew, "S[,S...]", "rank=2:500us begins its iteration that late")
 
-#define HEC_FSSDP_ARG_ROWS(a) \
+#define HEC_FSSDP_ARG_ROWS(a, K) \
   HEC_ARG_WORD("--t", (a).t, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)"), \
   HEC_ARG_WHOLE("--m", (a).m, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000), \
   HEC_ARG_WHOLE("--period", (a).period, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000), \
-  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some (default: their own)", 1, 1000000), \
-  HEC_ARG_WORD("--attention", (a).attention, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's); hecate-sim compares several: K,K,...")
+  HEC_ARG_WHOLE("--slots", (a).slots, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000), \
+  HEC_ARG_WORD("--attention", (a).attention, K, "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's)")
 /* clang-format on */
 
 hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) HEC_MUST_USE;
@@ -95,7 +96,7 @@ enum { HEC_POLICIES_MAX = 64 };
  * rows. */
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
                                  int32_t *n) HEC_MUST_USE;
-/* --policy; with --placement, those that stand by it come first, named or not. */
+/* --policy; with --placement, those that stand by it come first, named or not. --first-layer without it is refused. */
 hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX],
                                int32_t *n) HEC_MUST_USE;
 /* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that

@@ -68,13 +68,19 @@ double hec_machine_load(void) {
   return load;
 }
 
-hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here) {
+hec_status hec_machine_check_memory(const hec_problem *problem, int32_t ranks_here, bool check) {
   double bytes = hec_problem_bytes_without_copies(problem) * ranks_here, memory = hec_machine_memory();
   if (memory > 0 && bytes > memory)
     return hec_fail(HEC_BAD_INPUT,
                     "the ranks need at least %.3g GB, this machine has %.3g: choose fewer --ranks, --layers or "
                     "--tokens, or a smaller model",
                     bytes * 1e-9, memory * 1e-9);
+  double reference = check ? hec_problem_bytes_reference(problem) : 0;
+  if (memory > 0 && bytes + reference > memory)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--check: the dense reference and the ranks need at least %.3g GB, this machine has %.3g: leave it "
+                    "out, or choose fewer --layers or a smaller model",
+                    (bytes + reference) * 1e-9, memory * 1e-9);
   return HEC_OK;
 }
 

@@ -6,7 +6,6 @@
 #include "tools/common/output.h"
 #include "validate/network_case.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,22 +78,6 @@ static void print(const settings *s, hec_network network, const result *r, hec_j
   hec_text_printf(out, "\n");
 }
 
-static hec_status read_sizes(const char *text, int32_t *size, int32_t *n) {
-  *n = 0;
-  for (const char *at = text; *n < SIZES_MAX; at++) {
-    char *end;
-    errno = 0;
-    long value = strtol(at, &end, 10);
-    if (end == at || errno != 0 || value < 2 || value > 1024 || (*end != ',' && *end != '\0'))
-      break;
-    size[(*n)++] = (int32_t)value;
-    if (*end == '\0')
-      return HEC_OK;
-    at = end;
-  }
-  return hec_fail(HEC_BAD_INPUT, "--ranks: expected up to 16 numbers from 2 to 1024 with commas, found \"%s\"", text);
-}
-
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.ranks = "16,64,128,256", .law = "max_min", .runs = 3, .peer_most = 64};
   const hec_arg args[] = {
@@ -160,7 +143,7 @@ static hec_status run(const settings *s, hec_text *out) {
   if (s->peer && strcmp(s->law, "max_min") != 0)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected --law max_min, which is what a peer solves, found --law %.60s",
                     s->law);
-  HEC_TRY(read_sizes(s->ranks, size, &n));
+  HEC_TRY(hec_args_wholes(&(hec_args_list){"--ranks", 2, 1024, SIZES_MAX}, s->ranks, size, &n));
   hec_json_out json = hec_json_begin(out, 1);
   begin_table(s, &json, out);
   for (hec_network network = 0; network < HEC_N_NETWORKS; network++)

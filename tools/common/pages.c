@@ -162,7 +162,9 @@ void hec_pages_man(const hec_command *command, hec_text *out) {
     hec_text_add(out, ".SH EXAMPLES\n");
     add_paragraphs(out, command->examples);
   }
-  hec_text_add(out, ".SH EXIT STATUS\n0 done, 1 the run failed, 2 bad input or usage.\n");
+  hec_text_add(out, ".SH EXIT STATUS\n");
+  add_word(out, command->exits ? command->exits : HEC_ARGS_EXITS);
+  hec_text_add(out, ".\n");
   add_see_also(command, out);
 }
 

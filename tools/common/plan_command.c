@@ -11,7 +11,6 @@
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,13 +32,10 @@ static hec_status read_layer(settings *s) {
     return hec_fail(HEC_BAD_INPUT, "expected TRACE, --policy, --layer and --iter; see hecate-sim plan --help");
   if (strcmp(s->layer_word, "all") == 0 && s->export)
     return HEC_OK;
-  char *end;
-  errno = 0;
-  long long layer = strtoll(s->layer_word, &end, 10);
-  if (s->layer_word[0] < '0' || s->layer_word[0] > '9' || *end != 0 || errno != 0 || layer > 1000000000)
+  const char *end = hec_args_whole(s->layer_word, 1000000000, &s->layer);
+  if (!end || *end != 0)
     return hec_fail(HEC_BAD_INPUT, "--layer: expected a whole number from 0%s, found \"%s\"",
                     s->export ? ", or all" : " (all is for --export)", s->layer_word);
-  s->layer = layer;
   return HEC_OK;
 }
 
@@ -55,6 +51,8 @@ static hec_status check(settings *s) {
   if (!s->export != !s->out)
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s beside it, found none", s->export ? "--export" : "--out",
                     s->export ? "--out FILE" : "--export FORMAT");
+  if (s->job.first_layer >= 0 && !s->job.placement && !s->export)
+    return hec_fail(HEC_BAD_INPUT, "--first-layer: expected --placement FILE or --export FORMAT beside it, found none");
   if (s->layer < 0 && (s->matrix || s->json))
     return hec_fail(HEC_BAD_INPUT, "%s: expected --layer L beside it, found none",
                     s->matrix ? "--write-matrix" : "--json");
@@ -93,7 +91,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--out", s->out, "FILE", "the file that --export writes"),
       HEC_PLACEMENT_ARG_ROWS(s->job),
       HEC_ARG_TITLE("Planners and output"),
-      HEC_FSSDP_ARG_ROWS(s->job),
+      HEC_FSSDP_ARG_ROWS(s->job, "K"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       HEC_JOB_ARG_ROWS(s->job),
       HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),

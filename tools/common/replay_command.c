@@ -62,7 +62,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     0, 1000000000),
       HEC_ARG_WHOLE("--layers", s->layers, "N", "the first N MoE layers of the trace (default 4)", 1, 100000),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
-      HEC_POLICY_ARG_ROWS(s->job),
+      HEC_POLICY_ARG_ROWS(s->job, "S", "K"),
       HEC_PLACEMENT_ARG_ROWS(s->job),
       HEC_ARG_TITLE("Execution"),
       HEC_ARG_WORD("--backend", s->where.backend, "B",
@@ -243,7 +243,7 @@ static hec_status run(command *c) {
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)
-      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here);
+      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
     if (status == HEC_OK)
       status = launch(c, &measure);
     hec_measure_close(&measure);

@@ -20,6 +20,7 @@ const hec_session_args hec_session_args_default = {
             .schedule = "auto",
             .law = "alpha_beta",
             .warmup = -1,
+            .first_layer = -1,
             .m = HEC_AUTO,
             .period = HEC_AUTO,
             .slots = HEC_AUTO},
@@ -186,7 +187,7 @@ hec_status hec_session_run_open(hec_session_run_state *run) {
   describe(run);
   HEC_TRY(check_cores(run));
   say_defaults(run, ranks == 0 && run->args->job.ranks == 0);
-  return hec_execution_check_memory(&run->where, &run->job.problem, run->execution.summary.n_ranks_here);
+  return hec_execution_check_memory(&run->where, &run->job.problem, run->execution.summary.n_ranks_here, false);
 }
 
 bool hec_session_run_list(const hec_session_args *args) {

@@ -17,7 +17,7 @@ typedef struct {
 #define HEC_SIMULATION_ARG_ROWS(a) \
   HEC_JOB_ARG_ROWS((a).job), \
   HEC_STRAGGLER_ARG_ROWS((a).job.stragglers), \
-  HEC_POLICY_ARG_ROWS((a).job), \
+  HEC_POLICY_ARG_ROWS((a).job, "S[,S...]", "K[,K...]"), \
   HEC_PLACEMENT_ARG_ROWS((a).job), \
   HEC_ARG_TITLE("Simulation and output"), \
   HEC_ARG_WORD("--law", (a).job.law, "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)"), \

@@ -50,10 +50,14 @@ static const char notes[] =
     "Rows: in the order of the product, the last of the keys above turning fastest; the same bytes for any number of\n"
     "threads. Ratios (speedup_vs_ep, ...) are to rows that differ by the policy alone. A configuration that cannot run "
     "is\n"
-    "a row with its reason in `error`.\n"
+    "a row with its reason in `error`; a value of slow or skew that none can have is an error of the spec.\n"
     "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
     "sweep;\n"
     "stderr says how many rows are done, then how many were taken over.";
+
+static const char exits[] =
+    "0 done (also where some configurations cannot run), 1 the run failed or no configuration can\n"
+    "run (rows are written all the same; of a shard 0), 2 bad input or usage";
 
 static const char example[] =
     "  hecate-sim sweep traces/sample-sweep.json\n"
@@ -122,6 +126,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "and policies:\none row each. merge joins the parts of shards.",
       .examples = example,
       .notes = notes,
+      .exits = exits,
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done));
@@ -241,6 +246,15 @@ static hec_status write_targets(const targets *t, const hec_sweep_rows *rows, co
   hec_text_free(&part);
   hec_text_free(&page);
   return status;
+}
+
+/* A shard is not the whole: others may have what runs. */
+static hec_status check_some_ran(const hec_sweep_rows *rows, const settings *s) {
+  for (int64_t i = 0; i < rows->sweep->n; i++)
+    if (s->n_shards > 1 || !rows->row[i]->why)
+      return HEC_OK;
+  return hec_fail(HEC_FAILED, "none of the %" PRId64 " configurations can run, the first: %s", rows->sweep->n,
+                  rows->row[0]->why);
 }
 
 /* What goes to standard output: the rows themselves, or where they are. */
@@ -415,7 +429,8 @@ static hec_status run(const settings *s, hec_sweep *sweep, hec_sweep_rows *rows,
   HEC_TRY(hec_sweep_load(sweep, TOOL, hec_source_digest));
   *rows = hec_sweep_rows_new(sweep);
   HEC_TRY(compute(s, t, rows));
-  return print(t, rows, s);
+  HEC_TRY(print(t, rows, s));
+  return check_some_ran(rows, s);
 }
 
 /* ---- Merging ---- */
@@ -432,6 +447,7 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
                                .usage = "hecate-sim sweep merge PART... [--out FILE] [--report FILE.html] [--json]",
                                .summary = "Joins all parts of a sharded sweep: the same bytes as without shards.",
                                .examples = "  hecate-sim sweep merge result.part-*-of-4 --out result.csv",
+                               .exits = "0 done, 1 the run failed or no configuration can run, 2 bad input or usage",
                                .args = args};
   hec_arena arena = {0};
   const char **parts = HEC_NEW(&arena, const char *, argc);
@@ -452,6 +468,8 @@ static hec_status merge(int argc, char **argv, hec_sweep *sweep, hec_sweep_rows 
     status = write_targets(t, rows, &s);
   if (status == HEC_OK && !done)
     status = print(t, rows, &s);
+  if (status == HEC_OK && !done)
+    status = check_some_ran(rows, &s);
   hec_arena_free(&arena);
   return status;
 }

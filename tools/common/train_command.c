@@ -341,7 +341,7 @@ static hec_status make(command *c) {
                          .context = c};
   HEC_TRY(hec_train_check(&c->train, c->policy));
   if (!c->where.backend->transport)
-    HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks));
+    HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks, s->check));
   HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
   describe(c);
   c->report = (hec_train_report){

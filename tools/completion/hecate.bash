@@ -13,7 +13,9 @@ _hecate() {
   done
   local all=$rows
   [ ${#command[@]} -eq 0 ] || rows=$("$tool" "${command[@]}" --help=complete 2>/dev/null)
-  # "--option=value" comes as three words.
+  # "--option=value" comes as three words, as one where "=" is taken out of COMP_WORDBREAKS.
+  local option=
+  case $current in --*=*) before=${current%%=*} option=$before= current=${current#*=} ;; esac
   if [ "$current" = = ]; then current=; elif [ "$before" = = ]; then before=${COMP_WORDS[COMP_CWORD - 2]}; fi
   for row in $rows; do
     case $row in option$'\t'"$before"$'\t'*) found=$row ;; esac
@@ -21,10 +23,10 @@ _hecate() {
   if [ -n "$found" ]; then
     kind=$(cut -f 3 <<<"$found") value=$(cut -f 4 <<<"$found") values=$(cut -f 6 <<<"$found")
     if [ "$kind" != flag ]; then
-      local head= tail=$current
-      case $value in *,*) case $current in *,*) head=${current%,*}, tail=${current##*,} ;; esac ;; esac
+      local head=$option tail=$current
+      case $value in *,*) case $current in *,*) head=$option${current%,*}, tail=${current##*,} ;; esac ;; esac
       COMPREPLY=($(compgen -P "$head" -W "${values// /$'\n'}" -- "$tail"))
-      [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+      [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -P "$option" -f -- "$current"))
       return 0
     fi
   fi

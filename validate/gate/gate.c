@@ -28,7 +28,9 @@ hec_status hec_gate_check_groups(const hec_gate_file *file, const hec_gate_predi
   return HEC_OK;
 }
 
-static double distance(const hec_gate_prediction *now, const hec_gate_prediction *stored) {
+double hec_gate_moved(const hec_gate_prediction *now, const hec_gate_prediction *stored) {
+  if (!(stored->predicted_s > 0))
+    return INFINITY;
   double worst = fmax(fabs(now->predicted_s / stored->predicted_s - 1), fabs(now->trained_s / stored->trained_s - 1));
   for (int32_t k = 0; hec_controls[k].name; k++)
     worst = fmax(worst, fabs(now->control_s[k] / stored->control_s[k] - 1));
@@ -42,7 +44,7 @@ hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_predi
     if (!(file->stored[i].predicted_s > 0))
       return hec_fail(HEC_FAILED, "gate: %s: no stored predictions; write them with --update",
                       file->cases[i / file->n_steps].name);
-    double moved = distance(&predictions[i], &file->stored[i]);
+    double moved = hec_gate_moved(&predictions[i], &file->stored[i]);
     n_moved += !(moved <= file->bands.changed);
     if (!(moved <= worst)) {
       worst = moved;

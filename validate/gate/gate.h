@@ -65,7 +65,9 @@ typedef struct {
 
 /* How many points each control matters on by the stored law, and whether that is enough: HEC_FAILED, an error of ours. */
 hec_status hec_gate_check_groups(const hec_gate_file *file, const hec_gate_prediction *predictions) HEC_MUST_USE;
-/* 1: HEC_FAILED names how many predictions moved and the worst; also where there are none. */
+/* 1: how far a prediction moved from the stored one, its largest relative change; infinite where none is stored. */
+double hec_gate_moved(const hec_gate_prediction *now, const hec_gate_prediction *stored);
+/* HEC_FAILED names how many predictions moved and the worst; also where there are none. */
 hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_prediction *predictions) HEC_MUST_USE;
 /* 2 and 3. broken: index of the control whose law stands for the prediction, -1: none. Free with hec_gate_release. */
 void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_t broken, hec_gate_judgement *out);
@@ -95,5 +97,18 @@ void hec_gate_markdown(const hec_gate_report *report, hec_text *out);
  *  "self_test": [{"broken", "verdict", "why"}], "rows": [{"case", "step", "predicted_s", "measured_s", "error",
  *  "conclusive"}]}; an error: {"n", "median", "p90", "worst", "bias"} */
 void hec_gate_json(const hec_gate_report *report, hec_text *out);
+
+/* Of 1 alone. */
+typedef struct {
+  const hec_gate_file *file;
+  const hec_gate_prediction *now; /* [n_cases * n_steps] */
+  const char *stamp;              /* NULL: none */
+  const char *why;                /* what hec_gate_check_stored said; "" when passed */
+} hec_gate_stored_report;
+
+void hec_gate_stored_markdown(const hec_gate_stored_report *report, hec_text *out);
+/* {"version", "verdict", "why", "stamp", "cluster", "predictions", "moved_most", "rows": [{"case", "step", "predicted_s",
+ *  "stored_s", "trained_s", "stored_trained_s", "moved"}]}; null: none stored; "moved" is over the controls, too */
+void hec_gate_stored_json(const hec_gate_stored_report *report, hec_text *out);
 
 #endif

@@ -1,7 +1,8 @@
-/* The gate's report as Markdown and JSON; the form is in gate.h. */
+/* The gate's reports as Markdown and JSON; the forms are in gate.h. */
 #include "validate/gate/gate.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 static const char *failed_text(const hec_gate_control *c, const hec_gate_bands *b) {
   return c->n_conclusive >= b->points && c->error.median > b->median ? "fails, as it must" : "**passes**";
@@ -165,6 +166,79 @@ void hec_gate_json(const hec_gate_report *r, hec_text *out) {
   hec_json_array(&json, "rows");
   for (int32_t i = 0; i < r->run->n_points; i++)
     json_row(&json, r, &r->run->points[i]);
+  hec_json_close(&json);
+  hec_json_close(&json);
+}
+
+/* ---- Of stored predictions alone ---- */
+
+static double moved_most(const hec_gate_stored_report *r) {
+  double most = 0;
+  for (int32_t i = 0; i < r->file->n_cases * r->file->n_steps; i++)
+    most = fmax(most, hec_gate_moved(&r->now[i], &r->file->stored[i]));
+  return most;
+}
+
+static hec_gate_verdict verdict_of(const hec_gate_stored_report *r) {
+  return r->why[0] ? HEC_GATE_FAILED : HEC_GATE_PASSED;
+}
+
+static void add_stored(const hec_gate_prediction *now, const hec_gate_prediction *stored, hec_text *out) {
+  double moved = hec_gate_moved(now, stored);
+  if (isinf(moved))
+    hec_text_printf(out, "%.3f | - | %.3f | - | none stored |\n", 1e3 * now->predicted_s, 1e3 * now->trained_s);
+  else
+    hec_text_printf(out, "%.3f | %.3f | %.3f | %.3f | %.3g %% |\n", 1e3 * now->predicted_s, 1e3 * stored->predicted_s,
+                    1e3 * now->trained_s, 1e3 * stored->trained_s, 100 * moved);
+}
+
+void hec_gate_stored_markdown(const hec_gate_stored_report *r, hec_text *out) {
+  const hec_gate_file *f = r->file;
+  hec_text_add(out, "# Regression gate: predictions against the stored ones\n\n");
+  if (r->stamp)
+    hec_text_printf(out, "%s\n\n", r->stamp);
+  hec_text_printf(out, "Verdict: **%s**%s%s\n\n", hec_gate_verdict_name[verdict_of(r)], r->why[0] ? ": " : "", r->why);
+  hec_text_printf(out,
+                  "%" PRId32 " configurations of %" PRId32 " iterations on %s: the most a prediction moved is %.3g %%, "
+                  "expected at most %g %%. Nothing was measured.\n\n",
+                  f->n_cases, f->n_steps, f->cluster_name, 100 * moved_most(r), 100 * f->bands.changed);
+  hec_text_add(out, "| configuration | iteration | forward, ms | stored | training, ms | stored | moved |\n"
+                    "|---|---|---|---|---|---|---|\n");
+  for (int32_t i = 0; i < f->n_cases * f->n_steps; i++) {
+    hec_text_printf(out, "| %s | %" PRId32 " | ", f->cases[i / f->n_steps].name, i % f->n_steps);
+    add_stored(&r->now[i], &f->stored[i], out);
+  }
+}
+
+/* What is not finite is null. */
+static double or_none(double stored_s) {
+  return stored_s > 0 ? stored_s : INFINITY;
+}
+
+void hec_gate_stored_json(const hec_gate_stored_report *r, hec_text *out) {
+  const hec_gate_file *f = r->file;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "verdict", hec_gate_verdict_name[verdict_of(r)]);
+  hec_json_string(&json, "why", r->why);
+  hec_json_string(&json, "stamp", r->stamp ? r->stamp : "");
+  hec_json_string(&json, "cluster", f->cluster_name);
+  hec_json_int(&json, "predictions", f->n_cases * f->n_steps);
+  hec_json_double(&json, "moved_most", moved_most(r));
+  hec_json_array(&json, "rows");
+  for (int32_t i = 0; i < f->n_cases * f->n_steps; i++) {
+    const hec_gate_prediction *now = &r->now[i], *stored = &f->stored[i];
+    hec_json_object(&json, NULL);
+    hec_json_string(&json, "case", f->cases[i / f->n_steps].name);
+    hec_json_int(&json, "step", i % f->n_steps);
+    hec_json_double(&json, "predicted_s", now->predicted_s);
+    hec_json_double(&json, "stored_s", or_none(stored->predicted_s));
+    hec_json_double(&json, "trained_s", now->trained_s);
+    hec_json_double(&json, "stored_trained_s", or_none(stored->trained_s));
+    hec_json_double(&json, "moved", hec_gate_moved(now, stored));
+    hec_json_close(&json);
+  }
   hec_json_close(&json);
   hec_json_close(&json);
 }

@@ -30,18 +30,30 @@ static hec_status check_row(const hec_placement_file *file, const hec_json_value
   return hec_json_error(file->json, row, expected);
 }
 
+/* Another number of layers, and what to do about it where that shows. */
+static hec_status wrong_layers(const hec_placement_file *file, const hec_json_value *rows,
+                               const hec_placement_shape *shape, int32_t first) {
+  char expected[240];
+  int32_t length = hec_json_length(rows), n = shape->n_layers;
+  int at =
+      snprintf(expected, sizeof expected,
+               "an array of the trace's %" PRId32 " MoE layers after %" PRId32 " dense ones (--first-layer", n, first);
+  if (length == n)
+    at += snprintf(expected + at, sizeof expected - (size_t)at, ": leave it out, this file has MoE layers alone");
+  else if (length > n)
+    at += snprintf(expected + at, sizeof expected - (size_t)at, ": %" PRId32 ", if it numbers the dense ones, too",
+                   length - n);
+  (void)snprintf(expected + at, sizeof expected - (size_t)at, ")");
+  return hec_json_error(file->json, rows, expected);
+}
+
 static hec_status read(const hec_placement_file *file, hec_placement *placement) {
   const hec_json_value *rows = hec_json_get(hec_json_root(file->json), key);
   int32_t first = placement->shape.first_layer > 0 ? placement->shape.first_layer : 0, n = placement->shape.n_layers;
   if (!hec_json_is_array(rows))
     return hec_json_error(file->json, rows, "an array of layers");
-  if (hec_json_length(rows) != first + n) {
-    char expected[160];
-    (void)snprintf(expected, sizeof expected,
-                   "an array of the trace's %" PRId32 " MoE layers after %" PRId32 " dense ones (--first-layer)", n,
-                   first);
-    return hec_json_error(file->json, rows, expected);
-  }
+  if (hec_json_length(rows) != first + n)
+    return wrong_layers(file, rows, &placement->shape, first);
   int32_t index = 0;
   for (const hec_json_value *row = hec_json_first(rows); row; row = hec_json_next(row), index++) {
     if (index < first)

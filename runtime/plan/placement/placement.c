@@ -128,7 +128,7 @@ static hec_status read_as(const hec_placement_format *format, const hec_placemen
   if (shape->first_layer > 0 && !format->counts_dense)
     return hec_fail(HEC_BAD_INPUT,
                     "%s: expected a format that numbers dense layers beside --first-layer %" PRId32
-                    ", found %s, which numbers MoE layers alone",
+                    ", found %s, which numbers MoE layers alone: leave it out",
                     file->origin, shape->first_layer, format->name);
   placement->format = format->name;
   HEC_TRY(format->read(file, placement));

@@ -65,7 +65,7 @@ static void skip_lines(yaml *y, int32_t *indent) {
     *indent = (int32_t)(y->at - line_begin);
 }
 
-/* Digits, and behind them the end of the word. */
+/* Digits, and behind them the end of the word. No zeros before others: 010 is 8 in YAML 1.1 and 10 in 1.2. */
 static hec_status read_number(yaml *y, int32_t least, int32_t most, int32_t *out) {
   char expected[64];
   (void)snprintf(expected, sizeof expected, "a whole number from %" PRId32 " to %" PRId32, least, most);
@@ -73,7 +73,8 @@ static hec_status read_number(yaml *y, int32_t least, int32_t most, int32_t *out
   while (y->at + n < y->end && y->at[n] >= '0' && y->at[n] <= '9' && n <= DIGITS_MOST)
     value = n < DIGITS_MOST ? value * 10 + (y->at[n++] - '0') : (n++, value);
   bool ends = y->at + n == y->end || strchr(" ,]:\r\n", y->at[n]);
-  if (n == 0 || n > DIGITS_MOST || !ends || value < least || value > most)
+  bool octal = n > 1 && y->at[0] == '0';
+  if (n == 0 || n > DIGITS_MOST || octal || !ends || value < least || value > most)
     return wrong(y, expected);
   y->at += n;
   *out = value;
@@ -125,6 +126,8 @@ static hec_status read_lines(yaml *y, hec_placement *placement, int32_t key, int
   if (*indent < least || y->at == y->end || *y->at != '-')
     return wrong(y, "a list of experts, one for each slot");
   while (*indent >= least && y->at < y->end && *y->at == '-') {
+    if (y->at + 1 == y->end || y->at[1] != ' ') /* "-0" is a number */
+      return wrong(y, "\"- \" and an expert");
     y->at++;
     skip_blanks(y);
     HEC_TRY(read_slot(y, placement, key, (*n)++));

@@ -70,14 +70,21 @@ try:
     check("numpy, whole floats", hecate.trace_text(as_array.astype(float)) == hecate.trace_text(counts))
 except ImportError:
     print("SKIPPED python (numpy): not installed")
-raises(TypeError, "whole numbers, found 0.5", hecate.trace_text, [[0.5, 1]])
-raises(TypeError, "whole numbers, found 'x'", hecate.trace_text, [["x"]])
+raises(ValueError, "counts[0][1]: expected a whole number, found 0.5", hecate.trace_text, [[1, 0.5]])
+raises(hecate.BadInput, "counts[1][0][1]: expected a whole number, found 2.5", hecate.simulate, [counts[0], [[1, 2.5]]], **box)
+raises(ValueError, "counts[0][0]: expected a whole number, found nan", hecate.trace_text, [[float("nan")]])
+raises(TypeError, "counts[1][0]: expected a whole number, found 'x'", hecate.trace_text, [[1], ["x"]])
 raises(ValueError, "found 1 dimensions", hecate.trace_text, [1, 2])
 raises(ValueError, "axes", hecate.trace_text, counts, axes="layers,experts")
 
 # ---- The document ----
 found = hecate.simulate(counts, policies=["ep", "hecate"], top_k=2, **box)
 check("rows", [row["name"] for row in found["policies"]] == ["ep", "hecate"])
+check("top_k is said", not any("top-k: 1" in said for said in found["defaults_taken"]))
+found_by_default = hecate.simulate(counts, policies=["ep", "hecate"], **box)
+check("no top_k is said", "top-k: 1, hecate.simulate's own (counts do not say it" in found_by_default["defaults_taken"][0])
+check("no top_k beside a trace", not any("counts do not say" in said for said in
+                                         hecate.simulate("mine.jsonl", policies="ep", **box)["defaults_taken"]))
 check("a time", found["policies"][0]["iteration_s"]["median"] > 0)
 check("all but given", len(hecate.simulate(counts, top_k=2, **box)["policies"]) >= 30)
 with open("map.json", "w") as out:

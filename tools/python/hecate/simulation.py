@@ -1,12 +1,22 @@
 """From counts to the document of hecate-sim --json."""
 import ctypes
 import json
+import numbers
 import operator
 import os
 
 from ._library import BadInput, check, library
 
+TOP_K = 1  # of counts, which do not say it
 AXES = {2: "layers,experts", 3: "layers,sources,experts", 4: "iterations,layers,sources,experts"}
+
+
+class _NotWhole(Exception):
+    """An entry that is no whole number, and where it is: indices, gathered on the way out."""
+
+    def __init__(self, value):
+        super().__init__(value)
+        self.value, self.at = value, []
 
 
 def _lists(value):
@@ -19,13 +29,29 @@ def _lists(value):
         except TypeError:
             pass
     if isinstance(value, (list, tuple)):
-        return [_lists(v) for v in value]
+        found = []
+        for i, v in enumerate(value):
+            try:
+                found.append(_lists(v))
+            except _NotWhole as inside:
+                inside.at.insert(0, i)
+                raise
+        return found
     if isinstance(value, float) and value.is_integer():
         return int(value)
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError("counts: expected whole numbers, found %r" % (value,)) from None
+        raise _NotWhole(value) from None
+
+
+def _whole(counts):
+    try:
+        return _lists(counts)
+    except _NotWhole as wrong:
+        kind = BadInput if isinstance(wrong.value, numbers.Number) else TypeError
+        raise kind("counts%s: expected a whole number, found %r" %
+                   ("".join("[%d]" % i for i in wrong.at), wrong.value)) from None
 
 
 def _depth(value):
@@ -36,11 +62,17 @@ def _depth(value):
     return depth
 
 
-def trace_text(counts, top_k=1, axes=None, **header):
-    """A trace (hecate-trace, JSON Lines) of counts[layers][experts] or [layers][sources][experts] of one iteration, or of
-    several: [iterations][layers][sources][experts], and with axes="iterations,layers,experts" totals of several. Counts
-    are (token, expert) assignments; `top_k` is the number of experts of a token. `header`: name, model, phase, ..."""
-    counts = _lists(counts)
+def trace_text(counts, top_k=TOP_K, axes=None, **header):
+    """A trace (hecate-trace, JSON Lines) of counts, whose axes their number says:
+
+    2   [layers][experts]                         one iteration, totals over all sources
+    3   [layers][sources][experts]                one iteration, sources (ranks that send tokens) apart
+    3   [iterations][layers][experts]             with axes="iterations,layers,experts", and only then: totals of several
+    4   [iterations][layers][sources][experts]    several
+
+    Counts are (token, expert) assignments, whole numbers; `top_k` is the number of experts of a token. `header`: name,
+    model, phase, ..."""
+    counts = _whole(counts)
     depth = _depth(counts)
     axes = axes or AXES.get(depth)
     known = set(AXES.values()) | {"iterations,layers,experts"}
@@ -87,6 +119,10 @@ def _bytes(what, text):
     return found
 
 
+def _is_path(counts):
+    return isinstance(counts, (str, os.PathLike))
+
+
 def _options(cluster, policies, options):
     if "policy" in options:
         if policies is not None:
@@ -95,14 +131,14 @@ def _options(cluster, policies, options):
     return dict(cluster=cluster, policy=policies, **options)
 
 
-def simulate_json(counts, cluster=None, policies=None, top_k=1, axes=None, name="counts", **options):
+def simulate_json(counts, cluster=None, policies=None, top_k=None, axes=None, name="counts", **options):
     """As simulate, the document as text: what hecate-sim --json prints, byte for byte."""
     lib = library()
-    if isinstance(counts, (str, os.PathLike)):
+    if _is_path(counts):
         text, length, name = None, 0, os.fspath(counts)
     else:
         _bytes("name", name)
-        text = trace_text(counts, top_k, axes, name=name).encode()
+        text = trace_text(counts, TOP_K if top_k is None else top_k, axes, name=name).encode()
         length = len(text)
     words = [_bytes("option", w) for w in _words(_options(cluster, policies, options))]
     document = ctypes.c_void_p()
@@ -114,15 +150,20 @@ def simulate_json(counts, cluster=None, policies=None, top_k=1, axes=None, name=
         lib.hec_simulate_free(document)
 
 
-def simulate(counts, cluster=None, policies=None, top_k=1, axes=None, name="counts", **options):
+def simulate(counts, cluster=None, policies=None, top_k=None, axes=None, name="counts", **options):
     """Every policy on the counts, simulated; the document of hecate-sim --json as a dict.
 
-    counts    nested lists, numpy arrays or tensors (see trace_text), or the path of a trace
+    counts    nested lists, numpy arrays or tensors, or the path of a trace; three axes are [layers][sources][experts] of one
+              iteration, for totals of several say axes="iterations,layers,experts" (all shapes: trace_text)
     cluster   a preset ("p4d-4x8"), a line ("4x8 nvlink=300G ...") or a file; default: hecate-sim's
     policies  names, or None for all
-    top_k     experts of a token, with counts
+    top_k     experts of a token, with counts; default 1, which `defaults_taken` of the document then says
     options   those of hecate-sim: model="gpt-moe-s", ranks=16, tokens=4096, schedule="hecate", law="max_min",
               placement="expert_map.json", threads=1, ...
 
     Raises hecate.BadInput, whose message names what is wrong, or hecate.Failed."""
-    return json.loads(simulate_json(counts, cluster, policies, top_k, axes, name, **options))
+    found = json.loads(simulate_json(counts, cluster, policies, top_k, axes, name, **options))
+    if top_k is None and not _is_path(counts):
+        found["defaults_taken"].insert(0, "top-k: %d, hecate.simulate's own (counts do not say it, and below they are the "
+                                          "trace); choose with top_k" % TOP_K)
+    return found
