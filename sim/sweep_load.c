@@ -7,6 +7,7 @@
 #include "sim/sweep.h"
 
 #include "models/preset_data.h"
+#include "runtime/base/temporary.h"
 #include "traces/source.h"
 
 #include <errno.h>
@@ -72,11 +73,15 @@ static hec_status make(const hec_synth_options *options, size_t most, char **byt
                     made_counts_max, counts);
   hec_text folder = {0}, path = {0};
   hec_text_printf(&folder, "%s/hecate-sweep-XXXXXX", parent && parent[0] ? parent : "/tmp");
+  hec_temporary_shield(); /* its name is known when it is there */
   hec_status status = HEC_OK;
   if (!mkdtemp(folder.data))
     status = hec_fail(HEC_FAILED, "%s: cannot be made: %s", folder.data, strerror(errno));
+  hec_text_printf(&path, "%s/trace.jsonl", folder.data);
+  hec_temporary_add_below(folder.data);
+  hec_temporary_add_below(path.data);
+  hec_temporary_unshield();
   if (status == HEC_OK) {
-    hec_text_printf(&path, "%s/trace.jsonl", folder.data);
     status = hec_synth_write(options, path.data);
     if (status == HEC_OK)
       status = read_source(path.data, &of_traces, most, bytes, length);

@@ -313,5 +313,15 @@ sed -n '/^Examples$/,/^Exit codes/p' out.txt | grep -q "Spec: a JSON" && fail "r
 sed -n '/^Notes$/,/^Examples$/p' out.txt | grep -q "Spec: a JSON" || fail "no notes"
 "$sim" --help | grep -q "^  sweep " || fail "hecate-sim --help says nothing of sweep"
 
+# A signal while synthetic traces are made leaves nothing of them.
+mkdir temporary
+for pause in 0.01 0.02 0.03 0.04 0.05 0.1; do
+  TMPDIR=$PWD/temporary "${tool[@]}" spec.json >/dev/null 2>&1 &
+  sleep $pause
+  kill -TERM $! 2>/dev/null
+  wait $! 2>/dev/null
+  [ -z "$(ls temporary)" ] || fail "SIGTERM after $pause s: left $(find temporary)"
+done
+
 [ $failures -eq 0 ] || exit 1
 echo "sweep: all passed"

@@ -77,6 +77,12 @@ refuses 2 "SGLang's .pt becomes JSON by" d.pt --out o
 [ ! -e o ] || fail "a refused import wrote its output"
 
 
+# Nothing goes over what is read, named or not.
+fresh harmoeny
+cp in/data.json kept.json
+refuses 2 "in/data.json: expected a file that is no input, found the input in/data.json itself" in --format harmoeny --out in/data.json
+cmp -s kept.json in/data.json || fail "an input was overwritten"
+
 # Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
 fresh megatron-router-trace
 imports() { "${tool[@]}" "$@" --name "$format" --out o.jsonl >out.txt 2>err.txt || fail "$*: $(cat err.txt)"; }

@@ -146,6 +146,12 @@ message=$("$tool" gate --stored-only --json --baseline "$folder/empty.json" 2>&1
 grep -q '"verdict": "failed"' "$folder/stdout" && grep -q '"moved_most": null' "$folder/stdout" || fail "gate, nothing stored"
 sed 's/"skew": [0-9]*/"skew": 0/' validate/gate/gate.json >"$folder/gate.json"
 cp validate/gate/gate-cluster.json "$folder"
+cp validate/gate/gate.json "$folder/based.json"
+for option in --update --calibrated; do # not over the cluster that the baseline names
+  message=$("$tool" gate --baseline "$folder/based.json" $option "$folder/../$(basename "$folder")/gate-cluster.json" 2>&1 >"$folder/stdout"); code=$?
+  [ $code = 2 ] && [[ $message == *"expected a file that is no input, found the baseline's cluster"* ]] || fail "gate $option over its cluster: $code, $message"
+  cmp -s validate/gate/gate-cluster.json "$folder/gate-cluster.json" || fail "gate $option: wrote over the cluster"
+done
 message=$("$tool" gate --stored-only --baseline "$folder/gate.json" 2>&1); code=$?
 [ $code -eq 1 ] && echo "$message" | grep -q 'must be chosen anew' || fail "gate, no skew: $code $message"
 sed 's/"skew": [0-9]*/"skew": -1/' validate/gate/gate.json >"$folder/gate.json"

@@ -340,6 +340,11 @@ static hec_status run(gate *g, int *code) {
                                {"--calibrated", s->calibrated, true}};
   HEC_TRY(hec_paths_check(uses, 4));
   HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"the baseline's cluster", g->file.cluster_path, false},
+                                                 {"--update", s->update, true},
+                                                 {"--out", s->out, true},
+                                                 {"--calibrated", s->calibrated, true}},
+                          4));
   hec_gate_prediction *now = HEC_NEW(&g->arena, hec_gate_prediction, g->file.n_cases * g->file.n_steps);
   HEC_TRY(hec_gate_predict(&g->file, now));
   HEC_TRY(hec_gate_check_groups(&g->file, now));

@@ -95,6 +95,13 @@ static void describe(const hec_importer *format, const hec_import_result *r, con
   hec_text_printf(text, "%s%-9s %s\n", r->notes, "written", out);
 }
 
+/* "-" as an input may be a file too. */
+static hec_status check_input(const char *path, const char *out) {
+  const hec_path_use uses[] = {{"--out", out, true},
+                               {"the input", strcmp(path, "-") == 0 ? "/dev/stdin" : path, false}};
+  return hec_paths_check(uses, 2);
+}
+
 static hec_status import_inputs(const settings *s, const hec_importer *format, const hec_import_inputs *inputs) {
   hec_import *job = NULL;
   hec_import_result result;
@@ -103,7 +110,9 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
     hec_import_note(job, "left out", inputs->left_out.data);
   if (inputs->not_read.length > 0)
     hec_import_note(job, "left out", inputs->not_read.data);
-  hec_status status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
+  hec_status status = check_input(hec_import_beside(job), s->out);
+  if (status == HEC_OK)
+    status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
   if (status == HEC_OK) {
     hec_text text = {0};
     describe(format, &result, s->out, &text);
@@ -115,13 +124,6 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
   }
   hec_import_end(job);
   return status;
-}
-
-/* "-" as an input may be a file too. */
-static hec_status check_input(const char *path, const char *out) {
-  const hec_path_use uses[] = {{"--out", out, true},
-                               {"the input", strcmp(path, "-") == 0 ? "/dev/stdin" : path, false}};
-  return hec_paths_check(uses, 2);
 }
 
 static hec_status run(const settings *s, const char *const *words, int32_t n_words) {

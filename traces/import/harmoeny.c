@@ -78,6 +78,7 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
   hec_import_input input = {.path = path.data};
   hec_status status = HEC_OK;
   if (!hec_import_first(job)->bytes && stat(path.data, &info) == 0 && S_ISREG(info.st_mode)) {
+    hec_import_reads(job, path.data);
     status = hec_import_slurp(&input, 1 << 20, &text);
     if (status == HEC_OK)
       status = hec_json_parse(text.data ? text.data : "", text.length, path.data, &json);

@@ -292,6 +292,10 @@ hec_status hec_import_begin(const hec_importer *format, const hec_import_options
   return status;
 }
 
+const char *hec_import_beside(const hec_import *job) {
+  return job->beside.length > 0 ? job->beside.data : "";
+}
+
 void hec_import_end(hec_import *job) {
   if (!job)
     return;
@@ -304,6 +308,7 @@ void hec_import_end(hec_import *job) {
   hec_text_free(&job->notes);
   hec_text_free(&job->name);
   hec_text_free(&job->header_notes);
+  hec_text_free(&job->beside);
   free(job->inputs);
   free(job->lanes);
   free(job->slots);

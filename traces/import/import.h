@@ -18,6 +18,8 @@ void hec_import_inputs_free(hec_import_inputs *inputs);
 /* Inputs must live as long as the job; options are copied, their texts not. */
 hec_status hec_import_begin(const hec_importer *format, const hec_import_options *options,
                             const hec_import_input *inputs, int32_t n, hec_import **job) HEC_MUST_USE;
+/* A file that it reads and nobody named; "": none. */
+const char *hec_import_beside(const hec_import *job);
 typedef struct {
   int64_t iter;
   const char *label; /* "" */

@@ -123,6 +123,8 @@ int32_t hec_import_ranks(const hec_import *job); /* files' ranks */
 const hec_import_input *hec_import_first(const hec_import *job);
 void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
 void hec_import_know_ranks(hec_import *job);             /* that none is missing has been, or will be, checked */
+/* A file that `begin` reads beside its inputs: hec_import_beside. */
+void hec_import_reads(hec_import *job, const char *path);
 /* "assumed WHAT", once, however often it is said. */
 void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -60,6 +60,10 @@ hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char 
   return status;
 }
 
+void hec_import_reads(hec_import *job, const char *path) {
+  job->beside.length = 0;
+  hec_text_add(&job->beside, path);
+}
 void hec_import_know_ranks(hec_import *job) {
   job->knows_ranks = true;
 }

@@ -39,7 +39,7 @@ struct hec_import {
   int32_t n_experts, top_k, n_ranks, n_sources, n_layers; /* n_sources: of the trace; n_layers: without dense ones */
   int32_t n_columns, n_stages, n_per_stage;               /* n_columns: ranks or sources that rows come from */
   hec_counted counted;
-  hec_text model, notes, name, header_notes;
+  hec_text model, notes, name, header_notes, beside;
   const hec_import_input **inputs; /* by rank */
   hec_import_lane *lanes;
   int32_t n_lanes, n_inputs;

@@ -180,8 +180,11 @@ static hec_status read_clusters(reader *r, const char *path) {
   HEC_TRY(read_text(r, "cluster", &r->file->cluster_name));
   HEC_TRY(hec_cluster_parse_line(r->file->links, r->arena, &r->file->links_cluster));
   hec_text_printf(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, r->file->cluster_name);
-  hec_status status = hec_cluster_read(beside.data, r->arena, &r->file->cluster);
+  char *kept = HEC_NEW(r->arena, char, beside.length + 1);
+  memcpy(kept, beside.data, beside.length + 1);
   hec_text_free(&beside);
+  r->file->cluster_path = kept;
+  hec_status status = hec_cluster_read(kept, r->arena, &r->file->cluster);
   if (status == HEC_OK && r->file->cluster.n_devices != r->file->links_cluster.n_devices)
     return hec_json_error(r->json, hec_json_get(hec_json_root(r->json), "cluster"), "as many devices as \"links\" has");
   return status;

@@ -45,6 +45,7 @@ typedef struct {
 
 typedef struct {
   char *model, *links, *notes, *cluster_name; /* as in the file */
+  const char *cluster_path;                   /* where that is */
   hec_moe moe;
   hec_cluster links_cluster, cluster;
   hec_model *model_made; /* of moe, for calibration */
