@@ -233,9 +233,9 @@ START_TEST(a_repeated_expert_is_named) {
   hec_import_record record;
   bool more = true;
   char wanted[128];
-  do
-    make(&r, seed++);
-  while (r.top_k == 1);
+  for (make(&r, seed++); r.top_k == 1; make(&r, seed++))
+    for (int q = 0; q < REQUESTS; q++)
+      free(r.ids[q]);
   int t = (int)hec_test_below(&seed, (uint64_t)r.tokens[0]), l = (r.dense + 1) % r.layers;
   uint32_t *ids = r.ids[0] + (t * r.layers + l) * r.top_k, again = _i % 2 == 0 ? 0 : ids[0];
   for (int k = 0; k < r.top_k; k++)
