@@ -107,22 +107,28 @@ static void say_waiting(const char *folder) {
   hec_text_free(&line);
 }
 
-hec_status hec_output_begin(const char *folder, int *lock) {
-  *lock = -1;
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+hec_status hec_output_begin(const char *folder, hec_output_held *held) {
+  held->made = mkdir(folder, 0777) == 0;
+  if (!held->made && errno != EEXIST)
     return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
-  *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+  held->begun = true;
+  held->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (held->lock < 0 || flock(held->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
     return HEC_OK;
   say_waiting(folder);
-  while (flock(*lock, LOCK_EX) != 0 && errno == EINTR)
+  while (flock(held->lock, LOCK_EX) != 0 && errno == EINTR)
     ;
   return HEC_OK;
 }
 
-void hec_output_end(int lock) {
-  if (lock >= 0)
-    (void)close(lock);
+void hec_output_end(const char *folder, hec_output_held *held) {
+  if (!held->begun)
+    return;
+  if (held->made)
+    (void)rmdir(folder); /* with files in it, it stays */
+  if (held->lock >= 0)
+    (void)close(held->lock);
+  *held = (hec_output_held){0};
 }
 
 hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),

@@ -19,10 +19,15 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
 /* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
- * come one after the other, never mixed; the later one says that it waits. *lock: -1 where that cannot be had (file
- * systems without locks, folders that may be written and not read): nothing is held then. */
-hec_status hec_output_begin(const char *folder, int *lock) HEC_MUST_USE;
-void hec_output_end(int lock);
+ * come one after the other, never mixed; the later one says that it waits. Where that cannot be had (file systems without
+ * locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is empty still
+ * goes again. */
+typedef struct {
+  bool begun, made;
+  int lock;
+} hec_output_held; /* zero-initialise */
+hec_status hec_output_begin(const char *folder, hec_output_held *held) HEC_MUST_USE;
+void hec_output_end(const char *folder, hec_output_held *held); /* also where it did not begin */
 
 typedef struct {
   hec_text json, csv, timeline, report, page;

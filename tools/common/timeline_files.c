@@ -108,8 +108,7 @@ static hec_status remove_left(const hec_timeline_format *format, const hec_text 
 }
 
 hec_status hec_timeline_files_begin(hec_timeline_files *files) {
-  HEC_TRY(hec_output_begin(files->out, &files->lock));
-  files->begun = true;
+  HEC_TRY(hec_output_begin(files->out, &files->held));
   if (!hec_timeline_by_rank(files->format))
     return HEC_OK;
   hec_text path[OLD + 1] = {{0}};
@@ -193,9 +192,8 @@ hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status statu
     status = hec_output_write(files->out, out, files->parted ? put_in_place : NULL, files);
   if (status != HEC_OK && files->parted)
     status = drop_part(files, status);
-  if (files->begun)
-    hec_output_end(files->lock);
-  files->begun = files->parted = false;
+  hec_output_end(files->out, &files->held);
+  files->parted = false;
   return status;
 }
 

@@ -11,8 +11,8 @@
 typedef struct {
   const char *out; /* DIR */
   const hec_timeline_format *format;
-  bool begun, parted; /* from begin to finish: `lock` holds DIR; the part is ours */
-  int lock;
+  hec_output_held held; /* DIR, from begin to finish */
+  bool parted;          /* likewise: the part is ours */
 } hec_timeline_files;
 
 /* Before anything runs: hec_output_check, and HEC_BAD_INPUT where DIR/FORMAT, FORMAT.part or FORMAT.old is there and
