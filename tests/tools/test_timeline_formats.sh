@@ -16,10 +16,11 @@ draws() {
   local to=$1
   shift
   for format in kineto chakra; do
-    "$sim" one.jsonl "$@" --out "$to" --timeline-format $format >out.txt 2>err.txt || fail "$format: $* ($(head -c 300 err.txt))"
+    "$sim" one.jsonl "$@" --out "$to-$format" --timeline-format $format >out.txt 2>err.txt || fail "$format: $* ($(head -c 300 err.txt))"
+    [ ! -e "$to-$format/timeline.json" ] || fail "timeline.json beside files of ranks"
+    has "below $to-$format/$format"
+    mkdir -p "$to" && rm -rf "${to:?}/$format" && mv "$to-$format/$format" "$to" && cp "$to-$format/summary.json" "$to"
   done
-  [ ! -e "$to/timeline.json" ] || fail "timeline.json beside files of ranks"
-  has "below $to/chakra"
 }
 
 # equals FOLDER: what the two say of every row in it
@@ -114,13 +115,13 @@ done
 
 # By execution: rank 0 hands the files over; names of NCCL's kernels on CPUs too, for HTA knows no others.
 for format in kineto chakra; do
-  "$run" one.jsonl --ranks 4 --layers 2 --steps 1 --virtual --policy ep,hecate --out ran --timeline-format $format >out.txt 2>err.txt ||
+  "$run" one.jsonl --ranks 4 --layers 2 --steps 1 --virtual --policy ep,hecate --out ran-$format --timeline-format $format >out.txt 2>err.txt ||
     fail "hecate-run, $format: $(head -c 300 err.txt)"
 done
-[ ! -e ran/timeline.json ] && [ "$(ls ran/kineto/hecate | wc -l)" -eq 4 ] || fail "hecate-run: $(find ran)"
-python3 "$here/kineto_check.py" ran/kineto/* >check.txt || fail "hecate-run: $(tail -n 5 check.txt)"
+[ ! -e ran-kineto/timeline.json ] && [ "$(ls ran-kineto/kineto/hecate | wc -l)" -eq 4 ] || fail "hecate-run: $(find ran-kineto)"
+python3 "$here/kineto_check.py" ran-kineto/kineto/* >check.txt || fail "hecate-run: $(tail -n 5 check.txt)"
 for row in ep hecate; do # the two runs took different times
-  python3 - "$here" ran/chakra/$row <<'P' >check.txt || fail "hecate-run, chakra: $(tail -n 3 check.txt)"
+  python3 - "$here" ran-chakra/chakra/$row <<'P' >check.txt || fail "hecate-run, chakra: $(tail -n 3 check.txt)"
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.dont_write_bytecode = True
@@ -139,6 +140,15 @@ done
 cmp -s plain/timeline.json named/timeline.json && [ ! -e named/chrome ] || fail "chrome is not the default"
 "$sim" one.jsonl --policy $rows --out again --timeline-format kineto >/dev/null && diff -r all/kineto again/kineto >/dev/null || fail "kineto: other bytes"
 "$sim" one.jsonl --policy $rows --out again --timeline-format chakra >/dev/null && diff -r all/chakra again/chakra >/dev/null || fail "chakra: other bytes"
+
+# Of runs in other formats nothing stays; what is somebody's own does.
+: >again/compare.md
+"$sim" one.jsonl --policy ep --out again >/dev/null && [ "$(ls again)" = "$(printf 'report.html\nsummary.csv\nsummary.json\ntimeline.json')" ] ||
+  fail "other formats: $(ls again)"
+mkdir -p again/chakra && : >again/chakra/notes.txt
+"$sim" one.jsonl --policy ep --out again --timeline-format kineto >/dev/null && [ "$(ls again)" = "$(printf 'chakra\nkineto\nreport.html\nsummary.csv\nsummary.json')" ] ||
+  fail "other formats: $(ls again)"
+rm -r again/chakra
 
 # The folder is of one run: nothing of an earlier one stays, and where a run fails it is as it was.
 "$sim" one.jsonl --policy ep --ranks 4 --out again --timeline-format kineto >/dev/null || fail "a second run into the folder"
@@ -159,7 +169,7 @@ sha256sum -c --quiet before.txt || fail "half of a new run beside half of an old
 mkdir -p aside/ep && : >aside/ep/et.0.et && ln -s ../aside again/linked && rmdir again/report.html
 mv again/linked again/kineto.part
 refuses 2 "again/kineto.part: cannot be replaced, expected nothing but timelines of ranks in it, found a link" one.jsonl --policy ep --out again --timeline-format kineto
-rm -r again/chakra && mv again/kineto.part again/chakra
+mv again/kineto.part again/chakra
 refuses 2 "again/chakra: cannot be replaced, expected nothing but timelines of ranks in it, found a link" one.jsonl --policy ep --out again --timeline-format chakra
 [ -e aside/ep/et.0.et ] || fail "a file behind a link was removed"
 : >file && mkdir -p blocked && cp file blocked/chakra.part

@@ -105,18 +105,18 @@ grep -q -- "--out" one/compare.md && fail "where it was written is in compare.md
 
 # Timelines of ranks: what was predicted and what was measured, each in a folder of its own.
 for format in kineto chakra; do
-  accepts "${compare[@]}" --out ranks --timeline-format $format
-  has "timelines of each rank below ranks/$format"
-  [ "$(ls ranks/$format | wc -l)" -eq 8 ] && [ "$(ls ranks/$format/*-predicted | grep -c '[01]')" -ge 8 ] ||
-    fail "$format: $(find ranks/$format)"
-  [ -z "$(find ranks/$format -type f -empty)" ] && [ ! -e ranks/timeline.json ] || fail "$format: $(find ranks)"
+  accepts "${compare[@]}" --out ranks-$format --timeline-format $format
+  has "timelines of each rank below ranks-$format/$format"
+  [ "$(ls ranks-$format/$format | wc -l)" -eq 8 ] && [ "$(ls ranks-$format/$format/*-predicted | grep -c '[01]')" -ge 8 ] ||
+    fail "$format: $(find ranks-$format/$format)"
+  [ -z "$(find ranks-$format/$format -type f -empty)" ] && [ ! -e ranks-$format/timeline.json ] || fail "$format: $(find ranks-$format)"
 done
-for of in ranks/chakra/*; do
-  [ -s "$of/et.0.et" ] && [ -s "$of/et.1.et" ] && [ -s "ranks/kineto/${of##*/}/rank1.json" ] || fail "$of: $(ls ranks/*)"
+for of in ranks-chakra/chakra/*; do
+  [ -s "$of/et.0.et" ] && [ -s "$of/et.1.et" ] && [ -s "ranks-kineto/kineto/${of##*/}/rank1.json" ] || fail "$of: $(ls ranks-*)"
 done
-grep -q timeline-format ranks/compare.md && fail "how timelines were written is in compare.md"
+grep -q timeline-format ranks-chakra/compare.md && fail "how timelines were written is in compare.md"
 for which in predicted measured; do # too short for the rounding of kineto_check.py, which test_timeline_formats.sh has
-  of=$(echo ranks/kineto/*-$which/rank1.json | cut -d ' ' -f 1)
+  of=$(echo ranks-kineto/kineto/*-$which/rank1.json | cut -d ' ' -f 1)
   has ", $which" "$of"
   expect "$of" 'd["distributedInfo"]["rank"], d["distributedInfo"]["world_size"], len(d["traceEvents"]) > 10' "(1, 2, True)"
 done

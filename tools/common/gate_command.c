@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTEMPTS = 3, EXIT_NOISY = 77 };
+enum { ATTEMPTS = 3, SEED = 1, EXIT_NOISY = 77 };
+#define TRANSPORT "emulated"
 
 typedef struct {
   const char *baseline, *broken, *transport, *out, *stamp, *update, *calibrated;
@@ -40,7 +41,7 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = "emulated", .attempts = ATTEMPTS, .seed = 1};
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .attempts = ATTEMPTS, .seed = SEED};
   const hec_arg args[] = {
       HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
       HEC_ARG_WHOLE("--attempts", s->attempts, "N", "sessions at most while they are noisy (default 3)", 1, 100),
@@ -313,9 +314,15 @@ static hec_status check_unmeasured(const settings *s) {
   const struct {
     const char *option;
     bool given;
-  } idle[] = {{"--break", s->broken},          {"--self-test", s->self_test},
-              {"--calibrated", s->calibrated}, {"--stored-only", s->update && s->stored_alone},
-              {"--out", s->update && s->out},  {"--stamp", s->update && s->stamp},
+  } idle[] = {{"--break", s->broken},
+              {"--self-test", s->self_test},
+              {"--calibrated", s->calibrated},
+              {"--stored-only", s->update && s->stored_alone},
+              {"--attempts", s->attempts != ATTEMPTS},
+              {"--seed", s->seed != SEED},
+              {"--transport", strcmp(s->transport, TRANSPORT) != 0},
+              {"--out", s->update && s->out},
+              {"--stamp", s->update && s->stamp},
               {"--json", s->update && s->json}};
   for (size_t i = 0; mode && i < sizeof idle / sizeof *idle; i++)
     if (idle[i].given)

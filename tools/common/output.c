@@ -131,6 +131,13 @@ void hec_output_end(const char *folder, hec_output_held *held) {
   *held = (hec_output_held){0};
 }
 
+static void remove_file(const char *folder, const char *name) {
+  hec_text path = {0};
+  hec_text_printf(&path, "%s/%s", folder, name);
+  (void)unlink(path.data);
+  hec_text_free(&path);
+}
+
 hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
                             void *context) {
   const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
@@ -145,6 +152,9 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files, h
     n++;
   }
   hec_status status = hec_write_files_with(out, n, place, context);
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++)
+    if (all[i]->length == 0)
+      remove_file(folder, names[i]);
   for (int i = 0; i < N_NAMES; i++)
     hec_text_free(&paths[i]);
   return status;

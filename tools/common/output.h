@@ -34,7 +34,7 @@ typedef struct {
 } hec_output_files; /* zero-initialise */
 void hec_output_free(hec_output_files *files);
 /* Between hec_output_begin and hec_output_end. summary.json (put in place last), summary.csv, timeline.json, compare.md (`report`, Markdown), report.html (`page`): all
- * that have text, or none of them. `place` (NULL: nothing) as of hec_write_files_with. */
+ * that have text, or none of them; those without are removed, for an earlier run's would stand beside other numbers. `place` (NULL: nothing) as of hec_write_files_with. */
 hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
                             void *context) HEC_MUST_USE;
 /* The line that says so; `page`, `report`: with a report.html, a compare.md; `format`: of timelines. */

@@ -187,11 +187,27 @@ static hec_status drop_part(const hec_timeline_files *files, hec_status status) 
   return status;
 }
 
+/* What runs in other formats left is of other numbers. A folder with anything else in it stays. */
+static void remove_others(const hec_timeline_files *files) {
+  for (int32_t i = 0; hec_timeline_formats[i]; i++) {
+    const hec_timeline_files other = {.out = files->out, .format = hec_timeline_formats[i]};
+    if (other.format == files->format || !hec_timeline_by_rank(other.format))
+      continue;
+    hec_text path = {0};
+    path_of(&other, PLACE, &path);
+    bool removed = remove_folder(other.format, path.data) == HEC_OK;
+    (void)removed;
+    hec_text_free(&path);
+  }
+}
+
 hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status, const hec_output_files *out) {
   if (status == HEC_OK)
     status = hec_output_write(files->out, out, files->parted ? put_in_place : NULL, files);
   if (status != HEC_OK && files->parted)
     status = drop_part(files, status);
+  if (status == HEC_OK)
+    remove_others(files);
   hec_output_end(files->out, &files->held);
   files->parted = false;
   return status;
