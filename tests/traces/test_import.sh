@@ -83,6 +83,9 @@ cp in/data.json kept.json
 refuses 2 "in/data.json: expected a file that is no input, found the input in/data.json itself" in --format harmoeny --out in/data.json
 cmp -s kept.json in/data.json || fail "an input was overwritten"
 
+printf 'step,rank,layer,expert,num_tokens\n0,0,0,0,3\n0,0,0,1,2\n0,1,0,0,1\n0,1,0,1,4\n' >ranks.csv
+refuses 2 "ranks.csv:4: expert: expected every expert of a layer once in a step, found layer 0, expert 0 again (column rank is not read" ranks.csv --top-k 1 --out o
+
 # Inputs: files, a pattern, a folder above, gzip, standard input; all the same trace.
 fresh megatron-router-trace
 imports() { "${tool[@]}" "$@" --name "$format" --out o.jsonl >out.txt 2>err.txt || fail "$*: $(cat err.txt)"; }
@@ -247,7 +250,7 @@ imports a.csv --model FSDP --top-k 1 # it names the model
 
 # Columns that are named twice, or by two of their names: which is meant?
 printf 'layer,expert,step,count,count\n0,0,0,5,6\n' >twice.csv
-refuses 2 "twice.csv:1: count: expected one column of count|tokens|token_count, found count too" twice.csv --top-k 1 --out o
+refuses 2 "twice.csv:1: count: expected one column of count|tokens|token_count|num_tokens, found count too" twice.csv --top-k 1 --out o
 printf 'layer,expert,step,count,iter\n0,0,0,5,6\n' >twice.csv
 refuses 2 "twice.csv:1: iter: expected one column of step|iter|iteration, found step too" twice.csv --top-k 1 --out o
 printf 'rank,layer,iter,tokens,rank\n0,0,0,5,6\n' >twice.csv

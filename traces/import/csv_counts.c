@@ -1,5 +1,5 @@
-/* Counts as a table, a line per expert: columns layer (or layer_id), expert (expert_id) and count, perhaps step (iter,
- * iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
+/* Counts as a table, a line per expert: columns layer (or layer_id), expert (expert_id) and count (tokens,
+ * token_count, num_tokens), perhaps step (iter, iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
  * (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
  * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
  * whose table was complete in the first step must stay so, unless the user says that there are gaps: a lost line is not a
@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define COUNT "count|tokens|token_count|num_tokens"
 
 /* What the rank's first step was like: had every expert of every layer a line? */
 enum { NOT_YET, COMPLETE, SPARSE };
@@ -25,6 +27,7 @@ typedef struct {
 typedef struct {
   hec_csv csv;
   int layer, expert, count, step; /* columns; step -1: none */
+  int rank;                       /* likewise, not read: ranks are in names of files */
   cell *cells;                    /* of the step */
   size_t n, capacity, given;
   int64_t step_at, next_step; /* of the cells; of the line that is read already, -1: none */
@@ -39,8 +42,9 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_open(&t->csv, file));
   HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
-  HEC_TRY(hec_csv_want(&t->csv, "count|tokens|token_count", &t->count));
+  HEC_TRY(hec_csv_want(&t->csv, COUNT, &t->count));
   HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
+  HEC_TRY(hec_csv_find(&t->csv, "rank|source|source_rank", &t->rank));
   file->dated = t->step >= 0;
   return HEC_OK;
 }
@@ -102,9 +106,10 @@ static hec_status check_cells(const hec_import_file *file, const table *t, size_
   for (size_t i = 1; i < t->n; i++) {
     const cell *a = &t->cells[i - 1], *b = &t->cells[i];
     if (a->layer == b->layer && a->expert == b->expert)
-      return hec_import_fail(file, b->line, hec_csv_name(&t->csv, t->expert),
-                             "expected every expert of a layer once in a step, found layer %d, expert %d again",
-                             (int)b->layer, (int)b->expert);
+      return hec_import_fail(
+          file, b->line, hec_csv_name(&t->csv, t->expert),
+          "expected every expert of a layer once in a step, found layer %d, expert %d again%s", (int)b->layer,
+          (int)b->expert, t->rank < 0 ? "" : " (column rank is not read: a file of each rank, named by it, will do)");
     *n_layers += a->layer != b->layer;
   }
   return HEC_OK;
@@ -181,7 +186,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
 
 static bool recognise(const char *head, size_t n) {
   return hec_csv_head_has(head, n, "layer|layer_id") && hec_csv_head_has(head, n, "expert|expert_id") &&
-         hec_csv_head_has(head, n, "count|tokens|token_count");
+         hec_csv_head_has(head, n, COUNT);
 }
 
 const hec_importer hec_importer_csv_counts = {
