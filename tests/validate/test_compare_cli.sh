@@ -145,8 +145,8 @@ has "virtual time: validates compute, waiting and order, not the network"
 
 # Experts in shards: calibrated so, predicted and executed.
 accepts calibrate --model tiny --tokens 16 --repeat 2 --ranks 4 --virtual --esp 2 --out shards.json
-accepts compare --random 2 --model tiny --tokens 16 --repeat 1 --ranks 4 --virtual --esp 2 --policy ep --calibration shards.json
-has "expert AllGather"
+accepts compare --random 2 --model tiny --tokens 16 --repeat 1 --ranks 4 --virtual --esp 2 --policy ep --calibration shards.json --out sharded
+grep -q "expert AllGather" sharded/timeline.json || fail "no AllGather of shards" # on a busy machine too small for the table
 has "groups of 2 ranks"
 refuses 2 "another model shape" compare --random 2 --model tiny --tokens 16 --ranks 4 --virtual --calibration shards.json
 
