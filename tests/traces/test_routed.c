@@ -195,14 +195,27 @@ START_TEST(requests_of_many_windows) {
 }
 END_TEST
 
+/* Of the first request's file; frees both. */
+static void refused(requests *r, hec_text *npy, const char *wanted) {
+  hec_import *job = NULL;
+  hec_import_record record;
+  bool more = true;
+  hec_import_input input = {.path = "d/r.npy", .bytes = npy->data, .length = npy->length};
+  hec_import_options options = {.experts = r->experts, .last_step = -1};
+  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
+  ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
+  ck_assert_str_eq(hec_last_error(), wanted);
+  hec_import_end(job);
+  hec_text_free(npy);
+  for (int q = 0; q < REQUESTS; q++)
+    free(r->ids[q]);
+}
+
 /* A number that is too large is found wherever it is, before a row is given, and the message names its place. */
 START_TEST(a_wrong_number_is_named) {
   static requests r;
   uint64_t seed = (uint64_t)_i + 100;
   hec_text npy = {0};
-  hec_import *job = NULL;
-  hec_import_record record;
-  bool more = true;
   char wanted[128];
   make(&r, seed);
   add_npy(&r, 0, &npy);
@@ -212,15 +225,7 @@ START_TEST(a_wrong_number_is_named) {
       (char)r.experts;
   (void)snprintf(wanted, sizeof wanted, "d/r.npy: experts[%d][%d][%d]: expected an expert from 0 to %d, found %d", t, l,
                  k, r.experts - 1, r.experts);
-  hec_import_input input = {.path = "d/r.npy", .bytes = npy.data, .length = npy.length};
-  hec_import_options options = {.experts = r.experts, .last_step = -1};
-  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
-  ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
-  ck_assert_str_eq(hec_last_error(), wanted);
-  hec_import_end(job);
-  hec_text_free(&npy);
-  for (int q = 0; q < REQUESTS; q++)
-    free(r.ids[q]);
+  refused(&r, &npy, wanted);
 }
 END_TEST
 
@@ -229,9 +234,6 @@ START_TEST(a_repeated_expert_is_named) {
   static requests r;
   uint64_t seed = (uint64_t)_i + 100;
   hec_text npy = {0};
-  hec_import *job = NULL;
-  hec_import_record record;
-  bool more = true;
   char wanted[128];
   for (make(&r, seed++); r.top_k == 1; make(&r, seed++))
     for (int q = 0; q < REQUESTS; q++)
@@ -244,15 +246,7 @@ START_TEST(a_repeated_expert_is_named) {
   (void)snprintf(wanted, sizeof wanted,
                  "d/r.npy: experts[%d][%d]: expected %d different experts of a token, found %d twice", t, l, r.top_k,
                  (int)again);
-  hec_import_input input = {.path = "d/r.npy", .bytes = npy.data, .length = npy.length};
-  hec_import_options options = {.experts = r.experts, .last_step = -1};
-  ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
-  ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
-  ck_assert_str_eq(hec_last_error(), wanted);
-  hec_import_end(job);
-  hec_text_free(&npy);
-  for (int q = 0; q < REQUESTS; q++)
-    free(r.ids[q]);
+  refused(&r, &npy, wanted);
 }
 END_TEST
 
