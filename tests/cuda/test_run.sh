@@ -7,7 +7,7 @@ run() {
   local transport=$1 devices=$2 steps=$3
   shift 3
   env "FAKE_CUDA_DEVICES=$devices" "$@" timeout 100 "$build/hecate-run" "$sample" --backend nccl \
-    --transport "$transport" --ranks 4 --steps "$steps" --policy hecate,fsdp --check >"$work/out" 2>"$work/err"
+    --transport "$transport" --ranks 4 --tokens 32 --layers 2 --steps "$steps" --policy hecate,fsdp --check >"$work/out" 2>"$work/err"
   status=$?
   grep -v "warning: times are of" "$work/err" >"$work/said"
 }
@@ -41,7 +41,7 @@ fails() {
   [ "$(wc -l <"$work/said")" = 1 ] || fail "$1: not one line"
   grep -q -e "$2" "$work/said" || fail "$1: not said: $2"
 }
-run nccl 4 2 FAKE_NCCL_FAIL=rank:2,after:30
+run nccl 4 2 FAKE_NCCL_FAIL=rank:2,after:12
 fails "a rank that NCCL loses" "hecate-run: rank [0-3], in .*network error"
 run local 1 2 FAKE_CUDA_FAIL=launch:150
 fails "a kernel that fails" "hecate-run: rank [0-3], in .*unspecified launch failure"

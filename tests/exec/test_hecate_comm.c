@@ -311,8 +311,8 @@ static Suite *suite(void) {
   Suite *s = suite_create("hecate_comm");
   TCase *c = tcase_create("hecate_comm");
   tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, processes, 0, HEC_TEST_CASES(60));
-  tcase_add_loop_test(c, threads, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, processes, 0, hec_test_cases(60));
+  tcase_add_loop_test(c, threads, 0, hec_test_cases(60));
   tcase_add_test(c, run_refuses);
   tcase_add_loop_test(c, collectives_refuse, 0, 2);
   tcase_add_loop_test(c, a_rank_fails, 0, 2);

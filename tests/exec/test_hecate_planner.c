@@ -378,7 +378,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("hecate");
   TCase *c = tcase_create("planner");
   tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, planner_is_the_policy, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, planner_is_the_policy, 0, hec_test_cases(60));
   tcase_add_test(c, planner_takes_no_memory);
   tcase_add_test(c, planner_refuses);
   tcase_add_test(c, planner_order_of_calls);

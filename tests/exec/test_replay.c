@@ -278,13 +278,13 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(80));
-  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(80));
+  tcase_add_loop_test(c, random_mode, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, exact_mode, 0, hec_test_cases(24));
   tcase_add_loop_test(c, each_number_of_ranks, 0, 5);
   tcase_add_loop_test(c, each_top_k, 0, 8);
-  tcase_add_loop_test(c, forward_only, 0, HEC_TEST_CASES(12));
-  tcase_add_loop_test(c, each_collective, 0, HEC_TEST_CASES(12));
-  tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(8));
+  tcase_add_loop_test(c, forward_only, 0, hec_test_cases(8));
+  tcase_add_loop_test(c, each_collective, 0, hec_test_cases(6));
+  tcase_add_loop_test(c, other_transports, 0, hec_test_cases(8));
   tcase_add_loop_test(c, timelines, 0, 4);
   tcase_add_test(c, lanes_overlap);
   tcase_add_test(c, experts_overlap);

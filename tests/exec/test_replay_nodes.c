@@ -204,11 +204,11 @@ static Suite *suite(void) {
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_loop_test(c, every_assignment_followed, 0, 300);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(70));
-  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, forward_only, 0, HEC_TEST_CASES(8));
-  tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(8));
-  tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, random_mode, 0, hec_test_cases(48));
+  tcase_add_loop_test(c, exact_mode, 0, hec_test_cases(32));
+  tcase_add_loop_test(c, forward_only, 0, hec_test_cases(8));
+  tcase_add_loop_test(c, other_transports, 0, hec_test_cases(8));
+  tcase_add_loop_test(c, on_devices, 0, hec_test_cases(24));
   tcase_add_test(c, timelines);
   suite_add_tcase(s, c);
   return s;

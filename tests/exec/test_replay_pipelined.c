@@ -147,12 +147,12 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(90));
-  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, random_mode, 0, hec_test_cases(32));
+  tcase_add_loop_test(c, exact_mode, 0, hec_test_cases(24));
   tcase_add_loop_test(c, each_number_of_ranks, 0, 10);
-  tcase_add_loop_test(c, forward_only, 0, HEC_TEST_CASES(16));
-  tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(12));
-  tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(60));
+  tcase_add_loop_test(c, forward_only, 0, hec_test_cases(8));
+  tcase_add_loop_test(c, other_transports, 0, hec_test_cases(8));
+  tcase_add_loop_test(c, on_devices, 0, hec_test_cases(16));
   tcase_add_loop_test(c, timelines, 0, 3);
   tcase_add_test(c, hardly_any_tokens);
   tcase_add_loop_test(c, gradients_in_pieces, 0, 2);

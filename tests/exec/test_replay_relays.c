@@ -63,8 +63,9 @@ static void expect(hec_replay_case *c, hec_replay_launch launch, int32_t policy,
     ck_abort_msg("%s: %s\n%s", launch.policy, hec_last_error(), c->line);
 }
 
+/* Of further problems (HECATE_TEST_CASES) not each needs one. */
 static void expect_relays(int32_t policy) {
-  ck_assert_msg(n_aligned > 0, "%s: no row had a relay", policies[policy % POLICIES]);
+  ck_assert_msg(n_aligned > 0 || policy >= POLICIES, "%s: no row had a relay", policies[policy % POLICIES]);
 }
 
 START_TEST(random_mode) {
@@ -126,12 +127,12 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_unchecked_fixture(c, setup, NULL);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, random_mode, 0, HEC_TEST_CASES(POLICIES));
-  tcase_add_loop_test(c, exact_mode, 0, HEC_TEST_CASES(POLICIES));
-  tcase_add_loop_test(c, improved_and_forward_only, 0, HEC_TEST_CASES(12));
-  tcase_add_loop_test(c, other_transports, 0, HEC_TEST_CASES(12));
-  tcase_add_loop_test(c, on_devices, 0, HEC_TEST_CASES(POLICIES));
-  tcase_add_loop_test(c, virtual_time, 0, HEC_TEST_CASES(6));
+  tcase_add_loop_test(c, random_mode, 0, hec_test_cases(POLICIES));
+  tcase_add_loop_test(c, exact_mode, 0, hec_test_cases(POLICIES));
+  tcase_add_loop_test(c, improved_and_forward_only, 0, hec_test_cases(12));
+  tcase_add_loop_test(c, other_transports, 0, hec_test_cases(12));
+  tcase_add_loop_test(c, on_devices, 0, hec_test_cases(POLICIES));
+  tcase_add_loop_test(c, virtual_time, 0, hec_test_cases(6));
   suite_add_tcase(s, c);
   return s;
 }

@@ -138,7 +138,7 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 120);
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, by_hand);
-  tcase_add_loop_test(cases, only_the_path_counts, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(cases, only_the_path_counts, 0, hec_test_cases(24));
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -285,8 +285,8 @@ static Suite *suite(void) {
   TCase *c = tcase_create("detail");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, consistent, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, same_program, 0, HEC_TEST_CASES(20));
+  tcase_add_loop_test(c, consistent, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, same_program, 0, hec_test_cases(20));
   suite_add_tcase(s, c);
   return s;
 }

@@ -472,11 +472,11 @@ static Suite *suite(void) {
   TCase *c = tcase_create("lowering");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, tokens_once, 0, HEC_TEST_CASES(CASES));
-  tcase_add_loop_test(c, traffic_again, 0, HEC_TEST_CASES(CASES));
-  tcase_add_loop_test(c, order_holds, 0, HEC_TEST_CASES(CASES));
-  tcase_add_loop_test(c, nothing_beside, 0, HEC_TEST_CASES(CASES));
-  tcase_add_loop_test(c, same_program_again, 0, HEC_TEST_CASES(10));
+  tcase_add_loop_test(c, tokens_once, 0, hec_test_cases(CASES));
+  tcase_add_loop_test(c, traffic_again, 0, hec_test_cases(CASES));
+  tcase_add_loop_test(c, order_holds, 0, hec_test_cases(CASES));
+  tcase_add_loop_test(c, nothing_beside, 0, hec_test_cases(CASES));
+  tcase_add_loop_test(c, same_program_again, 0, hec_test_cases(10));
   suite_add_tcase(s, c);
   return s;
 }

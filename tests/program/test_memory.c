@@ -214,7 +214,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
   tcase_add_test(c, by_hand);
-  tcase_add_loop_test(c, recount, 0, HEC_TEST_CASES(30));
+  tcase_add_loop_test(c, recount, 0, hec_test_cases(30));
   suite_add_tcase(s, c);
   return s;
 }

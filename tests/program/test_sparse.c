@@ -347,10 +347,10 @@ static Suite *suite(void) {
   TCase *c = tcase_create("sparse");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, gather_then_scatter, 0, HEC_TEST_CASES(24));
-  tcase_add_loop_test(c, merging_keeps_bytes, 0, HEC_TEST_CASES(10));
+  tcase_add_loop_test(c, gather_then_scatter, 0, hec_test_cases(24));
+  tcase_add_loop_test(c, merging_keeps_bytes, 0, hec_test_cases(10));
   tcase_add_loop_test(c, repeats_are_taken_for_what_they_are, 0, 2);
-  tcase_add_loop_test(c, within_t_and_m, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(c, within_t_and_m, 0, hec_test_cases(24));
   suite_add_tcase(s, c);
   return s;
 }

@@ -260,7 +260,7 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("all");
   tcase_set_timeout(cases, 120);
   tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_loop_test(cases, programs_by_definition, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(cases, programs_by_definition, 0, hec_test_cases(24));
   tcase_add_test(cases, times_by_hand);
   tcase_add_test(cases, memory_in_flight);
   suite_add_tcase(suite, cases);

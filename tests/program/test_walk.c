@@ -371,9 +371,9 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 120);
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_test(cases, by_hand);
-  tcase_add_loop_test(cases, wild_programs, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(cases, wild_programs, 0, hec_test_cases(40));
   tcase_add_test(cases, many_exchanges);
-  tcase_add_loop_test(cases, lowered_programs, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(cases, lowered_programs, 0, hec_test_cases(40));
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -222,9 +222,9 @@ static Suite *suite(void) {
   TCase *c = tcase_create("bound_shards");
   tcase_set_timeout(c, 240);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, alpha_beta, 0, HEC_TEST_CASES(160));
-  tcase_add_loop_test(c, max_min, 0, HEC_TEST_CASES(64));
-  tcase_add_loop_test(c, every_placement, 0, HEC_TEST_CASES(224));
+  tcase_add_loop_test(c, alpha_beta, 0, hec_test_cases(160));
+  tcase_add_loop_test(c, max_min, 0, hec_test_cases(64));
+  tcase_add_loop_test(c, every_placement, 0, hec_test_cases(224));
   tcase_add_loop_test(c, reached, 0, 12);
   tcase_add_test(c, one_hot_expert);
   suite_add_tcase(s, c);

@@ -265,12 +265,12 @@ static Suite *suite(void) {
   TCase *c = tcase_create("bound_time");
   tcase_set_timeout(c, 240);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, serial_alpha_beta, 0, HEC_TEST_CASES(120));
-  tcase_add_loop_test(c, without_overhead, 0, HEC_TEST_CASES(120));
-  tcase_add_loop_test(c, with_heavy_state, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, max_min, 0, HEC_TEST_CASES(24));
-  tcase_add_loop_test(c, with_comm_share, 0, HEC_TEST_CASES(24));
-  tcase_add_loop_test(c, slow_network, 0, HEC_TEST_CASES(96));
+  tcase_add_loop_test(c, serial_alpha_beta, 0, hec_test_cases(120));
+  tcase_add_loop_test(c, without_overhead, 0, hec_test_cases(120));
+  tcase_add_loop_test(c, with_heavy_state, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, max_min, 0, hec_test_cases(24));
+  tcase_add_loop_test(c, with_comm_share, 0, hec_test_cases(24));
+  tcase_add_loop_test(c, slow_network, 0, hec_test_cases(96));
   tcase_add_loop_test(c, reached, 0, 12);
   tcase_add_test(c, one_hot_expert);
   tcase_add_test(c, what_must_move);

@@ -259,17 +259,17 @@ static Suite *suite(void) {
   TCase *c = tcase_create("bounds");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, none_below_ideal, 0, HEC_TEST_CASES(120));
-  tcase_add_loop_test(c, none_below_ideal_without_overhead, 0, HEC_TEST_CASES(120));
-  tcase_add_loop_test(c, none_below_ideal_with_heavy_state, 0, HEC_TEST_CASES(60));
-  tcase_add_loop_test(c, none_below_ideal_of_flows, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, none_below_ideal_uneven, 0, HEC_TEST_CASES(160));
-  tcase_add_loop_test(c, none_below_ideal_with_comm_share, 0, HEC_TEST_CASES(40));
-  tcase_add_loop_test(c, engine_repeats_the_walk, 0, HEC_TEST_CASES(60));
-  tcase_add_loop_test(c, breakdown_adds_up, 0, HEC_TEST_CASES(30));
-  tcase_add_loop_test(c, bandwidth_helps_alpha_beta, 0, HEC_TEST_CASES(30));
-  tcase_add_loop_test(c, bandwidth_helps_max_min, 0, HEC_TEST_CASES(30));
-  tcase_add_loop_test(c, share_never_helps, 0, HEC_TEST_CASES(30));
+  tcase_add_loop_test(c, none_below_ideal, 0, hec_test_cases(64));
+  tcase_add_loop_test(c, none_below_ideal_without_overhead, 0, hec_test_cases(64));
+  tcase_add_loop_test(c, none_below_ideal_with_heavy_state, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, none_below_ideal_of_flows, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, none_below_ideal_uneven, 0, hec_test_cases(80));
+  tcase_add_loop_test(c, none_below_ideal_with_comm_share, 0, hec_test_cases(40));
+  tcase_add_loop_test(c, engine_repeats_the_walk, 0, hec_test_cases(60));
+  tcase_add_loop_test(c, breakdown_adds_up, 0, hec_test_cases(30));
+  tcase_add_loop_test(c, bandwidth_helps_alpha_beta, 0, hec_test_cases(30));
+  tcase_add_loop_test(c, bandwidth_helps_max_min, 0, hec_test_cases(30));
+  tcase_add_loop_test(c, share_never_helps, 0, hec_test_cases(30));
   suite_add_tcase(s, c);
   return s;
 }

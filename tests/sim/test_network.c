@@ -166,8 +166,8 @@ static Suite *suite(void) {
   TCase *c = tcase_create("network");
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, capacity_holds, 0, HEC_TEST_CASES(24));
-  tcase_add_loop_test(c, closed_form_is_a_bound, 0, HEC_TEST_CASES(24));
+  tcase_add_loop_test(c, capacity_holds, 0, hec_test_cases(24));
+  tcase_add_loop_test(c, closed_form_is_a_bound, 0, hec_test_cases(24));
   suite_add_tcase(s, c);
   return s;
 }

@@ -261,9 +261,9 @@ static Suite *make_suite(void) {
   tcase_set_timeout(cases, 120);
   tcase_add_checked_fixture(cases, NULL, teardown);
   tcase_add_loop_test(cases, serial_by_hand, 0, (int)(sizeof by_hand / sizeof *by_hand));
-  tcase_add_loop_test(cases, engine_repeats_the_walk, 0, HEC_TEST_CASES(30));
-  tcase_add_loop_test(cases, parts_add_up, 0, HEC_TEST_CASES(16));
-  tcase_add_loop_test(cases, bounds_stay_bounds, 0, HEC_TEST_CASES(32));
+  tcase_add_loop_test(cases, engine_repeats_the_walk, 0, hec_test_cases(30));
+  tcase_add_loop_test(cases, parts_add_up, 0, hec_test_cases(16));
+  tcase_add_loop_test(cases, bounds_stay_bounds, 0, hec_test_cases(32));
   suite_add_tcase(suite, cases);
   return suite;
 }

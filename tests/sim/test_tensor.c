@@ -172,8 +172,8 @@ static Suite *make_suite(void) {
   TCase *cases = tcase_create("all");
   tcase_set_timeout(cases, 240);
   tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_loop_test(cases, alpha_beta, 0, HEC_TEST_CASES(48));
-  tcase_add_loop_test(cases, max_min, 0, HEC_TEST_CASES(16));
+  tcase_add_loop_test(cases, alpha_beta, 0, hec_test_cases(48));
+  tcase_add_loop_test(cases, max_min, 0, hec_test_cases(16));
   tcase_add_loop_test(cases, reached, 0, 24);
   tcase_add_loop_test(cases, equal_places_alone, 0, 60);
   suite_add_tcase(suite, cases);

@@ -7,7 +7,27 @@
 #include "tests/support/problem_case.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer) ||                 \
+    HAS_FEATURE(thread_sanitizer)
+enum { ONE_OF = 8 };
+#else
+enum { ONE_OF = 1 };
+#endif
+
+int hec_test_cases(int n) {
+  const char *times = getenv("HECATE_TEST_CASES");
+  int wanted = times ? atoi(times) : 1;
+  HEC_ASSERT(wanted >= 1 && wanted <= 1000);
+  return (n * wanted + ONE_OF - 1) / ONE_OF;
+}
 
 static bool chance(uint64_t *seed, uint64_t one_in) {
   return hec_test_below(seed, one_in) == 0;

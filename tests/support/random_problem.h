@@ -5,17 +5,9 @@
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
-/* How many random cases to run: an eighth of them under a sanitizer, which takes ten times as long for each. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEC_TEST_CASES(n) (((n) + 7) / 8)
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HEC_TEST_CASES(n) (((n) + 7) / 8)
-#endif
-#endif
-#ifndef HEC_TEST_CASES
-#define HEC_TEST_CASES(n) (n)
-#endif
+/* How many random cases to run: n times HECATE_TEST_CASES (a whole number, default 1), and an eighth of them under a
+ * sanitizer, which takes ten times as long for each. */
+int hec_test_cases(int n);
 
 typedef struct {
   bool uniform;     /* all devices alike */

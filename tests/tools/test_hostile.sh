@@ -166,7 +166,7 @@ refused 2 '--ranks: expected' "$bench" collectives --ranks 1
 works '"collective": "spRS"' "$bench" collectives --json --ranks 3 --repeats 5 --most 1
 refused 2 '--policy: expected a planner with an instance here, found "eplb"' "$bench" planners --policy eplb
 refused 2 '--iterations: expected' "$bench" planners --iterations 0
-works '"within"' "$bench" planners --json --iterations 2
+works '"within"' "$bench" planners --json --iterations 2 --policy laer,lplb
 works 'sigma' "$bench" planners --iterations 2 --policy micromoe
 works '"cpu_greatest_s"' "$bench" executor --json --repeats 2 --operations 1000
 refused 2 '--stride: expected' "$bench" fsmoe --stride 0
@@ -401,8 +401,8 @@ done
 works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 flops=1e21 mem=1e18 nvlink=1e18@0s nic=1e18@0 hbm=1e18 a=0 c=0 launch=0 plan=0@0"
 works '"fits"' "$sim" "$folder/odd" --json --check --cluster "4x8 $line plan=10s@10s launch=10s slow=1:1e-6 sm=0.99"
 works '"fits"' "$sim" "$folder/odd" --json --cluster "1x2050 $line"
-counts=$(seq -s, 4096)
-trace wide '"layers":1,"experts":4096,"top_k":8' "{\"iter\":0,\"layers\":[[$counts]]}" "{\"iter\":1,\"layers\":[[$counts]]}"
+counts=$(seq -s, 1500)
+trace wide '"layers":1,"experts":1500,"top_k":8' "{\"iter\":0,\"layers\":[[$counts]]}" "{\"iter\":1,\"layers\":[[$counts]]}"
 works '"fits"' "$sim" "$folder/wide" --json --ranks 16 --t 100 --m 3
 trace named "$tiny"',"name":"a\"b\n\u20ac","notes":"\ud83d\ude00"' '{"iter":0,"label":"x\"\n","layers":[[3,4]]}'
 works '"trace": "a\"b\u000a€"' "$sim" "$folder/named" --json

@@ -474,7 +474,7 @@ static Suite *suite(void) {
   tcase_add_test(c, another_program);
   tcase_add_test(c, overlay);
   tcase_add_test(c, files_of_ranks);
-  tcase_add_loop_test(c, no_control, 0, HEC_TEST_CASES(16));
+  tcase_add_loop_test(c, no_control, 0, hec_test_cases(16));
   tcase_add_test(c, controls);
   tcase_add_test(c, mean_of_ports);
   suite_add_tcase(s, c);

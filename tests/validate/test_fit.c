@@ -109,7 +109,7 @@ static void check_fit(const data *d, const hec_fit_options *options, const hec_f
 
 START_TEST(known_curves_come_back_exactly) {
   uint64_t seed = 3;
-  for (int k = 0; k < HEC_TEST_CASES(80); k++) {
+  for (int k = 0; k < hec_test_cases(80); k++) {
     curve c = random_curve(&seed, 1 + (int32_t)hec_test_below(&seed, 12), hec_test_below(&seed, 2), k & 1);
     data d;
     observe(&d, &c, 150 + (int32_t)hec_test_below(&seed, 200), 1 + (int32_t)hec_test_below(&seed, 8), 0, 0.06, &seed);
@@ -133,7 +133,7 @@ END_TEST
 START_TEST(noise_and_stalls_hardly_move_it) {
   uint64_t seed = 41;
   double worst = 0;
-  for (int k = 0; k < HEC_TEST_CASES(16); k++) {
+  for (int k = 0; k < hec_test_cases(16); k++) {
     curve c = random_curve(&seed, 8, k & 1, false);
     data d;
     observe(&d, &c, 1500, 4, 0.01, 0.05 + 0.05 * hec_test_uniform(&seed), &seed);
@@ -207,7 +207,7 @@ static void adversarial(data *d, hec_fit_options *options, double *knots, uint64
 START_TEST(never_negative_never_decreasing) {
   uint64_t seed = 17;
   int32_t how[3] = {0, 0, 0}, zeros = 0;
-  for (int k = 0; k < HEC_TEST_CASES(4000); k++) {
+  for (int k = 0; k < hec_test_cases(4000); k++) {
     data d;
     hec_fit_options options;
     double knots[HEC_FIT_KNOTS_MAX];
@@ -242,7 +242,7 @@ static double squares(const data *d, const hec_fit *fit, const hec_fit_options *
 START_TEST(few_observations_are_fitted_best) {
   uint64_t seed = 29;
   int32_t seen = 0;
-  for (int k = 0; k < HEC_TEST_CASES(2000); k++) {
+  for (int k = 0; k < hec_test_cases(2000); k++) {
     data d;
     hec_fit_options options;
     double knots[HEC_FIT_KNOTS_MAX];
@@ -345,7 +345,7 @@ START_TEST(the_same_twice_and_in_another_unit) {
   uint64_t seed = 77;
   curve c = random_curve(&seed, 24, true, true);
   data d;
-  observe(&d, &c, HEC_TEST_CASES(5000), 32, 0.01, 0.07, &seed);
+  observe(&d, &c, hec_test_cases(5000), 32, 0.01, 0.07, &seed);
   hec_fit_options options = options_of(&c);
   hec_fit once = fit_of(&d, options), twice = fit_of(&d, options);
   for (int32_t i = 0; i < d.o.n; i++)

@@ -120,7 +120,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("spans");
   TCase *c = tcase_create("spans");
   tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, equal_durations, 0, HEC_TEST_CASES(40));
+  tcase_add_loop_test(c, equal_durations, 0, hec_test_cases(40));
   tcase_add_test(c, gaps);
   suite_add_tcase(s, c);
   return s;

@@ -26,7 +26,7 @@ END_TEST
 /* A quantile between two ranks: as many values at or below it as the rank says, and it moves with the values. */
 START_TEST(quantiles_of_random_values) {
   uint64_t seed = 11;
-  for (int k = 0; k < HEC_TEST_CASES(2000); k++) {
+  for (int k = 0; k < hec_test_cases(2000); k++) {
     int32_t n = 1 + (int32_t)hec_test_below(&seed, 40);
     double x[40], q = hec_test_uniform(&seed), before = -INFINITY;
     for (int32_t i = 0; i < n; i++)
@@ -98,7 +98,7 @@ static double pairs_alike(const double *x, int32_t n) {
 
 START_TEST(tau_by_its_definition) {
   uint64_t seed = 5;
-  for (int k = 0; k < HEC_TEST_CASES(2000); k++) {
+  for (int k = 0; k < hec_test_cases(2000); k++) {
     int32_t n = 2 + (int32_t)hec_test_below(&seed, 15), alike = 2 + (int32_t)hec_test_below(&seed, 20);
     double a[16], b[16], same = 0, opposite = 0, all = n * (n - 1) / 2.0;
     for (int32_t i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ END_TEST
 /* Without ties and with nothing set apart, the ranking is Kendall's. */
 START_TEST(rankings_agree_with_tau) {
   uint64_t seed = 23;
-  for (int k = 0; k < HEC_TEST_CASES(500); k++) {
+  for (int k = 0; k < hec_test_cases(500); k++) {
     int32_t n = 2 + (int32_t)hec_test_below(&seed, 15);
     double a[16], b[16];
     for (int32_t i = 0; i < n; i++) {
