@@ -283,6 +283,14 @@ steps 40 45 51 >tens.csv
 refuses 2 "tens.csv:4: step: expected 50, as steps are 5 apart" tens.csv --top-k 1 --out o
 imports steps.csv tens.csv --top-k 1 --gaps
 has "7 records, iterations 0 to 6"
+# The next file goes on; a hole between them is a file that is missing.
+steps 40 45 50 >part1.csv
+steps 55 60 >part2.csv
+imports part1.csv part2.csv --top-k 1
+has "5 records, iterations 0 to 4"
+steps 60 65 >part2.csv
+refuses 2 "part2.csv:2: step: expected 55, as steps are 5 apart" part1.csv part2.csv --top-k 1 --out o
+imports part1.csv part2.csv --top-k 1 --gaps
 
 # Pipes are read once, from their first byte, and stay in the order in which they are named. Larger than a pipe holds.
 fresh vllm-eplb

@@ -137,7 +137,8 @@ static hec_status read_step(hec_import *job, bool *any) {
   return HEC_OK;
 }
 
-/* Recorders log every step, or every tenth: steps of a file are as far apart as the first two of those that are taken. */
+/* Recorders log every step, or every tenth: steps of a file are as far apart as the first two of those that are taken. The
+ * next file may go on, or begin with a lower step, as another recording does; a higher one says that a file is missing. */
 static hec_status check_gap(hec_import_lane *lane) {
   hec_import_file file = lane->file;
   int64_t gap = lane->from_step - lane->checked_step;
@@ -145,7 +146,7 @@ static hec_status check_gap(hec_import_lane *lane) {
   if (!first && gap == 0) /* no row of this step */
     return HEC_OK;
   file.input = lane->from;
-  if (!first && lane->stride > 0 && gap != lane->stride)
+  if (lane->stride > 0 && (first ? gap > lane->stride : gap != lane->stride))
     return hec_import_fail(&file, lane->from_line, "step",
                            "expected %" PRId64 ", as steps are %" PRId64
                            " apart (--gaps takes them as they come), found %" PRId64,
