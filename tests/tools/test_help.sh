@@ -189,8 +189,27 @@ completes "spec.json" hecate-sim --cluster spe
 completes "--idle-share" hecate-trace synth --idl
 completes "hardware" hecate-validate har
 bash -n "$source_dir/tools/completion/hecate.bash" || fail "completion of bash"
+# zsh's own functions of completion stand in here for themselves: they print what they are given.
+zsh_offers() { # zsh_offers EXPECTED WORD..: the last word is the one at the cursor
+  local expected=$1
+  shift
+  zsh -f -c 'fpath=("$1" $fpath); autoload -Uz _hecate; shift
+    compadd() { print -rl -- ${(P)2} } # compadd -a names
+    compset() { return 0 }
+    _describe() { print -rl -- ${(P)@[-1]} }
+    _files() { print -r -- FILES }
+    words=("$@") CURRENT=$#; _hecate' zsh "$source_dir/tools/completion" "$@" >offered.txt 2>&1
+  grep -q "^$expected" offered.txt || fail "zsh: $*: no $expected in $(cat offered.txt)"
+}
 if command -v zsh >/dev/null; then
   zsh -n "$source_dir/tools/completion/_hecate" || fail "completion of zsh"
+  zsh_offers hecate-rm hecate-sim --policy ""
+  zsh_offers p4d-4x8 hecate-sim trace --cluster=""
+  zsh_offers --policy: hecate-sim --
+  zsh_offers import: hecate-trace ""
+  zsh_offers --experts: hecate-trace import --
+  zsh_offers merge: hecate-sim sweep ""
+  zsh_offers FILES hecate-sim trace ""
 else
   echo "SKIPPED help (zsh): not installed"
 fi
