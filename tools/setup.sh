@@ -83,8 +83,7 @@ hec_optional_missing() {
     coinor-libcbc3) PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep 'libCbcSolver\.so\.3 ' ;;
     libnlopt-dev) printf '#include <nlopt.h>\n' | ${CC:-cc} -fsyntax-only -x c - 2>/dev/null && echo there ;;
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
-    g++) command -v g++ ;;
-    chromium) command -v chromium ;;
+    g++ | chromium | zsh) command -v "$name" ;;
     chromium-driver) command -v chromedriver ;;
     python3-venv) python3 -c 'import ensurepip' 2>/dev/null && echo there ;;
     python3-torch) /usr/bin/python3 -c 'import torch' 2>/dev/null && echo there ;;
@@ -94,9 +93,10 @@ hec_optional_missing() {
 }
 
 hec_optional() {
-  local missing as=() install
-  mapfile -t missing < <(hec_optional_missing "$@")
-  [ "${#missing[@]}" -gt 0 ] || return 0
+  local listed missing as=() install
+  listed=$(hec_optional_missing "$@") || exit 1 # it does not know a name: whoever calls this must mend it
+  [ -n "$listed" ] || return 0
+  mapfile -t missing <<<"$listed"
   install="apt-get install -y --no-install-recommends ${missing[*]}"
   [ "$(id -u)" = 0 ] || as=(sudo -n)
   if [ "$hec_may_install" = yes ] && command -v apt-get >/dev/null && "${as[@]}" true 2>/dev/null; then

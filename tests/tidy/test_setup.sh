@@ -90,6 +90,18 @@ Going on without optional packages: openmpi-bin" "$? $found"
 expect "apt is asked for the missing one" "apt-get install -y --no-install-recommends openmpi-bin -q -o DPkg::Lock::Timeout=120" \
   "$(cat "$scratch/calls")"
 
+# A name that setup.sh cannot look for is a mistake of whoever asks for it, and stops; .ci/run and tools/check know all theirs.
+found=$(PATH=$bare bash -c '. "$0/tools/setup.sh"; hec_may_install=no; hec_optional mpich2' "$root" 2>&1)
+expect "an unknown optional package stops" "1 hec_optional_missing: what is mpich2 for?" "$? $found"
+mapfile -t optional < <(sed -e ':line' -e '/\\$/{N;s/\\\n//;b line' -e '}' "$root/.ci/run" "$root/tools/check" |
+  sed -n 's/^hec_optional \([^#]*\).*/\1/p' | xargs -n 1)
+case " ${optional[*]} " in *" mpich "*" chromium "*" libopenblas0-serial "*) ;; *) expect "their names are read" "all" "${optional[*]}" ;; esac
+for name in "${optional[@]}"; do
+  found=$(bash -c '. "$0/tools/setup.sh"; hec_optional_missing "$1"' "$root" "$name" 2>&1)
+  expect "$name is looked for" 0 $?
+  case $found in "" | "$name") ;; *) expect "$name is there or named" "$name" "$found" ;; esac
+done
+
 # Usage.
 for tool in tools/quickstart tools/check; do
   "$root/$tool" --help | grep -q '^usage: ' || expect "$tool --help" "usage: ..." "something else"
