@@ -117,6 +117,10 @@ bool hec_report_add_ranking(const hec_session_report *r, const char *begin, cons
   const char *what = r->random ? "configurations" : "policies";
   if (c->options.n_cases < 2 || c->n_conclusive == 0)
     return false;
+  if (c->n_pairs == 0) {
+    hec_text_printf(out, "%snone: no two %s differ in an iteration that counts in both", begin, what);
+    return true;
+  }
   hec_text_printf(
       out, "%s%s, two by two by the medians of the iterations that count in both: Kendall tau %.3f over all pairs",
       begin, what, c->kendall_tau);
@@ -134,6 +138,9 @@ bool hec_report_add_ranking(const hec_session_report *r, const char *begin, cons
   else
     hec_text_printf(out, "%sthe predicted best, %s, takes %.1f %% more (measured) than the measured best, %s", next,
                     c->by_case[c->chosen].a_case->name, 100 * c->regret, c->by_case[c->best].a_case->name);
+  if (c->n_ranked < c->options.n_cases)
+    hec_text_printf(out, "%sof %" PRId32 " policies; the other %" PRId32 " disturbed throughout", next, c->n_ranked,
+                    c->options.n_cases - c->n_ranked);
   return true;
 }
 
@@ -143,7 +150,9 @@ static void add_ranking(const hec_session_report *r, hec_text *out) {
   int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong, close = c->ranking.wrong_close;
   if (c->options.n_cases < 2)
     return;
-  if (pairs == 0)
+  if (c->n_pairs == 0)
+    hec_text_printf(out, "Ranking: not tested, no two %s differ in an iteration that counts in both.\n", what);
+  else if (pairs == 0)
     hec_text_printf(out, "Ranking: no two %s are more than %g %% apart.\n", what, 100 * HEC_APART);
   else if (pairs == 1 && wrong == 0)
     hec_text_printf(out, "Ranking kept: the order of the one pair of %s more than %g %% apart is predicted right.\n",
@@ -171,9 +180,12 @@ void hec_report_add_verdict(const hec_session_report *r, hec_text *out) {
     hec_text_add(out, "Nothing can be said: every measurement was disturbed.\n");
     return;
   }
-  hec_text_printf(
-      out, "Predicted within %.1f %% (median of %" PRId32 " iterations; 9 of 10 within %.1f %%, worst %.1f %%).\n",
-      100 * c->error.median, c->n_conclusive, 100 * c->error.p90, 100 * c->error.worst);
+  if (c->n_conclusive == 1)
+    hec_text_printf(out, "Predicted within %.1f %% (the one iteration that counts).\n", 100 * c->error.worst);
+  else
+    hec_text_printf(
+        out, "Predicted within %.1f %% (median of %" PRId32 " iterations; 9 of 10 within %.1f %%, worst %.1f %%).\n",
+        100 * c->error.median, c->n_conclusive, 100 * c->error.p90, 100 * c->error.worst);
   add_ranking(r, out);
   for (int32_t i = 0; i < c->n_controls; i++)
     if (hec_report_control(c, i) == HEC_CONTROL_PASSES)

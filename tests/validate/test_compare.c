@@ -5,7 +5,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
 #include "tests/validate/imitated.h"
-#include "validate/compare/compare.h"
+#include "validate/session_report.h"
 
 #include <math.h>
 #include <string.h>
@@ -93,6 +93,23 @@ static void read_all(session *s, const double *factor) {
   for (int32_t round = 0; round < ROUNDS; round++)
     for (int32_t i = 0; i < CASES; i++)
       read_case(s, i, (round * 2 + i) % ROUNDS, factor[i] * (1 + 0.01 * (round - 2)), true);
+}
+
+/* ---- What is said ---- */
+
+static const hec_session *session_of(const hec_comparison *c) {
+  hec_session *s = HEC_NEW(&arena, hec_session, 1);
+  s->comparison = *c;
+  s->options.compare = c->options;
+  return s;
+}
+
+static const char *ranking_of(const hec_comparison *c) {
+  hec_text text = {0};
+  ck_assert(hec_report_add_ranking(&(hec_session_report){.session = session_of(c)}, "", "; ", &text));
+  const char *said = hec_arena_text(&arena, text.data);
+  hec_text_free(&text);
+  return said;
 }
 
 START_TEST(known_errors) {
@@ -205,6 +222,9 @@ START_TEST(disturbed_rounds) {
   ck_assert_double_eq_tol(c->error.worst, 1 - 1 / 1.1, 1e-6);
   ck_assert_double_eq_tol(c->disturbed, 6.0 / 20, 1e-12);
   ck_assert_int_eq(c->ranking.pairs, 3);
+  ck_assert_int_eq(c->n_ranked, 3);
+  ck_assert_int_eq(c->n_pairs, 3);
+  ck_assert_ptr_nonnull(strstr(ranking_of(c), "; of 3 policies; the other 1 disturbed throughout"));
   hec_comparison_close(c);
 }
 END_TEST
@@ -232,6 +252,32 @@ START_TEST(ranked_by_common_iterations) {
     ratio = c->points[c->point_at[3]].predicted_s / c->points[c->point_at[2]].predicted_s;
     hec_comparison_close(&s.comparison);
   }
+}
+END_TEST
+
+/* With no two cases that count nothing is ranked: no tau, no best, and neither text says that there is. */
+START_TEST(one_case_is_no_ranking) {
+  session s;
+  open_session(&s, false);
+  for (int32_t round = 0; round < ROUNDS; round++)
+    for (int32_t i = 0; i < CASES; i++) {
+      s.only = 2;
+      read_case(&s, i, round, 1.25, i == 1);
+    }
+  finish(&s);
+  const hec_comparison *c = &s.comparison;
+  ck_assert_int_eq(c->n_conclusive, 1);
+  ck_assert_int_eq(c->n_ranked, 1);
+  ck_assert_int_eq(c->n_pairs, 0);
+  ck_assert_str_eq(ranking_of(c), "none: no two policies differ in an iteration that counts in both");
+  hec_text text = {0};
+  hec_report_add_verdict(&(hec_session_report){.session = session_of(c)}, &text);
+  ck_assert_str_eq(text.data, "Predicted within 20.0 % (the one iteration that counts).\n"
+                              "Ranking: not tested, no two policies differ in an iteration that counts in both.\n"
+                              "CONTAMINATED: more than 50 % of the iterations were disturbed; do not quote these "
+                              "numbers.\n");
+  hec_text_free(&text);
+  hec_comparison_close(&s.comparison);
 }
 END_TEST
 
@@ -468,6 +514,7 @@ static Suite *suite(void) {
   tcase_add_test(c, known_errors);
   tcase_add_test(c, ranking);
   tcase_add_test(c, regret);
+  tcase_add_test(c, one_case_is_no_ranking);
   tcase_add_test(c, disturbed_rounds);
   tcase_add_test(c, ranked_by_common_iterations);
   tcase_add_test(c, extra_rounds);

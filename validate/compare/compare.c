@@ -363,20 +363,21 @@ static void judge_pair(hec_comparison *c, const contest *pair, int32_t *agree) {
 }
 
 static void rank_cases(hec_comparison *c, double *pairs[2]) {
-  int32_t n = 0, n_met = 0, agree = 0, n_cases = c->options.n_cases;
+  int32_t n = 0, agree = 0, n_cases = c->options.n_cases;
   int32_t *index = HEC_NEW(c->arena, int32_t, n_cases);
   contest pair;
   for (int32_t i = 0; i < n_cases; i++)
     find_middle(c, i, pairs);
   c->ranking = (hec_ranking){.tau = 1};
   c->pairs = (hec_pairs){0};
+  c->n_pairs = 0;
   for (int32_t i = 0; i < n_cases; i++)
     for (int32_t j = 0; j < i; j++)
       if (meet(c, i, j, pairs, &pair)) {
         judge_pair(c, &pair, &agree);
-        n_met++;
+        c->n_pairs++;
       }
-  c->kendall_tau = n_met > 0 ? (double)agree / n_met : 1;
+  c->kendall_tau = c->n_pairs > 0 ? (double)agree / c->n_pairs : 1;
   if (c->ranking.pairs > 0)
     c->ranking.tau = (double)(c->ranking.pairs - 2 * (int64_t)c->ranking.wrong) / c->ranking.pairs;
   for (int32_t i = 0; i < n_cases; i++)
@@ -385,6 +386,7 @@ static void rank_cases(hec_comparison *c, double *pairs[2]) {
       pairs[1][n] = c->by_case[i].measured_s;
       index[n++] = i;
     }
+  c->n_ranked = n;
   if (n == 0)
     return;
   c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);

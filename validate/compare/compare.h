@@ -88,12 +88,13 @@ typedef struct {
   hec_compared_case *by_case; /* [n_cases] */
   hec_error error;            /* over all conclusive points */
   hec_error raw;              /* the same with readings as they were, whatever the pace */
-  double kendall_tau;         /* of pairs of cases, by their medians over the points that are conclusive in both; none
-                               * where they executed the same programs */
+  int32_t n_ranked, n_pairs;  /* cases with a conclusive point; pairs of cases that have one in common and did not
+                               * execute the same programs there: without any, no order was tested */
+  double kendall_tau;         /* of these pairs, by their medians over the points that are conclusive in both */
   hec_ranking ranking;        /* the same over pairs more than HEC_APART apart */
   hec_pairs pairs;            /* all pairs; too close: see above */
   double regret;              /* measured: the case that is predicted best over the one that is best, - 1 */
-  int32_t chosen, best;       /* the two, of by_case; no meaning without a conclusive point */
+  int32_t chosen, best;       /* the two, of by_case; no meaning without a pair */
   hec_compared_control controls[HEC_CONTROLS_MAX];
   int32_t n_controls, n_conclusive;
   int32_t n_read, n_most; /* readings of all points; of the point that has most */

@@ -144,7 +144,7 @@ static void add_controls(hec_json_out *json, const hec_comparison *c) {
 }
 
 static void add_pairs(hec_json_out *json, const hec_comparison *c) {
-  bool known = c->n_conclusive > 0;
+  bool known = c->n_pairs > 0;
   hec_json_object(json, "pairs");
   hec_json_int(json, "right", c->pairs.right);
   hec_json_int(json, "wrong", c->pairs.wrong);
@@ -193,8 +193,8 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
   add_kinds(&json, &kinds);
   add_error(&json, "error", &c->error, known);
   add_error(&json, "error_uncorrected", &c->raw, known);
-  hec_json_double(&json, "kendall_tau", known ? c->kendall_tau : NAN);
-  hec_json_double(&json, "kendall_tau_5pct", known ? c->ranking.tau : NAN);
+  hec_json_double(&json, "kendall_tau", c->n_pairs > 0 ? c->kendall_tau : NAN);
+  hec_json_double(&json, "kendall_tau_5pct", c->ranking.pairs > 0 ? c->ranking.tau : NAN);
   hec_json_int(&json, "pairs_5pct", c->ranking.pairs);
   hec_json_int(&json, "wrong_5pct", c->ranking.wrong);
   hec_json_int(&json, "wrong_5pct_close", c->ranking.wrong_close);
