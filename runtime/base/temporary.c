@@ -115,6 +115,9 @@ static void clean_up(int number) {
       (void)unlink(slots[i].path);
   for (int i = 0; i < 1000 && remove_below(getpid()); i++)
     (void)poll(NULL, 0, 1);
+  for (int i = 0; i < N_SLOTS; i++) /* folders, now that nothing of ours is in them */
+    if (slots[i].used)
+      (void)rmdir(slots[i].path);
   (void)signal(number, SIG_DFL);
   (void)raise(number); /* blocked here: the default action follows this handler */
 }

@@ -13,7 +13,8 @@ void hec_temporary_begin(const char *path, hec_text *name);
 /* The file is being written: held until it is closed. */
 void hec_temporary_hold(FILE *file);
 
-/* Every path from its making until it was renamed or removed. Paths of 4 KiB and more are not remembered. */
+/* Every path from its making until it was renamed or removed; a folder goes last, and only if it is empty. Paths of 4 KiB
+ * and more are not remembered. */
 void hec_temporary_add(const char *path);
 void hec_temporary_drop(const char *path);
 /* A file or folder before it is made below a folder that is written as a whole: a signal removes all of them, the last one

@@ -203,6 +203,20 @@ for ((i = 0; i < 8; i++)); do # of whichever comes last, all files
   [ "$(ls twice/kineto)" = "$policy" ] || fail "of two runs: $policy, and $(ls twice/kineto)"
 done
 
+# A run that waited for one that failed, and took the folder it had made away, makes it anew.
+mkdir gone
+exec 9<gone && flock 9
+"$sim" one.jsonl --policy ep --ranks 4 --out gone --timeline-format kineto >/dev/null 2>gone.txt 9<&- &
+for ((i = 0; i < 1000; i++)); do
+  { ! grep -q "another run is writing there" gone.txt && kill -0 $! 2>/dev/null; } || break
+  sleep 0.01
+done
+rmdir gone
+exec 9<&-
+wait $! || fail "waited: $(cat gone.txt)"
+grep -q "another run is writing there" gone.txt || fail "did not wait: $(cat gone.txt)"
+[ "$(ls gone)" = "$(printf 'kineto\nreport.html\nsummary.csv\nsummary.json')" ] || fail "waited: left $(ls gone)"
+
 # What a killed run left: its part, and what it had moved aside, which comes back unless something is in its place.
 rm -r twice && "$sim" one.jsonl --policy ep --ranks 4 --out twice --timeline-format kineto >/dev/null || fail "a run"
 mv twice/kineto twice/kineto.old && mkdir -p twice/kineto.part/ep && : >twice/kineto.part/ep/rank0.json
@@ -228,7 +242,10 @@ for signal in INT TERM; do
     code=$?
     case $code in
       0) [ -e stopped/summary.json ] || fail "$signal: no summary" ;; # it was done already
-      130 | 143) [ ! -e stopped/kineto.part ] || fail "$signal after $pause s: left $(find stopped | head -3)" ;;
+      130 | 143) # nothing, or all of it
+        { [ ! -e stopped ] || { [ -e stopped/summary.json ] && [ ! -e stopped/kineto.part ]; }; } ||
+          fail "$signal after $pause s: left $(find stopped | head -3)"
+        ;;
       *) fail "$signal: exit code $code" ;;
     esac
   done

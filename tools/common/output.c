@@ -1,6 +1,7 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "runtime/base/temporary.h"
 #include "tools/common/colour.h"
 #include "validate/plain.h"
 
@@ -107,25 +108,53 @@ static void say_waiting(const char *folder) {
   hec_text_free(&line);
 }
 
+/* A signal between the two would leave an empty folder. */
+static bool make_folder(const char *folder) {
+  hec_temporary_shield();
+  bool made = mkdir(folder, 0777) == 0;
+  int error = errno;
+  if (made)
+    hec_temporary_add(folder);
+  hec_temporary_unshield();
+  errno = error;
+  return made;
+}
+
+/* Whether the folder that is held is still in its place: the run waited for may have failed and removed what it made. */
+static bool is_in_place(const char *folder, int lock) {
+  struct stat there, held;
+  return stat(folder, &there) == 0 && fstat(lock, &held) == 0 && there.st_dev == held.st_dev &&
+         there.st_ino == held.st_ino;
+}
+
 hec_status hec_output_begin(const char *folder, hec_output_held *held) {
-  held->made = mkdir(folder, 0777) == 0;
-  if (!held->made && errno != EEXIST)
-    return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
-  held->begun = true;
-  held->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (held->lock < 0 || flock(held->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return HEC_OK;
-  say_waiting(folder);
-  while (flock(held->lock, LOCK_EX) != 0 && errno == EINTR)
-    ;
-  return HEC_OK;
+  bool said = false;
+  for (;;) {
+    held->made = make_folder(folder);
+    if (!held->made && errno != EEXIST)
+      return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
+    held->begun = true;
+    held->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool busy = held->lock >= 0 && flock(held->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (busy && !said)
+      say_waiting(folder);
+    said = said || busy;
+    while (busy && flock(held->lock, LOCK_EX) != 0 && errno == EINTR)
+      ;
+    if (held->lock < 0 || is_in_place(folder, held->lock))
+      return HEC_OK;
+    hec_temporary_drop(folder);
+    (void)close(held->lock);
+  }
 }
 
 void hec_output_end(const char *folder, hec_output_held *held) {
   if (!held->begun)
     return;
-  if (held->made)
+  if (held->made) {
     (void)rmdir(folder); /* with files in it, it stays */
+    hec_temporary_drop(folder);
+  }
   if (held->lock >= 0)
     (void)close(held->lock);
   *held = (hec_output_held){0};
