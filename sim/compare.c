@@ -261,6 +261,7 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
     if (c->options->progress)
       c->options->progress(c->iteration->index + 1, c->options->progress_context);
   }
+  c->summary->tokens = hec_feed_tokens(feed);
   hec_feed_free(feed);
   if (status == HEC_OK && c->summary->n_iterations == 0)
     status = hec_fail(HEC_BAD_INPUT, "--warmup: no iteration is left to report");

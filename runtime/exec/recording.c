@@ -31,6 +31,7 @@ hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int3
     recording->n_micro_batches = it->n_micro_batches;
     copy_loads(it, arena, &steps[recording->n_steps++]);
   }
+  recording->tokens = hec_feed_tokens(feed);
   hec_feed_free(feed);
   return status;
 }

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
   const hec_replay_step *steps; /* [n_steps] */
   int32_t n_steps, n_micro_batches;
+  hec_token_range tokens; /* of their records */
 } hec_recording;
 hec_status hec_recording_read(const hec_job *job, hec_trace_reader *reader, int32_t n_wanted, hec_arena *arena,
                               hec_recording *recording) HEC_MUST_USE;

@@ -10,6 +10,7 @@ typedef struct {
   int64_t iter;
   int32_t n, capacity;
   hec_load *loads;
+  hec_token_range tokens;
   char label[128];
 } group;
 
@@ -21,6 +22,7 @@ struct hec_feed {
   group now, next;
   bool ended;
   hec_iteration iteration;
+  hec_token_range tokens;
 };
 
 hec_feed *hec_feed_new(const hec_job *job, hec_trace_reader *reader) {
@@ -41,6 +43,23 @@ void hec_feed_free(hec_feed *feed) {
   hec_arena_free(&arena);
 }
 
+static void widen(hec_token_range *range, hec_token_range by) {
+  if (by.most == 0)
+    return;
+  range->least = range->most == 0 || by.least < range->least ? by.least : range->least;
+  range->most = by.most > range->most ? by.most : range->most;
+}
+
+/* Per rank, as the job counts its own: of the fullest layer, rounded up. */
+static int32_t tokens_of(const hec_problem *problem, const hec_load *load) {
+  uint64_t total = 0, per_token = (uint64_t)problem->n_ranks * (uint64_t)problem->top_k;
+  for (int32_t l = 0; l < load->n_layers; l++) {
+    uint64_t layer = hec_load_layer_total(load, l);
+    total = layer > total ? layer : total;
+  }
+  return (int32_t)((total + per_token - 1) / per_token);
+}
+
 static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *record) {
   if (to->n == HEC_MICRO_BATCHES_MAX)
     return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": iter: expected at most %d records of one iteration, found more",
@@ -58,9 +77,18 @@ static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *re
   }
   if (to->n == 0) {
     to->iter = record->iter;
+    to->tokens = (hec_token_range){0};
     memcpy(to->label, record->label, sizeof to->label);
   }
-  return hec_job_load(feed->job, record, &to->loads[to->n++], feed->order);
+  hec_load *load = &to->loads[to->n++];
+  HEC_TRY(hec_job_load(feed->job, record, load, feed->order));
+  int32_t tokens = feed->job->scale_to == 0 ? tokens_of(&feed->job->problem, load) : 0;
+  widen(&to->tokens, (hec_token_range){tokens, tokens});
+  return HEC_OK;
+}
+
+hec_token_range hec_feed_tokens(const hec_feed *feed) {
+  return feed->tokens;
 }
 
 /* Reads on until the iteration in `now` is complete and the first record of the next one is in `next`. */
@@ -84,6 +112,7 @@ hec_status hec_feed_next(hec_feed *feed, const hec_iteration **iteration) {
   HEC_TRY(fill(feed));
   if (feed->now.n == 0)
     return HEC_OK;
+  widen(&feed->tokens, feed->now.tokens);
   hec_iteration *it = &feed->iteration;
   it->index++;
   it->iter = feed->now.iter;

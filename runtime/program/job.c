@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULTS_MAX = 32, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
+enum { DEFAULTS_MAX = 33, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
 enum { CPU_EXPERT_BYTES_MOST = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
 enum { TOKENS_MOST = 1 << 28 };           /* what a model allows */
 
@@ -255,6 +255,15 @@ static hec_status choose_tokens(hec_job *job, const hec_job_options *options, he
                   ranks, ranks == 1 ? "" : "s", exact);
   }
   return HEC_OK;
+}
+
+void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena) {
+  int32_t own = job->problem.tokens;
+  if (of_records.most > 0 && (of_records.least != own || of_records.most != own))
+    hec_job_say(job, arena,
+                "tokens per rank: %" PRId32 " to %" PRId32 " in the records; attention and all else that is not of "
+                "experts count %" PRId32 " in each (--tokens N scales every record to N)",
+                of_records.least, of_records.most, own);
 }
 
 static hec_status choose_warmup(hec_job *job, const hec_job_options *options, hec_trace_reader *reader,

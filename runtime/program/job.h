@@ -78,11 +78,19 @@ typedef struct {
   const char *label;
 } hec_iteration;
 
+/* Tokens per rank of the records, as recorded and rounded up; 0: of none that has any, or they are scaled. */
+typedef struct {
+  int32_t least, most;
+} hec_token_range;
+
 typedef struct hec_feed hec_feed;
 hec_feed *hec_feed_new(const hec_job *job, hec_trace_reader *reader);
 hec_status hec_feed_next(hec_feed *feed,
                          const hec_iteration **iteration) HEC_MUST_USE; /* NULL at the end; valid until the next call */
+hec_token_range hec_feed_tokens(const hec_feed *feed);                  /* of the iterations so far */
 void hec_feed_free(hec_feed *feed);
+/* That records differ in it, if they do: all that is not of experts counts the job's. */
+void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
 
 /* Loads of one record made ready for the problem (spread and scaled), into `out` [n_layers][n_ranks][n_experts]. */
 hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out,

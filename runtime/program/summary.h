@@ -114,6 +114,7 @@ typedef struct {
   hec_summary_row *rows;                  /* [n_rows] */
   int32_t n_rows;
   int64_t n_iterations;                    /* reported */
+  hec_token_range tokens;                  /* of the trace's records */
   hec_series iters;                        /* what the trace calls them, in their order; may be empty */
   const hec_summary_attention *attentions; /* [n_attentions] kinds to be compared; the summary's own is the first */
   int32_t n_attentions;                    /* 0: none */

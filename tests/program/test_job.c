@@ -1,41 +1,20 @@
 /* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
 #include "runtime/program/job_rows.h"
 #include "tests/support/check_main.h"
-#include "tests/support/trace_text.h"
+#include "tests/support/job_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static hec_arena arena;
-static hec_text text;
-static hec_trace_reader *reader;
-static hec_job job;
+static hec_test_job made;
 
 static void setup(void) {
-  arena = (hec_arena){0};
-  text = (hec_text){0};
-  reader = NULL;
+  made = (hec_test_job){0};
 }
 static void teardown(void) {
-  hec_trace_close(reader);
-  hec_text_free(&text);
-  hec_arena_free(&arena);
-}
-
-#define BOX "4x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"
-
-static hec_status make(hec_test_trace trace, hec_job_options options) {
-  reader = hec_test_trace_open(&trace, 1, &text);
-  if (!options.cluster)
-    options.cluster = BOX;
-  return hec_job_make(&options, reader, &arena, &job);
-}
-
-static void must(hec_status status) {
-  if (status != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
+  hec_test_job_free(&made);
 }
 
 static void must_fail(hec_status status, const char *part) {
@@ -43,74 +22,62 @@ static void must_fail(hec_status status, const char *part) {
   ck_assert_msg(strstr(hec_last_error(), part) != NULL, "\"%s\" says nothing of \"%s\"", hec_last_error(), part);
 }
 
-static bool said(const char *part) {
-  for (int32_t i = 0; i < job.n_defaults; i++)
-    if (strstr(job.defaults[i], part))
-      return true;
-  return false;
-}
-
-static const hec_test_trace small = {
-    .layers = 2, .experts = 8, .top_k = 2, .sources = 4, .records = 3, .first_iter = 7};
-
-static hec_job_options options(void) {
-  return HEC_JOB_OPTIONS;
-}
-
 START_TEST(ranks_from_the_user) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":8";
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 2;
-  must(make(t, o));
-  ck_assert_int_eq(job.problem.n_ranks, 2);
-  ck_assert(said("4 spread over 2") && !said("ranks: "));
+  hec_test_must(hec_test_job_make(&made, t, o));
+  ck_assert_int_eq(made.job.problem.n_ranks, 2);
+  ck_assert(hec_test_job_said(&made, "4 spread over 2") && !hec_test_job_said(&made, "ranks: "));
 }
 END_TEST
 START_TEST(ranks_from_the_header) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":8";
-  must(make(t, options()));
-  ck_assert_int_eq(job.problem.n_ranks, 8);
-  ck_assert(said("ranks: 8"));
+  hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.n_ranks, 8);
+  ck_assert(hec_test_job_said(&made, "ranks: 8"));
 }
 END_TEST
 START_TEST(ranks_from_the_sources) {
-  must(make(small, options()));
-  ck_assert_int_eq(job.problem.n_ranks, 4);
-  ck_assert(said("ranks: 4") && said("sources"));
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.n_ranks, 4);
+  ck_assert(hec_test_job_said(&made, "ranks: 4") && hec_test_job_said(&made, "sources"));
 }
 END_TEST
 START_TEST(ranks_from_the_cluster) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.sources = 1;
-  must(make(t, options()));
-  ck_assert_int_eq(job.problem.n_ranks, 16);
-  ck_assert(said("all devices") && said("totals only"));
+  hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.n_ranks, 16);
+  ck_assert(hec_test_job_said(&made, "all devices") && hec_test_job_said(&made, "totals only"));
 }
 END_TEST
 START_TEST(more_ranks_than_devices) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 17;
-  must_fail(make(small, o), "16");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "16");
 }
 END_TEST
 START_TEST(header_ranks_more_than_devices) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":64";
-  must_fail(make(t, options()), "found 64 (the trace's \"ranks\"); choose --ranks 16 or a larger --cluster");
+  must_fail(hec_test_job_make(&made, t, HEC_JOB_OPTIONS),
+            "found 64 (the trace's \"ranks\"); choose --ranks 16 or a larger --cluster");
 }
 END_TEST
 START_TEST(sources_more_than_devices) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.cluster = "1x2 nvlink=1G flops=1T mem=10G";
-  must_fail(make(small, o), "found 4 (the trace's sources); choose --ranks 2 or a larger --cluster");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o),
+            "found 4 (the trace's sources); choose --ranks 2 or a larger --cluster");
 }
 END_TEST
 /* A calibrated cluster: whether its curves are of this model's experts is said. */
 START_TEST(measured_curves) {
   hec_moe moe;
-  must(hec_moe_load("tiny", &moe));
+  hec_test_must(hec_moe_load("tiny", &moe));
   double flops_per_row = hec_work_expert(&moe).flops_per_row * (_i == 0 ? 1 : 2);
   char path[] = "/tmp/hecate-test-XXXXXX";
   int file = mkstemp(path);
@@ -123,99 +90,101 @@ START_TEST(measured_curves) {
           "\"backward\": false, \"flops_per_row\": %.17g, \"points\": [[1, 2e-5], [64, 1e-3]]}]}",
           flops_per_row);
   ck_assert_int_eq(fclose(out), 0);
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.model = "tiny";
   o.cluster = path;
-  hec_status status = make(small, o);
+  hec_status status = hec_test_job_make(&made, hec_test_small_trace, o);
   (void)unlink(path);
-  must(status);
-  ck_assert_int_eq(said("measured curves of cluster here"), _i == 0);
-  ck_assert_int_eq(said("no measured curve of cluster here fits this model's experts"), _i == 1);
+  hec_test_must(status);
+  ck_assert_int_eq(hec_test_job_said(&made, "measured curves of cluster here"), _i == 0);
+  ck_assert_int_eq(hec_test_job_said(&made, "no measured curve of cluster here fits this model's experts"), _i == 1);
 }
 END_TEST
 START_TEST(no_measured_curves) {
-  must(make(small, options()));
-  ck_assert(!said("computing:"));
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
+  ck_assert(!hec_test_job_said(&made, "computing:"));
 }
 END_TEST
 START_TEST(more_ranks_than_experts) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.experts = 6;
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 16;
-  must(make(t, o));
-  ck_assert_int_eq(job.problem.ep, 4); /* largest divisor of 16 that is at most 6 */
-  ck_assert_int_eq(job.problem.dp, 4);
-  ck_assert(said("4 expert-parallel groups of 4"));
-  ck_assert(said("ep keeps tokens in their group"));
+  hec_test_must(hec_test_job_make(&made, t, o));
+  ck_assert_int_eq(made.job.problem.ep, 4); /* largest divisor of 16 that is at most 6 */
+  ck_assert_int_eq(made.job.problem.dp, 4);
+  ck_assert(hec_test_job_said(&made, "4 expert-parallel groups of 4"));
+  ck_assert(hec_test_job_said(&made, "ep keeps tokens in their group"));
 }
 END_TEST
 
 START_TEST(slots_hold_all_experts) { /* 8 experts on 4 ranks, 2 on each; on 9 a group is 3 ranks */
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.ranks = 4;
   o.slots = 1;
-  must_fail(make(small, o), "--slots: expected at least 2, so that 4 ranks can hold 8 experts, found 1");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o),
+            "--slots: expected at least 2, so that 4 ranks can hold 8 experts, found 1");
   teardown();
   setup();
   o.slots = 2;
-  must(make(small, o));
-  ck_assert(!said("slots"));
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
+  ck_assert(!hec_test_job_said(&made, "slots"));
   teardown();
   setup();
   o.ranks = 9;
-  must(make(small, o));
-  ck_assert(said("slots: at least 3 a rank, not 2, of policies whose every group of 3 ranks holds all 8 experts"));
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
+  ck_assert(hec_test_job_said(
+      &made, "slots: at least 3 a rank, not 2, of policies whose every group of 3 ranks holds all 8 experts"));
 }
 END_TEST
 
 START_TEST(own_tokens) { /* 16 cells of 30: 30 * 8 * 4 / (4 ranks * 2) = 120 */
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.cell = 30;
-  must(make(t, options()));
-  ck_assert_int_eq(job.problem.tokens, 120);
-  ck_assert_uint_eq(job.scale_to, 0);
-  ck_assert(said("tokens per rank: 120"));
+  hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.tokens, 120);
+  ck_assert_uint_eq(made.job.scale_to, 0);
+  ck_assert(hec_test_job_said(&made, "tokens per rank: 120"));
 }
 END_TEST
 START_TEST(wanted_tokens) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.tokens = 100;
-  must(make(small, o));
-  ck_assert_int_eq(job.problem.tokens, 100);
-  ck_assert_uint_eq(job.scale_to, 100 * 4 * 2);
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
+  ck_assert_int_eq(made.job.problem.tokens, 100);
+  ck_assert_uint_eq(made.job.scale_to, 100 * 4 * 2);
   const hec_trace_record *record;
-  must(hec_trace_next(reader, &record));
-  hec_load load = hec_load_new(&arena, 2, 4, 8);
-  must(hec_job_load(&job, record, &load, HEC_NEW(&arena, hec_load_remainder, 4 * 8)));
+  hec_test_must(hec_trace_next(made.reader, &record));
+  hec_load load = hec_load_new(&made.arena, 2, 4, 8);
+  hec_test_must(hec_job_load(&made.job, record, &load, HEC_NEW(&made.arena, hec_load_remainder, 4 * 8)));
   ck_assert_uint_eq(hec_load_layer_total(&load, 0), 800);
   ck_assert_uint_eq(hec_load_layer_total(&load, 1), 800);
-  ck_assert(!said("tokens per rank"));
+  ck_assert(!hec_test_job_said(&made, "tokens per rank"));
 }
 END_TEST
 START_TEST(totals_above_16384) { /* 16385 tokens on each of 16 ranks; 16384 is still the trace's own */
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 1, .records = 1};
   t.cell = 16384 * 16 + (_i ? 1 : 0);
-  must(make(t, options()));
-  ck_assert_int_eq(job.problem.tokens, _i ? 8192 : 16384);
-  ck_assert_uint_eq(job.scale_to, _i ? 8192 * 16 : 0);
-  ck_assert(said(_i ? "8192" : "16384"));
+  hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.tokens, _i ? 8192 : 16384);
+  ck_assert_uint_eq(made.job.scale_to, _i ? 8192 * 16 : 0);
+  ck_assert(hec_test_job_said(&made, _i ? "8192" : "16384"));
 }
 END_TEST
 START_TEST(sources_are_never_cut) {
   hec_test_trace t = {.layers = 1, .experts = 1, .top_k = 1, .sources = 4, .records = 1, .cell = 100000};
-  must(make(t, options()));
-  ck_assert_int_eq(job.problem.tokens, 100000);
-  ck_assert_uint_eq(job.scale_to, 0);
+  hec_test_must(hec_test_job_make(&made, t, HEC_JOB_OPTIONS));
+  ck_assert_int_eq(made.job.problem.tokens, 100000);
+  ck_assert_uint_eq(made.job.scale_to, 0);
 }
 END_TEST
 START_TEST(too_many_assignments) { /* a rank's rows would not fit 31 bits */
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.tokens = 100000000;
   o.ranks = 16;
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.top_k = 4;
-  must_fail(make(t, o), "assignments");
+  must_fail(hec_test_job_make(&made, t, o), "assignments");
 }
 END_TEST
 
@@ -229,37 +198,37 @@ START_TEST(phases) {
                {",\"phase\":\"prefill\"", NULL, false},
                {",\"phase\":\"decode\"", "train", true},
                {NULL, "forward", false}};
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = cases[_i].extra;
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.phase = cases[_i].wanted;
-  must(make(t, o));
-  ck_assert_int_eq(job.problem.train, cases[_i].train);
-  ck_assert_int_eq(said("phase: "), !o.phase && (!t.extra || !cases[_i].train));
+  hec_test_must(hec_test_job_make(&made, t, o));
+  ck_assert_int_eq(made.job.problem.train, cases[_i].train);
+  ck_assert_int_eq(hec_test_job_said(&made, "phase: "), !o.phase && (!t.extra || !cases[_i].train));
 }
 END_TEST
 START_TEST(unknown_phase) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.phase = "training";
-  must_fail(make(small, o), "--phase");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--phase");
 }
 END_TEST
 
 START_TEST(warm_up) {
   static const int32_t cases[][3] = {{11, -1, 0}, {12, -1, 5}, {30, -1, 5}, {11, 3, 3}, {30, 0, 0}, {3, 2, 2}};
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.records = cases[_i][0];
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.warmup = cases[_i][1];
-  must(make(t, o));
-  ck_assert_int_eq(job.warmup, cases[_i][2]);
-  ck_assert_int_eq(said("warm-up"), cases[_i][1] < 0 && cases[_i][2] > 0);
+  hec_test_must(hec_test_job_make(&made, t, o));
+  ck_assert_int_eq(made.job.warmup, cases[_i][2]);
+  ck_assert_int_eq(hec_test_job_said(&made, "warm-up"), cases[_i][1] < 0 && cases[_i][2] > 0);
 }
 END_TEST
 START_TEST(warm_up_takes_everything) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.warmup = 3;
-  must_fail(make(small, o), "--warmup");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--warmup");
 }
 END_TEST
 
@@ -285,133 +254,68 @@ START_TEST(transitions_counted) {
   if (counted[_i].first >= 0)
     (void)snprintf(over + n, sizeof over - (size_t)n, ",\"transitions_over\":[%d,%d]", (int)counted[_i].first,
                    (int)counted[_i].last);
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.records = counted[_i].records;
   t.stride = 2;
   t.extra = over;
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.warmup = counted[_i].warmup;
-  must(make(t, o));
+  hec_test_must(hec_test_job_make(&made, t, o));
   const hec_policy *rows[] = {hec_policy_find("exflow"), hec_policy_find("ep"), hec_policy_find("exflow"),
                               hec_policy_find("moetuner")};
-  hec_job_say_transitions(&job, rows + 1, 1, &arena); /* ep does not */
-  ck_assert(!said("transitions"));
-  hec_job_say_transitions(&job, rows, 3, &arena);
-  ck_assert_msg(said(counted[_i].said), "%s", job.defaults[job.n_defaults - 1]);
-  hec_job_say_transitions(&job, rows, 4, &arena);
-  ck_assert(said("transitions: exflow, moetuner place experts by counts of "));
+  hec_job_say_transitions(&made.job, rows + 1, 1, &made.arena); /* ep does not */
+  ck_assert(!hec_test_job_said(&made, "transitions"));
+  hec_job_say_transitions(&made.job, rows, 3, &made.arena);
+  ck_assert_msg(hec_test_job_said(&made, counted[_i].said), "%s", made.job.defaults[made.job.n_defaults - 1]);
+  hec_job_say_transitions(&made.job, rows, 4, &made.arena);
+  ck_assert(hec_test_job_said(&made, "transitions: exflow, moetuner place experts by counts of "));
 }
 END_TEST
 
 /* Policies that place by earlier loads need some: window + 1 iterations, for one decision by all of it. */
 START_TEST(history_too_short) {
-  must(make(small, options()));
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
   const hec_policy *rows[] = {hec_policy_find("ep"), hec_policy_find("eplb"), hec_policy_find("smartmoe"),
                               hec_policy_find("eplb")};
-  hec_job_say_history(&job, rows, 1, 1, &arena);
-  hec_job_say_history(&job, rows, 4, rows[1]->window + 1, &arena);
-  ck_assert(!said("history"));
-  hec_job_say_history(&job, rows, 4, rows[1]->window, &arena);
-  ck_assert(said("history: 10 iterations, no load known before the first"));
-  hec_job_say_history(&job, rows, 4, 1, &arena);
-  ck_assert(said(
+  hec_job_say_history(&made.job, rows, 1, 1, &made.arena);
+  hec_job_say_history(&made.job, rows, 4, rows[1]->window + 1, &made.arena);
+  ck_assert(!hec_test_job_said(&made, "history"));
+  hec_job_say_history(&made.job, rows, 4, rows[1]->window, &made.arena);
+  ck_assert(hec_test_job_said(&made, "history: 10 iterations, no load known before the first"));
+  hec_job_say_history(&made.job, rows, 4, 1, &made.arena);
+  ck_assert(hec_test_job_said(
+      &made,
       "history: no load is known before the only iteration: eplb, smartmoe have nothing to place by before the gate"));
 }
 END_TEST
 
 /* Sentences hold what others wrote: no byte of it steers a terminal. */
 START_TEST(sentences_are_plain) {
-  must(make(small, options()));
-  hec_job_say(&job, &arena, "cluster: %s", "a\x1b[31mb\n\xff");
-  ck_assert(said("cluster: a?[31mb??"));
-}
-END_TEST
-
-START_TEST(iterations_and_stride) {
-  hec_test_trace t = small;
-  t.records = 3;
-  t.stride = 25;
-  must(make(t, options()));
-  ck_assert(said("25 iterations apart"));
-  hec_feed *feed = hec_feed_new(&job, reader);
-  const hec_iteration *it;
-  for (int64_t i = 0; i < 3; i++) {
-    must(hec_feed_next(feed, &it));
-    ck_assert_ptr_nonnull(it);
-    ck_assert(it->index == i && it->iter == 7 + 25 * i && it->stride == 25 && it->n_loads == 1);
-    ck_assert_int_eq(it->n_micro_batches, 1);
-  }
-  must(hec_feed_next(feed, &it));
-  ck_assert_ptr_null(it);
-  hec_feed_free(feed);
-}
-END_TEST
-START_TEST(alone_has_stride_one) {
-  hec_test_trace t = small;
-  t.records = 1;
-  hec_job_options o = options();
-  o.micro_batches = 3;
-  must(make(t, o));
-  ck_assert(said("repeated 3 times"));
-  hec_feed *feed = hec_feed_new(&job, reader);
-  const hec_iteration *it;
-  must(hec_feed_next(feed, &it));
-  ck_assert(it && it->stride == 1 && it->n_loads == 1 && it->n_micro_batches == 3);
-  must(hec_feed_next(feed, &it));
-  ck_assert_ptr_null(it);
-  hec_feed_free(feed);
-}
-END_TEST
-START_TEST(records_of_one_iteration) { /* 7 records, 3 to an iteration: 3, 3, 1; loads are the records' */
-  hec_test_trace t = small;
-  t.records = 7;
-  t.per_iter = 3;
-  t.stride = 2;
-  hec_job_options o = options();
-  o.micro_batches = 4;
-  must(make(t, o));
-  hec_feed *feed = hec_feed_new(&job, reader);
-  hec_text again = {0};
-  hec_trace_reader *other = hec_test_trace_open(&t, 1, &again);
-  const hec_trace_record *record;
-  const hec_iteration *it;
-  for (int32_t i = 0; i < 3; i++) {
-    must(hec_feed_next(feed, &it));
-    ck_assert_ptr_nonnull(it);
-    ck_assert_int_eq(it->n_loads, i < 2 ? 3 : 1);
-    ck_assert_int_eq(it->n_micro_batches, i < 2 ? 3 : 4);
-    ck_assert_int_eq(it->stride, 2);
-    for (int32_t k = 0; k < it->n_loads; k++) {
-      must(hec_trace_next(other, &record));
-      ck_assert_int_eq(record->iter, it->iter);
-      ck_assert_mem_eq(record->load.counts, it->loads[k].counts, 2 * 4 * 8 * sizeof(uint32_t));
-    }
-  }
-  hec_feed_free(feed);
-  hec_trace_close(other);
-  hec_text_free(&again);
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
+  hec_job_say(&made.job, &made.arena, "cluster: %s", "a\x1b[31mb\n\xff");
+  ck_assert(hec_test_job_said(&made, "cluster: a?[31mb??"));
 }
 END_TEST
 
 START_TEST(shape_chosen) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = _i == 0 ? ",\"shape\":\"tiny\"" : _i == 1 ? ",\"model\":\"Mixtral-8x7B-Instruct\"" : NULL;
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.model = _i == 3 ? "olmoe" : NULL;
-  must(make(t, o));
+  hec_test_must(hec_test_job_make(&made, t, o));
   static const char *const names[] = {"tiny", "mixtral-8x7b", "gpt-moe-s", "olmoe"};
-  ck_assert_str_eq(job.moe.name, names[_i]);
-  ck_assert_int_eq(said("model shape: "), _i < 3);
-  ck_assert(job.moe.n_moe_layers == 2 && job.moe.n_experts == 8 && job.moe.top_k == 2);
-  ck_assert(job.problem.moe == &job.moe && job.problem.n_layers == 2);
+  ck_assert_str_eq(made.job.moe.name, names[_i]);
+  ck_assert_int_eq(hec_test_job_said(&made, "model shape: "), _i < 3);
+  ck_assert(made.job.moe.n_moe_layers == 2 && made.job.moe.n_experts == 8 && made.job.moe.top_k == 2);
+  ck_assert(made.job.problem.moe == &made.job.moe && made.job.problem.n_layers == 2);
 }
 END_TEST
 START_TEST(cluster_by_default) {
-  reader = hec_test_trace_open(&small, 1, &text);
-  hec_job_options o = options();
-  must(hec_job_make(&o, reader, &arena, &job));
-  ck_assert_str_eq(job.cluster.name, "p4d-4x8");
-  ck_assert(said("cluster: preset p4d-4x8"));
+  made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
+  hec_job_options o = HEC_JOB_OPTIONS;
+  hec_test_must(hec_job_make(&o, made.reader, &made.arena, &made.job));
+  ck_assert_str_eq(made.job.cluster.name, "p4d-4x8");
+  ck_assert(hec_test_job_said(&made, "cluster: preset p4d-4x8"));
 }
 END_TEST
 
@@ -419,10 +323,10 @@ END_TEST
 START_TEST(absurdly_slow_machines) {
   static const char *const lines[] = {"1x4 nvlink=1G flops=1 mem=1G", "1x4 nvlink=1 flops=1T mem=1G",
                                       "1x4 nvlink=1G flops=1T mem=1G hbm=1", "1x4 nvlink=1G flops=1 mem=1G hbm=1"};
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.cluster = lines[_i];
   o.micro_batches = 100;
-  must_fail(make(small, o), "slow");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "slow");
 }
 END_TEST
 
@@ -430,17 +334,17 @@ END_TEST
 START_TEST(first_layers) {
   hec_load loads[2];
   for (int32_t i = 0; i < 2; i++) {
-    hec_job_options o = options();
+    hec_job_options o = HEC_JOB_OPTIONS;
     o.layers = i == 0 ? 0 : 1;
-    hec_trace_close(reader);
-    hec_text_free(&text);
-    must(make(small, o));
-    ck_assert_int_eq(job.problem.n_layers, i == 0 ? 2 : 1);
-    hec_feed *feed = hec_feed_new(&job, reader);
+    hec_trace_close(made.reader);
+    hec_text_free(&made.text);
+    hec_test_must(hec_test_job_make(&made, hec_test_small_trace, o));
+    ck_assert_int_eq(made.job.problem.n_layers, i == 0 ? 2 : 1);
+    hec_feed *feed = hec_feed_new(&made.job, made.reader);
     const hec_iteration *it;
-    must(hec_feed_next(feed, &it));
-    loads[i] = hec_load_new(&arena, it->loads->n_layers, it->loads->n_sources, it->loads->n_experts);
-    ck_assert_int_eq(loads[i].n_layers, job.problem.n_layers);
+    hec_test_must(hec_feed_next(feed, &it));
+    loads[i] = hec_load_new(&made.arena, it->loads->n_layers, it->loads->n_sources, it->loads->n_experts);
+    ck_assert_int_eq(loads[i].n_layers, made.job.problem.n_layers);
     memcpy(hec_load_row(&loads[i], 0, 0), hec_load_row(it->loads, 0, 0),
            4 * 8 * sizeof(uint32_t)); /* of layer 0: sources x experts */
     hec_feed_free(feed);
@@ -449,32 +353,35 @@ START_TEST(first_layers) {
 }
 END_TEST
 START_TEST(more_layers_than_the_trace) {
-  hec_job_options o = options();
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.layers = 3;
-  must_fail(make(small, o), "--layers");
+  must_fail(hec_test_job_make(&made, hec_test_small_trace, o), "--layers");
 }
 END_TEST
 
 /* What CPUs execute: float32, MoE blocks alone, small by default, all of it said; what the user says stays. */
 START_TEST(executed) {
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.layers = 6;
   t.extra = ",\"ranks\":16";
-  reader = hec_test_trace_open(&t, 1, &text);
-  hec_job_options o = options();
+  made.reader = hec_test_trace_open(&t, 1, &made.text);
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.model = _i == 0 ? NULL : "gpt2-xl-moe";
   o.ranks = _i == 0 ? 0 : 3;
-  must(hec_job_make_executed(&o, reader, &arena, &job));
-  ck_assert_int_eq(job.problem.n_ranks, _i == 0 ? 4 : 3);
-  ck_assert_int_eq(job.cluster.n_devices, job.problem.n_ranks);
-  ck_assert(job.problem.n_layers == 4 && job.moe.n_layers == 4 && job.problem.tokens == 256 && job.warmup == 0);
-  ck_assert(job.moe.dtype_bytes == 4 && job.moe.grad_bytes == 4 && job.moe.optimizer_bytes == 8);
-  ck_assert(job.moe.vocabulary == 0 && !job.moe.recompute);
-  ck_assert(said("layers: the first 4") && said("tokens per rank: 256") && said("assumed rates"));
-  ck_assert(said("ranks: 4") == (_i == 0) && said("preset tiny") == (_i == 0) && said("precision") == (_i == 1));
+  hec_test_must(hec_job_make_executed(&o, made.reader, &made.arena, &made.job));
+  ck_assert_int_eq(made.job.problem.n_ranks, _i == 0 ? 4 : 3);
+  ck_assert_int_eq(made.job.cluster.n_devices, made.job.problem.n_ranks);
+  ck_assert(made.job.problem.n_layers == 4 && made.job.moe.n_layers == 4 && made.job.problem.tokens == 256 &&
+            made.job.warmup == 0);
+  ck_assert(made.job.moe.dtype_bytes == 4 && made.job.moe.grad_bytes == 4 && made.job.moe.optimizer_bytes == 8);
+  ck_assert(made.job.moe.vocabulary == 0 && !made.job.moe.recompute);
+  ck_assert(hec_test_job_said(&made, "layers: the first 4") && hec_test_job_said(&made, "tokens per rank: 256") &&
+            hec_test_job_said(&made, "assumed rates"));
+  ck_assert(hec_test_job_said(&made, "ranks: 4") == (_i == 0) && hec_test_job_said(&made, "preset tiny") == (_i == 0) &&
+            hec_test_job_said(&made, "precision") == (_i == 1));
 }
 END_TEST
-/* The trace's own shape is executed where its experts are small; else a small one, which is said. */
+/* The trace's own shape is executed where its experts are hec_test_small_trace; else a small one, which is said. */
 START_TEST(executed_in_the_shape_of_the_trace) {
   static const char form[] =
       ",\"shape\":{\"name\":\"own\",\"layers\":2,\"d_model\":%d,\"d_ffn\":%d,\"ffn_matrices\":2,\"experts\":4,"
@@ -482,22 +389,23 @@ START_TEST(executed_in_the_shape_of_the_trace) {
   char extra[256];
   int32_t width = _i == 0 ? 96 : _i == 1 ? 256 : 260, inner = 2 * width; /* 2 * 256 * 512 * 4 bytes: 1 MiB */
   (void)snprintf(extra, sizeof extra, form, width, inner);
-  hec_test_trace t = small;
+  hec_test_trace t = hec_test_small_trace;
   t.extra = extra;
-  reader = hec_test_trace_open(&t, 1, &text);
-  hec_job_options o = options();
-  must(hec_job_make_executed(&o, reader, &arena, &job));
-  ck_assert_int_eq(job.moe.d_model, _i < 2 ? width : 64);
-  ck_assert(said("from the trace's header (own)") == (_i < 2));
-  ck_assert(said("tiny (made for CPUs), not the trace's own (own: an expert of 1.08 MB") == (_i == 2));
+  made.reader = hec_test_trace_open(&t, 1, &made.text);
+  hec_job_options o = HEC_JOB_OPTIONS;
+  hec_test_must(hec_job_make_executed(&o, made.reader, &made.arena, &made.job));
+  ck_assert_int_eq(made.job.moe.d_model, _i < 2 ? width : 64);
+  ck_assert(hec_test_job_said(&made, "from the trace's header (own)") == (_i < 2));
+  ck_assert(hec_test_job_said(&made, "tiny (made for CPUs), not the trace's own (own: an expert of 1.08 MB") ==
+            (_i == 2));
 }
 END_TEST
 START_TEST(executed_on_a_small_cluster) {
-  reader = hec_test_trace_open(&small, 1, &text);
-  hec_job_options o = options();
+  made.reader = hec_test_trace_open(&hec_test_small_trace, 1, &made.text);
+  hec_job_options o = HEC_JOB_OPTIONS;
   o.cluster = "1x3 nvlink=1G flops=10G mem=1G";
-  must(hec_job_make_executed(&o, reader, &arena, &job));
-  ck_assert(job.problem.n_ranks == 3 && !said("assumed rates"));
+  hec_test_must(hec_job_make_executed(&o, made.reader, &made.arena, &made.job));
+  ck_assert(made.job.problem.n_ranks == 3 && !hec_test_job_said(&made, "assumed rates"));
 }
 END_TEST
 
@@ -528,9 +436,6 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, transitions_counted, 0, sizeof counted / sizeof *counted);
   tcase_add_test(c, history_too_short);
   tcase_add_test(c, sentences_are_plain);
-  tcase_add_test(c, iterations_and_stride);
-  tcase_add_test(c, alone_has_stride_one);
-  tcase_add_test(c, records_of_one_iteration);
   tcase_add_loop_test(c, shape_chosen, 0, 4);
   tcase_add_test(c, cluster_by_default);
   tcase_add_loop_test(c, absurdly_slow_machines, 0, 4);

@@ -51,9 +51,11 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
     say_left_out(r, job);
   hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
-  if (status == HEC_OK)
+  if (status == HEC_OK) {
+    hec_job_say_tokens(job, summary->tokens, r->arena);
     hec_job_say_history(job, r->options->policies, r->options->n_policies, job->warmup + summary->n_iterations,
                         r->arena);
+  }
   if (r->options->progress)
     fprintf(stderr, "\r\033[K");
   return status;

@@ -1,0 +1,24 @@
+/* Jobs of traces in memory, for tests of what is made of them and said about it: one at a time, on a box of 16 devices. */
+#ifndef HEC_TESTS_JOB_CASE_H
+#define HEC_TESTS_JOB_CASE_H
+#include "runtime/program/job.h"
+#include "tests/support/trace_text.h"
+
+typedef struct {
+  hec_arena arena;
+  hec_text text;
+  hec_trace_reader *reader;
+  hec_job job;
+} hec_test_job; /* zero-initialise */
+
+/* 3 records of 2 layers, 4 sources and 8 experts, top-2; the first is iteration 7. */
+extern const hec_test_trace hec_test_small_trace;
+
+/* Random counts of seed 1; the cluster is the box unless the options name one. */
+hec_status hec_test_job_make(hec_test_job *job, hec_test_trace trace, hec_job_options options);
+void hec_test_job_free(hec_test_job *job);
+
+void hec_test_must(hec_status status);                             /* or the test fails with the last error */
+bool hec_test_job_said(const hec_test_job *job, const char *part); /* whether one of its defaults has it */
+
+#endif
