@@ -2,8 +2,8 @@
  * The numbers are for comparing two builds on one machine, or parts of one run with each other. */
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
-#include "tools/common/bench_commands.h"
-#include "tools/common/bench_loads.h"
+#include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
 #include "tools/common/job_args.h"
 #include "tools/common/output.h"
 #include "tools/common/tool.h"

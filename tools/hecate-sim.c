@@ -2,15 +2,15 @@
  * plan, flows, sweep, breakeven. */
 #include "runtime/base/temporary.h"
 #include "runtime/report/report.h"
-#include "tools/common/breakeven_command.h"
 #include "tools/common/colour.h"
-#include "tools/common/flows_command.h"
 #include "tools/common/output.h"
-#include "tools/common/plan_command.h"
 #include "tools/common/simulation.h"
-#include "tools/common/sweep_command.h"
 #include "tools/common/timeline_files.h"
 #include "tools/common/tool.h"
+#include "tools/sim/breakeven_command.h"
+#include "tools/sim/flows_command.h"
+#include "tools/sim/plan_command.h"
+#include "tools/sim/sweep_command.h"
 
 #include <inttypes.h>
 #include <stdio.h>

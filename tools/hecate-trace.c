@@ -2,9 +2,9 @@
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
 #include "tools/common/args.h"
-#include "tools/common/import_command.h"
 #include "tools/common/output.h"
 #include "tools/common/tool.h"
+#include "tools/trace/import_command.h"
 #include "traces/synth.h"
 #include "traces/trace_info.h"
 

@@ -2,7 +2,7 @@
 #include "runtime/base/temporary.h"
 #include "tools/common/output.h"
 #include "tools/common/tool.h"
-#include "tools/common/validate_commands.h"
+#include "tools/validate/validate_commands.h"
 
 #include <stddef.h>
 

@@ -3,7 +3,7 @@
 #include "sim/flows.h"
 #include "tests/exec/launch_case.h"
 #include "tests/support/check_main.h"
-#include "tools/common/alltoallv.h"
+#include "tools/run/alltoallv.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "models/json.h"
 #include "sim/flows.h"
 #include "tests/support/check_main.h"
-#include "tools/common/flows_command.h"
+#include "tools/sim/flows_command.h"
 
 #include <math.h>
 #include <string.h>

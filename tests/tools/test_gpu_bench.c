@@ -5,7 +5,7 @@
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"
 #include "tests/support/check_main.h"
-#include "tools/common/gpu_bench.h"
+#include "tools/bench/gpu_bench.h"
 
 #include <math.h>
 #include <string.h>

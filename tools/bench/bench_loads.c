@@ -1,0 +1,54 @@
+/* Loads and clock of the benchmarks that run without ranks. */
+#include "tools/bench/bench_loads.h"
+
+#include "traces/synth.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+hec_status hec_bench_loads(hec_load *loads, int32_t n, double sigma, int32_t tokens, int32_t top_k) {
+  hec_synth_options options = hec_synth_defaults();
+  static const int32_t lag[4] = {1, 5, 9, 20};
+  static const double correlation[4] = {0.96, 0.89, 0.76, 0.33};
+  options.workload = "lognormal";
+  options.n_layers = loads[0].n_layers;
+  options.n_experts = loads[0].n_experts;
+  options.n_sources = loads[0].n_sources;
+  options.top_k = top_k;
+  options.tokens = tokens;
+  options.n_iterations = n;
+  options.sigma = sigma;
+  options.n_knots = 4;
+  memcpy(options.lag, lag, sizeof lag);
+  memcpy(options.correlation, correlation, sizeof correlation);
+  hec_synth *synth = NULL;
+  hec_status status = hec_synth_check(&options);
+  if (status == HEC_OK)
+    status = hec_synth_new(&options, &synth);
+  if (status != HEC_OK && strncmp(hec_last_error(), "--drift", 7) == 0) /* not the user's to choose */
+    return hec_fail(status, "--tokens: expected enough for loads that drift as in training, found %" PRId32, tokens);
+  HEC_TRY(status);
+  for (int32_t i = 0; i < n; i++)
+    hec_synth_next(synth, &loads[i]);
+  hec_synth_free(synth);
+  return HEC_OK;
+}
+
+double hec_bench_now_s(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double hec_bench_quantile(double *values, int32_t n, double share) {
+  int32_t at = (int32_t)(share * n);
+  qsort(values, (size_t)n, sizeof *values, by_value);
+  return values[at < n ? at : n - 1];
+}

@@ -1,0 +1,184 @@
+/* hecate-bench executor: what an operation costs the executor itself. A program of local operations that do nothing,
+ * over all lanes, each waiting for the one before and for an earlier one, with as many open buffers as twelve layers
+ * have, is posted in segments and run; CPU time of the rank's thread for posting and running, per operation. 'none': the
+ * work table has no step for them; 'one': one step that does nothing. */
+#include "runtime/base/arena.h"
+#include "tools/bench/bench_commands.h"
+#include "tools/common/args.h"
+#include "tools/common/exec_case.h"
+#include "tools/common/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFERS = 120, SEGMENT = 100, REPEATS_MAX = 1000 };
+
+typedef struct {
+  int64_t operations, repeats, ranks;
+  bool json;
+} settings;
+
+/* Seconds of CPU per operation, one row of repeats per rank; shared with the ranks. */
+typedef struct {
+  const settings *settings;
+  const hec_exec_case *problem;
+  int32_t n_steps;
+  double *seconds; /* [n_ranks * repeats] */
+} job;
+
+static void bind(void *context, hec_exec *exec, hec_exec_op *op) {
+  const job *j = context;
+  (void)exec;
+  op->n_steps = j->n_steps;
+}
+
+static void no_step(void *context, hec_exec *exec, hec_exec_op *op) {
+  (void)context, (void)exec, (void)op;
+}
+
+static hec_exec_options options_of(job *j, hec_rank *rank) {
+  return (hec_exec_options){.problem = &j->problem->problem,
+                            .rank = rank,
+                            .work = {.bind = bind, .run = no_step, .context = j},
+                            .n_slices = 1,
+                            .expert_size = 16,
+                            .n_micro_batches = 1};
+}
+
+static void add_operation(hec_program *p, int32_t id) {
+  int32_t before[2] = {id - 1, id - 17 < 0 ? -1 : id - 17};
+  (void)hec_program_add(p, hec_exec_case_op(HEC_OP_LOCAL, (hec_lane)(id * 7 % HEC_N_LANES), HEC_ROLE_PERMUTE), before,
+                        2);
+}
+
+static hec_status run_program(hec_exec *exec, hec_program *p, int32_t n, double *cpu_s) {
+  int64_t spent = 0;
+  hec_program_clear(p, hec_exec_problem(exec)->n_ranks);
+  for (int32_t i = 0; i < BUFFERS; i++)
+    (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_BUFFER, 0, 0, n - 1, -1, 4096, HEC_TENSOR_SEND, i, -1});
+  hec_exec_begin(exec, 0, hec_clock_ns());
+  for (int32_t id = 0; id < n;) {
+    for (int32_t end = id + SEGMENT < n ? id + SEGMENT : n; id < end; id++)
+      add_operation(p, id);
+    int64_t before = hec_cpu_clock_ns();
+    HEC_TRY(hec_exec_post(exec, p));
+    HEC_TRY(hec_exec_wait(exec, id - 1));
+    spent += hec_cpu_clock_ns() - before;
+  }
+  *cpu_s = 1e-9 * (double)spent / n;
+  return hec_exec_finish(exec, p);
+}
+
+static hec_status body(hec_rank *rank, void *context) {
+  job *j = context;
+  hec_arena arena = {0};
+  hec_program program = {0};
+  hec_exec *exec = NULL;
+  hec_exec_options options = options_of(j, rank);
+  hec_status status = hec_exec_new(&options, &arena, &exec);
+  if (status == HEC_OK)
+    status = hec_exec_set_plan(exec, &j->problem->plan, true);
+  double *row = j->seconds + rank->rank * j->settings->repeats, warm_up;
+  for (int64_t i = -1; i < j->settings->repeats && status == HEC_OK; i++)
+    status = run_program(exec, &program, (int32_t)j->settings->operations, i < 0 ? &warm_up : &row[i]);
+  hec_exec_free(exec);
+  hec_program_free(&program);
+  hec_arena_free(&arena);
+  return status;
+}
+
+/* Median, least and greatest over repeats and ranks. */
+static hec_status measure(const settings *s, int32_t n_ranks, int32_t n_steps, double out[3]) {
+  hec_arena arena = {0};
+  hec_exec_case problem;
+  int32_t n = n_ranks * (int32_t)s->repeats;
+  job j = {.settings = s, .problem = &problem, .n_steps = n_steps};
+  j.seconds = hec_exec_case_share((size_t)n * sizeof *j.seconds);
+  hec_status status = hec_exec_case_make(n_ranks, &arena, &problem);
+  if (status == HEC_OK) {
+    hec_exec_options options = options_of(&j, NULL);
+    hec_launch_options launch = {.n_ranks = n_ranks,
+                                 .pin = true,
+                                 .transport = &hec_transport_shm,
+                                 .cluster = &problem.cluster,
+                                 .memory_bytes = hec_exec_bytes(&options)};
+    status = hec_launch(&launch, body, &j);
+  }
+  hec_exec_case_sort(j.seconds, n);
+  out[0] = hec_exec_case_quantile(j.seconds, n, 0.5);
+  out[1] = j.seconds[0];
+  out[2] = j.seconds[n - 1];
+  hec_arena_free(&arena);
+  return status;
+}
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.ranks = 2, .repeats = 20, .operations = 20000};
+  const hec_arg args[] = {
+      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "most ranks; one alone is timed too (default 2)", 1, 256),
+      HEC_ARG_WHOLE("--operations", s->operations, "N", "operations of a program (default 20000)", 100, 1000000),
+      HEC_ARG_WHOLE("--repeats", s->repeats, "N", "programs timed (default 20)", 1, REPEATS_MAX),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-bench executor",
+      .usage = "hecate-bench executor [options]",
+      .summary = "CPU time of a rank's thread per empty local operation, posting and running together.",
+      .examples = "  hecate-bench executor --ranks 2\n  hecate-bench executor --operations 1000 --repeats 5 --json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+static hec_status run(const settings *s, hec_text *out) {
+  hec_json_out json = hec_json_begin(out, 1);
+  if (s->json) {
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "version", 1);
+    hec_json_int(&json, "operations", s->operations);
+    hec_json_int(&json, "repeats", s->repeats);
+    hec_json_array(&json, "rows");
+  } else {
+    hec_text_printf(out, "%d empty local operations, %d repeats; CPU us per operation: median [least, greatest]\n\n",
+                    (int)s->operations, (int)s->repeats);
+  }
+  const int32_t ranks[2] = {1, (int32_t)s->ranks};
+  for (int32_t i = 0; i < (s->ranks > 1 ? 2 : 1); i++)
+    for (int32_t n_steps = 0; n_steps < 2; n_steps++) {
+      int32_t n_ranks = ranks[i];
+      double t[3];
+      HEC_TRY(measure(s, n_ranks, n_steps, t));
+      if (!s->json) {
+        hec_text_printf(out, "%3d rank%s steps: %-4s  %.3f [%.3f, %.3f]\n", n_ranks, n_ranks == 1 ? ", " : "s,",
+                        n_steps ? "one" : "none", 1e6 * t[0], 1e6 * t[1], 1e6 * t[2]);
+        continue;
+      }
+      hec_json_object(&json, NULL);
+      hec_json_int(&json, "ranks", n_ranks);
+      hec_json_int(&json, "steps", n_steps);
+      hec_json_double(&json, "cpu_s", t[0]);
+      hec_json_double(&json, "cpu_least_s", t[1]);
+      hec_json_double(&json, "cpu_greatest_s", t[2]);
+      hec_json_close(&json);
+    }
+  if (s->json) {
+    hec_json_close(&json);
+    hec_json_close(&json);
+  }
+  return HEC_OK;
+}
+
+int hec_executor_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-bench", status);
+  hec_text out = {0};
+  status = run(&s, &out);
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
+  hec_text_free(&out);
+  return hec_tool_exit("hecate-bench", status);
+}

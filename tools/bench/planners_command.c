@@ -1,0 +1,240 @@
+/* hecate-bench planners: what planning on the critical path costs, at the sizes for which this project sets itself a
+ * limit (or none: said all the same). From loads in memory to the replica set and sparse quotas of one layer, one
+ * thread; for loads of three degrees of skew, since what is moved grows with it. The limit is for the median of the
+ * worst of the three.
+ *
+ * Sizes: planners that see the load of the micro-batch, 64 ranks in one domain (TAOT: eight nodes of 8) and 256 experts;
+ * LPLB its 8-rank cube, also with so few experts that ranks are uneven without replicas; LAER 64 ranks with 4 slots and
+ * 32 experts, where its authors measured 0.75 ms (reference hecate.md 10.3). */
+#include "runtime/plan/policy.h"
+#include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
+#include "tools/common/args.h"
+#include "tools/common/colour.h"
+#include "tools/common/job_args.h"
+#include "tools/common/output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LOADS = 64, SKEWS = 3, TOP_K = 8 };
+static const double sigmas[SKEWS] = {0.3, 1, 2};
+
+typedef struct {
+  const char *policy;
+  int32_t ranks, per_node, experts, slots; /* slots HEC_AUTO: what the policy's paper says */
+  double limit_s;                          /* 0: none */
+} instance;
+
+static const instance instances[] = {
+    {"echo", 64, 64, 256, HEC_AUTO, 100e-6},    {"harmoeny", 64, 64, 256, HEC_AUTO, 100e-6},
+    {"llep", 64, 64, 256, HEC_AUTO, 100e-6},    {"moonep", 64, 64, 256, HEC_AUTO, 100e-6},
+    {"ultraep", 64, 64, 256, HEC_AUTO, 100e-6}, {"taot", 64, 8, 256, HEC_AUTO, 0},
+    {"micromoe", 64, 64, 256, HEC_AUTO, 0},     {"lplb", 8, 8, 256, HEC_AUTO, 300e-6},
+    {"lplb", 8, 8, 32, HEC_AUTO, 300e-6},       {"laer", 64, 8, 32, 4, 2e-3},
+};
+enum { N_INSTANCES = sizeof instances / sizeof *instances };
+
+typedef struct {
+  int64_t iterations, tokens;
+  const char *policies;
+  bool json;
+} settings;
+
+typedef struct {
+  double median_s[SKEWS], p99_s; /* p99: of the worst */
+} timing;
+
+/* decide before the gate or refine after it, whichever the policy plans in. */
+static double plan_once(hec_policy_run *run, const hec_load *load, int64_t iter) {
+  double begin = hec_bench_now_s();
+  hec_policy_decide(run, iter, 0);
+  double decided = hec_bench_now_s();
+  hec_policy_refine(run, 0, load);
+  double refined = hec_bench_now_s();
+  hec_history_push(&run->history, load);
+  return run->policy->refine ? refined - decided : decided - begin;
+}
+
+static hec_status time_instance(const settings *s, const instance *in, hec_arena *arena, timing *out) {
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_problem problem;
+  char line[120];
+  (void)snprintf(line, sizeof line, "%dx%d nvlink=300G@2us nic=50G@5us flops=312T mem=40G", in->ranks / in->per_node,
+                 in->per_node);
+  HEC_TRY(hec_cluster_load(line, arena, &cluster));
+  HEC_TRY(hec_moe_load("gpt-moe-s", &moe));
+  moe.n_layers = moe.n_moe_layers = 1;
+  moe.n_experts = in->experts;
+  moe.top_k = TOP_K;
+  HEC_TRY(hec_problem_make(&moe, &cluster, true, in->ranks, (int32_t)s->tokens, &problem));
+  problem.slots = in->slots;
+  hec_load loads[LOADS];
+  for (int32_t i = 0; i < LOADS; i++)
+    loads[i] = hec_load_new(arena, 1, in->ranks, in->experts);
+  int32_t n = (int32_t)s->iterations;
+  double *seconds = HEC_NEW(arena, double, n);
+  out->p99_s = 0;
+  for (int32_t k = 0; k < SKEWS; k++) {
+    HEC_TRY(hec_bench_loads(loads, LOADS, sigmas[k], problem.tokens, TOP_K));
+    hec_policy_run run = hec_policy_start(hec_policy_find(in->policy), &problem, arena);
+    for (int32_t i = -LOADS; i < n; i++) {
+      double took = plan_once(&run, &loads[(i + LOADS) % LOADS], i + LOADS);
+      if (i >= 0)
+        seconds[i] = took;
+    }
+    hec_policy_stop(&run);
+    out->median_s[k] = hec_bench_quantile(seconds, n, 0.5);
+    out->p99_s = fmax(out->p99_s, hec_bench_quantile(seconds, n, 0.99));
+  }
+  return HEC_OK;
+}
+
+static double worst_of(const timing *t) {
+  double worst = 0;
+  for (int32_t k = 0; k < SKEWS; k++)
+    worst = fmax(worst, t->median_s[k]);
+  return worst;
+}
+
+static void print_row(const settings *s, const instance *in, const timing *t, hec_json_out *json, hec_text *out) {
+  bool within = worst_of(t) <= in->limit_s;
+  if (!s->json) {
+    hec_text_printf(out, "%-10s %5d %7d", in->policy, (int)in->ranks, (int)in->experts);
+    for (int32_t k = 0; k < SKEWS; k++)
+      hec_text_printf(out, " %9.1f", 1e6 * t->median_s[k]);
+    hec_text_printf(out, " %9.1f", 1e6 * t->p99_s);
+    if (in->limit_s > 0)
+      hec_text_printf(out, " %7.0f  %s\n", 1e6 * in->limit_s, within ? "within" : "ABOVE");
+    else
+      hec_text_printf(out, " %7s\n", "-");
+    return;
+  }
+  hec_json_object(json, NULL);
+  hec_json_string(json, "policy", in->policy);
+  hec_json_int(json, "ranks", in->ranks);
+  hec_json_int(json, "experts", in->experts);
+  if (in->slots != HEC_AUTO)
+    hec_json_int(json, "slots", in->slots);
+  hec_json_array(json, "median_s");
+  for (int32_t k = 0; k < SKEWS; k++)
+    hec_json_double(json, NULL, t->median_s[k]);
+  hec_json_close(json);
+  hec_json_double(json, "p99_s", t->p99_s);
+  if (in->limit_s > 0) {
+    hec_json_double(json, "limit_s", in->limit_s);
+    hec_json_bool(json, "within", within);
+  }
+  hec_json_close(json);
+}
+
+static void print_head(const settings *s, hec_json_out *json, hec_text *out) {
+  if (s->json) {
+    hec_json_object(json, NULL);
+    hec_json_int(json, "version", 1);
+    hec_json_int(json, "tokens", s->tokens);
+    hec_json_int(json, "top_k", TOP_K);
+    hec_json_int(json, "iterations", s->iterations);
+    hec_json_array(json, "sigma");
+    for (int32_t k = 0; k < SKEWS; k++)
+      hec_json_double(json, NULL, sigmas[k]);
+    hec_json_close(json);
+    hec_json_array(json, "planners");
+    return;
+  }
+  hec_text_printf(
+      out,
+      "one layer's plan from loads in memory, one thread, microseconds: medians of %d by skew of the loads "
+      "(synthetic,\nlog-normal with this sigma; %d tokens per rank, top-%d); p99 of the worst. Judged is the largest "
+      "of the three\nmedians against the limit; p99 is not\n\n",
+      (int)s->iterations, (int)s->tokens, TOP_K);
+  hec_text_printf(out, "%-10s %5s %7s", "planner", "ranks", "experts");
+  for (int32_t k = 0; k < SKEWS; k++)
+    hec_text_printf(out, "   sigma %1.1g%s", sigmas[k], sigmas[k] < 1 ? "" : "  ");
+  hec_text_printf(out, " %9s %7s\n", "p99", "limit");
+}
+
+static bool asked_for(const hec_policy **policies, int32_t n, const char *name) {
+  for (int32_t i = 0; i < n; i++)
+    if (strcmp(policies[i]->name, name) == 0)
+      return true;
+  return false;
+}
+
+/* On a line of its own that is wiped afterwards; before anything is timed. */
+static void show_progress(const instance *in, int32_t done, int32_t of) {
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[K%s, %d ranks, %d experts: %d of %d", in->policy, (int)in->ranks, (int)in->experts,
+            (int)done + 1, (int)of);
+}
+
+static void wipe_progress(void) {
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[K");
+}
+
+static hec_status run(const settings *s, hec_text *out) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  int32_t n_policies, n_rows = 0, n_wanted = 0;
+  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  hec_json_out json = hec_json_begin(out, 1);
+  print_head(s, &json, out);
+  for (int32_t i = 0; i < N_INSTANCES; i++)
+    n_wanted += asked_for(policies, n_policies, instances[i].policy);
+  for (int32_t i = 0; i < N_INSTANCES; i++) {
+    hec_arena arena = {0};
+    timing t;
+    if (!asked_for(policies, n_policies, instances[i].policy))
+      continue;
+    show_progress(&instances[i], n_rows, n_wanted);
+    hec_status status = time_instance(s, &instances[i], &arena, &t);
+    hec_arena_free(&arena);
+    wipe_progress();
+    HEC_TRY(status);
+    print_row(s, &instances[i], &t, &json, out);
+    n_rows++;
+  }
+  if (n_rows == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected a planner with an instance here, found \"%s\"", s->policies);
+  if (s->json) {
+    hec_json_close(&json);
+    hec_json_close(&json);
+  }
+  return HEC_OK;
+}
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.iterations = 1000, .tokens = 4096, .policies = "all"};
+  const hec_arg args[] = {
+      HEC_ARG_WORD("--policy", s->policies, "P[,P...]", "planners to time (default all that have an instance)"),
+      HEC_ARG_WHOLE("--iterations", s->iterations, "N", "plans timed per skew (default 1000)", 1, 1e6),
+      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "tokens per rank (default 4096)", 1, 1e6),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-bench planners",
+      .usage = "hecate-bench planners [options]",
+      .summary =
+          "Times planners whose time lies on the critical path, against limits that this project sets itself for\n"
+          "medians: from the loads of one layer to its replica set and quotas. Synthetic loads in memory, one thread.",
+      .examples = "  hecate-bench planners\n  hecate-bench planners --json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+int hec_planners_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-bench", status);
+  hec_text out = {0};
+  status = run(&s, &out);
+  if (status == HEC_OK)
+    status = hec_output_print(&out);
+  hec_text_free(&out);
+  return hec_tool_exit("hecate-bench", status);
+}

@@ -1,0 +1,179 @@
+/* hecate-bench sweep: configurations per second of a sweep, on one thread and on several. The sweep is made here: a product
+ * of drawn loads, NIC speeds, tokens and policies; no file, no journal. Runs of the thread counts alternate; medians. */
+#include "sim/sweep.h"
+#include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
+#include "tools/common/args.h"
+#include "tools/common/job_args.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { RUNS_MAX = 99, CLUSTERS = 5, TOKENS = 2 };
+
+typedef struct {
+  const char *policies, *law;
+  int64_t configurations, ranks, layers, experts, iterations, threads, runs;
+  bool json;
+} settings;
+
+typedef struct {
+  int64_t configurations, iterations; /* of the whole sweep */
+  int n;                              /* thread counts: one; and --threads where that is more */
+  double seconds[2];                  /* medians */
+} result;
+
+/* The product's last axis is the policy; loads come first, as many as the asked number needs. */
+static hec_status write_spec(const settings *s, hec_text *spec) {
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  int32_t n_policies;
+  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  int64_t per_load = (int64_t)n_policies * CLUSTERS * TOKENS, n_loads = (s->configurations + per_load - 1) / per_load;
+  int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
+  hec_text_printf(spec, "{\"trace\":[");
+  for (int64_t i = 0; i < n_loads; i++)
+    hec_text_printf(spec,
+                    "%s{\"synth\":{\"workload\":\"lognormal\",\"layers\":%" PRId64 ",\"experts\":%" PRId64
+                    ",\"top_k\":2,\"source_ranks\":%" PRId64 ",\"tokens\":2048,\"iterations\":%" PRId64
+                    ",\"seed\":%" PRId64 "}}",
+                    i ? "," : "", s->layers, s->experts, s->ranks, s->iterations, i + 1);
+  hec_text_printf(spec, "],\"cluster\":[");
+  for (int c = 0; c < CLUSTERS; c++)
+    hec_text_printf(spec, "%s\"%" PRId64 "x%d nvlink=300G@2us nic=%dG@5us flops=312T mem=40G\"", c ? "," : "",
+                    (s->ranks + per_node - 1) / per_node, per_node, 25 * (c + 1));
+  hec_text_printf(spec, "],\"ranks\":%" PRId64 ",\"tokens\":[2048,4096],\"law\":\"%s\",\"policy\":[", s->ranks, s->law);
+  for (int32_t p = 0; p < n_policies; p++)
+    hec_text_printf(spec, "%s\"%s\"", p ? "," : "", policies[p]->name);
+  hec_text_printf(spec, "]}");
+  return HEC_OK;
+}
+
+static hec_status time_once(const hec_sweep *sweep, int64_t threads, double *seconds) {
+  hec_sweep_rows rows = hec_sweep_rows_new(sweep);
+  double begin = hec_bench_now_s();
+  hec_status status = hec_sweep_run(&rows, &(hec_sweep_run_options){.n_threads = (int32_t)threads, .n_shards = 1});
+  *seconds = hec_bench_now_s() - begin;
+  for (int64_t i = 0; status == HEC_OK && i < sweep->n; i++)
+    if (rows.row[i]->why)
+      status = hec_fail(HEC_FAILED, "configuration %" PRId64 ": %s", i, rows.row[i]->why);
+  hec_sweep_rows_free(&rows);
+  return status;
+}
+
+static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
+  hec_text spec = {0};
+  double seconds[2][RUNS_MAX];
+  hec_status status = write_spec(s, &spec);
+  if (status == HEC_OK)
+    status = hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep);
+  if (status == HEC_OK)
+    status = hec_sweep_load(sweep, "hecate-bench", hec_source_digest);
+  *r = (result){.configurations = sweep->n, .iterations = sweep->n * s->iterations, .n = s->threads > 1 ? 2 : 1};
+  for (int64_t i = 0; i < s->runs; i++)
+    for (int k = 0; k < r->n && status == HEC_OK; k++)
+      status = time_once(sweep, k ? s->threads : 1, &seconds[k][i]);
+  if (status == HEC_OK) {
+    for (int k = 0; k < r->n; k++)
+      r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
+  }
+  hec_text_free(&spec);
+  return status;
+}
+
+static void print(const settings *s, const result *r, hec_text *out) {
+  hec_json_out json = hec_json_begin(out, 1);
+  const int64_t threads[2] = {1, s->threads};
+  if (s->json) {
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "version", 1);
+    hec_json_int(&json, "configurations", r->configurations);
+    hec_json_int(&json, "iterations", r->iterations);
+    hec_json_string(&json, "law", s->law);
+    hec_json_array(&json, "runs");
+  } else {
+    hec_text_printf(out,
+                    "%" PRId64 " configurations of %" PRId64 " iterations, %" PRId64 " ranks x %" PRId64
+                    " layers x %" PRId64 " experts, %s, medians of %" PRId64 " (synthetic loads)\n\n"
+                    "%7s %10s %16s %14s %9s\n",
+                    r->configurations, s->iterations, s->ranks, s->layers, s->experts, s->law, s->runs, "threads",
+                    "seconds", "configurations", "iterations", "speed-up");
+    hec_text_printf(out, "%7s %10s %16s %14s %9s\n", "", "", "per s", "per s", "");
+  }
+  for (int k = 0; k < r->n; k++) {
+    double per_s = (double)r->configurations / r->seconds[k], iterations_per_s = (double)r->iterations / r->seconds[k];
+    if (!s->json) {
+      hec_text_printf(out, "%7" PRId64 " %10.3f %16.1f %14.0f %8.2fx\n", threads[k], r->seconds[k], per_s,
+                      iterations_per_s, r->seconds[0] / r->seconds[k]);
+      continue;
+    }
+    hec_json_object(&json, NULL);
+    hec_json_int(&json, "threads", threads[k]);
+    hec_json_double(&json, "seconds", r->seconds[k]);
+    hec_json_double(&json, "configurations_per_s", per_s);
+    hec_json_double(&json, "iterations_per_s", iterations_per_s);
+    hec_json_close(&json);
+  }
+  if (s->json) {
+    hec_json_close(&json);
+    hec_json_close(&json);
+  }
+}
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.policies = "ep,fastermoe,flexmoe,eplb,hecate",
+                  .law = "alpha_beta",
+                  .configurations = 250,
+                  .ranks = 32,
+                  .layers = 12,
+                  .experts = 64,
+                  .iterations = 20,
+                  .threads = hec_machine_cores(),
+                  .runs = 3};
+  const hec_arg args[] = {
+      {"--policy", HEC_ARG_TEXT, &s->policies, "P[,P...]", "policies (default ep,fastermoe,flexmoe,eplb,hecate)", 0, 0},
+      {"--law", HEC_ARG_TEXT, &s->law, "L", "network law (default alpha_beta)", 0, 0},
+      HEC_ARG_WHOLE("--configurations", s->configurations, "N",
+                    "at least so many: loads times 5 NIC speeds, 2 token counts, policies (default 250)", 1, 100000),
+      HEC_ARG_WHOLE("--ranks", s->ranks, "R", "ranks, 8 per node (default 32)", 2, 4096),
+      HEC_ARG_WHOLE("--layers", s->layers, "L", "MoE layers (default 12)", 1, 1024),
+      HEC_ARG_WHOLE("--experts", s->experts, "E", "experts per layer (default 64)", 3, 4096),
+      HEC_ARG_WHOLE("--iterations", s->iterations, "N", "iterations of a configuration (default 20)", 1, 100000),
+      HEC_ARG_WHOLE("--threads", s->threads, "N", "beside one thread (default: all cores)", 1, 1024),
+      HEC_ARG_WHOLE("--runs", s->runs, "N", "runs of each; the median counts (default 3)", 1, RUNS_MAX),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-bench sweep",
+      .usage = "hecate-bench sweep [options]",
+      .summary = "Configurations per second of hecate-sim sweep, on one thread and on several, and the speed-up.\n"
+                 "Synthetic loads in memory, wall clock of the simulation alone (drawing the loads is before it).",
+      .examples = "  hecate-bench sweep --configurations 50 --runs 1\n"
+                  "  hecate-bench sweep --policy ep,hecate --law max_min --ranks 8 --layers 2 --configurations 20 "
+                  "--runs 1 --json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+int hec_sweep_bench_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_sweep sweep = {0};
+  hec_text out = {0};
+  result r;
+  const hec_law *law;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = hec_job_args_law(s.law, &law);
+  if (status == HEC_OK && !done)
+    status = measure(&s, &sweep, &r);
+  if (status == HEC_OK && !done) {
+    print(&s, &r, &out);
+    status = hec_output_print(&out);
+  }
+  hec_sweep_free(&sweep);
+  hec_text_free(&out);
+  return hec_tool_exit("hecate-bench", status);
+}

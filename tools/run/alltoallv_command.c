@@ -1,0 +1,358 @@
+/* hecate-run alltoallv: options, what must hold before ranks are started, and the report of alltoallv.h. Time: of an
+ * iteration the longest of any rank; of iterations median, least and greatest. algbw and busbw are of the median, by the
+ * function that rates what hecate-sim flows simulates; with --cluster both stand side by side. */
+#include "tools/run/alltoallv_command.h"
+
+#include "sim/flows.h"
+#include "tools/common/exec_case.h"
+#include "tools/common/execution.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
+#include "tools/run/alltoallv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+enum { WARMUP = 5, ITERATIONS = 20, MOST = 1000000 };
+
+typedef struct {
+  hec_where_args where;
+  const char *matrix, *cluster, *law;
+  int64_t warmup, iterations;
+  bool check, json, list;
+} settings;
+
+typedef struct {
+  double median, least, most; /* s */
+  hec_traffic_rate rate;
+} times;
+
+/* One command at work. */
+typedef struct {
+  const settings *s;
+  hec_where where;
+  hec_arena arena;
+  bool launched;
+  hec_traffic_matrix matrix;
+  hec_cluster cluster; /* with --cluster */
+  const char *law;
+  times measured, predicted;
+  hec_alltoallv_check check;
+  hec_execution execution;
+} command;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.where.backend = "cpu", .warmup = WARMUP, .iterations = ITERATIONS};
+  const hec_arg args[] = {
+      HEC_ARG_TITLE("What runs"),
+      HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, MOST),
+      HEC_ARG_WHOLE("--warmup", s->warmup, "N", "exchanges before them (default 5)", 0, MOST),
+      {"--check", HEC_ARG_FLAG, &s->check, NULL,
+       "compare every byte that came with what was sent, in every exchange; exit 1 where one differs", 0, 0},
+      HEC_ARG_WORD("--cluster", s->cluster, "C",
+                   "preset (--list), JSON file or line: what hecate-sim flows predicts on its first devices is printed "
+                   "beside; its links are what transports emulated and paced imitate"),
+      HEC_ARG_WORD(
+          "--law", s->law, "LAW",
+          "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"),
+      HEC_ARG_TITLE("Execution"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B",
+                   "cpu (default), mpi, nccl, or list: which there are, and why not"),
+      HEC_ARG_WORD(
+          "--transport", s->where.transport, "T",
+          "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges "
+          "beat the links); of nccl: nccl, local; see --list"),
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL,
+       "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0},
+      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank (of backend nccl: its host thread) on a core of its own",
+       0, 0},
+      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_TITLE("Output"),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else; bytes, s, bytes/s", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends and transports", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-run alltoallv",
+      .usage = "hecate-run alltoallv MATRIX [options]",
+      .summary = "Carries out a traffic matrix as one exchange of the executor that replays traces, and measures it. "
+                 "MATRIX is what\nnccl-tests' alltoallv_perf reads: line i, column j: bytes from rank i to rank j; as "
+                 "many ranks as lines. The\ndiagonal is a copy inside the rank.\n"
+                 "  algbw = size / time, busbw = algbw (n-1)/n; size: the most bytes a rank sends or receives, its own "
+                 "included;\n  time: until the last rank is done. As nccl-tests with -a 3.",
+      .examples = "  hecate-run alltoallv matrix.txt --check\n"
+                  "  hecate-run alltoallv matrix.txt --cluster p4d-4x8 --transport emulated\n"
+                  "  mpirun -n 4 hecate-run alltoallv matrix.txt --backend mpi --json\n"
+                  "  hecate-run alltoallv matrix.txt --backend nccl --iterations 100",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, &s->matrix, 1, &n, done));
+  if (*done || s->list || strcmp(s->where.backend, "list") == 0)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a file with a matrix of bytes (see --help)");
+  if (s->law && !s->cluster)
+    return hec_fail(HEC_BAD_INPUT, "--law: expected --cluster beside it, found none");
+  return HEC_OK;
+}
+
+/* ---- What must hold ---- */
+
+static hec_status check_ranks(const command *c, int32_t launched) {
+  int32_t n = c->matrix.n;
+  if (launched > 0 && launched != n)
+    return hec_fail(HEC_BAD_INPUT, "%s: a rank for each of its %" PRId32 " lines, found %" PRId32 " started",
+                    c->s->matrix, n, launched);
+  if (n > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "%s: expected at most the %d ranks that can be executed, found %" PRId32,
+                    c->s->matrix, HEC_RANKS_MAX, n);
+  return HEC_OK;
+}
+
+/* What is sent and what is received stand in memory at once. */
+static hec_status check_memory(const command *c) {
+  int32_t here = c->execution.summary.n_ranks_here, n = c->matrix.n;
+  double most, all = hec_alltoallv_bytes(&c->matrix, &most), memory = hec_machine_memory_free("/proc/meminfo");
+  if (c->where.backend->device_bytes) {
+    double share = c->where.backend->device_bytes(n);
+    if (share <= 0 || most <= share)
+      return HEC_OK;
+    return hec_fail(HEC_BAD_INPUT,
+                    "%s: a rank sends and receives %.3g GB in all, its share of a device's memory is %.3g",
+                    c->s->matrix, most * 1e-9, share * 1e-9);
+  }
+  if (memory <= 0 || all * here / n <= memory)
+    return HEC_OK;
+  return hec_fail(
+      HEC_BAD_INPUT,
+      "%s: its ranks on this machine send and receive %.3g GB in all, of this machine's memory %.3g are free",
+      c->s->matrix, all * here / n * 1e-9, memory * 1e-9);
+}
+
+/* The cluster, and what is predicted on it: what hecate-sim flows does. */
+static hec_status predict(command *c) {
+  const settings *s = c->s;
+  const char *own = c->where.transport->law;
+  if (!s->cluster)
+    return own && !c->where.link
+               ? hec_fail(HEC_BAD_INPUT, "--transport %s: expected --cluster C beside it, whose links it imitates",
+                          c->where.transport->name)
+               : HEC_OK;
+  c->law = s->law ? s->law : own && !c->where.link ? own : hec_flows_law_name(0);
+  hec_flows flows;
+  HEC_TRY(hec_cluster_load(s->cluster, &c->arena, &c->cluster));
+  HEC_TRY(hec_flows_of_matrix(&c->matrix, &c->cluster, &c->arena, &flows));
+  double *finish = HEC_NEW(&c->arena, double, flows.n_flows);
+  HEC_TRY(hec_flows_run(&flows, c->law, finish));
+  double seconds = hec_flows_makespan(&flows, finish);
+  c->predicted =
+      (times){seconds, seconds, seconds, hec_traffic_rates(hec_traffic_matrix_size(&c->matrix), c->matrix.n, seconds)};
+  return HEC_OK;
+}
+
+/* Else a ratio of measured to predicted would be between two networks. */
+static bool imitates(const command *c) {
+  return c->where.transport->law && !c->where.link;
+}
+
+static void describe(command *c) {
+  hec_execution *e = &c->execution;
+  hec_execution_place(&c->where, &c->s->where, c->matrix.n, (int32_t)c->s->warmup, e);
+  if (imitates(c))
+    hec_execution_mind(e, "emulated network: shows waiting and order; that it takes what is predicted proves nothing");
+  else if (c->where.backend->transport == NULL)
+    hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
+  if (hec_summary_execution_crowded(&e->summary))
+    hec_execution_mind(e, c->where.link ? "fewer devices than ranks: a device moves the bytes of all its ranks"
+                                        : "fewer cores than ranks: ranks take turns on cores, so these times are not "
+                                          "those of the transport");
+  if (c->where.link && hec_alltoallv_rounded(&c->matrix) > 0)
+    hec_execution_mind(e, "devices move whole words of 4 bytes: entries are rounded up to them; rates are of the "
+                          "matrix as written");
+}
+
+/* ---- The report ---- */
+
+static void json_times(hec_json_out *json, const times *t) {
+  hec_json_double(json, "algbw", t->rate.algbw);
+  hec_json_double(json, "busbw", t->rate.busbw);
+}
+
+static void json_check(hec_json_out *json, const hec_alltoallv_check *check) {
+  hec_json_object(json, "check");
+  hec_json_bool(json, "passed", check->wrong == 0);
+  hec_json_int(json, "compared_bytes", check->compared);
+  hec_json_int(json, "wrong_bytes", check->wrong);
+  hec_json_close(json);
+}
+
+static void json_report(const command *c, int64_t between, int64_t inside, hec_text *out) {
+  const settings *s = c->s;
+  const hec_summary_execution *e = &c->execution.summary;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "tool", "hecate-run " HEC_VERSION);
+  hec_json_string(&json, "matrix", s->matrix);
+  hec_json_string(&json, "backend", e->backend);
+  hec_json_string(&json, "transport", e->transport);
+  hec_json_int(&json, "ranks", c->matrix.n);
+  hec_json_string(&json, "ranks_are", e->ranks_are);
+  hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, &json);
+  hec_json_int(&json, "warmup", s->warmup);
+  hec_json_int(&json, "iterations", s->iterations);
+  hec_json_int(&json, "bytes_between_ranks", between);
+  hec_json_int(&json, "bytes_inside_ranks", inside);
+  hec_json_int(&json, "size_bytes", hec_traffic_matrix_size(&c->matrix));
+  hec_json_object(&json, "time_s");
+  hec_json_double(&json, "median", c->measured.median);
+  hec_json_double(&json, "min", c->measured.least);
+  hec_json_double(&json, "max", c->measured.most);
+  hec_json_close(&json);
+  json_times(&json, &c->measured);
+  if (s->cluster) {
+    hec_json_object(&json, "predicted");
+    hec_json_string(&json, "cluster", s->cluster);
+    hec_json_string(&json, "law", c->law);
+    hec_json_double17(&json, "time_s", c->predicted.median);
+    json_times(&json, &c->predicted);
+    hec_json_close(&json);
+  }
+  if (s->check)
+    json_check(&json, &c->check);
+  hec_json_strings(&json, "limits", e->limits, e->n_limits);
+  hec_json_close(&json);
+}
+
+static void add_row(const char *name, const times *t, bool spread, hec_text *out) {
+  hec_text_printf(out, "%-10s %13.3f", name, 1e6 * t->median);
+  if (spread)
+    hec_text_printf(out, " %13.3f %13.3f", 1e6 * t->least, 1e6 * t->most);
+  else
+    hec_text_printf(out, " %13s %13s", "-", "-");
+  char algbw[32], busbw[32];
+  hec_text_printf(out, " %12s %12s\n", hec_traffic_gb_s(t->rate.algbw, algbw), hec_traffic_gb_s(t->rate.busbw, busbw));
+}
+
+static void add_head(const command *c, int64_t between, int64_t inside, hec_text *out) {
+  const settings *s = c->s;
+  const hec_summary_execution *e = &c->execution.summary;
+  hec_text_add(out, "hecate-run " HEC_VERSION ": alltoallv ");
+  hec_text_add_plain(out, s->matrix);
+  hec_text_printf(out, ", %" PRId64 " iteration%s measured after %" PRId64 " of warm-up\n", s->iterations,
+                  s->iterations == 1 ? "" : "s", s->warmup);
+  hec_text_printf(out,
+                  "matrix   %" PRId64 " bytes between ranks, %" PRId64 " inside them; size %" PRId64
+                  " bytes, of the busiest rank\n",
+                  between, inside, hec_traffic_matrix_size(&c->matrix));
+  hec_text_printf(out, "ranks    %" PRId32 ", as %s; backend %s\n", c->matrix.n, e->ranks_are, e->backend);
+  hec_text_printf(out, "network  transport %s: %s\nmachine  ", e->transport, e->transport_summary);
+  hec_text_add_plain(out, e->cpu);
+  hec_text_printf(out, ", %" PRId32 " %s%s for %" PRId32 " rank%s\n", e->n_cores, e->unit, e->n_cores == 1 ? "" : "s",
+                  e->n_ranks_here, e->n_ranks_here == 1 ? "" : "s");
+  for (int32_t i = 0; i < e->n_limits; i++)
+    hec_text_printf(out, "%s%s\n", i == 0 ? "mind     " : "         ", e->limits[i]);
+}
+
+static void add_tail(const command *c, hec_text *out) {
+  const settings *s = c->s;
+  if (s->cluster) {
+    hec_text_printf(out, "predicted: network law %s on ", c->law);
+    hec_text_add_plain(out, s->cluster);
+    hec_text_add(out, ", as hecate-sim flows");
+    if (imitates(c) && c->predicted.median > 0 && c->measured.median > 0)
+      hec_text_printf(out, "; measured / predicted %.3f", c->measured.median / c->predicted.median);
+    hec_text_add(out, "\n");
+  }
+  if (!s->check)
+    hec_text_add(out, "not checked: see --check\n");
+  else if (c->check.wrong == 0)
+    hec_text_printf(out, "check passed: %" PRId64 " bytes compared\n", c->check.compared);
+  else
+    hec_text_printf(out, "check FAILED: %" PRId64 " of %" PRId64 " bytes are wrong\n", c->check.wrong,
+                    c->check.compared);
+}
+
+static hec_status show(const command *c) {
+  int64_t between = 0, inside = 0;
+  hec_text out = {0};
+  for (int32_t i = 0; i < c->matrix.n * c->matrix.n; i++)
+    *(i % (c->matrix.n + 1) == 0 ? &inside : &between) += c->matrix.bytes[i];
+  if (c->s->json) {
+    json_report(c, between, inside, &out);
+  } else {
+    add_head(c, between, inside, &out);
+    hec_text_printf(&out, "\n%-10s %13s %13s %13s %12s %12s\n", "time, us", "median", "min", "max", "algbw, GB/s",
+                    "busbw, GB/s");
+    add_row("measured", &c->measured, true, &out);
+    if (c->s->cluster)
+      add_row("predicted", &c->predicted, false, &out);
+    add_tail(c, &out);
+  }
+  hec_status status = hec_output_print(&out);
+  hec_text_free(&out);
+  HEC_TRY(status);
+  const hec_alltoallv_check *k = &c->check;
+  if (k->wrong == 0)
+    return HEC_OK;
+  return hec_fail(HEC_FAILED,
+                  "--check: %" PRId64 " bytes are wrong, the first in exchange %" PRId32 " on rank %" PRId32
+                  ": byte %" PRId64 " of what rank %" PRId32 " sent to it",
+                  k->wrong, k->iteration + 1, k->rank, k->offset, k->source);
+}
+
+/* ---- The run ---- */
+
+static hec_status launch(command *c) {
+  const settings *s = c->s;
+  int32_t n = (int32_t)s->iterations;
+  const hec_alltoallv job = {.matrix = &c->matrix, .warmup = (int32_t)s->warmup, .iterations = n, .check = s->check};
+  const hec_launch_options how = {.threads = s->where.threads,
+                                  .pin = s->where.pin,
+                                  .transport = c->where.transport,
+                                  .link = c->where.link,
+                                  .cluster = s->cluster ? &c->cluster : NULL,
+                                  .limit_s = s->where.limit_s};
+  double *seconds = HEC_NEW(&c->arena, double, n);
+  if (c->where.backend->speaks())
+    hec_execution_warn(&c->execution, &c->where, s->where.pin, "");
+  c->launched = true;
+  HEC_TRY(hec_alltoallv_run(&job, c->where.backend, how, seconds, &c->check));
+  if (!c->where.backend->speaks())
+    return HEC_OK;
+  hec_exec_case_sort(seconds, n);
+  c->measured = (times){.median = hec_exec_case_quantile(seconds, n, 0.5), .least = seconds[0], .most = seconds[n - 1]};
+  c->measured.rate = hec_traffic_rates(hec_traffic_matrix_size(&c->matrix), c->matrix.n, c->measured.median);
+  return show(c);
+}
+
+static hec_status run(command *c) {
+  const settings *s = c->s;
+  int32_t launched = 0;
+  HEC_TRY(hec_where_open(&s->where, &c->where, &launched));
+  HEC_TRY(hec_traffic_matrix_read(s->matrix, &c->arena, &c->matrix));
+  HEC_TRY(check_ranks(c, launched));
+  HEC_TRY(hec_where_choose_link(&s->where, &c->where, c->matrix.n));
+  HEC_TRY(predict(c));
+  describe(c);
+  HEC_TRY(check_memory(c));
+  return launch(c);
+}
+
+int hec_alltoallv_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-run", status);
+  if (hec_where_list(&s.where, s.list))
+    return hec_tool_exit("hecate-run", HEC_OK);
+  command c = {.s = &s};
+  status = run(&c);
+  hec_execution_free(&c.execution);
+  hec_arena_free(&c.arena);
+  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
+}

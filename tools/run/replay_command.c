@@ -1,0 +1,273 @@
+/* From the command line to a launch, and from its results to the user. Under a process manager every process comes here;
+ * all read the trace and plan for themselves, the one that speaks prints. */
+#include "tools/run/replay_command.h"
+
+#include "runtime/program/job_rows.h"
+#include "tools/common/colour.h"
+#include "tools/common/execution.h"
+#include "tools/common/job_args.h"
+#include "tools/common/timeline_files.h"
+#include "tools/common/where.h"
+#include "tools/run/measure.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
+
+typedef struct {
+  hec_job_args job;
+  hec_where_args where;
+  const char *trace, *out, *format;
+  const hec_timeline_format *timelines;
+  int64_t layers, steps, seed, timeline_iter;
+  bool json, list, check;
+} settings;
+
+/* One command at work. */
+typedef struct {
+  const settings *s;
+  hec_where where;
+  hec_arena arena;
+  bool launched;
+  hec_job job;
+  const hec_policy *policies[HEC_POLICIES_MAX];
+  hec_execution execution;
+  hec_measure_options options;
+} command;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.job = hec_job_args_default, .where.backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
+  const hec_arg args[] = {
+      HEC_ARG_TITLE("What runs"),
+      HEC_ARG_WORD("--cluster", s->job.cluster, "C",
+                   "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this "
+                   "machine's cores, assumed rates; of backend nccl a preset with such devices)"),
+      HEC_ARG_WORD("--model", s->job.model, "M",
+                   "preset (--list) or JSON file; layers, experts and top-k come from the trace (default: the trace's "
+                   "where an expert is at most 1 MiB, else tiny)"),
+      HEC_ARG_WHOLE("--ranks", s->job.ranks, "R", "ranks, at most 256 (default 4; under mpirun: its processes)", 1,
+                    65536),
+      HEC_ARG_WHOLE("--tokens", s->job.tokens, "N",
+                    "tokens per rank and micro-batch; loads are scaled to it (default 256)", 1, 100000000),
+      HEC_ARG_WHOLE("--micro-batches", s->job.micro_batches, "N",
+                    "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, 4096),
+      HEC_ARG_WORD("--phase", s->job.phase, "P", "train or forward (default: from the trace)"),
+      HEC_ARG_WHOLE("--warmup", s->job.warmup, "N", "iterations run but not reported (default 1; 0 below 3 iterations)",
+                    0, 1000000000),
+      HEC_ARG_WHOLE("--layers", s->layers, "N", "the first N MoE layers of the trace (default 4)", 1, 100000),
+      HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
+      HEC_POLICY_ARG_ROWS(s->job, "S", "K"),
+      HEC_PLACEMENT_ARG_ROWS(s->job),
+      HEC_ARG_TITLE("Execution"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B",
+                   "cpu (default), mpi, nccl, or list: which there are, and why not"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T",
+                   "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list"),
+      HEC_ARG_WORD("--precision", s->where.precision, "P",
+                   "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"),
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL,
+       "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
+       "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or "
+       "devices",
+       0, 0},
+      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank (of backend nccl: its host thread) on a core of its own",
+       0, 0},
+      {"--check", HEC_ARG_FLAG, &s->check, NULL,
+       "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
+      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD(
+          "--out", s->out, "DIR",
+          "write report.html (opens offline), summary.json, summary.csv and timeline.json (opens in Perfetto)"),
+      HEC_ARG_WHOLE("--timeline-iter", s->timeline_iter, "I",
+                    "with --out: iteration to draw (default: nearest the median, of the last 64 at most)", 0,
+                    HEC_ITER_MAX),
+      HEC_TIMELINE_FORMAT_ARG(s->format),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends, transports, policies, schedules and presets", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-run",
+      .usage = "hecate-run [replay] TRACE [options]\n       hecate-run COMMAND [options]",
+      .summary = "Executes the iterations of a recorded trace for real: the plans, transfers and schedules that "
+                 "hecate-sim simulates,\nwith the trace's routing on a float32 model with made-up weights and tokens, "
+                 "and measures them.",
+      .examples = "  hecate-run traces/sample-synthetic.jsonl --check\n"
+                  "  hecate-run trace.jsonl --ranks 8 --virtual --policy ep,eplb,hecate --out result\n"
+                  "  mpirun -n 4 hecate-run trace.jsonl --backend mpi --json\n"
+                  "  hecate-run trace.jsonl --backend nccl --transport local --ranks 4 --check",
+      .notes = HEC_JOB_ARGS_FORMS,
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, &s->trace, 1, &n, done));
+  if (*done || s->list || strcmp(s->where.backend, "list") == 0)
+    return HEC_OK;
+  if (n == 0)
+    return hec_fail(HEC_BAD_INPUT, "expected a trace file, or train --text FILE; see hecate-run --help");
+  if (s->timeline_iter >= 0 && !s->out)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: expected --out DIR beside it, found none");
+  return hec_timeline_format_arg(s->format, s->out, &s->timelines);
+}
+
+/* ---- Where it runs ---- */
+
+static hec_status choose_steps(command *c, hec_trace_reader *reader) {
+  const settings *s = c->s;
+  int32_t wanted = s->steps > 0 ? (int32_t)s->steps : STEPS;
+  hec_recording *r = &c->options.recording;
+  HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
+  if (r->n_steps > 1 && r->steps[0].stride > 1)
+    hec_job_say(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
+  c->job.warmup = s->job.warmup >= 0 ? (int32_t)s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
+  if (s->job.warmup < 0)
+    hec_job_say(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
+                c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");
+  if (c->job.warmup >= r->n_steps)
+    return hec_fail(HEC_BAD_INPUT, "--warmup: expected less than the %" PRId32 " iterations that run, found %" PRId32,
+                    r->n_steps, c->job.warmup);
+  bool there = s->timeline_iter < 0;
+  for (int32_t i = 0; i < r->n_steps; i++)
+    there = there || r->steps[i].iter == s->timeline_iter;
+  if (!there)
+    return hec_fail(HEC_BAD_INPUT, "--timeline-iter: no iteration %" PRId64 " is among those that run",
+                    s->timeline_iter);
+  return HEC_OK;
+}
+
+static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) {
+  hec_job_options wanted;
+  HEC_TRY(hec_job_args_options(&c->s->job, &wanted));
+  HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
+  wanted.layers = (int32_t)c->s->layers;
+  wanted.like = c->where.backend->like ? c->where.backend->like() : NULL;
+  if (ranks > 0)
+    wanted.ranks = ranks;
+  HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
+  c->options.policies = c->policies;
+  HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
+  hec_job_say_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
+  HEC_TRY(choose_steps(c, reader));
+  return HEC_OK;
+}
+
+/* ---- What is said about it ---- */
+
+static void describe(command *c) {
+  const settings *s = c->s;
+  hec_execution_describe(&c->where, &s->where, &c->job, s->job.cluster != NULL, false, &c->execution);
+  c->execution.summary.seed = (uint64_t)s->seed;
+  hec_execution_mind(&c->execution, "routing is the trace's; weights and tokens are made up");
+}
+
+/* ---- The run ---- */
+
+static hec_status show(const settings *s, hec_measured *m) {
+  if (s->out)
+    HEC_TRY(hec_timeline_write_out(s->out, s->timelines, &m->files));
+  if (s->out && !s->json)
+    hec_output_mention(s->out, true, false, s->timelines, &m->printed);
+  HEC_TRY(hec_output_print(&m->printed));
+  return m->failed.length ? hec_fail(HEC_FAILED, "--check: %s", m->failed.data) : HEC_OK;
+}
+
+static hec_status launch(command *c, hec_measure *measure) {
+  const hec_launch_options options = {.n_ranks = c->job.problem.n_ranks,
+                                      .threads = c->s->where.threads,
+                                      .pin = c->s->where.pin,
+                                      .transport = c->where.transport,
+                                      .link = c->where.link,
+                                      .precision = c->where.precision,
+                                      .cluster = &c->job.cluster,
+                                      .memory_bytes = hec_measure_bytes(measure),
+                                      .limit_s = c->s->where.limit_s};
+  if (c->where.backend->speaks())
+    hec_execution_warn(&c->execution, &c->where, c->s->where.pin,
+                       c->where.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
+  c->launched = true;
+  hec_status status = c->where.backend->launch(&options, hec_measure_body, measure);
+  if (c->options.progress)
+    fprintf(stderr, "\r\033[K");
+  HEC_TRY(status);
+  if (!c->where.backend->speaks())
+    return HEC_OK;
+  hec_measured measured = {0};
+  status = hec_measure_take(measure, &measured);
+  if (status == HEC_OK)
+    status = show(c->s, &measured);
+  hec_measured_free(&measured);
+  return status;
+}
+
+static hec_status run(command *c) {
+  const settings *s = c->s;
+  int32_t ranks = 0;
+  hec_trace_reader *reader = NULL;
+  hec_text kept = {0};
+  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (s->check && c->where.precision != HEC_FP32)
+    return hec_fail(HEC_BAD_INPUT, "--check: its tolerance is that of float32, found --precision %s",
+                    s->where.precision);
+  if (s->out && c->where.backend->speaks()) {
+    hec_path_use reads[HEC_JOB_READS];
+    hec_job_args_reads(&s->job, s->trace, reads);
+    HEC_TRY(
+        hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
+  }
+  hec_status status = hec_job_args_open(s->trace, &kept, &reader);
+  if (status == HEC_OK)
+    status = make_job(c, reader, ranks);
+  if (status == HEC_OK)
+    status = hec_where_choose_link(&s->where, &c->where, c->job.problem.n_ranks);
+  if (status == HEC_OK) {
+    describe(c);
+    c->options.job = &c->job;
+    c->options.schedule = s->job.schedule;
+    c->options.execution = &c->execution.summary;
+    c->options.tool = "hecate-run " HEC_VERSION;
+    c->options.trace = s->trace;
+    c->options.law = s->where.virtual_time ? "alpha_beta" : c->where.transport->law;
+    c->options.check = s->check;
+    c->options.json = s->json;
+    c->options.files = s->out != NULL;
+    c->options.timeline_iter = s->timeline_iter;
+    c->options.timelines = s->timelines;
+    c->options.progress = hec_progress_wanted() && c->where.backend->speaks();
+    hec_measure measure;
+    status = hec_measure_open(&measure, &c->options, &c->arena);
+    if (status == HEC_OK)
+      status = hec_execution_check_memory(&c->where, &c->job.problem, c->execution.summary.n_ranks_here, s->check);
+    if (status == HEC_OK)
+      status = launch(c, &measure);
+    hec_measure_close(&measure);
+  }
+  hec_trace_close(reader);
+  hec_text_free(&kept);
+  return status;
+}
+
+int hec_replay_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-run", status);
+  if (hec_where_list(&s.where, s.list)) {
+    if (s.list)
+      hec_job_args_list();
+    return hec_tool_exit("hecate-run", HEC_OK);
+  }
+  command c = {.s = &s};
+  s.where.ranks = s.job.ranks;
+  status = run(&c);
+  hec_execution_free(&c.execution);
+  hec_arena_free(&c.arena);
+  return hec_where_exit(&c.where, "hecate-run", status, c.launched);
+}

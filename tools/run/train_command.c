@@ -1,0 +1,432 @@
+/* From the command line to a training run and back. The curve lies in memory that the ranks share, because rank 0 may be
+ * another process than the one that speaks. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "tools/run/train_command.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/exec/model/gate.h"
+#include "runtime/exec/train/train.h"
+#include "runtime/plan/cbc/cbc.h"
+#include "runtime/program/job.h"
+#include "tools/common/args.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
+#include "tools/common/where.h"
+#include "tools/run/replay_command.h"
+#include "tools/run/train_report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /* a file name has 255 at most */
+
+typedef struct {
+  const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
+  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every, esp;
+  double rate, aux, memory;
+  const hec_gate *gate_row;
+  hec_gate_options gate_options;
+  hec_balancing balancing; /* what --balance or --aux said */
+  hec_where_args where;
+  char **words; /* of the command line, [n_words] */
+  int n_words;
+  bool check, json, list;
+} settings;
+
+typedef struct {
+  const settings *s;
+  hec_where where;
+  hec_corpus corpus;
+  hec_moe moe;
+  hec_cluster cluster;
+  hec_model model;
+  hec_problem problem;
+  const hec_policy *policy;
+  const hec_schedule *schedule;
+  hec_trace_header header;
+  hec_text source, notes, shape;
+  hec_train train;
+  hec_train_report report;
+  hec_arena arena;
+  bool launched;
+} command;
+
+static const settings defaults = {.policy = "hecate",
+                                  .schedule = "auto",
+                                  .gate = "softmax",
+                                  .attention = "causal",
+                                  .where.backend = "cpu",
+                                  .steps = 100,
+                                  .layers = 4,
+                                  .experts = 16,
+                                  .top_k = 2,
+                                  .d_model = 64,
+                                  .d_ffn = 128,
+                                  .heads = 4,
+                                  .seq_len = 64,
+                                  .tokens = 256,
+                                  .micro_batches = 1,
+                                  .seed = 1,
+                                  .esp = 1,
+                                  .rate = 3e-3};
+
+static hec_status parse_gate(settings *s) {
+  HEC_TRY(hec_gate_parse(s->gate, &s->gate_row, &s->gate_options));
+  if (s->balance && s->aux > 0)
+    return hec_fail(HEC_BAD_INPUT, "--aux: expected --balance or --aux, found both");
+  s->balancing.aux = s->aux;
+  return s->balance ? hec_balancing_parse(s->balance, &s->balancing) : HEC_OK;
+}
+
+static void list_gates(void) {
+  hec_text keys = {0};
+  printf("gates of --gate: NAME, or NAME:key=value,key=value\n");
+  for (const hec_gate *const *g = hec_gates; *g; g++) {
+    printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
+    keys.length = 0;
+    hec_gate_explain(*g, &keys);
+    if (keys.length > 0)
+      printf("%s", keys.data);
+    if ((*g)->caution)
+      printf("    mind: %s\n", (*g)->caution);
+  }
+  hec_text_free(&keys);
+}
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = defaults;
+  const hec_arg args[] = {
+      HEC_ARG_TITLE("What is learned"),
+      HEC_ARG_WORD("--text", s->text, "FILE", "what to learn; its distinct bytes are the vocabulary (required)"),
+      HEC_ARG_TITLE("Model"),
+      HEC_ARG_WHOLE("--layers", s->layers, "N", "blocks, each with MoE (default 4)", 1, 1000),
+      HEC_ARG_WHOLE("--experts", s->experts, "N", "experts of a layer (default 16)", 1, 65536),
+      HEC_ARG_WHOLE("--top-k", s->top_k, "N", "experts of a token (default 2)", 1, 65536),
+      HEC_ARG_WHOLE("--d-model", s->d_model, "N", "width (default 64)", 4, 65536),
+      HEC_ARG_WHOLE("--d-ffn", s->d_ffn, "N", "inner width of an expert (default 128)", 1, 65536),
+      HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
+      HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
+      HEC_ARG_WORD("--attention", s->attention, "K", "causal (default) or s2:shards=N,local=N,block=N,dense=N"),
+      HEC_ARG_TITLE("Training"),
+      HEC_ARG_WHOLE("--ranks", s->where.ranks, "R", "ranks (default 4; under mpirun: its processes)", 1, HEC_RANKS_MAX),
+      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
+                    10000000),
+      HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
+      HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
+      HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
+      HEC_ARG_WORD("--gate", s->gate, "G",
+                   "how experts are chosen: NAME or NAME:key=value,.. (default softmax), or list: which there are"),
+      HEC_ARG_WORD("--balance", s->balance, "B",
+                   "none (default), aux=COEFFICIENT of an auxiliary loss, bias=RATE of a bias of the choice, or both"),
+      HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
+      HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
+      HEC_ARG_TITLE("Execution"),
+      HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
+      HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
+      HEC_ARG_WHOLE("--esp", s->esp, "S", "every expert in shards on S ranks (default 1; policy ep)", 1, 65536),
+      HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
+      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
+      HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
+      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
+      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
+       "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
+      HEC_ARG_SIZE("--memory", s->memory, "BYTES",
+                   "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
+                   1e18),
+      {"--check", HEC_ARG_FLAG, &s->check, NULL,
+       "compare everything with a dense reference on one rank, which takes over the run's state every 10 steps "
+       "(fewer at a high --lr), because training amplifies rounding; exit 1 where it differs",
+       0, 0},
+      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace when the run is done (.gz: compressed); none of a run that is stopped"),
+      HEC_ARG_WORD("--name", s->name, "NAME",
+                   "with --record: name in the trace (default: made of model, text and steps)"),
+      HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
+                    STEPS_MAX),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends, transports, policies, schedules and presets", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-run train",
+      .usage = "hecate-run train --text FILE [options]",
+      .summary = "Trains a small GPT-MoE language model on the characters of a text, distributed under any policy, and "
+                 "records the\nexpert loads of its gates.",
+      .examples = "  hecate-run train --text README.md --ranks 4 --policy hecate --check --steps 5\n"
+                  "  hecate-run train --text book.txt --ranks 8 --aux 0.01 --steps 500 --record loads.jsonl.gz\n"
+                  "  hecate-run train --text book.txt --gate sigmoid --balance bias=0.001",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  s->list = s->list || strcmp(s->where.backend, "list") == 0;
+  if (*done || s->list || strcmp(s->gate, "list") == 0)
+    return HEC_OK;
+  if (!s->text)
+    return hec_fail(HEC_BAD_INPUT, "expected --text FILE; see hecate-run train --help");
+  if (s->heads > s->d_model || s->d_model % s->heads != 0)
+    return hec_fail(HEC_BAD_INPUT, "--heads: expected a divisor of --d-model (%" PRId64 "), found %" PRId64, s->d_model,
+                    s->heads);
+  HEC_TRY(parse_gate(s));
+  s->words = argv;
+  s->n_words = argc;
+  if (s->name && !s->record)
+    return hec_fail(HEC_BAD_INPUT, "--name: expected --record FILE beside it, found none");
+  return HEC_OK;
+}
+
+/* ---- Where and what ---- */
+
+static hec_moe shape_of(const settings *s) {
+  return (hec_moe){.name = "charlm",
+                   .n_layers = (int32_t)s->layers,
+                   .n_moe_layers = (int32_t)s->layers,
+                   .d_model = (int32_t)s->d_model,
+                   .d_ffn = (int32_t)s->d_ffn,
+                   .d_ffn_dense = (int32_t)s->d_ffn,
+                   .d_ffn_shared = (int32_t)s->d_ffn,
+                   .n_ffn_matrices = 2,
+                   .n_experts = (int32_t)s->experts,
+                   .top_k = (int32_t)s->top_k,
+                   .n_heads = (int32_t)s->heads,
+                   .n_kv_heads = (int32_t)s->heads,
+                   .d_head = (int32_t)(s->d_model / s->heads),
+                   .seq_len = (int32_t)s->seq_len,
+                   .tokens_per_rank = (int32_t)s->tokens,
+                   .micro_batches = (int32_t)s->micro_batches,
+                   .dtype_bytes = 4,
+                   .grad_bytes = 4,
+                   .optimizer_bytes = 8,
+                   .attention = HEC_ATTENTION_CAUSAL,
+                   .fused_attention = true,
+                   .nonmoe_scale = 1};
+}
+
+/* Not full: the next character would be seen. */
+static hec_status choose_attention(const settings *s, hec_moe *moe) {
+  if (s->top_k > s->experts)
+    return hec_fail(HEC_BAD_INPUT, "--top-k: expected at most the --experts (%" PRId64 "), found %" PRId64, s->experts,
+                    s->top_k);
+  const char *wrong = hec_attention_read(s->attention, &moe->attention, &moe->s2);
+  if (!wrong && moe->attention == HEC_ATTENTION_FULL)
+    wrong = "causal or s2, because the next character must not be seen";
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention: expected %s, found \"%s\"", wrong, s->attention);
+  wrong = moe->attention == HEC_ATTENTION_S2 ? hec_s2_wrong(moe->s2, moe->n_heads) : NULL;
+  if (wrong)
+    return hec_fail(HEC_BAD_INPUT, "--attention %s: %s (--heads %" PRId32 ")", s->attention, wrong, moe->n_heads);
+  return hec_moe_check(moe, "the model");
+}
+
+/* What plans are made for: the memory that is stated is the memory that they may use. */
+static hec_status choose_cluster(command *c, int32_t ranks) {
+  char line[HEC_CPU_LINE_BYTES];
+  hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
+  c->report.cluster = hec_arena_text(&c->arena, c->s->cluster ? c->s->cluster : line);
+  HEC_TRY(hec_cluster_load(c->report.cluster, &c->arena, &c->cluster));
+  return hec_stragglers_none_late(&c->cluster, c->cluster.n_devices);
+}
+
+static const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* What the trace says of itself. Paths of this machine mean nothing elsewhere: names of files only. */
+static void describe(command *c) {
+  const settings *s = c->s;
+  const hec_moe *m = &c->model.moe;
+  hec_text_printf(&c->source,
+                  "own training run of a character-level GPT-MoE language model (hecate-run train) on the text %s: "
+                  "%" PRId64 " bytes, %" PRId32 " distinct; recorded, not synthetic",
+                  file_name(s->text), c->corpus.n, c->corpus.vocabulary);
+  hec_text_printf(&c->notes,
+                  "%" PRId64 " steps of %" PRId32 " ranks x %" PRId32 " tokens x %" PRId64
+                  " micro-batches, Adam with rate %g, auxiliary balance loss %g, seed %" PRId64
+                  ", backend %s, %s. Gate ",
+                  s->steps, c->problem.n_ranks, m->tokens_per_rank, s->micro_batches, s->rate, s->balancing.aux,
+                  s->seed, c->where.backend->name, hec_math_library());
+  hec_gate_describe(&c->model, &c->notes);
+  hec_text_printf(&c->notes,
+                  ", bias of the choice by %g a step. transitions[l][a][b]: number of (token, expert a in layer l, "
+                  "expert b in layer l + 1) over all steps%s. Command: hecate-run",
+                  s->balancing.bias, c->model.gate->varies ? "" : ", top_k * top_k pairs a token");
+  for (int i = 0; i < s->n_words; i++) { /* --option=VALUE: the value alone may be a path */
+    const char *word = s->words[i], *equals = strchr(word, '=');
+    const char *value = word[0] == '-' && equals ? equals + 1 : word;
+    hec_text_printf(&c->notes, " %.*s%s", (int)(value - word), word, file_name(value));
+  }
+  hec_text_printf(&c->shape,
+                  "{\"name\":\"charlm\",\"layers\":%" PRId32 ",\"d_model\":%" PRId32 ",\"d_ffn\":%" PRId32
+                  ",\"ffn_matrices\":2,\"experts\":%" PRId32 ",\"top_k\":%" PRId32 ",\"heads\":%" PRId32
+                  ",\"seq_len\":%" PRId32 ",\"vocabulary\":%" PRId32 ",\"tokens_per_rank\":%" PRId32
+                  ",\"dtype_bytes\":4,\"grad_bytes\":4,\"optimizer_bytes\":8",
+                  m->n_layers, m->d_model, m->d_ffn, m->n_experts, m->top_k, m->n_heads, m->seq_len, m->vocabulary,
+                  m->tokens_per_rank);
+  if (m->attention != HEC_ATTENTION_CAUSAL) { /* the default */
+    hec_text_add(&c->shape, ",\"attention\":\"");
+    hec_attention_write(m->attention, m->s2, m->n_heads, &c->shape);
+    hec_text_add(&c->shape, "\"");
+  }
+  hec_text_add(&c->shape, "}");
+  char name[NAME_BYTES];
+  const char *text = file_name(s->text);
+  (void)snprintf(name, sizeof name, "charlm-e%" PRId32 "-%s%.*s-%" PRId64, m->n_experts,
+                 s->balancing.aux > 0 ? "aux-" : "", (int)strcspn(text, "."), text, s->steps);
+  c->header = (hec_trace_header){.name = hec_arena_text(&c->arena, s->name ? s->name : name),
+                                 .source = c->source.data,
+                                 .notes = c->notes.data,
+                                 .shape = c->shape.data,
+                                 .phase = HEC_PHASE_TRAIN};
+}
+
+static void measured(void *context, const hec_train_measure *m) {
+  command *c = context;
+  hec_train_curve *curve = c->report.curve;
+  curve->step[curve->n++] = *m;
+  (void)snprintf(curve->note, sizeof curve->note, "%s", m->note);
+  if (c->s->json)
+    return;
+  int error = hec_train_report_step(&c->report, m);
+  if (error != 0) /* what was learned is worth more than this line: report says it at the end */
+    curve->unwritten = error;
+}
+
+static hec_status make(command *c) {
+  const settings *s = c->s;
+  int32_t ranks;
+  HEC_TRY(hec_where_open(&s->where, &c->where, &ranks));
+  if (c->where.backend->link)
+    return hec_fail(HEC_BAD_INPUT, "--backend %s: training on devices is not there yet", c->where.backend->name);
+  if (ranks == 0)
+    ranks = s->where.ranks > 0 ? (int32_t)s->where.ranks : RANKS;
+  if (s->record && c->where.backend->speaks())
+    HEC_TRY(hec_output_check_file("--record", s->record));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"--text", s->text, false},
+                                                 {"--cluster", s->cluster, false},
+                                                 {"--record", s->record, true}},
+                          3));
+  HEC_TRY(hec_corpus_load(s->text, &c->corpus));
+  if (strchr(s->policy, ',') || strcmp(s->policy, "all") == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->policy);
+  c->policy = hec_policy_find(s->policy);
+  if (!c->policy)
+    return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run train --list", s->policy);
+  c->moe = shape_of(s);
+  HEC_TRY(choose_attention(s, &c->moe));
+  HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
+  HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
+  HEC_TRY(choose_cluster(c, ranks));
+  HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
+  HEC_TRY(hec_problem_shard(&c->problem, (int32_t)s->esp));
+  c->problem.solver = hec_solver_cbc();
+  c->train = (hec_train){.problem = &c->problem,
+                         .model = &c->model,
+                         .corpus = &c->corpus,
+                         .n_steps = (int32_t)s->steps,
+                         .n_micro_batches = (int32_t)s->micro_batches,
+                         .schedule = s->schedule,
+                         .virtual_time = s->where.virtual_time,
+                         .check = s->check,
+                         .aux = (float)s->balancing.aux,
+                         .bias_rate = (float)s->balancing.bias,
+                         .capacity = s->memory,
+                         .record = s->record,
+                         .header = &c->header,
+                         .measured = measured,
+                         .context = c};
+  HEC_TRY(hec_train_check(&c->train, c->policy));
+  if (!c->where.backend->transport)
+    HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks, s->check));
+  HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
+  describe(c);
+  c->report = (hec_train_report){
+      .train = &c->train,
+      .policy = c->policy,
+      .schedule = c->schedule,
+      .backend = c->where.backend,
+      .transport = c->where.transport,
+      .carrier = hec_where_carrier(&c->where),
+      .ranks_are = hec_where_ranks_are(&c->where, &s->where),
+      .text = s->text,
+      .cluster = c->report.cluster,
+      .seed = s->seed,
+      .every = s->every > 0 ? s->every : (s->steps + PRINTED_STEPS - 1) / PRINTED_STEPS,
+  };
+  hec_train_report_limits(&c->report);
+  return HEC_OK;
+}
+
+static hec_status report(const command *c) {
+  if (c->s->json) {
+    hec_text text = {0};
+    hec_train_report_json(&c->report, &text);
+    (void)fwrite(text.data, 1, text.length, stdout);
+    hec_text_free(&text);
+  } else {
+    hec_train_report_tail(&c->report);
+  }
+  int error = fflush(stdout) != 0 ? errno : c->report.curve->unwritten;
+  if (error != 0)
+    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(error));
+  return hec_train_report_verdict(&c->report);
+}
+
+/* ---- The run ---- */
+
+static hec_status body(hec_rank *rank, void *context) {
+  command *c = context;
+  return hec_train_run(&c->train, c->policy, rank, rank->rank == 0 ? &c->report.curve->check : NULL);
+}
+
+static hec_status run(command *c) {
+  HEC_TRY(make(c));
+  const hec_launch_options options = {.n_ranks = c->problem.n_ranks,
+                                      .threads = c->s->where.threads,
+                                      .transport = c->where.transport,
+                                      .cluster = &c->cluster,
+                                      .memory_bytes = hec_train_bytes(&c->train, c->policy),
+                                      .limit_s = c->s->where.limit_s};
+  size_t bytes = sizeof(hec_train_curve) + (size_t)c->s->steps * sizeof(hec_train_measure);
+  hec_train_curve *curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (curve == MAP_FAILED)
+    return hec_fail(HEC_FAILED, "no memory for the results");
+  c->report.curve = curve;
+  hec_status status = !c->s->json && c->where.backend->speaks() ? hec_train_report_head(&c->report) : HEC_OK;
+  if (status == HEC_OK) {
+    if (c->where.backend->speaks())
+      hec_train_report_warn(&c->report);
+    c->launched = true;
+    status = c->where.backend->launch(&options, body, c);
+  }
+  if (status == HEC_OK && c->where.backend->speaks())
+    status = report(c);
+  (void)munmap(curve, bytes);
+  return status;
+}
+
+int hec_train_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-run train", status);
+  if (strcmp(s.gate, "list") == 0 && !s.list) {
+    list_gates();
+    return hec_tool_exit("hecate-run train", HEC_OK);
+  }
+  if (s.list) /* replay's: they are the same */
+    return hec_replay_command(2, (char *[]){"hecate-run", "--list", NULL});
+  command c = {.s = &s};
+  status = run(&c);
+  hec_text_free(&c.source);
+  hec_text_free(&c.notes);
+  hec_text_free(&c.shape);
+  hec_corpus_free(&c.corpus);
+  hec_arena_free(&c.arena);
+  return hec_where_exit(&c.where, "hecate-run train", status, c.launched);
+}

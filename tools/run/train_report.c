@@ -1,0 +1,320 @@
+/* For people and as JSON, in the words of replay's summary (runtime/program/summary*.c). */
+#include "tools/run/train_report.h"
+
+#include "models/json.h"
+#include "runtime/base/arena.h"
+#include "runtime/exec/math/math.h"
+#include "runtime/exec/model/gate.h"
+#include "runtime/program/summary.h"
+#include "tools/common/machine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+/* ---- What the times do not say ---- */
+
+static bool too_few_cores(const hec_train_report *r) {
+  return !r->train->virtual_time && r->backend->transport == NULL && hec_machine_cores() < r->train->problem->n_ranks;
+}
+
+static void add_limit(hec_train_report *r, const char *text) {
+  HEC_ASSERT(r->n_limits < HEC_TRAIN_LIMITS_MAX);
+  r->limits[r->n_limits++] = text;
+}
+
+void hec_train_report_limits(hec_train_report *r) {
+  r->n_limits = 0;
+  if (r->train->virtual_time) {
+    add_limit(r, "virtual time: measures computing and waiting; transfers are imitated");
+    add_limit(r, "computing is measured, one rank at a time; transfers take what the cluster's links would");
+  }
+  if (r->transport->law)
+    add_limit(r, "emulated network: measures computing and waiting; transfers are imitated");
+  else if (!r->train->virtual_time && r->backend->transport == NULL)
+    add_limit(r, "the network is this machine's memory: nothing here says how a cluster's network behaves");
+  if (too_few_cores(r))
+    add_limit(r, "fewer cores than ranks: ranks take turns on cores, so these times predict nothing; see --virtual");
+  if (r->train->model->gate->caution)
+    add_limit(r, r->train->model->gate->caution);
+}
+
+void hec_train_report_warn(const hec_train_report *r) {
+  if (too_few_cores(r))
+    fprintf(stderr, "hecate-run train: warning: times are of %" PRId32 " ranks on %" PRId32 " cores; use --virtual\n",
+            r->train->problem->n_ranks, hec_machine_cores());
+}
+
+/* ---- For people ---- */
+
+static const char *unit(const hec_train_report *r) {
+  return r->train->virtual_time ? "virtual ms" : "iteration ms";
+}
+
+static void print_machine(const hec_train_report *r) {
+  hec_text cpu = {0};
+  int32_t cores = hec_machine_cores(), ranks = r->train->problem->n_ranks;
+  hec_machine_cpu(&cpu);
+  printf("machine %s, %" PRId32 " core%s for %" PRId32 " rank%s; %s\n", cpu.data, cores, cores == 1 ? "" : "s", ranks,
+         ranks == 1 ? "" : "s", hec_math_library());
+  hec_text_free(&cpu);
+}
+
+hec_status hec_train_report_head(const hec_train_report *r) {
+  const hec_train *t = r->train;
+  hec_text model = {0}, gate = {0};
+  hec_moe_describe(&t->model->moe, &model);
+  printf("text    %s: %" PRId64 " characters, %" PRId32 " distinct\nmodel   %s\nranks   %" PRId32 " x %" PRId32
+         " tokens x %" PRId32 " micro-batches, policy %s, schedule %s, backend %s, transport %s\n",
+         r->text, t->corpus->n, t->corpus->vocabulary, model.data, t->problem->n_ranks, t->problem->tokens,
+         t->n_micro_batches, r->policy->name, r->schedule->name, r->backend->name, r->carrier);
+  hec_gate_describe(t->model, &gate);
+  printf("train   %" PRId32 " steps, Adam with rate %g, balance loss with coefficient %g, seed %" PRId64 "\n",
+         t->n_steps, (double)t->model->adam.rate, (double)t->aux, r->seed);
+  printf("gate    %s", gate.data);
+  if (t->bias_rate > 0)
+    printf(", choice biased by %g a step", (double)t->bias_rate);
+  printf(" (%s)\n", t->model->gate->source);
+  hec_text_free(&gate);
+  print_machine(r);
+  printf("planned for %s\n", r->cluster);
+  for (int32_t i = 0; i < r->n_limits; i++)
+    printf("%s%s\n", i == 0 ? "mind    " : "        ", r->limits[i]);
+  printf("\noverload: busiest over mean, of ranks under the policy and of experts\n");
+  printf("    step       loss%s  ranks  experts%s%s  %12s\n", t->aux > 0 ? "  balance loss" : "",
+         t->model->gate->drops ? "  dropped" : "", t->model->gate->varies ? "  no expert" : "", unit(r));
+  hec_text_free(&model);
+  if (fflush(stdout) != 0)
+    return hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+  return HEC_OK;
+}
+
+int hec_train_report_step(const hec_train_report *r, const hec_train_measure *m) {
+  if (m->step != 1 && m->step != r->train->n_steps && m->step % r->every != 0)
+    return 0;
+  printf("%8" PRId64 "  %9.4f", m->step, m->loss);
+  if (r->train->aux > 0)
+    printf("  %12.4f", m->balance_loss);
+  printf("  %5.2f  %7.2f", m->overload, m->expert_overload);
+  if (r->train->model->gate->drops)
+    printf("  %6.2f%%", 100 * m->dropped);
+  if (r->train->model->gate->varies)
+    printf("  %8.2f%%", 100 * m->unrouted);
+  printf("  %12.3f\n", m->iteration_s * 1e3);
+  return fflush(stdout) != 0 ? errno : 0;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Median of the iteration times but the first. */
+static double median_s(const hec_train_report *r) {
+  hec_arena arena = {0};
+  int64_t n = r->curve->n, first = n > 1;
+  double *times = HEC_NEW(&arena, double, n);
+  for (int64_t i = 0; i < n; i++)
+    times[i] = r->curve->step[i].iteration_s;
+  qsort(times + first, (size_t)(n - first), sizeof *times, by_value);
+  double median = times[first + (n - first) / 2];
+  hec_arena_free(&arena);
+  return median;
+}
+
+#define AT(member) offsetof(hec_train_measure, member)
+
+static double number_at(const hec_train_report *r, int64_t i, size_t offset) {
+  return *(const double *)(const void *)((const char *)&r->curve->step[i] + offset);
+}
+
+static double mean_of(const hec_train_report *r, size_t offset) {
+  double sum = 0;
+  for (int64_t i = 0; i < r->curve->n; i++)
+    sum += number_at(r, i, offset);
+  return sum / (double)r->curve->n;
+}
+
+static void print_check(const hec_train_report *r) {
+  const hec_check_result *c = &r->curve->check;
+  if (c->failed_step > 0)
+    printf("check   FAILED in step %" PRId64 ": %s: error %.3g, tolerance %.3g\n", c->failed_step, c->failed_at,
+           c->failed_error, c->failed_tolerance);
+  if (c->diverged_step > 0)
+    printf("check   the run DIVERGED in step %" PRId64
+           ": loss %.4g, at first %.4g; nothing was compared from there on\n",
+           c->diverged_step, c->diverged_loss, c->first_loss);
+  if (c->passed)
+    printf("check   passed\n");
+  printf("        worst error %.3g of tolerance %.3g: %s; %" PRId64 " numbers\n        windows: %" PRId64
+         " of at most %" PRId32 " steps, each from the run's own state\n        choices flipped: %" PRId64
+         " (nearly equal gate probabilities may change places by rounding)\n",
+         c->worst, c->tolerance, c->worst_at[0] ? c->worst_at : "none", c->compared, c->windows,
+         hec_check_steps(r->train->model), c->flips);
+}
+
+void hec_train_report_tail(const hec_train_report *r) {
+  printf("\nmedian  %.3f %s\n", median_s(r) * 1e3, unit(r));
+  printf("mean    overload of ranks %.3f, of experts %.3f", mean_of(r, AT(overload)), mean_of(r, AT(expert_overload)));
+  if (r->train->model->gate->drops)
+    printf("; dropped %.2f%% of assignments", 100 * mean_of(r, AT(dropped)));
+  if (r->train->model->gate->varies)
+    printf("; %.2f%% of tokens without an expert", 100 * mean_of(r, AT(unrouted)));
+  printf("\n");
+  if (r->curve->note[0]) {
+    hec_text note = {0};
+    hec_summary_add_wrapped(r->curve->note, 7, 8, &note);
+    printf("policy %s", note.data);
+    hec_text_free(&note);
+  }
+  if (r->train->check)
+    print_check(r);
+  if (r->train->record)
+    printf("trace   %s, named %s\n", r->train->record, r->train->header->name);
+}
+
+hec_status hec_train_report_verdict(const hec_train_report *r) {
+  const hec_check_result *c = &r->curve->check;
+  if (!r->train->check || c->passed)
+    return HEC_OK;
+  if (c->failed_step > 0)
+    return hec_fail(HEC_FAILED, "--check: step %" PRId64 ": %s: error %.3g, tolerance %.3g", c->failed_step,
+                    c->failed_at, c->failed_error, c->failed_tolerance);
+  return hec_fail(HEC_FAILED,
+                  "--check: the run diverged in step %" PRId64
+                  " (loss %.4g, at first %.4g), nothing was compared from there on; choose a smaller --lr",
+                  c->diverged_step, c->diverged_loss, c->first_loss);
+}
+
+/* ---- JSON ---- */
+
+static void add_numbers(hec_json_out *json, const hec_train_report *r, const char *key, size_t offset) {
+  hec_json_array(json, key);
+  for (int64_t i = 0; i < r->curve->n; i++)
+    hec_json_double(json, NULL, number_at(r, i, offset));
+  hec_json_close(json);
+}
+
+static void add_model(hec_json_out *json, const hec_moe *m) {
+  hec_json_object(json, "model");
+  hec_json_string(json, "name", m->name);
+  hec_json_int(json, "layers", m->n_layers);
+  hec_json_int(json, "experts", m->n_experts);
+  hec_json_int(json, "top_k", m->top_k);
+  hec_json_int(json, "d_model", m->d_model);
+  hec_json_int(json, "d_ffn", m->d_ffn);
+  hec_json_int(json, "heads", m->n_heads);
+  hec_json_int(json, "seq_len", m->seq_len);
+  hec_json_int(json, "vocabulary", m->vocabulary);
+  hec_text attention = {0};
+  hec_attention_write(m->attention, m->s2, m->n_heads, &attention);
+  hec_json_string(json, "attention", attention.data);
+  hec_text_free(&attention);
+  hec_json_close(json);
+}
+
+static void add_gate(hec_json_out *json, const hec_model *model) {
+  hec_text text = {0};
+  hec_gate_describe(model, &text);
+  hec_json_string(json, "gate", text.data);
+  hec_text_free(&text);
+}
+
+static void add_execution(hec_json_out *json, const hec_train_report *r) {
+  hec_text cpu = {0};
+  hec_machine_cpu(&cpu);
+  hec_json_string(json, "policy", r->policy->name);
+  hec_json_string(json, "schedule", r->schedule->name);
+  hec_json_string(json, "backend", r->backend->name);
+  hec_json_string(json, "transport", r->carrier);
+  hec_json_string(json, "ranks_are", r->ranks_are);
+  hec_json_bool(json, "virtual", r->train->virtual_time);
+  hec_json_string(json, "cpu", cpu.data);
+  hec_json_int(json, "cores", hec_machine_cores());
+  hec_json_string(json, "blas", hec_math_library());
+  hec_json_strings(json, "limits", r->limits, r->n_limits);
+  hec_text_free(&cpu);
+}
+
+/* What the gate does to the load; a mean over the steps before each list. */
+static void add_load(hec_json_out *json, const hec_train_report *r) {
+  hec_json_object(json, "load");
+  hec_json_double(json, "overload_mean", mean_of(r, AT(overload)));
+  hec_json_double(json, "expert_overload_mean", mean_of(r, AT(expert_overload)));
+  hec_json_double(json, "dropped_share_mean", mean_of(r, AT(dropped)));
+  hec_json_double(json, "no_expert_share_mean", mean_of(r, AT(unrouted)));
+  add_numbers(json, r, "overload", AT(overload));
+  add_numbers(json, r, "expert_overload", AT(expert_overload));
+  if (r->train->model->gate->varies) {
+    add_numbers(json, r, "dropped_share", AT(dropped));
+    add_numbers(json, r, "no_expert_share", AT(unrouted));
+  }
+  hec_json_close(json);
+}
+
+static void add_check(hec_json_out *json, const hec_train_report *r) {
+  const hec_check_result *c = &r->curve->check;
+  hec_json_object(json, "check");
+  hec_json_bool(json, "passed", c->passed);
+  hec_json_double(json, "worst_error", c->worst);
+  hec_json_double(json, "tolerance", c->tolerance);
+  hec_json_string(json, "worst_at", c->worst_at);
+  hec_json_int(json, "compared", c->compared);
+  hec_json_int(json, "flips", c->flips);
+  hec_json_int(json, "windows", c->windows);
+  hec_json_int(json, "window_steps", hec_check_steps(r->train->model));
+  if (c->failed_step > 0) {
+    hec_json_object(json, "failed");
+    hec_json_int(json, "step", c->failed_step);
+    hec_json_string(json, "at", c->failed_at);
+    hec_json_double(json, "error", c->failed_error);
+    hec_json_double(json, "tolerance", c->failed_tolerance);
+    hec_json_close(json);
+  }
+  if (c->diverged_step > 0)
+    hec_json_int(json, "diverged_step", c->diverged_step);
+  hec_json_close(json);
+}
+
+void hec_train_report_json(const hec_train_report *r, hec_text *out) {
+  const hec_train *t = r->train;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "tool", "hecate-run train " HEC_VERSION);
+  hec_json_string(&json, "text", r->text);
+  hec_json_int(&json, "characters", t->corpus->n);
+  hec_json_string(&json, "cluster", r->cluster);
+  add_model(&json, &t->model->moe);
+  hec_json_int(&json, "ranks", t->problem->n_ranks);
+  hec_json_int(&json, "tokens_per_rank", t->problem->tokens);
+  hec_json_int(&json, "micro_batches", t->n_micro_batches);
+  hec_json_int(&json, "steps", t->n_steps);
+  hec_json_int(&json, "seed", r->seed);
+  hec_json_double(&json, "learning_rate", (double)t->model->adam.rate);
+  hec_json_double(&json, "aux", (double)t->aux);
+  hec_json_double(&json, "bias_rate", (double)t->bias_rate);
+  add_gate(&json, t->model);
+  add_execution(&json, r);
+  add_numbers(&json, r, "loss", AT(loss));
+  if (t->aux > 0)
+    add_numbers(&json, r, "balance_loss", AT(balance_loss));
+  add_load(&json, r);
+  add_numbers(&json, r, "iteration_s", AT(iteration_s));
+  hec_json_double(&json, "iteration_median_s", median_s(r));
+  if (r->curve->note[0])
+    hec_json_string(&json, "note", r->curve->note);
+  if (t->check)
+    add_check(&json, r);
+  if (t->record)
+    hec_json_string(&json, "record", t->record);
+  hec_json_close(&json);
+}

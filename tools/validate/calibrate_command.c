@@ -1,0 +1,116 @@
+/* hecate-validate calibrate: a session without anything to compare; the table, the cluster file. */
+#include "tools/common/output.h"
+#include "tools/validate/session_run.h"
+#include "tools/validate/validate_commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef HEC_VERSION
+#define HEC_VERSION "0.1.0"
+#endif
+
+enum { REPEATS = 10 };
+
+typedef struct {
+  hec_session_args session;
+  const char *out;
+  bool json;
+} settings;
+
+typedef struct {
+  const settings *s;
+  hec_session_run_state run;
+} command;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.session = hec_session_args_default};
+  s->session.repeat = REPEATS;
+  const hec_arg args[] = {
+      HEC_SESSION_ARG_ROWS(s->session, "train"),
+      HEC_ARG_WHOLE("--esp", s->session.job.esp, "S", "experts in S shards, as for compare --esp S (default 1)", 1,
+                    65536),
+      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
+                    "rounds that are fitted to, after one that warms up (default 10)", 1, 1000),
+      HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
+      HEC_SESSION_WHERE_ROWS(s->session),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--out", s->out, "FILE",
+                   "write the cluster file, for --cluster of hecate-sim and for compare --calibration"),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "the cluster file on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command text = {
+      .program = "hecate-validate calibrate",
+      .usage = "hecate-validate calibrate [options]",
+      .summary =
+          "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
+          "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores). Exit code "
+          "1:\n"
+          "refused, because the machine was too busy (retry when nothing else runs; GPUs are not probed, so never\n"
+          "refused), or a run that failed; large residuals are printed and are no failure.",
+      .examples = "  hecate-validate calibrate --out this-machine.json\n"
+                  "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
+                  "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"
+                  "  hecate-validate calibrate --backend nccl --virtual --out this-gpu.json",
+      .args = args};
+  int32_t n;
+  HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  *done = *done || hec_session_run_list(&s->session);
+  s->session.where.ranks = s->session.job.ranks;
+  return HEC_OK;
+}
+
+/* On rank 0. */
+static hec_status report(void *context, hec_handover *handover) {
+  command *c = context;
+  const hec_session_report report = {.session = &c->run.session, .head = &c->run.head};
+  hec_text text = {0};
+  hec_calibrate_text(&report, &text);
+  hec_status status = hec_handover_put(handover, &text);
+  if (status == HEC_OK)
+    status = hec_handover_put(handover, &c->run.session.preset);
+  hec_text_free(&text);
+  return status;
+}
+
+/* Where the session was started. */
+static hec_status take(void *context, hec_handover *handover) {
+  const settings *s = ((command *)context)->s;
+  hec_text text = {0}, preset = {0};
+  hec_status status = hec_handover_get(handover, &text);
+  if (status == HEC_OK)
+    status = hec_handover_get(handover, &preset);
+  if (status == HEC_OK && s->out)
+    status = hec_write_file(s->out, preset.data, preset.length);
+  if (s->out)
+    hec_text_printf(&text, "Written: %s (--cluster of hecate-sim and hecate-run, --calibration of compare).\n", s->out);
+  else
+    hec_text_add(&text, "Not kept: add --out FILE to write it as a cluster file, or --json.\n");
+  if (status == HEC_OK)
+    status = hec_output_print(s->json ? &preset : &text);
+  hec_text_free(&text);
+  hec_text_free(&preset);
+  return status;
+}
+
+static hec_status run(command *c) {
+  const settings *s = c->s;
+  HEC_TRY(hec_session_run_open(&c->run));
+  hec_execution_mind(&c->run.execution, "loads, weights and tokens are made up");
+  const hec_comparison_options none = {
+      .n_rounds = (int32_t)s->session.repeat, .collective = c->run.collective, .law = hec_law_find(c->run.head.law)};
+  return hec_session_run_launch(&c->run, &none, NULL, take);
+}
+
+int hec_calibrate_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-validate", status);
+  command c = {
+      .s = &s,
+      .run = {.tool = "hecate-validate calibrate " HEC_VERSION, .args = &s.session, .file = s.out, .report = report}};
+  c.run.context = &c;
+  return hec_session_run_close(&c.run, run(&c));
+}

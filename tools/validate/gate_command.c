@@ -1,0 +1,383 @@
+/* hecate-validate gate: stored predictions first, then sessions until one can judge; the verdict as exit code. */
+#include "runtime/base/arena.h"
+#include "runtime/exec/math/math.h"
+#include "tools/common/args.h"
+#include "tools/common/colour.h"
+#include "tools/common/handover.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
+#include "tools/common/where.h"
+#include "tools/validate/validate_commands.h"
+#include "validate/gate/gate.h"
+#include "validate/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ATTEMPTS = 3, SEED = 1, EXIT_NOISY = 77 };
+#define TRANSPORT "emulated"
+
+typedef struct {
+  const char *baseline, *broken, *transport, *out, *stamp, *update, *calibrated;
+  int64_t attempts, seed;
+  bool json, self_test, stored_alone;
+} settings;
+
+typedef struct {
+  const settings *s;
+  hec_arena arena;
+  hec_gate_file file;
+  hec_where where;
+  hec_text cpu;
+  int32_t broken; /* -1: none */
+  /* An attempt: */
+  hec_session session;
+  hec_handover handover;
+  hec_gate_run run;
+  hec_text preset;
+  /* The last one's judgements: */
+  hec_gate_judgement judgement, of_broken[HEC_CONTROLS_MAX];
+  int32_t n_broken, n_attempts, n_noisy;
+} gate;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .attempts = ATTEMPTS, .seed = SEED};
+  const hec_arg args[] = {
+      HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
+      HEC_ARG_WHOLE("--attempts", s->attempts, "N", "sessions at most while they are noisy (default 3)", 1, 100),
+      HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
+      HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
+      HEC_ARG_TITLE("Is it a gate?"),
+      HEC_ARG_WORD("--break", s->broken, "LAW", "predict with a broken law: mean_compute, mean_bytes, flat_rate"),
+      {"--self-test", HEC_ARG_FLAG, &s->self_test, NULL,
+       "judge one session four times: by the law, which must pass, and by each broken one, which must fail", 0, 0},
+      HEC_ARG_TITLE("Stored predictions"),
+      {"--stored-only", HEC_ARG_FLAG, &s->stored_alone, NULL,
+       "compare predictions with the stored ones and report that; measure nothing", 0, 0},
+      HEC_ARG_WORD("--update", s->update, "FILE", "write FILE: the baseline with today's predictions; measure nothing"),
+      HEC_ARG_TITLE("Output"),
+      HEC_ARG_WORD("--calibrated", s->calibrated, "FILE", "write the cluster that was fitted in the last session"),
+      HEC_ARG_WORD("--out", s->out, "FILE", "write the report as Markdown"),
+      HEC_ARG_WORD("--stamp", s->stamp, "TEXT", "a line for its heading, such as date and commit"),
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-validate gate",
+      .usage = "hecate-validate gate [options]",
+      .summary =
+          "The regression gate: predictions on a committed cluster must be the stored ones, and what this machine "
+          "does\n"
+          "must be what a session fitted on it predicts: median error at most 5 %, p90 10 %, order kept in 95 % of "
+          "the\n"
+          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Two cores, most of a minute "
+          "an\n"
+          "attempt; leave the machine alone meanwhile.",
+      .exits = "0 passed or written, 1 failed, 2 bad input or usage, 77 skipped: noisy (measurements that do not\n"
+               "repeat, or a disturbed machine, in every attempt)",
+      .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
+                  "  hecate-validate gate --update validate/gate/gate.json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+/* ---- A session ---- */
+
+/* What rank 0 knows, for the process that judges. */
+static hec_status hand_over(gate *g) {
+  const hec_gate_run *run = &g->run;
+  hec_text text = {0};
+  hec_text_add_bytes(&text, (const char *)run, sizeof *run);
+  hec_status status = hec_handover_put(&g->handover, &text);
+  hec_text_free(&text);
+  hec_text_add_bytes(&text, (const char *)run->points, (size_t)run->n_points * sizeof *run->points);
+  if (status == HEC_OK)
+    status = hec_handover_put(&g->handover, &text);
+  hec_text_free(&text);
+  return status == HEC_OK ? hec_handover_put(&g->handover, &g->session.preset) : status;
+}
+
+static hec_status take_over(gate *g) {
+  hec_text text = {0};
+  HEC_TRY(hec_handover_rewind(&g->handover));
+  HEC_TRY(hec_handover_get(&g->handover, &text));
+  HEC_ASSERT(text.length == sizeof g->run);
+  memcpy(&g->run, text.data, sizeof g->run);
+  hec_text_free(&text);
+  hec_status status = hec_handover_get(&g->handover, &text);
+  g->run.points = HEC_NEW(&g->arena, hec_gate_point, g->run.n_points + 1);
+  if (status == HEC_OK && text.length > 0)
+    memcpy(g->run.points, text.data, text.length);
+  hec_text_free(&text);
+  hec_text_free(&g->preset);
+  return status == HEC_OK ? hec_handover_get(&g->handover, &g->preset) : status;
+}
+
+static hec_status body(hec_rank *rank, void *context) {
+  gate *g = context;
+  HEC_TRY(hec_session_run(&g->session, rank));
+  if (rank->rank != 0)
+    return HEC_OK;
+  g->run = (hec_gate_run){.refused = g->session.refused[0] != 0, .calibrated = g->session.calibration.disturbed};
+  if (!g->run.refused)
+    hec_gate_take(&g->session.comparison, &g->arena, &g->run);
+  return hand_over(g);
+}
+
+static void progress(void *context, const char *what, int32_t done, int32_t of) {
+  const gate *g = context;
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[Kattempt %d, %s: %d of %d", (int)g->n_attempts, what, (int)done, (int)of);
+}
+
+static hec_session_options session_options(gate *g) {
+  const hec_gate_file *f = &g->file;
+  uint64_t seed = (uint64_t)(g->s->seed * 100 + g->n_attempts);
+  const char *law = g->where.transport->law;
+  return (hec_session_options){.calibrate = {.model = f->model_made,
+                                             .base = &f->links_cluster,
+                                             .n_ranks = f->links_cluster.n_devices,
+                                             .tokens = f->tokens,
+                                             .seed = seed + 1000000,
+                                             .n_ranks_here = f->links_cluster.n_devices,
+                                             .n_cores = hec_machine_cores(),
+                                             .load_average = hec_machine_load()},
+                               .machine = {.name = "gate",
+                                           .cpu = g->cpu.data,
+                                           .unit = "core",
+                                           .blas = hec_math_library(),
+                                           .backend = g->where.backend->name,
+                                           .transport = g->where.transport->name,
+                                           .n_cores = hec_machine_cores()},
+                               .compare = {.cases = f->cases,
+                                           .n_cases = f->n_cases,
+                                           .n_rounds = f->n_rounds,
+                                           .law = hec_law_find(law ? law : "alpha_beta")},
+                               .seed = seed,
+                               .progress = progress,
+                               .context = g};
+}
+
+static hec_status launch(gate *g) {
+  const hec_launch_options options = {.n_ranks = g->file.links_cluster.n_devices,
+                                      .pin = true,
+                                      .transport = g->where.transport,
+                                      .cluster = &g->file.links_cluster,
+                                      .memory_bytes = hec_session_bytes(&g->session)};
+  hec_status status = g->where.backend->launch(&options, body, g);
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[K");
+  return status == HEC_OK ? take_over(g) : status;
+}
+
+static hec_status attempt(gate *g) {
+  hec_session_options options = session_options(g);
+  g->run = (hec_gate_run){0};
+  HEC_TRY(hec_session_open(&g->session, &options, &g->arena));
+  hec_status status = hec_handover_open(&g->handover);
+  if (status == HEC_OK)
+    status = launch(g);
+  hec_handover_close(&g->handover);
+  hec_session_close(&g->session);
+  return status;
+}
+
+/* ---- Judging ---- */
+
+static void judge(gate *g) {
+  const hec_gate_bands *bands = &g->file.bands;
+  hec_gate_release(&g->judgement);
+  hec_gate_judge(bands, &g->run, g->broken, &g->judgement);
+  for (g->n_broken = 0; g->s->self_test && hec_controls[g->n_broken].name; g->n_broken++) {
+    hec_gate_release(&g->of_broken[g->n_broken]);
+    hec_gate_judge(bands, &g->run, g->n_broken, &g->of_broken[g->n_broken]);
+  }
+}
+
+/* Of the self-test: all broken laws must have failed. */
+static void conclude(const gate *g, hec_gate_report *r, hec_text *why) {
+  r->verdict = g->judgement.verdict;
+  hec_text_add(why, g->judgement.why.data ? g->judgement.why.data : "");
+  for (int32_t k = 0; r->verdict == HEC_GATE_PASSED && k < g->n_broken; k++)
+    if (g->of_broken[k].verdict != HEC_GATE_FAILED) {
+      r->verdict = HEC_GATE_FAILED;
+      hec_text_printf(why, "self-test: the broken law %s is not rejected", hec_controls[k].name);
+    }
+  r->why = why->data;
+}
+
+/* A report: to --out, and to standard output in the form that is wanted there. */
+static hec_status hand_out(const settings *s, const hec_text *markdown, const hec_text *json) {
+  if (s->out)
+    HEC_TRY(hec_write_file(s->out, markdown->data, markdown->length));
+  return hec_output_print(s->json ? json : markdown);
+}
+
+static hec_status print(gate *g, hec_text *why, hec_gate_verdict *verdict) {
+  hec_gate_report r = {.file = &g->file,
+                       .cpu = g->cpu.data,
+                       .blas = hec_math_library(),
+                       .transport = g->where.transport->name,
+                       .stamp = g->s->stamp,
+                       .n_attempts = g->n_attempts,
+                       .n_noisy = g->n_noisy,
+                       .broken = g->broken,
+                       .run = &g->run,
+                       .judgement = &g->judgement,
+                       .n_broken = g->n_broken,
+                       .of_broken = g->of_broken};
+  hec_text text = {0}, markdown = {0};
+  conclude(g, &r, why);
+  *verdict = r.verdict;
+  hec_gate_markdown(&r, &markdown);
+  if (g->s->json)
+    hec_gate_json(&r, &text);
+  hec_status status = g->s->calibrated && g->preset.length > 0
+                          ? hec_write_file(g->s->calibrated, g->preset.data, g->preset.length)
+                          : HEC_OK;
+  if (status == HEC_OK)
+    status = hand_out(g->s, &markdown, &text);
+  hec_text_free(&text);
+  hec_text_free(&markdown);
+  return status;
+}
+
+static hec_status measure(gate *g, int *code) {
+  const hec_where_args where = {.backend = "cpu", .transport = g->s->transport};
+  int32_t ranks;
+  hec_gate_verdict verdict = HEC_GATE_NOISY;
+  hec_text why = {0};
+  hec_math_open();
+  HEC_TRY(hec_where_open(&where, &g->where, &ranks));
+  hec_machine_cpu(&g->cpu);
+  do {
+    g->n_attempts++;
+    HEC_TRY(attempt(g));
+    judge(g);
+    g->n_noisy += g->judgement.verdict == HEC_GATE_NOISY;
+  } while (g->judgement.verdict == HEC_GATE_NOISY && g->n_attempts < g->s->attempts);
+  hec_status status = print(g, &why, &verdict);
+  if (status == HEC_OK && verdict == HEC_GATE_FAILED)
+    status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
+  if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
+    fprintf(stderr, "hecate-validate: gate: skipped: noisy in %d of %d attempts: %s\n", (int)g->n_noisy,
+            (int)g->n_attempts, why.data);
+    *code = EXIT_NOISY;
+  }
+  hec_text_free(&why);
+  return status;
+}
+
+static hec_status find_broken(gate *g) {
+  g->broken = -1;
+  for (int32_t k = 0; g->s->broken && hec_controls[k].name; k++)
+    if (strcmp(hec_controls[k].name, g->s->broken) == 0)
+      g->broken = k;
+  if (g->s->broken && g->broken < 0)
+    return hec_fail(HEC_BAD_INPUT, "--break: expected mean_compute, mean_bytes or flat_rate, found \"%s\"",
+                    g->s->broken);
+  if (g->s->broken && g->s->self_test)
+    return hec_fail(HEC_BAD_INPUT, "--self-test breaks every law itself: leave --break out");
+  return HEC_OK;
+}
+
+static hec_status update(const gate *g, const hec_gate_prediction *predictions) {
+  hec_text text = {0};
+  hec_gate_write(&g->file, predictions, &text);
+  hec_status status = hec_write_file(g->s->update, text.data, text.length);
+  hec_text_free(&text);
+  return status;
+}
+
+/* The report, also where a prediction moved; the verdict last. */
+static hec_status print_stored(const gate *g, const hec_gate_prediction *predictions) {
+  hec_text markdown = {0}, json = {0}, why = {0};
+  hec_status verdict = hec_gate_check_stored(&g->file, predictions);
+  hec_text_add(&why, verdict == HEC_OK ? "" : hec_last_error());
+  const hec_gate_stored_report r = {
+      .file = &g->file, .now = predictions, .stamp = g->s->stamp, .why = why.data ? why.data : ""};
+  hec_gate_stored_markdown(&r, &markdown);
+  if (g->s->json)
+    hec_gate_stored_json(&r, &json);
+  hec_status status = hand_out(g->s, &markdown, &json);
+  if (status == HEC_OK && verdict != HEC_OK)
+    status = hec_fail(verdict, "%s", r.why);
+  hec_text_free(&markdown);
+  hec_text_free(&json);
+  hec_text_free(&why);
+  return status;
+}
+
+/* What would do nothing where nothing is measured. */
+static hec_status check_unmeasured(const settings *s) {
+  const char *mode = s->update ? "--update" : s->stored_alone ? "--stored-only" : NULL;
+  const struct {
+    const char *option;
+    bool given;
+  } idle[] = {{"--break", s->broken},
+              {"--self-test", s->self_test},
+              {"--calibrated", s->calibrated},
+              {"--stored-only", s->update && s->stored_alone},
+              {"--attempts", s->attempts != ATTEMPTS},
+              {"--seed", s->seed != SEED},
+              {"--transport", strcmp(s->transport, TRANSPORT) != 0},
+              {"--out", s->update && s->out},
+              {"--stamp", s->update && s->stamp},
+              {"--json", s->update && s->json}};
+  for (size_t i = 0; mode && i < sizeof idle / sizeof *idle; i++)
+    if (idle[i].given)
+      return hec_fail(HEC_BAD_INPUT, "%s: does nothing with %s, which measures nothing%s: leave it out", idle[i].option,
+                      mode, s->update ? " and writes the baseline alone" : "");
+  return HEC_OK;
+}
+
+static hec_status run(gate *g, int *code) {
+  const settings *s = g->s;
+  HEC_TRY(find_broken(g));
+  HEC_TRY(check_unmeasured(s));
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  if (s->update)
+    HEC_TRY(hec_output_check_file("--update", s->update));
+  if (s->calibrated)
+    HEC_TRY(hec_output_check_file("--calibrated", s->calibrated));
+  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : s->baseline, false}, /* may be updated in place */
+                               {"--update", s->update, true},
+                               {"--out", s->out, true},
+                               {"--calibrated", s->calibrated, true}};
+  HEC_TRY(hec_paths_check(uses, 4));
+  HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"the baseline's cluster", g->file.cluster_path, false},
+                                                 {"--update", s->update, true},
+                                                 {"--out", s->out, true},
+                                                 {"--calibrated", s->calibrated, true}},
+                          4));
+  hec_gate_prediction *now = HEC_NEW(&g->arena, hec_gate_prediction, g->file.n_cases * g->file.n_steps);
+  HEC_TRY(hec_gate_predict(&g->file, now));
+  HEC_TRY(hec_gate_check_groups(&g->file, now));
+  if (s->update)
+    return update(g, now);
+  if (s->stored_alone)
+    return print_stored(g, now);
+  HEC_TRY(hec_gate_check_stored(&g->file, now));
+  return measure(g, code);
+}
+
+int hec_gate_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  int code = 0;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-validate", status);
+  gate g = {.s = &s, .handover = {-1}};
+  status = run(&g, &code);
+  hec_gate_release(&g.judgement);
+  for (int32_t k = 0; k < HEC_CONTROLS_MAX; k++)
+    hec_gate_release(&g.of_broken[k]);
+  hec_text_free(&g.cpu);
+  hec_text_free(&g.preset);
+  hec_arena_free(&g.arena);
+  int ended = hec_where_exit(&g.where, "hecate-validate", status, true);
+  return ended != 0 ? ended : code;
+}

@@ -1,0 +1,84 @@
+/* hecate-validate hardware: options and report. */
+#include "tools/common/args.h"
+#include "tools/common/output.h"
+#include "tools/validate/validate_commands.h"
+#include "validate/hardware/hardware.h"
+
+typedef struct {
+  const char *cases, *out, *stamp;
+  bool json, details;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){0};
+  const hec_arg args[] = {
+      {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
+       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED or ../shared)", 0, 0},
+      {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
+      {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row, and who measured", 0, 0},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-validate hardware",
+      .usage = "hecate-validate hardware [options]",
+      .summary =
+          "Prices collectives, GEMMs and MoE layers that others measured with the link and GEMM laws and the "
+          "numbers of\n"
+          "presets, nothing fitted, and prints predicted beside measured. Required of every group: Kendall tau "
+          "of 0.9 and,\n"
+          "for messages of 64 MiB and dense GEMMs of 1e11 FLOP and more, a median error of 25 % at most; exit "
+          "code 1 when\n"
+          "that does not hold. Nothing there measures H100, H200, H800 or GB200 (presets dgx-h100, dgx-h200, h800,\n"
+          "gb200-nvl72). Text on stdout, Markdown in --out. The form of the file: validate/hardware/hardware.h.",
+      .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+static hec_status print(const settings *s, const hec_hardware *hardware) {
+  hec_output_report report = {0};
+  hec_hardware_markdown(hardware, s->details, &report.shown);
+  hec_hardware_markdown(hardware, true, &report.whole);
+  if (s->json)
+    hec_hardware_json(hardware, &report.json);
+  return hec_output_report_print(&report, s->out);
+}
+
+/* What does not hold, for those who read only the last line. */
+static hec_status verdict(const hec_hardware *hardware) {
+  for (int32_t i = 0; i < hardware->n_lines; i++) {
+    const hec_hardware_line *line = &hardware->lines[i];
+    if (!line->passed)
+      return hec_fail(HEC_FAILED, "%s: %s: required at %s %g, found %.4g (%.4g without upper bounds)", line->group,
+                      line->what, line->at_least ? "least" : "most", line->limit, line->value[0], line->value[1]);
+  }
+  return HEC_OK;
+}
+
+int hec_hardware_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_text path = {0};
+  hec_hardware hardware = {0};
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status != HEC_OK || done)
+    return hec_tool_exit("hecate-validate", status);
+  if (s.out)
+    status = hec_output_check_file("--out", s.out);
+  if (status == HEC_OK)
+    status = hec_output_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
+  if (status == HEC_OK)
+    status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
+  if (status == HEC_OK)
+    status = hec_hardware_run(path.data, &hardware);
+  hardware.stamp = s.stamp;
+  if (status == HEC_OK)
+    status = print(&s, &hardware);
+  if (status == HEC_OK)
+    status = verdict(&hardware);
+  hec_hardware_free(&hardware);
+  hec_text_free(&path);
+  return hec_tool_exit("hecate-validate", status);
+}

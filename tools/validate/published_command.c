@@ -1,0 +1,192 @@
+/* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
+#include "tools/common/args.h"
+#include "tools/common/colour.h"
+#include "tools/common/output.h"
+#include "tools/validate/validate_commands.h"
+#include "validate/published/published.h"
+#include "validate/published/system.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+  hec_published_options options;
+  const char *out, *system;
+  int64_t seed;
+  bool json, synthetic;
+} settings;
+
+static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  *s = (settings){.seed = 1};
+  const hec_arg args[] = {
+      {"--system", HEC_ARG_TEXT, &s->system, "NAME",
+       "whose numbers: hecate (default), another row of `--system list`, or all of those", 0, 0},
+      {"--cluster-a", HEC_ARG_TEXT, &s->options.cluster_a, "C",
+       "of hecate, cluster A: preset, one-line form or file (p3dn-4x8)", 0, 0},
+      {"--cluster-b", HEC_ARG_TEXT, &s->options.cluster_b, "C", "of hecate, cluster B (p4d-4x8)", 0, 0},
+      {"--trace", HEC_ARG_TEXT, &s->options.trace, "FILE",
+       "of hecate, recorded loads of 32 experts, top-2 (default: traces/smartmoe_gpt_e32_r16.jsonl below "
+       "$HECATE_SHARED or "
+       "../shared, if it is there)",
+       0, 0},
+      {"--synthetic", HEC_ARG_FLAG, &s->synthetic, NULL, "no recorded loads even if there are any", 0, 0},
+      {"--seed", HEC_ARG_INT, &s->seed, "N", "of the synthetic loads (1)", 0, 1e15},
+      {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL, "few models and iterations: seconds, for tests", 0, 0},
+      {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
+      {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the report as Markdown", 0, 0},
+      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
+      {.name = NULL}};
+  const hec_command command = {
+      .program = "hecate-validate published",
+      .usage = "hecate-validate published [options]",
+      .summary =
+          "Simulates the set-ups of the FSSDP paper (arXiv 2502.02581) and prints its numbers beside ours: with the\n"
+          "inputs it leaves open at plain defaults, with the best single set of them, and how each row moves when one\n"
+          "of them changes. About two minutes on one core.\n"
+          "With --system: the set-ups of another system with public numbers, or of all of them.",
+      .examples = "  hecate-validate published --out published.md\n  hecate-validate published --synthetic --json\n"
+                  "  hecate-validate published --system all --out systems.md",
+      .args = args};
+  int32_t n;
+  return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
+}
+
+/* The default trace when it can be read; free the result. NULL without. */
+static char *default_trace(void) {
+  hec_text path = {0};
+  hec_output_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
+  if (access(path.data, R_OK) == 0)
+    return path.data;
+  hec_text_free(&path);
+  return NULL;
+}
+
+static void show_progress(const char *what, int32_t done, int32_t of, void *context) {
+  (void)context;
+  fprintf(stderr, "\r\033[K%s %" PRId32 "/%" PRId32, what, done + 1, of);
+}
+
+static hec_status print(const settings *s, const hec_published *published) {
+  hec_text text = {0}, markdown = {0};
+  hec_published_markdown(published, &markdown);
+  if (s->json)
+    hec_published_json(published, &text);
+  const hec_text *shown = s->json ? &text : &markdown;
+  hec_status status = HEC_OK;
+  if (s->out)
+    status = hec_write_file(s->out, markdown.data, markdown.length);
+  if (status == HEC_OK)
+    status = hec_output_print(shown);
+  hec_text_free(&text);
+  hec_text_free(&markdown);
+  return status;
+}
+
+/* An error in one of two clusters names the option that chose it. */
+static hec_status check_cluster(const char *option, const char *spec) {
+  hec_cluster cluster;
+  hec_arena arena = {0};
+  hec_status status = hec_cluster_load(spec, &arena, &cluster);
+  hec_arena_free(&arena);
+  static const char loaded_as[] = "--cluster ";
+  char why[1024];
+  (void)snprintf(why, sizeof why, "%s", status == HEC_OK ? "" : hec_last_error());
+  if (status != HEC_OK && strncmp(why, loaded_as, strlen(loaded_as)) == 0)
+    return hec_fail(status, "%s %s", option, why + strlen(loaded_as));
+  return status;
+}
+
+static hec_status run_hecate(settings *s) {
+  if (s->synthetic && s->options.trace)
+    return hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other");
+  s->options.cluster_a = s->options.cluster_a ? s->options.cluster_a : "p3dn-4x8";
+  s->options.cluster_b = s->options.cluster_b ? s->options.cluster_b : "p4d-4x8";
+  HEC_TRY(check_cluster("--cluster-a", s->options.cluster_a));
+  HEC_TRY(check_cluster("--cluster-b", s->options.cluster_b));
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  HEC_TRY(hec_paths_check((const hec_path_use[]){{"--trace", s->options.trace, false},
+                                                 {"--cluster-a", s->options.cluster_a, false},
+                                                 {"--cluster-b", s->options.cluster_b, false},
+                                                 {"--out", s->out, true}},
+                          4));
+  char *found = s->synthetic || s->options.trace ? NULL : default_trace();
+  s->options.trace = found ? found : s->options.trace;
+  s->options.seed = (uint64_t)s->seed;
+  s->options.progress = hec_progress_wanted() ? show_progress : NULL;
+  hec_published *published = NULL;
+  hec_status status = hec_published_run(&s->options, &published);
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[K");
+  if (status == HEC_OK)
+    status = print(s, published);
+  hec_published_free(published);
+  free(found);
+  return status;
+}
+
+/* ---- other systems ---- */
+
+static hec_status list_systems(bool json) {
+  hec_text text = {0};
+  (json ? hec_systems_list_json : hec_systems_list)(&text);
+  hec_status status = hec_output_print(&text);
+  hec_text_free(&text);
+  return status;
+}
+
+static hec_status find_system(const char *name, const hec_system **system) {
+  *system = hec_system_find(name);
+  if (*system || strcmp(name, "all") == 0)
+    return HEC_OK;
+  hec_text names = {0};
+  for (int32_t i = 0; hec_systems[i]; i++)
+    hec_text_printf(&names, ", %s", hec_systems[i]->name);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--system: expected hecate%s, all or list, found \"%s\"", names.data, name);
+  hec_text_free(&names);
+  return status;
+}
+
+static hec_status run_systems(settings *s) {
+  const hec_system *system;
+  HEC_TRY(find_system(s->system, &system));
+  if (s->options.trace || s->options.cluster_a || s->options.cluster_b)
+    return hec_fail(HEC_BAD_INPUT, "--trace, --cluster-a and --cluster-b belong to --system hecate");
+  if (s->out)
+    HEC_TRY(hec_output_check_file("--out", s->out));
+  hec_text shared = {0};
+  hec_output_shared(".", &shared);
+  hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
+  options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
+  options.progress = hec_progress_wanted() ? show_progress : NULL;
+  hec_system_report *report = NULL;
+  hec_status status = hec_systems_run(system, &options, &report);
+  if (hec_progress_wanted())
+    fprintf(stderr, "\r\033[K");
+  hec_output_report output = {0};
+  if (status == HEC_OK) {
+    hec_systems_markdown(report, &output.whole);
+    hec_systems_markdown(report, &output.shown);
+    if (s->json)
+      hec_systems_json(report, &output.json);
+    status = hec_output_report_print(&output, s->out);
+  }
+  hec_systems_free(report);
+  hec_text_free(&shared);
+  return status;
+}
+
+int hec_published_command(int argc, char **argv) {
+  settings s;
+  bool done;
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = !s.system || strcmp(s.system, "hecate") == 0 ? run_hecate(&s)
+             : strcmp(s.system, "list") == 0              ? list_systems(s.json)
+                                                          : run_systems(&s);
+  return hec_tool_exit("hecate-validate", status);
+}

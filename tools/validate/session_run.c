@@ -1,0 +1,298 @@
+/* From the command line to a launched session and back. Without a trace the job is made from a made-up one of a single
+ * record of equal loads, so that every choice and check is that of a recorded trace; nothing of it is executed. Under a
+ * process manager every process comes here. */
+#include "tools/validate/session_run.h"
+
+#include "runtime/exec/math/math.h"
+#include "tools/common/colour.h"
+#include "tools/common/machine.h"
+#include "tools/common/output.h"
+#include "tools/common/timeline_files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+const hec_session_args hec_session_args_default = {
+    .job = {.model = "cpu-512",
+            .policies = "all",
+            .schedule = "auto",
+            .law = "alpha_beta",
+            .warmup = -1,
+            .first_layer = -1,
+            .m = HEC_AUTO,
+            .period = HEC_AUTO,
+            .slots = HEC_AUTO},
+    .where = {.backend = "cpu"},
+    .seed = 1,
+};
+
+/* What stands between ranks when no cluster is named: slow enough that placement matters, as it does on clusters. Device
+ * rates only serve until the first calibration cases have run. */
+#define LINE "1x%" PRId32 " nvlink=0.25G@30us flops=50G eff=1 hbm=10G mem=8G tile=8"
+
+/* A trace of one record of equal loads in the shape of `moe`. */
+static void make_trace(const hec_moe *moe, int32_t layers, int32_t ranks, const char *phase, hec_text *out) {
+  hec_json_out json = hec_json_begin(out, 0);
+  hec_json_object(&json, NULL);
+  hec_json_string(&json, "format", "hecate-trace");
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "name", "");
+  hec_json_string(&json, "phase", phase);
+  hec_json_int(&json, "layers", layers);
+  hec_json_int(&json, "experts", moe->n_experts);
+  hec_json_int(&json, "top_k", moe->top_k);
+  hec_json_int(&json, "source_ranks", ranks);
+  hec_json_string(&json, "layout", "layer x source_rank x expert");
+  hec_json_string(&json, "unit", "token-expert assignments");
+  hec_json_close(&json);
+  json = hec_json_begin(out, 0);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "iter", 1);
+  hec_json_array(&json, "layers");
+  for (int32_t l = 0; l < layers; l++) {
+    hec_json_array(&json, NULL);
+    for (int32_t r = 0; r < ranks; r++) {
+      hec_json_array(&json, NULL);
+      for (int32_t e = 0; e < moe->n_experts; e++)
+        hec_json_int(&json, NULL, 1);
+      hec_json_close(&json);
+    }
+    hec_json_close(&json);
+  }
+  hec_json_close(&json);
+  hec_json_close(&json);
+}
+
+static hec_status open_loads(hec_session_run_state *run, hec_job_options *wanted) {
+  const hec_session_args *a = run->args;
+  if (a->trace) {
+    HEC_TRY(hec_job_args_open(a->trace, &run->kept, &run->reader));
+    int32_t layers = hec_trace_header_of(run->reader)->n_layers;
+    if (wanted->layers == 0)
+      wanted->layers = layers < HEC_SESSION_LAYERS ? layers : HEC_SESSION_LAYERS;
+    return HEC_OK;
+  }
+  hec_moe moe;
+  HEC_TRY(hec_moe_load(wanted->model, &moe));
+  if (wanted->layers == 0)
+    wanted->layers = moe.n_moe_layers < HEC_SESSION_LAYERS ? moe.n_moe_layers : HEC_SESSION_LAYERS;
+  if (wanted->layers > 512)
+    return hec_fail(HEC_BAD_INPUT, "--layers: expected at most 512, found %" PRId32, wanted->layers);
+  int32_t layers = moe.n_moe_layers > wanted->layers ? moe.n_moe_layers : wanted->layers;
+  make_trace(&moe, layers, wanted->ranks, wanted->phase ? wanted->phase : "train", &run->kept);
+  return hec_trace_open_memory(run->kept.data, run->kept.length, "the model's shape", &run->reader);
+}
+
+static const char *like(const hec_session_run_state *run) {
+  return run->where.backend->like ? run->where.backend->like() : NULL;
+}
+
+static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
+  const hec_session_args *a = run->args;
+  hec_job *job = &run->job;
+  const char *class = a->where.virtual_time || run->execution.summary.imitates
+                          ? "imitated"
+                          : "to begin with: calibration finds this machine's own";
+  if (a->layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
+    hec_job_say(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
+                a->trace ? ", the first of the trace" : "");
+  if (chose_ranks)
+    hec_job_say(job, &run->arena, "ranks: %" PRId32 "; choose with --ranks", job->problem.n_ranks);
+  if (a->job.tokens == 0)
+    hec_job_say(job, &run->arena, "tokens per rank: %" PRId32 "%s; choose with --tokens", job->problem.tokens,
+                a->trace ? ", every layer scaled to it" : "");
+  if (!a->job.cluster && like(run))
+    hec_job_say(job, &run->arena, "links: those of preset %s between ranks, %s; choose with --cluster", like(run),
+                class);
+  else if (!a->job.cluster)
+    hec_job_say(job, &run->arena, "links: 0.25 GB/s and 30 us between ranks, %s; choose with --cluster", class);
+}
+
+static hec_status check_cores(const hec_session_run_state *run) {
+  const hec_summary_execution *e = &run->execution.summary;
+  if (!hec_summary_execution_crowded(e) || run->where.link) /* devices work on all ranks' work at once */
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT,
+                  "%" PRId32 " ranks on %" PRId32 " core%s would take turns, which no calibration describes: choose at "
+                  "most %" PRId32 " --ranks, or %s--virtual",
+                  e->n_ranks_here, e->n_cores, e->n_cores == 1 ? "" : "s", e->n_cores,
+                  run->where.backend->here ? "--backend cpu " : "");
+}
+
+static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
+  const hec_session_args *a = run->args;
+  hec_job_options wanted;
+  char line[HEC_CPU_LINE_BYTES];
+  HEC_TRY(hec_job_args_options(&a->job, &wanted));
+  HEC_TRY(hec_job_args_collective(a->job.collective, &run->collective));
+  if (wanted.phase && strcmp(wanted.phase, "train") != 0 && strcmp(wanted.phase, "forward") != 0)
+    return hec_fail(HEC_BAD_INPUT, "--phase: expected train or forward, found \"%s\"", wanted.phase);
+  wanted.layers = (int32_t)a->layers;
+  wanted.warmup = 0;
+  wanted.ranks = ranks > 0 ? ranks : wanted.ranks > 0 ? wanted.ranks : HEC_SESSION_RANKS;
+  if (wanted.ranks > HEC_RANKS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId32,
+                    HEC_RANKS_MAX, wanted.ranks);
+  if (wanted.tokens == 0)
+    wanted.tokens = HEC_SESSION_TOKENS;
+  (void)snprintf(line, sizeof line, LINE, wanted.ranks);
+  wanted.like = like(run);
+  if (!wanted.cluster)
+    wanted.cluster = wanted.like ? wanted.like : line;
+  HEC_TRY(open_loads(run, &wanted));
+  HEC_TRY(hec_job_make_executed(&wanted, run->reader, &run->arena, &run->job));
+  return hec_model_make(&run->job.moe, false, (uint64_t)a->seed, &run->model);
+}
+
+static void describe(hec_session_run_state *run) {
+  const hec_session_args *a = run->args;
+  hec_execution_describe(&run->where, &a->where, &run->job, a->job.cluster != NULL, true, &run->execution);
+  run->execution.summary.seed = (uint64_t)a->seed;
+  run->head = (hec_summary){.job = &run->job,
+                            .tool = run->tool,
+                            .trace = a->trace ? a->trace : "",
+                            .law = a->where.virtual_time || !run->where.transport->law ? "alpha_beta"
+                                                                                       : run->where.transport->law,
+                            .execution = &run->execution.summary};
+  time_t now = time(NULL);
+  struct tm parts;
+  if (!gmtime_r(&now, &parts) || strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+    run->date[0] = 0;
+}
+
+static hec_status check_out(const hec_session_run_state *run) {
+  hec_path_use uses[HEC_JOB_READS + 2];
+  hec_job_args_reads(&run->args->job, run->args->trace, uses);
+  uses[HEC_JOB_READS] = (hec_path_use){"--calibration", run->calibration, false};
+  uses[HEC_JOB_READS + 1] = (hec_path_use){"--out", run->file, true};
+  if (run->folder)
+    HEC_TRY(hec_timeline_files_check(&(hec_timeline_files){.out = run->folder, .format = run->timelines}, uses,
+                                     HEC_JOB_READS + 1));
+  if (run->file)
+    HEC_TRY(hec_output_check_file("--out", run->file));
+  return hec_paths_check(uses, HEC_JOB_READS + 2);
+}
+
+hec_status hec_session_run_open(hec_session_run_state *run) {
+  int32_t ranks = 0;
+  run->handover.file = -1;
+  hec_math_open();
+  HEC_TRY(hec_where_open(&run->args->where, &run->where, &ranks));
+  if (run->where.backend->speaks())
+    HEC_TRY(check_out(run));
+  HEC_TRY(make_job(run, ranks));
+  HEC_TRY(hec_where_choose_link(&run->args->where, &run->where, run->job.problem.n_ranks));
+  describe(run);
+  HEC_TRY(check_cores(run));
+  say_defaults(run, ranks == 0 && run->args->job.ranks == 0);
+  return hec_execution_check_memory(&run->where, &run->job.problem, run->execution.summary.n_ranks_here, false);
+}
+
+bool hec_session_run_list(const hec_session_args *args) {
+  bool listed = hec_where_list(&args->where, args->list);
+  if (args->list)
+    hec_job_args_list();
+  return listed;
+}
+
+/* ---- The launch ---- */
+
+static hec_status body(hec_rank *rank, void *context) {
+  hec_session_run_state *run = context;
+  HEC_TRY(hec_session_run(&run->session, rank));
+  if (rank->rank != 0)
+    return HEC_OK;
+  hec_text refused = {0};
+  hec_text_add(&refused, run->session.refused);
+  hec_rank_at_phase(rank, 0, "keeping the results");
+  hec_status status = hec_handover_put(&run->handover, &refused);
+  if (status == HEC_OK && refused.length == 0)
+    status = run->report(run->context, &run->handover);
+  hec_text_free(&refused);
+  return status;
+}
+
+static void progress(void *context, const char *what, int32_t done, int32_t of) {
+  (void)context;
+  fprintf(stderr, "\r\033[K%s: %" PRId32 " of %" PRId32, what, done, of);
+}
+
+static hec_status launch(hec_session_run_state *run) {
+  const hec_launch_options options = {.n_ranks = run->job.problem.n_ranks,
+                                      .pin = true,
+                                      .transport = run->where.transport,
+                                      .link = run->where.link,
+                                      .precision = run->where.precision,
+                                      .cluster = &run->job.cluster,
+                                      .memory_bytes = hec_session_bytes(&run->session),
+                                      .limit_s = run->args->where.limit_s};
+  run->launched = true;
+  hec_status status = run->where.backend->launch(&options, body, run);
+  if (run->session.options.progress)
+    fprintf(stderr, "\r\033[K");
+  return status;
+}
+
+static hec_status check_refused(hec_session_run_state *run) {
+  hec_text refused = {0};
+  hec_status status = hec_handover_get(&run->handover, &refused);
+  if (status == HEC_OK && refused.length > 0)
+    status = hec_fail(HEC_FAILED, "calibration: %s", refused.data);
+  hec_text_free(&refused);
+  return status;
+}
+
+const char *hec_session_run_carrier(const hec_session_run_state *run) {
+  return run->args->where.virtual_time ? "virtual" : hec_where_carrier(&run->where);
+}
+
+hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
+                                  const hec_cluster *given, hec_status (*take)(void *context, hec_handover *handover)) {
+  const hec_session_args *a = run->args;
+  bool speaks = run->where.backend->speaks();
+  const hec_session_options options = {
+      .calibrate = {.model = &run->model,
+                    .base = &run->job.cluster,
+                    .n_ranks = run->job.problem.n_ranks,
+                    .tokens = run->job.problem.tokens,
+                    .esp = run->job.problem.esp,
+                    .train = run->job.problem.train,
+                    .virtual_time = a->where.virtual_time,
+                    .seed = (uint64_t)a->seed + 1000,
+                    .n_ranks_here = run->execution.summary.n_ranks_here,
+                    .n_cores = run->execution.summary.n_cores,
+                    .load_average = hec_machine_load()},
+      .machine = {.name = "this machine",
+                  .cpu = run->execution.cpu.data,
+                  .blas = run->execution.library.data,
+                  .unit = run->execution.summary.unit,
+                  .backend = run->where.backend->name,
+                  .transport = hec_session_run_carrier(run),
+                  .date = run->date[0] ? run->date : NULL,
+                  .n_cores = run->execution.summary.n_cores},
+      .given = given,
+      .compare = *compare,
+      .seed = (uint64_t)a->seed,
+      .progress = speaks && hec_progress_wanted() ? progress : NULL,
+  };
+  HEC_TRY(hec_session_open(&run->session, &options, &run->arena));
+  HEC_TRY(hec_handover_open(&run->handover));
+  HEC_TRY(launch(run));
+  if (!speaks)
+    return HEC_OK;
+  HEC_TRY(hec_handover_rewind(&run->handover));
+  HEC_TRY(check_refused(run));
+  return take(run->context, &run->handover);
+}
+
+int hec_session_run_close(hec_session_run_state *run, hec_status status) {
+  hec_handover_close(&run->handover);
+  hec_session_close(&run->session);
+  hec_trace_close(run->reader);
+  hec_text_free(&run->kept);
+  hec_execution_free(&run->execution);
+  hec_arena_free(&run->arena);
+  return hec_where_exit(&run->where, "hecate-validate", status, run->launched);
+}

@@ -1,0 +1,82 @@
+/* What calibrate and compare share: the options, the job, the session (validate/session.h), its launch, and how its
+ * results come from rank 0 to the one who speaks.
+ *
+ *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */
+#ifndef HEC_TOOLS_VALIDATE_SESSION_RUN_H
+#define HEC_TOOLS_VALIDATE_SESSION_RUN_H
+#include "tools/common/execution.h"
+#include "tools/common/handover.h"
+#include "validate/session_report.h"
+
+enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128 };
+
+typedef struct {
+  hec_job_args job;
+  hec_where_args where;
+  const char *trace; /* NULL: none, the shape comes from --model alone */
+  int64_t layers, repeat, seed;
+  bool list;
+} hec_session_args;
+
+/* clang-format off */
+#define HEC_SESSION_ARG_ROWS(a, default_phase) \
+  HEC_ARG_TITLE("What runs"), \
+  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with such devices)"), \
+  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list) or JSON file (default cpu-512)"), \
+  HEC_ARG_WHOLE("--ranks", (a).job.ranks, "R", "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its processes)", 1, 65536), \
+  HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
+  HEC_ARG_WHOLE("--layers", (a).layers, "N", "MoE layers (default 2)", 1, 100000), \
+  HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: " default_phase ")")
+
+#define HEC_SESSION_WHERE_ROWS(a) \
+  HEC_ARG_TITLE("Execution"), \
+  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, nccl, or list: which there are, and why not"), \
+  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"), \
+  HEC_ARG_WORD("--precision", (a).where.precision, "P", "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"), \
+  {"--virtual", HEC_ARG_FLAG, &(a).where.virtual_time, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or devices", 0, 0}, \
+  HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6), \
+  {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}
+/* clang-format on */
+
+extern const hec_session_args hec_session_args_default;
+
+typedef struct {
+  const char *tool; /* "hecate-validate compare 0.1.0" */
+  const hec_session_args *args;
+  const char *folder,
+      *file; /* of --out, which is one or the other; NULL: not asked for. Checked before anything runs */
+  const hec_timeline_format *timelines; /* of folder */
+  const char *calibration;              /* read; NULL: none */
+  hec_where where;
+  hec_arena arena;
+  bool launched;
+  hec_trace_reader *reader;
+  hec_text kept;
+  hec_job job;
+  hec_model model;
+  const hec_collective *collective;
+  hec_execution execution;
+  hec_summary head;
+  char date[32];
+  hec_session session;
+  hec_handover handover;
+  /* Rank 0, after the session: texts for whoever started it, in an order that `take` knows. */
+  hec_status (*report)(void *context, hec_handover *handover);
+  void *context;
+} hec_session_run_state; /* must not move */
+
+/* --list and --backend list: prints what was asked for; false: neither was. */
+bool hec_session_run_list(const hec_session_args *args);
+/* Backend, trace or shape, job, model, the head of the report. HEC_BAD_INPUT when ranks would take turns on cores: no
+ * calibration describes that. */
+hec_status hec_session_run_open(hec_session_run_state *run) HEC_MUST_USE;
+/* What carries the messages, as a calibration says it: "virtual", or the name of a link or transport. */
+const char *hec_session_run_carrier(const hec_session_run_state *run);
+/* `compare`: cases, or none; `given`: a calibration made before, or NULL. In the process that speaks: takes the texts. */
+hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
+                                  const hec_cluster *given,
+                                  hec_status (*take)(void *context, hec_handover *handover)) HEC_MUST_USE;
+/* Prints the failure if there is one and this process speaks; the exit code. */
+int hec_session_run_close(hec_session_run_state *run, hec_status status);
+
+#endif
