@@ -4,7 +4,7 @@
  *   5 tools/ tests/   4 validate/   3 sim/ | runtime/exec/   2 runtime/report/, runtime/program/   1 runtime/plan/ | traces/
  *   0 models/ | runtime/base/
  * Three arrows stay on a floor: models/ -> runtime/base/, runtime/report/ -> runtime/program/, and tests/ -> tools/ (a test
- * may use what a tool is made of).
+ * may use what a tool is made of). Of the folders below tools/, each tool's sees itself and tools/common/; that sees itself.
  *
  * Doors: a header that is neither of C nor of POSIX or Linux enters only through the files of its row in `doors`; a
  * header with no row enters nowhere. Linear in the length of the text. */
@@ -77,6 +77,16 @@ static bool may_enter(int from, int to) {
   return from == to || floors[to].floor < floors[from].floor;
 }
 
+/* From a folder below tools/ into another tool's. */
+static bool crosses_tools(const char *path, const char *included) {
+  if (!hec_tidy_starts(path, "tools/") || !hec_tidy_starts(included, "tools/"))
+    return false;
+  const char *from = strchr(path + 6, '/'), *to = strchr(included + 6, '/');
+  if (!from || !to || hec_tidy_starts(included, "tools/common/"))
+    return false;
+  return from - path != to - included || strncmp(path, included, (size_t)(from - path)) != 0;
+}
+
 static void check_arrow(hec_tidy *f, const char *path, int line, const char *included) {
   int from = folder_of(path), to = folder_of(included);
   if (from < 0)
@@ -84,6 +94,8 @@ static void check_arrow(hec_tidy *f, const char *path, int line, const char *inc
   else if (to < 0)
     hec_tidy_complain(f, path, line,
                       "includes \"%s\": write the path from the top of the tree, of a folder with a floor", included);
+  else if (crosses_tools(path, included))
+    hec_tidy_complain(f, path, line, "wrong arrow: includes \"%s\", of another tool", included);
   else if (!may_enter(from, to))
     hec_tidy_complain(f, path, line, "wrong arrow: %s (floor %d) includes \"%s\" (floor %d)", floors[from].folder,
                       floors[from].floor, included, floors[to].floor);
