@@ -207,6 +207,8 @@ accepts plan one.jsonl --policy eplb --iter 2 --layer 0 --json && expect out.txt
 sum=$(python3 -c 'import json; print(sum(sum(s) for s in json.loads(open("one.jsonl").readlines()[1])["layers"][0]))')
 expect out.txt 'sum(d["tokens_per_rank"])' "$sum"
 accepts plan "$sample" --policy eplb --iter 21 --layer 0 && has "no decision was due at iteration 21"
+tr -s '\n ' ' ' <out.txt | grep -q "it places as it decided at iteration 2;" || fail "decided when: $(cat out.txt)"
+accepts plan "$sample" --policy eplb --iter 21 --export eplb --out of-21 && cmp -s of-21 of-two || fail "not as decided at 2"
 accepts plan "$sample" --policy eplb --iter 21 --layer 0 --period 1 && ! grep -q "no decision" out.txt || fail "--period 1: $(tail -3 out.txt)"
 refuses 2 "--iter: the trace has no iteration 3; its last is 1, and 2 plans after all records" plan one.jsonl --policy eplb --iter 3 --layer 0
 # What a format cannot say.

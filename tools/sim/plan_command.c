@@ -127,7 +127,8 @@ typedef struct {
   const hec_routing *routing;
   int32_t layer;
   int64_t iter;
-  bool due; /* the decision was made now, not at an earlier iteration */
+  bool due;        /* the decision was made now, not at an earlier iteration */
+  int64_t decided; /* iter of the last earlier decision; -1: none */
   int64_t dispatch_bytes, gather_bytes, migration_bytes;
   hec_text note; /* what the policy and this command say of the plan; "": nothing */
 } found_plan;
@@ -344,14 +345,20 @@ static void note_plan(found_plan *found, const int64_t *after) {
                     " is known: it places as it begins; --iter with a later iteration, or one past the last, places by "
                     "what was recorded",
                     note->length > 0 ? "; " : "", found->iter);
-  else if (run->policy->known == HEC_KNOWN_PERIODIC && !found->due)
-    hec_text_printf(
-        note, "%sno decision was due at iteration %" PRId64 ": it places as it decided before; --period 1 decides anew",
-        note->length > 0 ? "; " : "", found->iter);
+  else if (run->policy->known == HEC_KNOWN_PERIODIC && !found->due) {
+    hec_text_printf(note, "%sno decision was due at iteration %" PRId64 ": it places as it ",
+                    note->length > 0 ? "; " : "", found->iter);
+    if (found->decided >= 0)
+      hec_text_printf(note, "decided at iteration %" PRId64, found->decided);
+    else
+      hec_text_add(note, "began");
+    hec_text_add(note, "; --period 1 decides anew");
+  }
 }
 
-/* Advances the policy over an iteration as the lowering does, without lowering anything. */
-static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_load *rewritten) {
+/* Advances the policy over an iteration as the lowering does, without lowering anything. Whether it decided. */
+static bool advance(hec_policy_run *run, const hec_iteration *iteration, hec_load *rewritten) {
+  bool decided = false;
   for (int32_t mb = 0; mb < iteration->n_micro_batches; mb++) {
     hec_load load = iteration->loads[iteration->n_loads == 1 ? 0 : mb];
     if (run->policy->rewrite) {
@@ -361,10 +368,12 @@ static void advance(hec_policy_run *run, const hec_iteration *iteration, hec_loa
       run->policy->rewrite(run, &load);
     }
     hec_policy_decide(run, iteration->iter, mb);
+    decided = decided || run->planned;
     for (int32_t l = 0; l < run->problem->n_layers; l++)
       hec_policy_refine(run, l, &load);
     hec_history_push(&run->history, &load);
   }
+  return decided;
 }
 
 static hec_status no_such_iteration(const settings *s, int64_t last) {
@@ -393,7 +402,8 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
       break;
     last_iter = iteration->iter;
     memcpy(last.counts, iteration->loads[iteration->n_loads - 1].counts, hec_load_cells(&last) * sizeof *last.counts);
-    advance(run, iteration, &rewritten);
+    if (advance(run, iteration, &rewritten))
+      found->decided = iteration->iter;
   }
   const hec_iteration after = {.iter = s->iter, .stride = 1, .n_loads = 1, .n_micro_batches = 1, .loads = &last};
   if (status == HEC_OK && !there && s->iter != last_iter + 1)
@@ -447,7 +457,7 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
   if (s->layer >= job.problem.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layer: expected 0 to %" PRId32 ", found %" PRId64, job.problem.n_layers - 1,
                     s->layer);
-  found_plan found = {0};
+  found_plan found = {.decided = -1};
   hec_status status = find(s, &job, reader, policies[0], arena, &found);
   if (status == HEC_OK)
     status = tell(s, &found, arena);
