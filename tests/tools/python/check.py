@@ -113,6 +113,12 @@ check("after errors", hecate.simulate_json(counts, top_k=2, policies="ep", **box
 check("version", hecate.version() == hecate.__version__)
 check("policies", "hecate" in hecate.policies() and "given" not in hecate.policies() and all(hecate.policies().values()))
 
+endless = []
+endless.append(endless)
+raises(hecate.BadInput, "lists without end", hecate.simulate, endless)
+raises(hecate.BadInput, "counts[0][1]: expected a whole number, found inf", hecate.simulate, [[1, 10**5000]])
+raises(hecate.BadInput, "--cluster: expected a value", hecate.simulate, [[1, 2]], cluster=True, policies=["ep"])
+
 # ---- The recorder, over a stand-in for torch ----
 import torch
 
@@ -157,6 +163,32 @@ raises(ValueError, "expected experts below 4, found 7", odd.count, 0, torch.Tens
 raises(ValueError, "expected routers (attach)", hecate.Recorder("x", 4, 1).step)
 odd.count(0, torch.Tensor([[-1], [2], [-1]]))
 check("no expert", odd.counts == [[0, 0, 1, 0]])
+for words, about in (("experts: expected a whole number from 1", dict(experts=0, top_k=1)),
+                     ("top_k: expected a whole number from 1 to 4 (the experts), found 9", dict(experts=4, top_k=9)),
+                     ("top_k: expected a whole number from 1 to 4 (the experts), found 1.5", dict(experts=4, top_k=1.5)),
+                     ("phase: expected one of train, ", dict(experts=4, top_k=1, phase="xx")),
+                     ("name: expected text", dict(experts=4, top_k=1, name="a\0b")),
+                     ("name: expected text", dict(experts=4, top_k=1, name="\ud800")),
+                     ("model: expected text", dict(experts=4, top_k=1, model=5))):
+    raises(ValueError, words, lambda: hecate.Recorder("x", **about))
+with open("kept.jsonl", "w") as old:
+    old.write("old")
+try:
+    with hecate.Recorder("kept.jsonl", experts=4, top_k=1) as failing:
+        failing.attach([torch.Module([torch.Tensor([[1]])])])
+        failing.step(5)
+        failing.step(5)
+        raises(ValueError, "iteration: expected a whole number from 5", failing.step, 3)
+        raises(ValueError, "found 6.5", failing.step, 6.5)
+        check("iterations", failing.iteration == 6)
+        raise KeyError("of the training run")
+except KeyError:
+    pass
+with open("kept.jsonl") as kept, open("kept.jsonl.part") as part:
+    check("a failed run keeps the old trace", kept.read() == "old")
+    check("and what it recorded", len(part.readlines()) == 3)
+os.replace("kept.jsonl.part", "kept.jsonl")
+check("which can be read", hecate.simulate("kept.jsonl", policies="ep", **box)["policies"][0]["name"] == "ep")
 quiet = hecate.Recorder("x", 4, 1, wanted=lambda: False)
 quiet.attach([torch.Module([])])
 quiet.count(0, torch.Tensor([[1]]))

@@ -12,19 +12,48 @@ which the top_k are taken; of a tuple the first tensor that is either. An index 
 torch.distributed is initialised every rank is a source, and rank 0 of `group` writes: ranks with data of their own must be
 in it, once each (not tensor-parallel copies of the same tokens). Counted is what routers chose, before a capacity drops.
 
+Until close() the trace is PATH.part; it stays that where a run fails, and reads as far as it goes. What was at PATH stays until
+then.
+
 A forward pass that is run again (activation recomputation) is counted again: detach, or let `wanted()` say when to count.
 Needs PyTorch, and nothing else beside the standard library; counting costs one bincount and one copy of `experts` numbers
 to the host a layer."""
 import gzip
 import json
+import operator
+import os
+
+PHASES = ("train", "prefill", "decode", "prefill+decode", "forward")
+
+
+def _whole(what, value, least, most, why=""):
+    try:
+        if least <= operator.index(value) <= most:
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise ValueError("%s: expected a whole number from %d to %d%s, found %r" % (what, least, most, why, value))
+
+
+def _text(what, value):
+    """One that a trace may hold, or None."""
+    plain = isinstance(value, str) and not any(ord(c) < 32 or 0xd800 <= ord(c) < 0xe000 for c in value)
+    if value is None or plain:
+        return value
+    raise ValueError("%s: expected text without control characters, found %r" % (what, value))
 
 
 class Recorder:
     def __init__(self, path, experts, top_k, model=None, name=None, phase="train", group=None, wanted=None):
-        self.path, self.experts, self.top_k, self.group = path, experts, top_k, group
-        self.about = {key: value for key, value in (("model", model), ("name", name), ("phase", phase)) if value}
+        self.path, self.group = os.fspath(path), group
+        self.experts = _whole("experts", experts, 1, 2**31 - 1)
+        self.top_k = _whole("top_k", top_k, 1, self.experts, " (the experts)")
+        if phase is not None and phase not in PHASES:
+            raise ValueError("phase: expected one of %s, found %r" % (", ".join(PHASES), phase))
+        about = {"model": _text("model", model), "name": _text("name", name), "phase": phase}
+        self.about = {key: value for key, value in about.items() if value}
         self.wanted = wanted or (lambda: True)
-        self.counts, self.hooks, self.out, self.iteration = [], [], None, 0
+        self.counts, self.hooks, self.out, self.iteration, self.last = [], [], None, 0, 0
 
     def attach(self, routers):
         """Forward hooks on these modules, a layer each."""
@@ -76,9 +105,10 @@ class Recorder:
         return ranks if distributed.get_rank(self.group) == 0 else None
 
     def step(self, iteration=None):
-        """Ends an iteration (all its micro-batches): a record of what was counted since the last one."""
+        """Ends an iteration (all its micro-batches): a record of what was counted since the last one. `iteration`: its number,
+        which never falls; default: one more than the last."""
         if iteration is not None:
-            self.iteration = iteration
+            self.iteration = _whole("iteration", iteration, self.last, 2**53, " (they are in order)")
         sources = self.gather()
         if sources is not None:
             if self.out is None:
@@ -86,12 +116,12 @@ class Recorder:
             layers = [[source[layer] for source in sources] for layer in range(len(self.counts))]
             self.write({"iter": self.iteration, "layers": layers})
         self.counts = [[0] * self.experts for _ in self.counts]
-        self.iteration += 1
+        self.last, self.iteration = self.iteration, self.iteration + 1
 
     def begin(self, sources):
         if not self.counts:
             raise ValueError("recorder: expected routers (attach), found none")
-        self.out = (gzip.open if str(self.path).endswith(".gz") else open)(self.path, "wt")
+        self.out = (gzip.open if self.path.endswith(".gz") else open)(self.path + ".part", "wt")
         self.write(dict(format="hecate-trace", version=1, layers=len(self.counts), experts=self.experts,
                         top_k=self.top_k, source_ranks=sources, layout="layer x source_rank x expert",
                         counted="before_drop", source="hecate.Recorder", **self.about))
@@ -99,14 +129,16 @@ class Recorder:
     def write(self, record):
         self.out.write(json.dumps(record, separators=(",", ":")) + "\n")
 
-    def close(self):
+    def close(self, complete=True):
         self.detach()
         if self.out is not None:
             self.out.close()
             self.out = None
+            if complete:
+                os.replace(self.path + ".part", self.path)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        self.close()
+        self.close(complete=error[0] is None)

@@ -22,6 +22,8 @@ class _NotWhole(Exception):
 def _lists(value):
     """Nested lists of whole numbers, of lists, tuples, numpy arrays, tensors, or what has the buffer protocol."""
     if hasattr(value, "tolist"):
+        if getattr(getattr(value, "dtype", None), "kind", "i") not in "iufO":  # numpy's: whole, unsigned, float, objects
+            raise BadInput("counts: expected whole numbers, found an array of %s" % value.dtype)
         value = value.tolist()
     elif not isinstance(value, (list, tuple, int, float)):
         try:
@@ -40,14 +42,19 @@ def _lists(value):
     if isinstance(value, float) and value.is_integer():
         return int(value)
     try:
-        return operator.index(value)
+        whole = operator.index(value)
     except TypeError:
         raise _NotWhole(value) from None
+    if whole.bit_length() > 64:
+        raise _NotWhole(float("inf") if whole > 0 else -float("inf"))  # Python may refuse to write it
+    return whole
 
 
 def _whole(counts):
     try:
         return _lists(counts)
+    except RecursionError:
+        raise BadInput("counts: expected 2 to 4 axes, found lists without end") from None
     except _NotWhole as wrong:
         kind = BadInput if isinstance(wrong.value, numbers.Number) else TypeError
         raise kind("counts%s: expected a whole number, found %r" %
@@ -96,7 +103,7 @@ def trace_text(counts, top_k=TOP_K, axes=None, **header):
 def _words(options):
     """hecate-sim's words: tokens=4096 is --tokens=4096, nonmoe_scale=2 is --nonmoe-scale=2, check=True is --check."""
     words = []
-    for key, value in options.items():
+    for key, value in sorted(options.items(), key=lambda option: option[1] is True):  # else one takes the next for its value
         if value is None or value is False:
             continue
         word = "--" + key.replace("_", "-")
