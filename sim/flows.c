@@ -7,6 +7,7 @@
 #include "sim/flows.h"
 
 #include "runtime/base/heap.h"
+#include "runtime/base/table.h"
 #include "sim/fluid.h"
 #include "sim/rounds.h"
 
@@ -165,29 +166,26 @@ static void run_alpha_beta(const hec_flows *flows, double *finish) {
 
 /* ---- interface ---- */
 
-static const struct {
+typedef struct {
   const char *name;
   void (*run)(const hec_flows *flows, double *finish);
-} laws[] = {{"max_min", run_max_min}, {"nccl_rounds", run_nccl_rounds}, {"alpha_beta", run_alpha_beta}};
+} flows_law;
+static const flows_law max_min = {"max_min", run_max_min}, nccl_rounds = {"nccl_rounds", run_nccl_rounds},
+                       alpha_beta = {"alpha_beta", run_alpha_beta};
+static const flows_law *const laws[] = {&max_min, &nccl_rounds, &alpha_beta, NULL};
 
-enum { N_LAWS = sizeof laws / sizeof *laws };
+enum { N_LAWS = sizeof laws / sizeof *laws - 1 };
 
 const char *hec_flows_law_name(int32_t index) {
-  return index >= 0 && index < N_LAWS ? laws[index].name : NULL;
+  return index >= 0 && index < N_LAWS ? laws[index]->name : NULL;
 }
 
 hec_status hec_flows_run(const hec_flows *flows, const char *law, double *finish) {
-  for (int i = 0; i < N_LAWS; i++)
-    if (strcmp(laws[i].name, law) == 0) {
-      laws[i].run(flows, finish);
-      return HEC_OK;
-    }
-  hec_text names = {0};
-  for (int i = 0; i < N_LAWS; i++)
-    hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", laws[i].name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "law: expected one of %s, found \"%s\"", names.data, law);
-  hec_text_free(&names);
-  return status;
+  const flows_law *row = hec_table_find(laws, law);
+  if (!row)
+    return hec_table_unknown(&(hec_table){.rows = laws}, "law", law);
+  row->run(flows, finish);
+  return HEC_OK;
 }
 
 double hec_flows_makespan(const hec_flows *flows, const double *finish) {

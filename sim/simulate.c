@@ -2,21 +2,18 @@
 #include "sim/simulate.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/program/walk.h"
 #include "sim/duration.h"
 #include "sim/law.h"
 #include "sim/memo.h"
 
-#include <string.h>
-
 #define LAW_ROW(name) &hec_law_##name,
 const hec_law *const hec_laws[] = {HEC_LAW_LIST(LAW_ROW) NULL};
 
+HEC_TABLE_OF(hec_law);
 const hec_law *hec_law_find(const char *name) {
-  for (int32_t i = 0; hec_laws[i]; i++)
-    if (strcmp(hec_laws[i]->name, name) == 0)
-      return hec_laws[i];
-  return NULL;
+  return hec_table_find(hec_laws, name);
 }
 const char *hec_law_name(const hec_law *law) {
   return law->name;

@@ -11,6 +11,8 @@
  * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
 #include "sim/sweep.h"
 
+#include "runtime/base/table.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -146,42 +148,18 @@ static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_v
   return status;
 }
 
-/* The rows of the tables, "A, B, C", for messages. */
-static void add_name(hec_text *names, const char *name) {
-  hec_text_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
-}
-
-static bool known_row(hec_sweep_axis axis, const char *name) {
-  const hec_schedule *schedule = hec_schedule_find(name);
+/* The table that an axis takes its rows from. */
+static hec_table rows_of(hec_sweep_axis axis) {
   switch (axis) {
   case HEC_SWEEP_COLLECTIVE:
-    return hec_collective_find(name) != NULL;
+    return (hec_table){.rows = hec_collectives, .also = "auto"};
   case HEC_SWEEP_LAW:
-    return hec_law_find(name) != NULL;
+    return (hec_table){.rows = hec_laws};
   case HEC_SWEEP_SCHEDULE:
-    return schedule && !schedule->bound;
+    return hec_schedule_table;
   default:
-    return hec_policy_find(name) != NULL;
+    return (hec_table){.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
   }
-}
-
-static hec_status row_error(const hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
-  hec_text names = {0};
-  for (int32_t i = 0; axis == HEC_SWEEP_COLLECTIVE && hec_collectives[i]; i++)
-    add_name(&names, hec_collectives[i]->name);
-  for (int32_t i = 0; axis == HEC_SWEEP_LAW && hec_laws[i]; i++)
-    add_name(&names, hec_law_name(hec_laws[i]));
-  for (int32_t i = 0; axis == HEC_SWEEP_SCHEDULE && hec_schedules[i]; i++)
-    if (!hec_schedules[i]->bound)
-      add_name(&names, hec_schedules[i]->name);
-  for (int32_t i = 0; axis == HEC_SWEEP_POLICY && hec_policies[i]; i++)
-    add_name(&names, hec_policies[i]->name);
-  hec_text expected = {0};
-  hec_text_printf(&expected, "%s or one of %s", axis == HEC_SWEEP_POLICY ? "all" : "auto", names.data);
-  hec_status status = hec_json_error(s->json, v, expected.data);
-  hec_text_free(&expected);
-  hec_text_free(&names);
-  return status;
 }
 
 static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
@@ -192,7 +170,15 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
         HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
     return HEC_OK;
   }
-  return known_row(axis, name) ? add_value(s, axis, name, 0, v) : row_error(s, axis, v);
+  hec_table rows = rows_of(axis);
+  const void *row = hec_table_find(rows.rows, name);
+  if (row && (!rows.offered || rows.offered(row)))
+    return add_value(s, axis, name, 0, v);
+  hec_text expected = {0};
+  hec_table_expect(&rows, name, &expected);
+  hec_status status = hec_json_error(s->json, v, expected.data);
+  hec_text_free(&expected);
+  return status;
 }
 
 static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {

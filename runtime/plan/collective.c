@@ -6,6 +6,8 @@
  * half and counters live in the spare capacity of the list itself: no allocation once the lists have grown. */
 #include "runtime/plan/collectives/lower.h"
 
+#include "runtime/base/table.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +15,9 @@
 const hec_collective *const hec_collectives[] = {HEC_COLLECTIVE_LIST(ROW) NULL};
 #undef ROW
 
+HEC_TABLE_OF(hec_collective);
 const hec_collective *hec_collective_find(const char *name) {
-  for (size_t i = 0; hec_collectives[i]; i++)
-    if (strcmp(hec_collectives[i]->name, name) == 0)
-      return hec_collectives[i];
-  return NULL;
+  return hec_table_find(hec_collectives, name);
 }
 
 void hec_collective_plan_free(hec_collective_plan *plan) {

@@ -1,6 +1,7 @@
 /* The table of policies, and what is the same for all of them: start, stop, counting of units, the clock of periods. */
 #include "runtime/plan/policy.h"
 
+#include "runtime/base/table.h"
 #include "runtime/base/text.h"
 
 #include <stdarg.h>
@@ -11,11 +12,9 @@
 const hec_policy *const hec_policies[] = {HEC_POLICY_LIST(ROW) NULL};
 #undef ROW
 
+HEC_TABLE_OF(hec_policy);
 const hec_policy *hec_policy_find(const char *name) {
-  for (size_t i = 0; hec_policies[i]; i++)
-    if (strcmp(hec_policies[i]->name, name) == 0)
-      return hec_policies[i];
-  return NULL;
+  return hec_table_find(hec_policies, name);
 }
 
 static hec_status refuse_shards(const hec_policy *policy, const hec_problem *problem) {

@@ -3,6 +3,7 @@
 #include "runtime/program/lower.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/base/text.h"
 #include "runtime/program/emit.h"
 
@@ -18,29 +19,23 @@ const hec_schedule *const hec_schedules[] = {HEC_SCHEDULE_LIST(SCHEDULE_ROW) NUL
 #define TOKEN_ROUTE_ROW(name) &hec_token_route_##name,
 const hec_token_route *const hec_token_routes[HEC_N_TOKEN_ROUTES] = {HEC_TOKEN_ROUTE_LIST(TOKEN_ROUTE_ROW)};
 
+HEC_TABLE_OF(hec_schedule);
 const hec_schedule *hec_schedule_find(const char *name) {
-  for (int32_t i = 0; hec_schedules[i]; i++)
-    if (strcmp(hec_schedules[i]->name, name) == 0)
-      return hec_schedules[i];
-  return NULL;
+  return hec_table_find(hec_schedules, name);
 }
 
-/* The schedules that can be asked for: all but those that belong to one row. */
-static hec_status unknown_schedule(const char *name) {
-  hec_text names = {0};
-  for (int32_t i = 0; hec_schedules[i]; i++)
-    if (!hec_schedules[i]->bound)
-      hec_text_printf(&names, ", %s", hec_schedules[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--schedule: expected one of auto%s, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
+/* All but those that belong to one policy. */
+static bool may_be_asked_for(const void *schedule) {
+  return !((const hec_schedule *)schedule)->bound;
 }
+const hec_table hec_schedule_table = {
+    .rows = hec_schedules, .offered = may_be_asked_for, .also = "auto", .list = "hecate-sim --list"};
 
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
   bool published = strcmp(name, "auto") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
   if (!published && (!*schedule || (*schedule)->bound))
-    return unknown_schedule(name);
+    return hec_table_unknown(&hec_schedule_table, "--schedule", name);
   if (policy->only_schedule) /* whatever is asked for: such a row stands beside the others in every comparison */
     *schedule = hec_schedule_find(policy->only_schedule);
   HEC_ASSERT(*schedule != NULL);

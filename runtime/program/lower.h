@@ -10,6 +10,7 @@
  * hec_lower_iteration does all of it for recorded loads. What order and which lanes: the schedule's row. */
 #ifndef HEC_PROGRAM_LOWER_H
 #define HEC_PROGRAM_LOWER_H
+#include "runtime/base/table.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/program.h"
@@ -55,6 +56,7 @@ typedef struct {
 HEC_SCHEDULE_LIST(HEC_SCHEDULE_DECLARE)
 extern const hec_schedule *const hec_schedules[]; /* NULL-terminated */
 const hec_schedule *hec_schedule_find(const char *name);
+extern const hec_table hec_schedule_table; /* those that can be asked for, and "auto" */
 
 /* The schedule that `policy` runs under when `name` is asked for ("auto": the one it was published with). Unknown name,
  * or `ideal` for any policy but its own: HEC_BAD_INPUT. A policy with only_schedule runs under that one whatever known

@@ -4,20 +4,18 @@
 #include "runtime/program/timeline_format.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define HEC_TIMELINE_FORMAT_ROW(name) &hec_timeline_##name,
 const hec_timeline_format *const hec_timeline_formats[] = {HEC_TIMELINE_FORMAT_LIST(HEC_TIMELINE_FORMAT_ROW) NULL};
 
+HEC_TABLE_OF(hec_timeline_format);
 const hec_timeline_format *hec_timeline_format_find(const char *name) {
-  for (int32_t i = 0; hec_timeline_formats[i]; i++)
-    if (strcmp(hec_timeline_formats[i]->name, name) == 0)
-      return hec_timeline_formats[i];
-  return NULL;
+  return hec_table_find(hec_timeline_formats, name);
 }
 
 void hec_timeline_begin(const hec_timeline_out *out) {

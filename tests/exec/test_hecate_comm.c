@@ -198,7 +198,7 @@ START_TEST(run_refuses) {
   WITH(n_ranks, -3, "ranks: expected 1 to 256")
   WITH(n_ranks, 257, "ranks: expected 1 to 256, found 257")
   WITH(backend, "abacus", "backend: expected one of cpu, mpi")
-  WITH(backend, NULL, "found NULL")
+  WITH(backend, NULL, "found \"NULL\"")
   WITH(collective, "pigeon", "collective: expected")
   WITH(cluster, "1x1 nvlink=1G flops=1T mem=1G", "2 ranks do not fit")
   WITH(cluster, "no/such/file", "no/such/file")

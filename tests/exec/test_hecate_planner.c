@@ -286,8 +286,8 @@ START_TEST(planner_refuses) {
   o = good;                                                                                                            \
   o.field = (value);                                                                                                   \
   REFUSED(hec_planner_open(&o, &planner), words);
-  WITH(policy, "nonesuch", "policy: expected one of ep, ")
-  WITH(policy, NULL, "found NULL")
+  WITH(policy, "nonesuch", "policy: expected one of the ")
+  WITH(policy, NULL, "found \"NULL\"")
   WITH(policy, "ideal", "reference row")
   WITH(cluster, NULL, "cluster")
   WITH(cluster, "no/such/file", "no/such/file")

@@ -82,11 +82,11 @@ refused 2 '--peer: expected --law max_min' "$bench" network --ranks 4 --peer tru
 works '1 run (synthetic' "$bench" network --ranks 4 --runs 1
 refused 2 '--ranks: expected up to 16 whole numbers' "$bench" network --ranks 4,1
 refused 2 'law: expected one of' "$bench" network --ranks 4 --law none
-refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule ,
+refused 2 '--schedule: expected one of the' "$sim" $sample --schedule ,
 refused 2 '--policy: expected all alone or a list of policies, found "all,ep"' "$sim" $sample --policy all,ep
-refused 2 '--schedule: expected one of auto, serial' "$sim" $sample --schedule serial,none
+refused 2 '--schedule: expected one of the' "$sim" $sample --schedule serial,none
 refused 2 '--schedule: "serial" is named twice' "$sim" $sample --schedule serial,serial
-refused 2 '--schedule: expected one of auto' "$sim" $sample --schedule serial,
+refused 2 '--schedule: expected one of the' "$sim" $sample --schedule serial,
 refused 2 '--affinity: expected a number from 0 to 1, found "0x1p-1"' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
 refused 2 '--drift: expected LAG:CORRELATION' "${synth[@]}" --workload zipf --drift 1:0x1p-1 --out "$folder/none"
 refused 2 '--layers: expected a whole number' "${synth[@]}" --workload W0 --layers ' 3' --out "$folder/none"

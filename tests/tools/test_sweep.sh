@@ -259,7 +259,7 @@ try() { # PART JSON
 try "expected a known field" '{"trace": "loads.jsonl", "polices": "ep"}'
 try 'a member "trace"' '{"policy": "ep"}'
 try "an object" '[]'
-try "bad.json:2: policy[1]: expected all or one of ep" '{"trace": "loads.jsonl",
+try "bad.json:2: policy[1]: expected one of the" '{"trace": "loads.jsonl",
   "policy": ["ep", "nonsense"]}'
 try "every value of an axis once" '{"trace": "loads.jsonl", "ranks": [4, 8, 4]}'
 try "every value of an axis once" '{"trace": "loads.jsonl", "policy": ["ep", "all"]}'
@@ -278,7 +278,7 @@ try 'slow[1]: expected what some configuration can have (--slow: expected a rank
 try "skew: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": "rank=16:500us"}' # its 16 sources
 try "skew[1]: expected what some configuration can have" '{"trace": "loads.jsonl", "skew": ["rank=0:1us", "rank=0"], "ranks": [1, 64]}'
 try "law: expected" '{"trace": "loads.jsonl", "law": "auto"}'
-try "auto or one of serial" '{"trace": "loads.jsonl", "schedule": "ideal"}'
+try "schedule: expected one of the 12 names" '{"trace": "loads.jsonl", "schedule": "ideal"}'
 try "phase: expected train" '{"trace": "loads.jsonl", "phase": "decode"}'
 try "attention: expected" '{"trace": "loads.jsonl", "attention": "s2:shards=-1"}'
 try "cluster[1]: expected a cluster" '{"trace": "loads.jsonl", "cluster": ["auto", "4y8"]}'

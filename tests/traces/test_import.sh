@@ -63,7 +63,7 @@ done
 tool=("$build/hecate-trace" import)
 refuses 2 "expected files, a folder or a pattern"
 refuses 2 "expected --out FILE" "$fixtures"
-refuses 2 "--format: expected one of hecate-trace import --list, found \"x\"" --format x in --out o
+refuses 2 "--format: expected one of the 10 names that \"hecate-trace import --list\" lists, found \"x\"" --format x in --out o
 refuses 2 "none: cannot be opened" none --out o
 refuses 2 "no*ne: cannot be opened: no file is named so" 'no*ne' --out o
 refuses 2 "-: expected a format of hecate-trace import --list" - --out o </dev/null

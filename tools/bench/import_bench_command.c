@@ -1,4 +1,5 @@
 /* hecate-bench import: MB/s and memory of every importer, each on a file of its own in a process of its own. */
+#include "runtime/base/table.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
@@ -83,7 +84,8 @@ static void print_row(const settings *s, const hec_importer *format, const hec_i
 static hec_status run(const settings *s, hec_text *out) {
   hec_json_out json = hec_json_begin(out, 1);
   if (s->format && !hec_importer_find(s->format))
-    return hec_fail(HEC_BAD_INPUT, "--format: expected one of hecate-trace import --list, found \"%.60s\"", s->format);
+    return hec_table_unknown(&(hec_table){.rows = hec_importers, .list = "hecate-trace import --list"}, "--format",
+                             s->format);
   if (s->json) {
     hec_json_object(&json, NULL);
     hec_json_int(&json, "version", 1);

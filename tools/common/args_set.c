@@ -1,8 +1,11 @@
 /* One option from words to its variable: what parsing is without help and pages, for libhecate. */
 #include "tools/common/args.h"
 
+#include "runtime/base/table.h"
+
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +86,18 @@ static hec_status check_once(const hec_arg *arg, const char *value, bool *given)
   return HEC_OK;
 }
 
+static hec_status unknown_option(const hec_command *command, const char *word, int length) {
+  char name[64];
+  (void)snprintf(name, sizeof name, "%.*s", length, word);
+  hec_nearest search = {.name = name};
+  for (const hec_arg *arg = command->args; arg->name; arg++)
+    if (arg->kind != HEC_ARG_SECTION)
+      hec_nearest_offer(&search, arg->name);
+  return hec_fail(HEC_BAD_INPUT, "unknown option \"%s\"%s%s%s; see %s --help", name,
+                  search.nearest ? ", did you mean " : "", search.nearest ? search.nearest : "",
+                  search.nearest ? "?" : "", command->program);
+}
+
 hec_status hec_args_set(const hec_command *command, int argc, const char *const *argv, int *i, bool *given) {
   const char *word = argv[*i], *equals = strchr(word, '=');
   size_t length = equals ? (size_t)(equals - word) : strlen(word);
@@ -105,5 +120,5 @@ hec_status hec_args_set(const hec_command *command, int argc, const char *const 
     }
     return set_number(arg, value);
   }
-  return hec_fail(HEC_BAD_INPUT, "unknown option \"%.*s\"; see %s --help", (int)length, word, command->program);
+  return unknown_option(command, word, (int)length);
 }

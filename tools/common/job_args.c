@@ -2,6 +2,7 @@
 #include "tools/common/job_args.h"
 
 #include "models/preset_data.h"
+#include "runtime/base/table.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
@@ -54,19 +55,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
   return HEC_OK;
 }
 
-static void add_names(hec_text *text) {
-  for (int32_t i = 0; hec_policies[i]; i++)
-    hec_text_printf(text, "%s%s", i ? ", " : "", hec_policies[i]->name);
-}
-
-static hec_status unknown_policy(const char *name, int length) {
-  hec_text names = {0};
-  add_names(&names);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "--policy: expected all or some of %s, found \"%.*s\"", names.data, length, name);
-  hec_text_free(&names);
-  return status;
-}
+static const hec_table policy_rows = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
 
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   *n = 0;
@@ -81,13 +70,12 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
   for (const char *p = list;;) {
     size_t length = strcspn(p, ",");
     char name[64] = "";
-    if (length < sizeof name)
-      memcpy(name, p, length);
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
     if (strcmp(name, "all") == 0)
       return hec_fail(HEC_BAD_INPUT, "--policy: expected all alone or a list of policies, found \"%s\"", list);
     const hec_policy *policy = hec_policy_find(name);
     if (!policy)
-      return unknown_policy(p, (int)length);
+      return hec_table_unknown(&policy_rows, "--policy", name);
     for (int32_t i = 0; i < *n; i++)
       if (policies[i] == policy)
         return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", name);
@@ -159,13 +147,6 @@ hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_polici
   return HEC_OK;
 }
 
-/* "OPTION: expected one of A, B, found NAME"; `names`: the rows, separated by ", ". */
-static hec_status unknown_row(const char *option, hec_text *names, const char *name) {
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected one of %s, found \"%s\"", option, names->data, name);
-  hec_text_free(names);
-  return status;
-}
-
 /* Where the kind that begins at `text` ends: at a comma that no parameter follows. */
 static const char *end_of_kind(const char *text) {
   const char *end = text + strcspn(text, ",");
@@ -202,20 +183,14 @@ hec_status hec_job_args_collective(const char *name, const hec_collective **coll
   *collective = name ? hec_collective_find(name) : NULL;
   if (!name || *collective)
     return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_collectives[i]; i++)
-    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_collectives[i]->name);
-  return unknown_row("--collective", &names, name);
+  return hec_table_unknown(&(hec_table){.rows = hec_collectives}, "--collective", name);
 }
 
 hec_status hec_job_args_law(const char *name, const hec_law **law) {
   *law = hec_law_find(name);
   if (*law)
     return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_laws[i]; i++)
-    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_law_name(hec_laws[i]));
-  return unknown_row("--law", &names, name);
+  return hec_table_unknown(&(hec_table){.rows = hec_laws}, "--law", name);
 }
 
 void hec_job_args_reads(const hec_job_args *args, const char *trace, hec_path_use reads[HEC_JOB_READS]) {

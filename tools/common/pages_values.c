@@ -21,45 +21,24 @@ static void add(hec_text *out, const char *name) {
   hec_text_printf(out, "%s%s", out->length ? " " : "", name);
 }
 
-static void policies(hec_text *out) {
-  add(out, "all");
-  for (int32_t i = 0; hec_policies[i]; i++)
-    add(out, hec_policies[i]->name);
-}
-
-static void schedules(hec_text *out) {
-  add(out, "auto");
-  for (int32_t i = 0; hec_schedules[i]; i++)
-    if (!hec_schedules[i]->bound) /* the policy's alone */
-      add(out, hec_schedules[i]->name);
-}
-
-static void collectives(hec_text *out) {
-  for (int32_t i = 0; hec_collectives[i]; i++)
-    add(out, hec_collectives[i]->name);
-}
-
-static void formats(hec_text *out) {
-  for (int32_t i = 0; hec_placement_formats[i]; i++)
-    add(out, hec_placement_formats[i]->name);
-}
-
-static void laws(hec_text *out) {
-  for (int32_t i = 0; hec_laws[i]; i++)
-    add(out, hec_law_name(hec_laws[i]));
-}
-
-static void timeline_formats(hec_text *out) {
-  for (int32_t i = 0; hec_timeline_formats[i]; i++)
-    add(out, hec_timeline_formats[i]->name);
+/* "a, b, c" without the commas. */
+static void add_listed(hec_text *out, const hec_text *names) {
+  for (const char *p = names->data ? names->data : ""; *p; p++)
+    if (*p != ',')
+      hec_text_add_bytes(out, p, 1);
 }
 
 static void presets(const char *kind, hec_text *out) {
   hec_text names = {0}; /* separated by ", " */
   hec_preset_names(kind, &names);
-  for (const char *p = names.data ? names.data : ""; *p; p++)
-    if (*p != ',')
-      hec_text_add_bytes(out, p, 1);
+  add_listed(out, &names);
+  hec_text_free(&names);
+}
+
+static void schedules(hec_text *out) {
+  hec_text names = {0};
+  hec_table_names(&hec_schedule_table, &names);
+  add_listed(out, &names);
   hec_text_free(&names);
 }
 
@@ -77,28 +56,13 @@ static void all_presets(hec_text *out) {
   presets("moe", out);
 }
 
-static void backends(hec_text *out) {
-  for (int32_t i = 0; hec_backends[i]; i++)
-    add(out, hec_backends[i]->name);
-  add(out, "list");
-}
-
 static void transports(hec_text *out) {
-  for (int32_t i = 0; hec_transports[i]; i++)
-    add(out, hec_transports[i]->name);
-  for (int32_t i = 0; hec_device_links[i]; i++)
-    add(out, hec_device_links[i]->name);
-}
-
-static void gates(hec_text *out) {
-  for (int32_t i = 0; hec_gates[i]; i++)
-    add(out, hec_gates[i]->name);
-  add(out, "list");
-}
-
-static void trace_formats(hec_text *out) {
-  for (const hec_importer *const *importer = hec_importers; *importer; importer++)
-    add(out, (*importer)->name);
+  hec_text names = {0};
+  hec_table_names(&(hec_table){.rows = hec_transports}, &names);
+  hec_text_add(&names, ", ");
+  hec_table_names(&(hec_table){.rows = hec_device_links}, &names);
+  add_listed(out, &names);
+  hec_text_free(&names);
 }
 
 static void workloads(hec_text *out) {
@@ -109,50 +73,50 @@ static void workloads(hec_text *out) {
   }
 }
 
-static void systems(hec_text *out) {
-  add(out, "all");
-  for (int32_t i = 0; hec_systems[i]; i++)
-    add(out, hec_systems[i]->name);
-  add(out, "list");
-}
-
 static const struct {
   const char *option;
-  void (*list)(hec_text *out); /* NULL: `words` */
-  const char *words;
+  const char *words;           /* the values; NULL: see below */
+  void (*list)(hec_text *out); /* adds them; NULL: the table's rows */
+  const hec_table table;
 } known[] = {
-    {"--policy", policies, NULL},
-    {"--schedule", schedules, NULL},
-    {"--collective", collectives, NULL},
-    {"--law", laws, NULL},
-    {"--timeline-format", timeline_formats, NULL},
-    {"--export", formats, NULL},
-    {"--cluster", clusters, NULL},
-    {"--cluster-a", clusters, NULL},
-    {"--cluster-b", clusters, NULL},
-    {"--model", models, NULL},
-    {"--shape", models, NULL},
-    {"--preset", all_presets, NULL},
-    {"--backend", backends, NULL},
-    {"--transport", transports, NULL},
-    {"--gate", gates, NULL},
-    {"--workload", workloads, NULL},
-    {"--system", systems, NULL},
-    {"--precision", NULL, "fp32 tf32 bf16"},
-    {"--format", trace_formats, NULL},
-    {"--counted", NULL, "before_drop after_drop"},
-    {"--form", NULL, "jsonl json"},
-    {"--phase", NULL, "train forward"},
-    {"--stage", NULL, "decide refine"},
-    {"--attention", NULL, "full causal s2"},
+    {.option = "--policy", .table = {.rows = hec_policies, .also = "all"}},
+    {.option = "--collective", .table = {.rows = hec_collectives}},
+    {.option = "--law", .table = {.rows = hec_laws}},
+    {.option = "--timeline-format", .table = {.rows = hec_timeline_formats}},
+    {.option = "--export", .table = {.rows = hec_placement_formats}},
+    {.option = "--backend", .table = {.rows = hec_backends, .also = "list"}},
+    {.option = "--gate", .table = {.rows = hec_gates, .also = "list"}},
+    {.option = "--format", .table = {.rows = hec_importers}},
+    {.option = "--system", .table = {.rows = hec_systems, .also = "all, list"}},
+    {.option = "--schedule", .list = schedules},
+    {.option = "--cluster", .list = clusters},
+    {.option = "--cluster-a", .list = clusters},
+    {.option = "--cluster-b", .list = clusters},
+    {.option = "--model", .list = models},
+    {.option = "--shape", .list = models},
+    {.option = "--preset", .list = all_presets},
+    {.option = "--transport", .list = transports},
+    {.option = "--workload", .list = workloads},
+    {.option = "--precision", .words = "fp32 tf32 bf16"},
+    {.option = "--counted", .words = "before_drop after_drop"},
+    {.option = "--form", .words = "jsonl json"},
+    {.option = "--phase", .words = "train forward"},
+    {.option = "--stage", .words = "decide refine"},
+    {.option = "--attention", .words = "full causal s2"},
 };
 
 void hec_pages_values(const char *option, hec_text *out) {
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(known[i].option, option) == 0) {
-      if (known[i].list)
-        known[i].list(out);
-      else
-        add(out, known[i].words);
-    }
+  hec_text names = {0};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strcmp(known[i].option, option) != 0)
+      continue;
+    if (known[i].list)
+      known[i].list(out);
+    else if (known[i].words)
+      hec_text_add(out, known[i].words);
+    else
+      hec_table_names(&known[i].table, &names);
+  }
+  add_listed(out, &names);
+  hec_text_free(&names);
 }

@@ -1,6 +1,7 @@
 /* See timeline_files.h. */
 #include "tools/common/timeline_files.h"
 
+#include "runtime/base/table.h"
 #include "runtime/base/temporary.h"
 
 #include <dirent.h>
@@ -249,15 +250,8 @@ hec_status hec_timeline_write_out(const char *folder, const hec_timeline_format 
 
 hec_status hec_timeline_format_arg(const char *name, const char *out, const hec_timeline_format **format) {
   *format = name ? hec_timeline_format_find(name) : hec_timeline_formats[0];
-  if (!*format) {
-    hec_text names = {0};
-    for (int32_t i = 0; hec_timeline_formats[i]; i++)
-      hec_text_printf(&names, "%s%s", i ? ", " : "", hec_timeline_formats[i]->name);
-    hec_status status =
-        hec_fail(HEC_BAD_INPUT, "--timeline-format: expected one of %s, found \"%s\"", names.data, name);
-    hec_text_free(&names);
-    return status;
-  }
+  if (!*format)
+    return hec_table_unknown(&(hec_table){.rows = hec_timeline_formats}, "--timeline-format", name);
   if (name && !out)
     return hec_fail(HEC_BAD_INPUT, "--timeline-format: expected --out DIR beside it, found none");
   return HEC_OK;

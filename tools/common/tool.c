@@ -1,6 +1,7 @@
 /* See tool.h. Which tool runs is known to the whole process, so that the help of a command can name its neighbours. */
 #include "tools/common/tool.h"
 
+#include "runtime/base/table.h"
 #include "tools/common/args.h"
 
 #include "runtime/base/text.h"
@@ -16,11 +17,15 @@ const hec_tool *hec_tool_running(void) {
 
 static hec_status unknown(const hec_tool *tool, const char *found) {
   hec_text names = {0};
+  hec_nearest search = {.name = found};
   for (const hec_tool_command *c = tool->commands; c->name; c++)
-    if (c->run && c->summary)
+    if (c->run && c->summary) {
       hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"; see %s --help", names.data,
-                               found, tool->name);
+      hec_nearest_offer(&search, c->name);
+    }
+  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s%s%s; see %s --help",
+                               names.data, found, search.nearest ? ", did you mean " : "",
+                               search.nearest ? search.nearest : "", search.nearest ? "?" : "", tool->name);
   hec_text_free(&names);
   return status;
 }

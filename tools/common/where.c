@@ -1,6 +1,7 @@
 /* The table of backends and the table of transports, asked by name. */
 #include "tools/common/where.h"
 
+#include "runtime/base/table.h"
 #include "runtime/exec/link/device_link.h"
 #include "tools/common/args.h"
 #include "tools/common/machine.h"
@@ -13,12 +14,7 @@ static hec_status find_backend(const char *name, const hec_backend **backend) {
   *backend = hec_backend_find(name);
   if (*backend)
     return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_backends[i]; i++)
-    hec_text_printf(&names, "%s, ", hec_backends[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--backend: expected one of %slist, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
+  return hec_table_unknown(&(hec_table){.rows = hec_backends, .also = "list"}, "--backend", name);
 }
 
 static hec_status find_transport(const char *name, hec_where *where) {
@@ -33,12 +29,7 @@ static hec_status find_transport(const char *name, hec_where *where) {
   where->transport = only ? only : hec_transport_find(name ? name : "shm");
   if (where->transport)
     return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_transports[i]; i++)
-    hec_text_printf(&names, "%s%s", i ? ", " : "", hec_transports[i]->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--transport: expected one of %s, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
+  return hec_table_unknown(&(hec_table){.rows = hec_transports}, "--transport", name);
 }
 
 static hec_status choose_precision(const char *name, hec_where *where) {

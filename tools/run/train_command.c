@@ -4,6 +4,7 @@
 #include "tools/run/train_command.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/train/train.h"
 #include "runtime/plan/cbc/cbc.h"
@@ -144,7 +145,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        0, 0},
       HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_TITLE("Output"),
-      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace when the run is done (.gz: compressed); none of a run that is stopped"),
+      HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace at the end (.gz: compressed)"),
       HEC_ARG_WORD("--name", s->name, "NAME",
                    "with --record: name in the trace (default: made of model, text and steps)"),
       HEC_ARG_WHOLE("--print-every", s->every, "N", "print the loss every N steps (default: about 20 lines)", 1,
@@ -315,7 +316,7 @@ static hec_status make(command *c) {
     return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->policy);
   c->policy = hec_policy_find(s->policy);
   if (!c->policy)
-    return hec_fail(HEC_BAD_INPUT, "--policy: unknown policy \"%s\"; see hecate-run train --list", s->policy);
+    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy", s->policy);
   c->moe = shape_of(s);
   HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));

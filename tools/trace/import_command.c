@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/paths.h"
+#include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
 #include "tools/common/output.h"
@@ -132,7 +133,8 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
   if (n_words == 0)
     return hec_fail(HEC_BAD_INPUT, "import: expected files, a folder or a pattern (hecate-trace import --help)");
   if (s->format && !(format = hec_importer_find(s->format)))
-    return hec_fail(HEC_BAD_INPUT, "--format: expected one of hecate-trace import --list, found \"%.60s\"", s->format);
+    return hec_table_unknown(&(hec_table){.rows = hec_importers, .list = "hecate-trace import --list"}, "--format",
+                             s->format);
   if (!s->out)
     return hec_fail(HEC_BAD_INPUT, "import: expected --out FILE (hecate-trace import --help)");
   if (strcmp(s->out, "-") != 0)

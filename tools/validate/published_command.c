@@ -1,4 +1,5 @@
 /* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
+#include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
 #include "tools/common/output.h"
@@ -139,16 +140,10 @@ static hec_status list_systems(bool json) {
 }
 
 static hec_status find_system(const char *name, const hec_system **system) {
+  static const hec_table rows = {
+      .rows = hec_systems, .also = "hecate, all", .list = "hecate-validate published --system list"};
   *system = hec_system_find(name);
-  if (*system || strcmp(name, "all") == 0)
-    return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_systems[i]; i++)
-    hec_text_printf(&names, ", %s", hec_systems[i]->name);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "--system: expected hecate%s, all or list, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
+  return *system || strcmp(name, "all") == 0 ? HEC_OK : hec_table_unknown(&rows, "--system", name);
 }
 
 static hec_status run_systems(settings *s) {

@@ -1,6 +1,7 @@
 /* The table of importers, and what each of them may use: facts that must agree, messages, JSON objects and lines. */
 #include "traces/import/importer.h"
 
+#include "runtime/base/table.h"
 #include "traces/import/job.h"
 
 #include <inttypes.h>
@@ -13,11 +14,9 @@
 const hec_importer *const hec_importers[] = {HEC_IMPORTER_LIST(ROW) NULL};
 #undef ROW
 
+HEC_TABLE_OF(hec_importer);
 const hec_importer *hec_importer_find(const char *name) {
-  for (size_t i = 0; hec_importers[i]; i++)
-    if (strcmp(hec_importers[i]->name, name) == 0)
-      return hec_importers[i];
-  return NULL;
+  return hec_table_find(hec_importers, name);
 }
 
 /* ---- facts ---- */

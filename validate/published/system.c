@@ -1,6 +1,7 @@
 /* Rows of all systems in one array, in the order they were added; texts on the report's memory. O(rows). */
 #include "validate/published/system.h"
 
+#include "runtime/base/table.h"
 #include "validate/stats.h"
 
 #include <math.h>
@@ -26,11 +27,9 @@ struct hec_system_report {
   size_t n, capacity;
 };
 
+HEC_TABLE_OF(hec_system);
 const hec_system *hec_system_find(const char *name) {
-  for (int32_t i = 0; hec_systems[i]; i++)
-    if (strcmp(hec_systems[i]->name, name) == 0)
-      return hec_systems[i];
-  return NULL;
+  return hec_table_find(hec_systems, name);
 }
 
 const hec_system_options *hec_system_options_of(const hec_system_report *report) {

@@ -1,10 +1,13 @@
 /* The table of gates, and what rows share: all O(T d E) or less. */
 #include "runtime/exec/model/gate.h"
 
+#include "runtime/base/table.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,21 +36,7 @@ static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacit
                                 "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
-static const hec_gate *find(const char *name, size_t length) {
-  for (const hec_gate *const *g = hec_gates; *g; g++)
-    if (strlen((*g)->name) == length && strncmp((*g)->name, name, length) == 0)
-      return *g;
-  return NULL;
-}
-
-static hec_status unknown_gate(const char *name, int length) {
-  hec_text names = {0};
-  for (const hec_gate *const *g = hec_gates; *g; g++)
-    hec_text_printf(&names, "%s%s", g == hec_gates ? "" : ", ", (*g)->name);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--gate: expected one of %s, found \"%.*s\"", names.data, length, name);
-  hec_text_free(&names);
-  return status;
-}
+HEC_TABLE_OF(hec_gate);
 
 /* A number at `text` that ends at a comma or with the text; *end: there. */
 static bool number_at(const char *text, double *value, const char **end) {
@@ -102,9 +91,11 @@ static hec_status read_option(const hec_gate *gate, const char *text, hec_gate_o
 
 hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_options *options) {
   size_t length = strcspn(text, ":");
-  const hec_gate *found = find(text, length);
+  char name[64];
+  (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), text);
+  const hec_gate *found = hec_table_find(hec_gates, name);
   if (!found)
-    return unknown_gate(text, (int)length);
+    return hec_table_unknown(&(hec_table){.rows = hec_gates}, "--gate", name);
   hec_gate_options read = {0};
   for (const char *at = text + length; *at != '\0';)
     HEC_TRY(read_option(found, at + 1, &read, &at));

@@ -5,6 +5,7 @@
 #include "runtime/exec/package/hecate_comm.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/exec/backend.h"
 
 #include <stdio.h>
@@ -26,15 +27,7 @@ const char *hec_backend_name(int32_t i, const char **summary) {
 
 static hec_status find_backend(const char *name, const hec_backend **backend) {
   *backend = name ? hec_backend_find(name) : NULL;
-  if (*backend)
-    return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_backends[i]; i++)
-    hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", hec_backends[i]->name);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "backend: expected one of %s, found %s", names.data, name ? name : "NULL");
-  hec_text_free(&names);
-  return status;
+  return *backend ? HEC_OK : hec_table_unknown(&(hec_table){.rows = hec_backends}, "backend", name ? name : "NULL");
 }
 
 static hec_status check_available(const hec_backend *backend) {
@@ -126,7 +119,7 @@ static hec_status check_run(const hec_run_options *o, run *r) {
     return hec_fail(HEC_BAD_INPUT, "memory_bytes: %zu bytes cannot be addressed", o->memory_bytes);
   r->forced = o->collective ? hec_collective_find(o->collective) : NULL;
   if (o->collective && !r->forced)
-    return hec_fail(HEC_BAD_INPUT, "collective: expected one of direct, two_level, chain, found %s", o->collective);
+    return hec_table_unknown(&(hec_table){.rows = hec_collectives}, "collective", o->collective);
   hec_arena arena = {0};
   hec_cluster cluster;
   hec_status status = load_cluster(o->cluster, o->n_ranks, &arena, &cluster);

@@ -5,6 +5,7 @@
  * Moves are the difference of the plans before and after a step, where homes or residents changed. Guests of a layer as
  * items: O(copies of the layer). All arrays are taken at open. */
 #include "runtime/base/arena.h"
+#include "runtime/base/table.h"
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
 
@@ -80,7 +81,8 @@ hec_planner_options hec_planner_defaults(void) {
 
 /* Rows that compute something else than what the gate chose, or stand as the user's file says, belong in comparisons, not
  * in a trainer. */
-static bool offered(const hec_policy *policy) {
+static bool offered(const void *row) {
+  const hec_policy *policy = row;
   return !policy->reference && !policy->placed;
 }
 
@@ -99,19 +101,15 @@ const char *hec_policy_name(int32_t i, const char **summary, const char **source
 }
 
 static hec_status find_policy(const char *name, const hec_policy **policy) {
+  static const hec_table rows = {.rows = hec_policies, .offered = offered, .list = "hec_policy_name"};
   *policy = name ? hec_policy_find(name) : NULL;
-  if (*policy && offered(*policy))
-    return HEC_OK;
-  hec_text names = {0};
-  for (int32_t i = 0; hec_policy_name(i, NULL, NULL); i++)
-    hec_text_printf(&names, "%s%s", i > 0 ? ", " : "", hec_policy_name(i, NULL, NULL));
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "policy: expected one of %s, found %s%s", names.data, name ? name : "NULL",
-               !*policy               ? ""
-               : (*policy)->reference ? ", a reference row that no trainer can run"
-                                      : ", which stands as a file says, and no file is given here");
-  hec_text_free(&names);
-  return status;
+  if (!*policy)
+    return hec_table_unknown(&rows, "policy", name ? name : "NULL");
+  if (!offered(*policy))
+    return hec_fail(HEC_BAD_INPUT, "policy: expected a row that a trainer can run, found %s, %s", name,
+                    (*policy)->reference ? "a reference for comparisons"
+                                         : "which stands as a file says, and no file is given here");
+  return HEC_OK;
 }
 
 static hec_status make_model(const hec_planner_options *o, hec_moe *moe) {

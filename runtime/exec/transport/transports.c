@@ -1,14 +1,12 @@
 /* The table of transports. */
 #include "runtime/exec/transport/transport.h"
 
-#include <string.h>
+#include "runtime/base/table.h"
 
 #define ROW(name) &hec_transport_##name,
 const hec_transport *const hec_transports[] = {HEC_TRANSPORT_LIST(ROW) NULL};
 
+HEC_TABLE_OF(hec_transport);
 const hec_transport *hec_transport_find(const char *name) {
-  for (int i = 0; hec_transports[i]; i++)
-    if (strcmp(hec_transports[i]->name, name) == 0)
-      return hec_transports[i];
-  return NULL;
+  return hec_table_find(hec_transports, name);
 }

@@ -1,14 +1,12 @@
 /* The table of dispatch rules. */
 #include "runtime/plan/dispatch/dispatch.h"
 
-#include <string.h>
+#include "runtime/base/table.h"
 
+HEC_TABLE_OF(hec_dispatch);
 const hec_dispatch *hec_dispatch_find(const char *name) {
 #define ROW(rule) &hec_dispatch_##rule,
   static const hec_dispatch *const rows[] = {HEC_DISPATCH_LIST(ROW) NULL};
 #undef ROW
-  for (size_t i = 0; rows[i]; i++)
-    if (strcmp(rows[i]->name, name) == 0)
-      return rows[i];
-  return NULL;
+  return hec_table_find(rows, name);
 }

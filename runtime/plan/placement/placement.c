@@ -4,6 +4,8 @@
  * stand twice on a rank (EPLB does that), but no rank has more slots than experts. Linear in slots + layers * experts. */
 #include "runtime/plan/placement/placement.h"
 
+#include "runtime/base/table.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,22 +19,10 @@ enum { FILE_BYTES_MAX = 64 << 20, FOUND_BYTES = 96 };
 const hec_placement_format *const hec_placement_formats[] = {HEC_PLACEMENT_FORMAT_LIST(ROW) NULL};
 #undef ROW
 
-static void add_names(hec_text *names) {
-  for (int32_t i = 0; hec_placement_formats[i]; i++)
-    hec_text_printf(names, "%s%s", i > 0 ? ", " : "", hec_placement_formats[i]->name);
-}
-
+HEC_TABLE_OF(hec_placement_format);
 hec_status hec_placement_format_of(const char *name, const hec_placement_format **format) {
-  for (int32_t i = 0; hec_placement_formats[i]; i++)
-    if (strcmp(hec_placement_formats[i]->name, name) == 0) {
-      *format = hec_placement_formats[i];
-      return HEC_OK;
-    }
-  hec_text names = {0};
-  add_names(&names);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--export: expected one of %s, found \"%s\"", names.data, name);
-  hec_text_free(&names);
-  return status;
+  *format = hec_table_find(hec_placement_formats, name);
+  return *format ? HEC_OK : hec_table_unknown(&(hec_table){.rows = hec_placement_formats}, "--export", name);
 }
 
 /* ---- Reading ---- */

@@ -1,0 +1,103 @@
+/* Tables of named rows: look-up, the nearest name, and what an unknown name is answered. */
+#include "runtime/base/table.h"
+#include "tests/support/check_main.h"
+
+#include <string.h>
+
+typedef struct {
+  const char *name;
+  int number;
+} row;
+static const row rows[] = {{"serial", 1}, {"hecate", 2}, {"hecate-rm", 3}, {"secret", 4},
+                           {"tutel", 5},  {"lina", 6},   {"fsmoe", 7},     {"prefetch", 8}};
+static const row *const few[] = {&rows[0], &rows[1], NULL};
+static const row *const many[] = {&rows[0], &rows[1], &rows[2], &rows[3], &rows[4], &rows[5], &rows[6], &rows[7], NULL};
+static const row *const none[] = {NULL};
+
+static bool is_offered(const void *one) {
+  return strcmp(((const row *)one)->name, "secret") != 0;
+}
+
+START_TEST(finds_by_whole_name) {
+  for (int i = 0; many[i]; i++)
+    ck_assert_ptr_eq(hec_table_find(many, many[i]->name), many[i]);
+  ck_assert_ptr_null(hec_table_find(many, "hecat"));
+  ck_assert_ptr_null(hec_table_find(many, "hecate-"));
+  ck_assert_ptr_null(hec_table_find(many, ""));
+  ck_assert_ptr_null(hec_table_find(none, "serial"));
+}
+END_TEST
+
+START_TEST(names_in_order_without_what_is_not_offered) {
+  hec_text names = {0};
+  hec_table_names(&(hec_table){.rows = many, .offered = is_offered, .also = "auto"}, &names);
+  ck_assert_str_eq(names.data, "auto, serial, hecate, hecate-rm, tutel, lina, fsmoe, prefetch");
+  hec_text_free(&names);
+}
+END_TEST
+
+/* The wrong word, candidates in order, the nearest (NULL: none is alike). */
+static const char *const cases[][5] = {
+    {"hectae", "lina", "hecate", "hecate-rm", "hecate"}, /* two letters exchanged */
+    {"ecate", "lina", "hecate", "hecate-rm", "hecate"},  /* one left out */
+    {"hecate-m", "lina", "hecate", "hecate-rm", "hecate-rm"},
+    {"eplbb", "eplb", "eplc", "ep", "eplb"},
+    {"eplx", "eplb", "eplc", "ep", "eplb"}, /* as near as the next: the first */
+    {"zzz", "lina", "hecate", "ep", NULL},
+    {"", "lina", "hecate", "ep", NULL},
+};
+
+START_TEST(nearest_name) {
+  const char *const *c = cases[_i];
+  hec_nearest search = {.name = c[0]};
+  for (int k = 1; k < 4; k++)
+    hec_nearest_offer(&search, c[k]);
+  if (c[4])
+    ck_assert_str_eq(search.nearest ? search.nearest : "none", c[4]);
+  else
+    ck_assert_ptr_null(search.nearest);
+}
+END_TEST
+
+START_TEST(overlong_names_are_like_none) {
+  char words[2][200];
+  memset(words, 'a', sizeof words);
+  words[0][199] = words[1][198] = 0;
+  hec_nearest search = {.name = words[0]};
+  hec_nearest_offer(&search, words[1]);
+  hec_nearest_offer(&search, "a");
+  ck_assert_ptr_null(search.nearest);
+}
+END_TEST
+
+START_TEST(a_short_table_is_told_whole) {
+  ck_assert_int_eq(hec_table_unknown(&(hec_table){.rows = few, .list = "tool --list"}, "--schedule", "x"),
+                   HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "--schedule: expected one of serial, hecate, found \"x\"");
+}
+END_TEST
+
+START_TEST(a_long_table_tells_the_nearest_and_how_to_list) {
+  hec_table table = {.rows = many, .offered = is_offered, .also = "auto", .list = "tool --list"};
+  ck_assert_int_eq(hec_table_unknown(&table, "--schedule", "hecat"), HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "--schedule: expected one of the 8 names that \"tool --list\" lists (did you mean "
+                                     "\"hecate\"?), found \"hecat\"");
+  ck_assert_int_eq(hec_table_unknown(&table, "--schedule", "secre"), HEC_BAD_INPUT);
+  ck_assert_msg(!strstr(hec_last_error(), "secret"), "%s", hec_last_error());
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("base.table");
+  TCase *tcase = tcase_create("table");
+  tcase_add_test(tcase, finds_by_whole_name);
+  tcase_add_test(tcase, names_in_order_without_what_is_not_offered);
+  tcase_add_loop_test(tcase, nearest_name, 0, (int)(sizeof cases / sizeof *cases));
+  tcase_add_test(tcase, overlong_names_are_like_none);
+  tcase_add_test(tcase, a_short_table_is_told_whole);
+  tcase_add_test(tcase, a_long_table_tells_the_nearest_and_how_to_list);
+  suite_add_tcase(suite, tcase);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)
