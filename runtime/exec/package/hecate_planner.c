@@ -107,7 +107,7 @@ static hec_status find_policy(const char *name, const hec_policy **policy) {
     return hec_table_unknown(&rows, "policy", name ? name : "NULL");
   if (!offered(*policy))
     return hec_fail(HEC_BAD_INPUT, "policy: expected a row that a trainer can run, found %s, %s", name,
-                    (*policy)->reference ? "a reference for comparisons"
+                    (*policy)->reference ? "a reference row for comparisons"
                                          : "which stands as a file says, and no file is given here");
   return HEC_OK;
 }
