@@ -4,6 +4,7 @@
  * n_ffn_matrices * d * f. Biases are not counted: they are below 0.1 % and no law depends on them. */
 #include "models/moe.h"
 
+#include "models/hf_config.h"
 #include "models/json.h"
 #include "models/preset_data.h"
 
@@ -128,9 +129,12 @@ static hec_status read_fields(const hec_json *json, const hec_json_value *root, 
   return HEC_OK;
 }
 
-static hec_status read_document(const hec_json *json, const char *origin, hec_moe *moe) {
+static hec_status read_document(const hec_json *json, const char *origin, hec_moe *moe, hec_text *said) {
   hec_moe read = {0};
-  HEC_TRY(read_fields(json, hec_json_root(json), &read));
+  if (hec_hf_config_is(hec_json_root(json)))
+    HEC_TRY(hec_hf_config_read(json, origin, &read, said));
+  else
+    HEC_TRY(read_fields(json, hec_json_root(json), &read));
   HEC_TRY(hec_moe_check(&read, origin));
   *moe = read;
   return HEC_OK;
@@ -139,7 +143,7 @@ static hec_status read_document(const hec_json *json, const char *origin, hec_mo
 hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) {
   hec_json *json;
   HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
-  hec_status status = read_document(json, origin, moe);
+  hec_status status = read_document(json, origin, moe, NULL);
   hec_json_free(json);
   return status;
 }
@@ -155,6 +159,10 @@ static hec_status no_such_preset(const char *name) {
 }
 
 hec_status hec_moe_load(const char *name, hec_moe *moe) {
+  return hec_moe_load_said(name, moe, NULL);
+}
+
+hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) {
   const hec_preset_data *preset = hec_preset_find("moe", name);
   if (preset)
     return hec_moe_parse(preset->text, preset->name, moe);
@@ -164,7 +172,7 @@ hec_status hec_moe_load(const char *name, hec_moe *moe) {
   (void)fclose(file);
   hec_json *json;
   HEC_TRY(hec_json_read(name, &json));
-  hec_status status = read_document(json, name, moe);
+  hec_status status = read_document(json, name, moe, said);
   hec_json_free(json);
   return status;
 }

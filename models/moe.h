@@ -43,10 +43,12 @@ typedef struct {
   double nonmoe_scale;    /* factor on the time of the non-MoE part of a block; 1 unless calibrated */
 } hec_moe;
 
-/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json), else reads it as a JSON file of the
- * same form. Errors: unknown preset (the message lists those there are), bad field (file, line, path, expected, found).
- */
+/* Looks `name` up among the compiled-in presets (models/presets/moe-NAME.json), else reads it as a JSON file of the same form
+ * or as a config.json of Hugging Face (hf_config.h). Errors: unknown preset (the message lists those there are), bad field
+ * (file, line, path, expected, found). */
 hec_status hec_moe_load(const char *name, hec_moe *moe) HEC_MUST_USE;
+/* The same. `said`: appended to, what a config.json was taken for and what had to be assumed; NULL: nobody asks. */
+hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) HEC_MUST_USE;
 
 /* Parses a preset's text; `origin` names it in messages. */
 hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) HEC_MUST_USE;

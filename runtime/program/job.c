@@ -126,9 +126,18 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
                : HEC_OK;
 }
 
+static hec_status load_model(hec_job *job, const char *name, hec_arena *arena) {
+  hec_text said = {0};
+  hec_status status = hec_moe_load_said(name, &job->moe, &said);
+  if (status == HEC_OK && said.length > 0)
+    hec_job_say(job, arena, "model shape: %s", said.data);
+  hec_text_free(&said);
+  return status;
+}
+
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   if (options->model)
-    HEC_TRY(hec_moe_load(options->model, &job->moe));
+    HEC_TRY(load_model(job, options->model, arena));
   else
     HEC_TRY(shape_by_default(job, options->executed, arena));
   hec_moe *moe = &job->moe;

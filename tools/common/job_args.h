@@ -24,7 +24,7 @@ extern const hec_job_args hec_job_args_default;
 #define HEC_JOB_ARG_ROWS(a) \
   HEC_ARG_TITLE("What runs"), \
   HEC_ARG_WORD("--cluster", (a).cluster, "C", "preset (--list), JSON file or line, see Cluster below (default p4d-4x8, above 32 ranks h800)"), \
-  HEC_ARG_WORD("--model", (a).model, "M", "preset (--list) or JSON file; layers, experts and top-k come from the trace"), \
+  HEC_ARG_WORD("--model", (a).model, "M", "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace"), \
   HEC_ARG_WHOLE("--ranks", (a).ranks, "R", "ranks, one per device (default: the trace's, else all devices)", 1, 65536), \
   HEC_ARG_WHOLE("--tokens", (a).tokens, "N", "tokens per rank and micro-batch; loads are scaled to it (default: the trace's)", 1, 100000000), \
   HEC_ARG_WHOLE("--micro-batches", (a).micro_batches, "N", "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, 4096), \

@@ -48,9 +48,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD("--cluster", s->job.cluster, "C",
                    "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this "
                    "machine's cores, assumed rates; of backend nccl a preset with such devices)"),
-      HEC_ARG_WORD("--model", s->job.model, "M",
-                   "preset (--list) or JSON file; layers, experts and top-k come from the trace (default: the trace's "
-                   "where an expert is at most 1 MiB, else tiny)"),
+      HEC_ARG_WORD(
+          "--model", s->job.model, "M",
+          "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the "
+          "trace (default: the trace's where an expert is at most 1 MiB, else tiny)"),
       HEC_ARG_WHOLE("--ranks", s->job.ranks, "R", "ranks, at most 256 (default 4; under mpirun: its processes)", 1,
                     65536),
       HEC_ARG_WHOLE("--tokens", s->job.tokens, "N",

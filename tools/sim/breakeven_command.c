@@ -42,7 +42,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.cluster = "p4d-4x8", .model = "gpt-moe-s"};
   const hec_arg args[] = {
       HEC_ARG_WORD("--cluster", s->cluster, "C", "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"),
-      HEC_ARG_WORD("--model", s->model, "M", "preset (hecate-sim --list) or JSON file (default gpt-moe-s)"),
+      HEC_ARG_WORD("--model", s->model, "M",
+                   "preset (hecate-sim --list), JSON file or config.json of Hugging Face (default gpt-moe-s)"),
       HEC_SLOW_ARG_ROW(s->stragglers),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};

@@ -22,7 +22,7 @@ typedef struct {
 #define HEC_SESSION_ARG_ROWS(a, default_phase) \
   HEC_ARG_TITLE("What runs"), \
   HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with such devices)"), \
-  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list) or JSON file (default cpu-512)"), \
+  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"), \
   HEC_ARG_WHOLE("--ranks", (a).job.ranks, "R", "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its processes)", 1, 65536), \
   HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
   HEC_ARG_WHOLE("--layers", (a).layers, "N", "MoE layers (default 2)", 1, 100000), \
