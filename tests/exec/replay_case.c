@@ -160,6 +160,8 @@ static hec_status run_pipelined(const launched *l, hec_rank *rank, const hec_pol
   return HEC_OK;
 }
 
+enum { PARTS = 3 }; /* of the policies, a turn takes one */
+
 static hec_status body(hec_rank *rank, void *context) {
   const launched *l = context;
   const char *schedules[32]; /* that are systems */
@@ -173,6 +175,8 @@ static hec_status body(hec_rank *rank, void *context) {
     const hec_policy *policy = hec_policies[p];
     if (strcmp(policy->schedule, "ideal") == 0 || (l->launch.policy && strcmp(policy->name, l->launch.policy) != 0))
       continue;
+    if (l->launch.turn && !l->launch.policy && (p + l->launch.turn) % PARTS != 0)
+      continue;
     if (hec_policy_suits(policy, &l->c->problem) != HEC_OK)
       continue;
     if (l->launch.pipelined)
@@ -180,7 +184,7 @@ static hec_status body(hec_rank *rank, void *context) {
     else if (l->launch.schedule)
       HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
     else
-      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn + p) % n_schedules] : "auto"));
+      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn / PARTS + p) % n_schedules] : "auto"));
   }
   return HEC_OK;
 }

@@ -32,8 +32,8 @@ typedef struct {
   const hec_backend *backend;     /* NULL: cpu */
   const hec_transport *transport; /* NULL: the backend's, or shm */
   bool threads;
-  /* 0: each policy's own schedule; else policy p under schedule number turn + p of those that are systems: turn by turn
-   * all pairs. */
+  /* 0: every policy under its own schedule; else a third of the policies, each under another schedule of those that are
+   * systems: turn by turn all policies, then all pairs. */
   int32_t turn;
   bool pipelined;       /* every schedule that is, instead */
   const char *schedule; /* this one instead; NULL */

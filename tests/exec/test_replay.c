@@ -47,7 +47,7 @@ END_TEST
 START_TEST(each_top_k) {
   uint64_t seed = 177 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = 3, .steps = 2, .micro_batches = 3, .top_k = 1 + _i};
-  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.threads = true});
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.threads = true, .turn = 1 + _i});
 }
 END_TEST
 
@@ -64,7 +64,7 @@ START_TEST(each_collective) {
     hec_replay_case *c =
         hec_replay_random(&arena, &seed, (hec_replay_wish){.ranks = 4 + 2 * (_i % 3), .exact = _i % 2});
     c->replay.collective = hec_collectives[k];
-    expect(c, (hec_replay_launch){0});
+    expect(c, (hec_replay_launch){.turn = 1 + _i + k});
   }
 }
 END_TEST
@@ -75,7 +75,7 @@ START_TEST(other_transports) {
   for (int32_t t = 0; t < 2; t++) {
     uint64_t seed = 477 + (uint64_t)_i;
     hec_replay_wish wish = {.ranks = 2 + _i % 3, .exact = _i % 2, .steps = 2};
-    expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.transport = rows[t], .threads = _i % 3 == 0});
+    expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.transport = rows[t], .threads = _i % 3 == 0, .turn = 1 + _i});
   }
 }
 END_TEST

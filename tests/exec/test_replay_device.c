@@ -39,7 +39,7 @@ END_TEST
 
 START_TEST(forward_only) {
   uint64_t seed = 7277 + (uint64_t)_i;
-  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.forward = true}), (hec_replay_launch){0}, seed);
+  expect(hec_replay_random(&arena, &seed, (hec_replay_wish){.forward = true}), (hec_replay_launch){.turn = 1 + _i}, seed);
 }
 END_TEST
 
@@ -47,7 +47,7 @@ START_TEST(each_number_of_ranks) {
   static const int32_t ranks[] = {1, 2, 4, 8};
   uint64_t seed = 7377 + (uint64_t)_i;
   hec_replay_wish wish = {.ranks = ranks[_i], .steps = 3, .micro_batches = 2};
-  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){0}, seed);
+  expect(hec_replay_random(&arena, &seed, wish), (hec_replay_launch){.turn = 1 + _i}, seed);
 }
 END_TEST
 
@@ -57,7 +57,7 @@ START_TEST(each_collective) {
     hec_replay_wish wish = {.ranks = 4 + 2 * (_i % 3), .layers = 1, .steps = 1, .exact = _i % 2};
     hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
     c->replay.collective = hec_collectives[k];
-    expect(c, (hec_replay_launch){0}, seed);
+    expect(c, (hec_replay_launch){.turn = 1 + _i + k}, seed);
   }
 }
 END_TEST
@@ -88,7 +88,7 @@ START_TEST(timelines) {
     c->replay.measured = verify;
     c->replay.probe = true; /* asked for, not there */
     n_seen = 0;
-    expect(c, (hec_replay_launch){0}, seed);
+    expect(c, (hec_replay_launch){.turn = 1 + _i}, seed);
     ck_assert_int_gt(n_seen, 0);
   }
 }

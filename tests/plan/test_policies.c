@@ -6,7 +6,6 @@
 #include "tests/support/problem_case.h"
 
 #include <string.h>
-#include <time.h>
 
 static hec_arena arena;
 static void teardown(void) {
@@ -194,46 +193,6 @@ START_TEST(rearranging_rows) {
 }
 END_TEST
 
-static double now_ns(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-/* Says, does not judge: nanoseconds of a decision, a refinement and a routing for 32 ranks, 12 layers, 64 experts. */
-START_TEST(speed) {
-  uint64_t seed = 5;
-  hec_problem *p = hec_test_problem(&arena, "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 32, 12, 64, 2, true);
-  p->period = 1;
-  hec_load load = hec_load_new(&arena, 12, 32, 64);
-  for (size_t i = 0; i < 12 * 32 * 64; i++)
-    load.counts[i] = (uint32_t)(hec_test_below(&seed, 2000) / (1 + i % 64));
-  hec_routing routing = hec_routing_new(&arena, p);
-  for (size_t k = 0; hec_policies[k]; k++) {
-    hec_policy_run run = hec_policy_start(hec_policies[k], p, &arena);
-    hec_history_push(&run.history, &load);
-    enum { TURNS = 20 };
-    double decide = 0, refine = 0, route = 0;
-    for (int turn = 0; turn < TURNS; turn++) {
-      double t0 = now_ns();
-      hec_policy_decide(&run, turn, 0);
-      double t1 = now_ns();
-      for (int32_t layer = 0; layer < 12; layer++)
-        hec_policy_refine(&run, layer, &load);
-      double t2 = now_ns();
-      for (int32_t layer = 0; layer < 12; layer++)
-        hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
-      decide += t1 - t0;
-      refine += t2 - t1;
-      route += now_ns() - t2;
-    }
-    printf("%-28s decide %9.0f ns, refine %9.0f ns (12 layers), routing %7.0f ns per layer\n", run.policy->name,
-           decide / TURNS, refine / TURNS, route / TURNS / 12);
-    hec_policy_stop(&run);
-  }
-}
-END_TEST
-
 static Suite *suite(void) {
   Suite *s = suite_create("policies");
   TCase *c = tcase_create("policies");
@@ -242,7 +201,6 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, every_row_on_random_problems, 0, 2);
   tcase_add_test(c, table);
   tcase_add_test(c, rearranging_rows);
-  tcase_add_test(c, speed);
   suite_add_tcase(s, c);
   return s;
 }

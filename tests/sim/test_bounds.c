@@ -51,9 +51,11 @@ static void visit_ideal(const hec_test_step *step, void *context) {
 
 static void compare_with_ideal(uint64_t seed, hec_test_wish wish, const hec_law *law) {
   wish.uniform = !wish.uneven;
-  const hec_test_case *c = hec_test_random_case(&arena, &seed, wish);
+  hec_test_case *c = hec_test_random_case(&arena, &seed, wish);
   bound b = {.law = law, .fill = true};
+  c->only_policy = "ideal";
   hec_test_each(c, false, visit_ideal, &b);
+  c->only_policy = NULL;
   b.fill = false;
   hec_test_each(c, false, visit_ideal, &b);
 }

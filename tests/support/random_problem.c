@@ -107,7 +107,7 @@ static hec_moe random_moe(uint64_t *seed) {
 
 hec_test_case *hec_test_random_case(hec_arena *arena, uint64_t *seed, hec_test_wish wish) {
   hec_test_case *c = HEC_NEW(arena, hec_test_case, 1);
-  c->turn = (int32_t)(*seed % 4);
+  c->turn = (int32_t)(*seed % 8);
   random_line(c->line, sizeof c->line, seed, wish);
   c->moe = random_moe(seed);
   if (wish.heavy_state) {
@@ -161,10 +161,23 @@ static bool allowed(const hec_policy *policy, const hec_schedule *schedule) {
   return hec_schedule_of(policy, schedule->name, &found) == HEC_OK && found == schedule;
 }
 
+static bool in_turn(const hec_test_case *c, int32_t p, int32_t s) {
+  const hec_policy *policy = hec_policies[p];
+  const hec_schedule *schedule = hec_schedules[s];
+  if ((c->only_policy && strcmp(policy->name, c->only_policy) != 0) ||
+      (c->only_schedule && strcmp(schedule->name, c->only_schedule) != 0) || !allowed(policy, schedule))
+    return false;
+  if (c->only_policy || c->only_schedule || schedule->bound)
+    return true;
+  if (schedule->pipelined)
+    return (p + s + c->turn) % 8 == 0;
+  return strcmp(policy->schedule, schedule->name) == 0 || (p + s + c->turn) % 2 == 0;
+}
+
 void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit, void *context) {
   for (int32_t p = 0; hec_policies[p]; p++)
     for (int32_t s = 0; hec_schedules[s]; s++) {
-      if (!allowed(hec_policies[p], hec_schedules[s]) || (hec_schedules[s]->pipelined && (p + s + c->turn) % 4 != 0))
+      if (!in_turn(c, p, s))
         continue;
       hec_arena arena = {0};
       hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);

@@ -27,7 +27,8 @@ typedef struct {
   int32_t n_iterations, n_micro_batches;
   const hec_collective *collective; /* NULL: by cost */
   bool detail;                      /* programs say what travels (hec_lowering_detail) */
-  int32_t turn;                     /* 0..3: which policies the pipelined schedules get */
+  int32_t turn;                     /* 0..7: which pairs of policy and schedule it gets */
+  const char *only_policy, *only_schedule; /* these alone, in every turn; NULL: all */
 } hec_test_case;
 
 /* Everything on the arena. Now and then: one rank, one expert, more ranks than experts, dense blocks, shared experts,
@@ -48,8 +49,9 @@ typedef struct {
 } hec_test_step;
 typedef void hec_test_visit(const hec_test_step *step, void *context);
 
-/* Lowers every iteration under every policy and allowed schedule; schedules that cut layers into chunks, whose programs are
- * several times as long, under every fourth policy, in another case another one. per_item: transfers of sparse collectives
+/* Lowers every iteration under policies and schedules that they allow: each policy under its own schedule, bounds, and of
+ * the other pairs every second one, in the next case the others. Of schedules that cut layers into chunks, whose programs are
+ * several times as long, every eighth. So eight cases in a row meet all pairs. per_item: transfers of sparse collectives
  * name their expert instead of being merged per pair. */
 void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit, void *context);
 /* "policy under schedule, iteration i on LINE, R ranks" in a static buffer. */

@@ -6,6 +6,8 @@
 #   has WORDS [FILE]           the output of the last command, or FILE, has WORDS
 #   value FILE EXPRESSION      of the JSON document d in FILE, in Python
 #   expect FILE EXPRESSION VALUE
+#   has_children               whether /proc lists the children of a process
+#   await_children PID N       returns when process PID has N children, or is gone, which is a failure; sets $children
 set -u
 build=$(cd "$1" && pwd)
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
@@ -33,6 +35,15 @@ refuses() {
 
 has() {
   grep -qF -- "$1" "${2:-out.txt}" || fail "${2:-out.txt} says nothing of \"$1\""
+}
+
+has_children() { [ -e "/proc/$$/task/$$/children" ]; }
+
+await_children() {
+  until children=$(cat "/proc/$1/task/$1/children" 2>/dev/null) && [ "$(wc -w <<<"$children")" -eq "$2" ]; do
+    kill -0 "$1" 2>/dev/null || { fail "process $1 ended before it had $2 children: $(head -c 300 err.txt)"; return; }
+    sleep 0.01
+  done
 }
 
 if command -v python3 >/dev/null; then
