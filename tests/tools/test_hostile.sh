@@ -435,6 +435,13 @@ refused 2 'expected a file that is no input, found trace' "$sim" sweep "$own/spe
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a.csv" --report "$own/a.csv"
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/./a.json"
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/a.journal"
+for name in b.csv b.json b.part-0-of-2; do
+  echo mine >"$own/$name"
+  [ "$name" = "${name#*part}" ] && shard=() || shard=(--shard 0/2)
+  refused 2 "$name: hecate did not write this file; move it" "$sim" sweep "$own/spec" --out "$own/b" "${shard[@]}"
+  grep -qx mine "$own/$name" || fail "$name is gone"
+  rm "$own/$name"
+done
 refused 2 'expected a file that is no input, found the part' "$sim" sweep merge "$own/spec" --report "$own/spec"
 refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" outcomes --cases "$own/c.json" --out "$own/c.json"
 refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" hardware --cases "$own/c.json" --out "$own/c.json"

@@ -54,6 +54,22 @@ hec_status hec_output_check_file(const char *option, const char *path) {
                   strerror(errno));
 }
 
+hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) {
+  HEC_TRY(hec_output_check_file(option, path));
+  char bytes[64];
+  size_t n = strlen(head);
+  HEC_ASSERT(n <= sizeof bytes);
+  struct stat info;
+  FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 ? fopen(path, "rb") : NULL;
+  if (!file)
+    return HEC_OK;
+  bool ours = fread(bytes, 1, n, file) == n && memcmp(bytes, head, n) == 0;
+  (void)fclose(file);
+  if (ours)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: hecate did not write this file; move it, or give %s another name", path, option);
+}
+
 static const char *const names[] = {"timeline.json", "summary.csv", "compare.md", "report.html", "summary.json"};
 enum { N_NAMES = sizeof names / sizeof *names };
 

@@ -19,6 +19,10 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
  * taken by what the command prints. */
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
+/* The same for a file whose name hecate made up from another: one that is there begins with `head`, as hecate's do, or is
+ * empty. */
+hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;
+
 /* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
  * come one after the other, never mixed; the later one says that it waits. Where that cannot be had (file systems without
  * locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is empty still
