@@ -7,10 +7,14 @@
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
 #include <math.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+extern char **environ;
 
 enum { PER_NODE = 8 };
 
@@ -109,22 +113,47 @@ static bool write_case(const hec_flows *flows, const arrival *arrivals, hec_aren
   return ferror(file) == 0;
 }
 
-static hec_status ask(const char *command, const char *path, const arrival *arrivals, int32_t n, double *seconds,
+/* The program gets the path as its one argument: no shell reads it, for TMPDIR may hold any character. */
+static hec_status start(const char *program, const char *path, pid_t *child, FILE **answer) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    return hec_fail(HEC_FAILED, "--peer: no pipe: %s", strerror(errno));
+  char *const arguments[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)path, NULL};
+  posix_spawn_file_actions_t actions;
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error == 0) {
+    error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    for (int i = 0; error == 0 && i < 2; i++)
+      error = posix_spawn_file_actions_addclose(&actions, ends[i]);
+    if (error == 0)
+      error = posix_spawnp(child, program, &actions, NULL, arguments, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+  }
+  (void)close(ends[1]);
+  *answer = error == 0 ? fdopen(ends[0], "r") : NULL;
+  if (*answer)
+    return HEC_OK;
+  (void)close(ends[0]);
+  return hec_fail(HEC_BAD_INPUT, "--peer: expected a program, without arguments, found \"%s\", which cannot start: %s",
+                  program, strerror(error ? error : errno));
+}
+
+static hec_status ask(const char *program, const char *path, const arrival *arrivals, int32_t n, double *seconds,
                       double *finish) {
-  char line[4096];
-  if (snprintf(line, sizeof line, "%s \"%s\"", command, path) >= (int)sizeof line)
-    return hec_fail(HEC_BAD_INPUT, "--peer: expected a command of at most 4,000 characters");
-  FILE *answer = popen(line, "r");
-  if (!answer)
-    return hec_fail(HEC_FAILED, "--peer: cannot start: %s", strerror(errno));
+  pid_t child;
+  FILE *answer;
+  HEC_TRY(start(program, path, &child, &answer));
   bool ok = fscanf(answer, "%lf", seconds) == 1;
   for (int32_t i = 0; ok && i < n; i++)
     ok = fscanf(answer, "%lf", &finish[arrivals[i].flow]) == 1;
-  int status = pclose(answer);
-  return ok && status == 0 ? HEC_OK : hec_fail(HEC_FAILED, "--peer: \"%s\" gave no answer to a case", command);
+  (void)fclose(answer);
+  int status = -1;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  return ok && status == 0 ? HEC_OK : hec_fail(HEC_FAILED, "--peer: \"%s\" gave no answer to a case", program);
 }
 
-hec_status hec_network_peer(const char *command, const hec_flows *flows, double *seconds, double *finish) {
+hec_status hec_network_peer(const char *program, const hec_flows *flows, double *seconds, double *finish) {
   const char *folder = getenv("TMPDIR");
   char path[1024];
   if (snprintf(path, sizeof path, "%s/hecate-case-XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof path)
@@ -141,7 +170,7 @@ hec_status hec_network_peer(const char *command, const hec_flows *flows, double 
   FILE *file = fdopen(descriptor, "w");
   bool written = file && write_case(flows, arrivals, &arena, file);
   written = file && fclose(file) == 0 && written;
-  hec_status status = written ? ask(command, path, arrivals, flows->n_flows, seconds, finish)
+  hec_status status = written ? ask(program, path, arrivals, flows->n_flows, seconds, finish)
                               : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
   (void)unlink(path);
   hec_temporary_drop(path);

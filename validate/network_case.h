@@ -11,8 +11,8 @@ extern const char *const hec_network_name[HEC_N_NETWORKS];
  * log-normal popularity of the receiver (sigma 1) times log-normal noise (0.5), 1 MB at the median; from `seed`. */
 void hec_network_case(hec_network network, int32_t n, uint64_t seed, hec_arena *arena, hec_flows *flows);
 
-/* Runs `command CASE`, CASE a temporary file with the flows as tests/simgrid/simgrid_flows.cpp reads them; its first number
- * are the seconds that the flows took it, then come the finishes. */
-hec_status hec_network_peer(const char *command, const hec_flows *flows, double *seconds, double *finish) HEC_MUST_USE;
+/* Starts `program`, a path or a name in PATH, with one argument: a temporary file with the flows as
+ * tests/simgrid/simgrid_flows.cpp reads them. Its first number are the seconds that the flows took it, then come the finishes. */
+hec_status hec_network_peer(const char *program, const hec_flows *flows, double *seconds, double *finish) HEC_MUST_USE;
 
 #endif

@@ -83,7 +83,8 @@ runs "as threads" "$folder/built/example" threads
 
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 flags=$(pkg-config --cflags --libs hecate) || fail "pkg-config does not find hecate"
-eval "$compiler '$folder/example/main.c' $flags -o '$folder/plain'" || fail "the example does not build: $flags"
+mapfile -d '' words < <(xargs printf '%s\0' <<<"$flags") # quoted as for a shell
+"$compiler" "$folder/example/main.c" "${words[@]}" -o "$folder/plain" || fail "the example does not build: $flags"
 export LD_LIBRARY_PATH=$libdir
 runs "through pkg-config" "$folder/plain"
 said=$("$folder/plain" 2>&1 >/dev/null)

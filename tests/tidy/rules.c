@@ -291,6 +291,21 @@ static bool has_machine_path(const char *line, const char *folder) {
   return false;
 }
 
+/* What starts a shell: data in its command would be run. */
+static void check_shells(hec_tidy *f, const char *path, const char *code) {
+  static const char *const calls[] = {"system", "popen", "wordexp"};
+  char line[4096];
+  int number = 0;
+  while (next_line(&code, line, sizeof line)) {
+    number++;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+      for (const char *at = line; (at = strstr(at, calls[i])) != NULL; at++)
+        if ((at == line || !is_word((unsigned char)at[-1])) && at[strlen(calls[i])] == '(')
+          hec_tidy_complain(f, path, number, "%s(): start a program with its arguments (posix_spawn), without a shell",
+                            calls[i]);
+  }
+}
+
 static void check_lines(hec_tidy *f, const char *path, const char *text) {
   char line[4096];
   int number = 0;
@@ -336,6 +351,7 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
   char *code = without_comments(text);
   check_includes(f, path, code);
   check_functions(f, path, code);
+  check_shells(f, path, code);
   if (hec_tidy_ends(path, ".h"))
     check_guard(f, path, code);
   else if (!hec_tidy_starts(text, "/*") && !hec_tidy_starts(text, "//"))

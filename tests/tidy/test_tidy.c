@@ -162,6 +162,19 @@ static const struct {
      "{\"source\": \"https://x.org/ho"
      "me/y\"}\n",
      ""},
+    {"sim/a.c",
+     "/* a */\nint x = filesys"
+     "tem(1);\n",
+     ""},
+    {"sim/a.c",
+     "/* a */\nint x = sys"
+     "tem(line);\n",
+     "sim/a.c:2: sys"
+     "tem(): start a program"},
+    {"tests/a/test_a.c",
+     "/* a */\nFILE *f = po"
+     "pen(line, mode);\n",
+     "without a shell"},
     {"sim/a.h", "int f(void);\n", "no header guard"},
     {"sim/a.h", "#ifndef HEC_A_H\n#define HEC_B_H\n#endif\n", "no header guard"},
     {"sim/a.h", "#ifndef A_H\n#define A_H\n#endif\n", "not of the form"},

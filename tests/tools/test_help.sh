@@ -80,9 +80,13 @@ for tool in hecate-sim hecate-run hecate-trace hecate-validate hecate-bench; do
 done
 [ ! -e "$build/hecate-mpi-openmpi.so" ] || grep -q '^MPI .*openmpi' version.txt || fail "--version: $(cat version.txt)"
 
+# The words of an example, unquoted as a shell does it; nothing in them is run.
+split() { mapfile -d '' words < <(xargs printf '%s\0' <<<"$1"); }
+
 # Every example parses: what stands before --help was accepted.
 while read -r line; do
-  eval "set -- ${line##mpirun -n +([0-9]) }"
+  split "${line##mpirun -n +([0-9]) }"
+  set -- "${words[@]}"
   "$@" --help >out.txt 2>&1 && head -n 1 out.txt | grep -q '^usage: ' || fail "example \"$line\": $(head -c 300 out.txt)"
 done <examples.txt
 [ "$(wc -l <examples.txt)" -ge 40 ] || fail "only $(wc -l <examples.txt) examples"
@@ -108,7 +112,8 @@ while read -r line; do
   esac
   n_run=$((n_run + 1))
   [[ $line != "hecate-trace import"* ]] || line=$(sed 's/--experts 64/--experts 4/; s/--top-k 8/--top-k 2/' <<<"$line")
-  eval "set -- $line"
+  split "$line"
+  set -- "${words[@]}"
   timeout 120 "$@" >out.txt 2>err.txt </dev/null || fail "example \"$line\": exit code $?: $(head -c 300 err.txt)"
 done <examples.txt
 [ $n_run -ge 12 ] || fail "only $n_run examples ran"

@@ -77,7 +77,7 @@ refused 2 'temperature: expected a number from 0.01' "${train[@]}" --gate xmoe:t
 refused 2 '--cluster-a nope: expected' "$1/hecate-validate" published --quick --cluster-a nope
 refused 2 '--cluster-b nope: expected' "$1/hecate-validate" published --quick --cluster-b nope
 refused 2 '--tokens: expected enough for loads that drift' "$bench" planners --tokens 1
-refused 2 '--peer: expected a command' "$bench" network --ranks 4 --peer ""
+refused 2 '--peer: expected a program' "$bench" network --ranks 4 --peer ""
 refused 2 '--peer: expected --law max_min' "$bench" network --ranks 4 --peer true --law alpha_beta
 works '1 run (synthetic' "$bench" network --ranks 4 --runs 1
 refused 2 '--ranks: expected up to 16 whole numbers' "$bench" network --ranks 4,1
@@ -435,6 +435,13 @@ refused 2 'expected a file that is no input, found trace' "$sim" sweep "$own/spe
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a.csv" --report "$own/a.csv"
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/./a.json"
 refused 2 'expected a file that is not written already, found --out' "$sim" sweep "$own/spec" --out "$own/a" --report "$own/a.journal"
+for name in b.csv b.json b.part-0-of-2; do
+  echo mine >"$own/$name"
+  [ "$name" = "${name#*part}" ] && shard=() || shard=(--shard 0/2)
+  refused 2 "$name: hecate did not write this file; move it" "$sim" sweep "$own/spec" --out "$own/b" "${shard[@]}"
+  grep -qx mine "$own/$name" || fail "$name is gone"
+  rm "$own/$name"
+done
 refused 2 'expected a file that is no input, found the part' "$sim" sweep merge "$own/spec" --report "$own/spec"
 refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" outcomes --cases "$own/c.json" --out "$own/c.json"
 refused 2 'expected a file that is no input, found --cases' "$1/hecate-validate" hardware --cases "$own/c.json" --out "$own/c.json"

@@ -282,7 +282,7 @@ for file in summary.json summary.csv timeline.json report.html; do
   cmp -s one/$file kept/$file || fail "two $file differ"
 done
 cmp -s one.json one/summary.json || fail "--json and summary.json differ"
-[ "$(ls -A one | wc -l)" -eq 4 ] || fail "more than four files in --out: $(ls -A one)"
+[ "$(ls -A one | wc -l)" -eq 5 ] && [ -s one/.hecate-files ] || fail "more than four files and their list in --out: $(ls -A one)"
 if command -v python3 >/dev/null; then
   for file in one/summary.json one/timeline.json; do
     python3 -m json.tool $file >pretty.txt 2>&1 || fail "$file is not JSON: $(head -c 200 pretty.txt)"

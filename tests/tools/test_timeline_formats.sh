@@ -142,7 +142,9 @@ cmp -s plain/timeline.json named/timeline.json && [ ! -e named/chrome ] || fail 
 "$sim" one.jsonl --policy $rows --out again --timeline-format chakra >/dev/null && diff -r all/chakra again/chakra >/dev/null || fail "chakra: other bytes"
 
 # Of runs in other formats nothing stays; what is somebody's own does.
-: >again/compare.md
+echo mine >again/compare.md
+refuses 2 "again/compare.md: hecate did not write this file" one.jsonl --policy ep --out again
+rm again/compare.md
 "$sim" one.jsonl --policy ep --out again >/dev/null && [ "$(ls again)" = "$(printf 'report.html\nsummary.csv\nsummary.json\ntimeline.json')" ] ||
   fail "other formats: $(ls again)"
 mkdir -p again/chakra && : >again/chakra/notes.txt

@@ -84,7 +84,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--ranks", HEC_ARG_TEXT, &s->ranks, "N[,N...]", "hosts (default 16,64,128,256; at most 1024)", 0, 0},
       {"--law", HEC_ARG_TEXT, &s->law, "L", "max_min (default), nccl_rounds or alpha_beta", 0, 0},
       HEC_ARG_WHOLE("--runs", s->runs, "N", "runs of each case; the median counts (default 3)", 1, RUNS_MAX),
-      {"--peer", HEC_ARG_TEXT, &s->peer, "COMMAND",
+      {"--peer", HEC_ARG_TEXT, &s->peer, "PROGRAM",
        "a program that answers the same cases (build/simgrid-flows, where SimGrid is installed)", 0, 0},
       HEC_ARG_WHOLE("--peer-most", s->peer_most, "N", "the peer gets cases of at most N hosts (default 64)", 2, 1024),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
@@ -139,7 +139,7 @@ static void end_table(const settings *s, hec_json_out *json, hec_text *out) {
 static hec_status run(const settings *s, hec_text *out) {
   int32_t size[SIZES_MAX], n;
   if (s->peer && !*s->peer)
-    return hec_fail(HEC_BAD_INPUT, "--peer: expected a command, found \"\"");
+    return hec_fail(HEC_BAD_INPUT, "--peer: expected a program, found \"\"");
   if (s->peer && strcmp(s->law, "max_min") != 0)
     return hec_fail(HEC_BAD_INPUT, "--peer: expected --law max_min, which is what a peer solves, found --law %.60s",
                     s->law);

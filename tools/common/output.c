@@ -54,11 +54,28 @@ hec_status hec_output_check_file(const char *option, const char *path) {
                   strerror(errno));
 }
 
+hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) {
+  HEC_TRY(hec_output_check_file(option, path));
+  char bytes[64];
+  size_t n = strlen(head);
+  HEC_ASSERT(n <= sizeof bytes);
+  struct stat info;
+  FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 ? fopen(path, "rb") : NULL;
+  if (!file)
+    return HEC_OK;
+  bool ours = fread(bytes, 1, n, file) == n && memcmp(bytes, head, n) == 0;
+  (void)fclose(file);
+  if (ours)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: hecate did not write this file; move it, or give %s another name", path, option);
+}
+
 static const char *const names[] = {"timeline.json", "summary.csv", "compare.md", "report.html", "summary.json"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static hec_status check_names(const char *folder, const hec_path_use *reads, int32_t n_reads) {
-  hec_status status = HEC_OK;
+  hec_manifest ours = {.lines = {0}};
+  hec_status status = hec_manifest_read(folder, &ours);
   for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
     hec_text path = {0};
     hec_text_printf(&path, "%s/%s", folder, names[i]);
@@ -68,8 +85,11 @@ static hec_status check_names(const char *folder, const hec_path_use *reads, int
                         folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", names[i]);
     for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
       status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
+    if (status == HEC_OK)
+      status = hec_manifest_check(&ours, folder, names[i]);
     hec_text_free(&path);
   }
+  hec_manifest_free(&ours);
   return status;
 }
 
@@ -167,12 +187,36 @@ static void remove_file(const char *folder, const char *name) {
   hec_text_free(&path);
 }
 
-hec_status hec_output_write(const char *folder, const hec_output_files *files, hec_status (*place)(void *context),
-                            void *context) {
+/* That nobody put a file of theirs there since hec_output_check; and what the folder will hold of hecate's: this run's
+ * files. Until all are in place those of before count, too, in `meanwhile`: a killed run leaves some of both. */
+static hec_status list_files(const char *folder, const hec_text *const all[N_NAMES], const hec_manifest *below,
+                             hec_text *meanwhile, hec_text *after) {
+  hec_manifest before = {.lines = {0}}, now = {.lines = {0}};
+  hec_status status = hec_manifest_read(folder, &before);
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
+    status = hec_manifest_check(&before, folder, names[i]);
+    if (all[i]->length > 0)
+      hec_manifest_add(&now, names[i], all[i]->data, all[i]->length);
+  }
+  if (below)
+    hec_manifest_join(&now, below);
+  hec_manifest_text(&now, after);
+  hec_manifest_join(&now, &before);
+  hec_manifest_text(&now, meanwhile);
+  hec_manifest_free(&before);
+  hec_manifest_free(&now);
+  return status == HEC_OK ? HEC_OK : HEC_FAILED; /* the input was good when it was looked at */
+}
+
+hec_status hec_output_write(const char *folder, const hec_output_files *files, const hec_manifest *below,
+                            hec_status (*place)(void *context), void *context) {
   const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
-  hec_text paths[N_NAMES] = {{0}};
-  hec_file_out out[N_NAMES];
-  int32_t n = 0;
+  hec_text paths[N_NAMES + 1] = {{0}}, meanwhile = {0}, after = {0};
+  hec_file_out out[N_NAMES + 1];
+  int32_t n = 1;
+  hec_status status = list_files(folder, all, below, &meanwhile, &after);
+  hec_text_printf(&paths[0], "%s/" HEC_MANIFEST_NAME, folder);
+  out[0] = (hec_file_out){paths[0].data, meanwhile.data, meanwhile.length};
   for (int i = 0; i < N_NAMES; i++) {
     if (all[i]->length == 0)
       continue;
@@ -180,12 +224,17 @@ hec_status hec_output_write(const char *folder, const hec_output_files *files, h
     out[n] = (hec_file_out){paths[n].data, all[i]->data, all[i]->length};
     n++;
   }
-  hec_status status = hec_write_files_with(out, n, place, context);
+  if (status == HEC_OK)
+    status = hec_write_files_with(out, n, place, context);
   for (int i = 0; status == HEC_OK && i < N_NAMES; i++)
     if (all[i]->length == 0)
       remove_file(folder, names[i]);
-  for (int i = 0; i < N_NAMES; i++)
+  bool whole = status == HEC_OK && hec_write_file(paths[0].data, after.data, after.length) == HEC_OK;
+  (void)whole; /* else it lists the earlier run's, too */
+  for (int i = 0; i <= N_NAMES; i++)
     hec_text_free(&paths[i]);
+  hec_text_free(&meanwhile);
+  hec_text_free(&after);
   return status;
 }
 

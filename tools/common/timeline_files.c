@@ -30,8 +30,31 @@ static hec_status refuse(const char *path, const char *found) {
 
 typedef enum { LOOK, REMOVE } task;
 
+typedef struct {
+  const hec_timeline_format *format;
+  const char *out;              /* DIR */
+  const hec_manifest *manifest; /* files must be in it; NULL: their names are enough, in what is hecate's alone */
+  task what;
+} walk;
+
+static hec_status walk_folder(const walk *w, const char *path, bool rows);
+
+static hec_status walk_entry(const walk *w, const char *folder, const char *name, const char *path, bool rows) {
+  struct stat info;
+  bool there = lstat(path, &info) == 0, is_folder = there && S_ISDIR(info.st_mode);
+  if (!there || is_folder != rows || (!rows && !is_ours(w->format, name)))
+    return refuse(folder, name);
+  if (rows)
+    return walk_folder(w, path, false);
+  if (w->manifest)
+    HEC_TRY(hec_manifest_check(w->manifest, w->out, path + strlen(w->out) + 1));
+  if (w->what == REMOVE)
+    (void)unlink(path);
+  return HEC_OK;
+}
+
 /* The folder of a row (`rows`: of all of them), looked at: nothing else may be in it; or removed. */
-static hec_status walk_folder(const hec_timeline_format *format, const char *path, bool rows, task what) {
+static hec_status walk_folder(const walk *w, const char *path, bool rows) {
   struct stat info;
   if (lstat(path, &info) != 0)
     return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
@@ -45,27 +68,23 @@ static hec_status walk_folder(const hec_timeline_format *format, const char *pat
       continue;
     hec_text below = {0};
     hec_text_printf(&below, "%s/%s", path, entry->d_name);
-    bool known = lstat(below.data, &info) == 0 && (rows ? S_ISDIR(info.st_mode) != 0 : is_ours(format, entry->d_name));
-    if (!known)
-      status = refuse(path, entry->d_name);
-    else if (rows)
-      status = walk_folder(format, below.data, false, what);
-    else if (S_ISDIR(info.st_mode))
-      status = refuse(path, entry->d_name);
-    else if (what == REMOVE)
-      (void)unlink(below.data);
+    status = walk_entry(w, path, entry->d_name, below.data, rows);
     hec_text_free(&below);
   }
   (void)closedir(folder);
-  if (status == HEC_OK && what == REMOVE && rmdir(path) != 0)
+  if (status == HEC_OK && w->what == REMOVE && rmdir(path) != 0)
     status = hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
   return status;
 }
 
+static hec_status look_at(const hec_timeline_files *files, const hec_manifest *manifest, const char *path) {
+  return walk_folder(&(walk){files->format, files->out, manifest, LOOK}, path, true);
+}
+
 /* All of it, or nothing where something else is in it. */
-static hec_status remove_folder(const hec_timeline_format *format, const char *path) {
-  HEC_TRY(walk_folder(format, path, true, LOOK));
-  return walk_folder(format, path, true, REMOVE);
+static hec_status remove_folder(const hec_timeline_files *files, const hec_manifest *manifest, const char *path) {
+  HEC_TRY(look_at(files, manifest, path));
+  return walk_folder(&(walk){files->format, files->out, NULL, REMOVE}, path, true);
 }
 
 /* ---- The folder ---- */
@@ -84,14 +103,16 @@ static hec_status make_folder(const char *path) {
 }
 
 hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads, int32_t n_reads) {
+  hec_manifest ours = {.lines = {0}};
   HEC_TRY(hec_output_check(files->out, reads, n_reads));
-  hec_status status = HEC_OK;
+  hec_status status = hec_manifest_read(files->out, &ours);
   for (stage of = PLACE; status == HEC_OK && hec_timeline_by_rank(files->format) && of <= OLD; of++) {
     hec_text path = {0};
     path_of(files, of, &path);
-    status = walk_folder(files->format, path.data, true, LOOK);
+    status = look_at(files, of == PLACE ? &ours : NULL, path.data);
     hec_text_free(&path);
   }
+  hec_manifest_free(&ours);
   return status;
 }
 
@@ -101,21 +122,24 @@ static bool is_there(const char *path) {
 }
 
 /* What a killed run left: its part, and what it had moved aside. */
-static hec_status remove_left(const hec_timeline_format *format, const hec_text path[OLD + 1]) {
-  HEC_TRY(remove_folder(format, path[PART].data));
+static hec_status remove_left(const hec_timeline_files *files, const hec_text path[OLD + 1]) {
+  HEC_TRY(remove_folder(files, NULL, path[PART].data));
   if (!is_there(path[PLACE].data) && is_there(path[OLD].data) && rename(path[OLD].data, path[PLACE].data) != 0)
     return hec_fail(HEC_FAILED, "%s: cannot be put back: %s", path[OLD].data, strerror(errno));
-  return remove_folder(format, path[OLD].data);
+  return remove_folder(files, NULL, path[OLD].data);
 }
 
 hec_status hec_timeline_files_begin(hec_timeline_files *files) {
+  (void)pthread_mutex_init(&files->mutex, NULL);
+  files->before = files->written = (hec_manifest){.lines = {0}};
   HEC_TRY(hec_output_begin(files->out, &files->held));
+  HEC_TRY(hec_manifest_read(files->out, &files->before));
   if (!hec_timeline_by_rank(files->format))
     return HEC_OK;
   hec_text path[OLD + 1] = {{0}};
   for (stage of = PLACE; of <= OLD; of++)
     path_of(files, of, &path[of]);
-  hec_status status = remove_left(files->format, path);
+  hec_status status = remove_left(files, path);
   if (status == HEC_OK) {
     hec_temporary_add_below(path[PART].data);
     status = make_folder(path[PART].data);
@@ -127,8 +151,14 @@ hec_status hec_timeline_files_begin(hec_timeline_files *files) {
 }
 
 hec_status hec_timeline_files_put(void *context, const char *folder, int32_t rank, const hec_text *file) {
-  const hec_timeline_files *files = context;
-  hec_text path = {0};
+  hec_timeline_files *files = context;
+  hec_text path = {0}, name = {0};
+  hec_text_printf(&name, "%s/%s/%s%" PRId32 "%s", files->format->name, folder, files->format->prefix, rank,
+                  files->format->suffix);
+  (void)pthread_mutex_lock(&files->mutex);
+  hec_manifest_add(&files->written, name.data, file->data, file->length);
+  (void)pthread_mutex_unlock(&files->mutex);
+  hec_text_free(&name);
   path_of(files, PART, &path);
   hec_text_printf(&path, "/%s", folder);
   if (access(path.data, F_OK) != 0)
@@ -150,8 +180,8 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
 }
 
 /* The old folder steps aside, the new one comes, the old one goes. Signals wait (hec_write_files_with). */
-static hec_status swap(const hec_timeline_format *format, const hec_text path[OLD + 1]) {
-  HEC_TRY(walk_folder(format, path[PLACE].data, true, LOOK));
+static hec_status swap(const hec_timeline_files *files, const hec_text path[OLD + 1]) {
+  HEC_TRY(look_at(files, &files->before, path[PLACE].data));
   if (rename(path[PLACE].data, path[OLD].data) != 0 && errno != ENOENT)
     return hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path[PLACE].data, strerror(errno));
   if (rename(path[PART].data, path[PLACE].data) != 0) {
@@ -159,7 +189,7 @@ static hec_status swap(const hec_timeline_format *format, const hec_text path[OL
     (void)rename(path[OLD].data, path[PLACE].data);
     return status;
   }
-  bool removed = remove_folder(format, path[OLD].data) == HEC_OK;
+  bool removed = remove_folder(files, NULL, path[OLD].data) == HEC_OK;
   (void)removed; /* else the next run does; this one's files are all there */
   return HEC_OK;
 }
@@ -170,7 +200,7 @@ static hec_status put_in_place(void *context) {
   hec_text path[OLD + 1] = {{0}};
   for (stage of = PLACE; of <= OLD; of++)
     path_of(files, of, &path[of]);
-  hec_status status = swap(files->format, path);
+  hec_status status = swap(files, path);
   for (stage of = PLACE; of <= OLD; of++)
     hec_text_free(&path[of]);
   return status;
@@ -181,14 +211,14 @@ static hec_status drop_part(const hec_timeline_files *files, hec_status status) 
   hec_text part = {0}, why = {0};
   path_of(files, PART, &part);
   hec_text_add(&why, hec_last_error());
-  if (remove_folder(files->format, part.data) != HEC_OK)
+  if (remove_folder(files, NULL, part.data) != HEC_OK)
     status = hec_fail(status, "%s", why.data);
   hec_text_free(&why);
   hec_text_free(&part);
   return status;
 }
 
-/* What runs in other formats left is of other numbers. A folder with anything else in it stays. */
+/* What runs in other formats left is of other numbers. A folder with anything in it that is not hecate's stays. */
 static void remove_others(const hec_timeline_files *files) {
   for (int32_t i = 0; hec_timeline_formats[i]; i++) {
     const hec_timeline_files other = {.out = files->out, .format = hec_timeline_formats[i]};
@@ -196,7 +226,7 @@ static void remove_others(const hec_timeline_files *files) {
       continue;
     hec_text path = {0};
     path_of(&other, PLACE, &path);
-    bool removed = remove_folder(other.format, path.data) == HEC_OK;
+    bool removed = remove_folder(&other, &files->before, path.data) == HEC_OK;
     (void)removed;
     hec_text_free(&path);
   }
@@ -204,12 +234,15 @@ static void remove_others(const hec_timeline_files *files) {
 
 hec_status hec_timeline_files_finish(hec_timeline_files *files, hec_status status, const hec_output_files *out) {
   if (status == HEC_OK)
-    status = hec_output_write(files->out, out, files->parted ? put_in_place : NULL, files);
+    status = hec_output_write(files->out, out, &files->written, files->parted ? put_in_place : NULL, files);
   if (status != HEC_OK && files->parted)
     status = drop_part(files, status);
   if (status == HEC_OK)
     remove_others(files);
   hec_output_end(files->out, &files->held);
+  hec_manifest_free(&files->before);
+  hec_manifest_free(&files->written);
+  (void)pthread_mutex_destroy(&files->mutex);
   files->parted = false;
   return status;
 }

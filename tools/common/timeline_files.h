@@ -1,6 +1,6 @@
 /* Timelines of which every rank has a file: DIR/FORMAT/ROW/PREFIX<rank>SUFFIX. They are written below DIR/FORMAT.part, which
  * takes the place of DIR/FORMAT when all are there, together with the files beside it: the folder is whole or as it was,
- * whatever signal comes. DIR is held meanwhile (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or
+ * whatever signal comes. Only what the manifest of DIR lists is replaced. DIR is held meanwhile (hec_output_begin). A run that was killed (SIGKILL) may leave FORMAT.part, or
  * what was there before as FORMAT.old: the next one removes the first, and the second or puts it back. Timelines of
  * other formats in DIR, of runs before, are removed in the end. Links are not followed. */
 #ifndef HEC_TOOLS_COMMON_TIMELINE_FILES_H
@@ -8,15 +8,20 @@
 #include "runtime/program/timeline_format.h"
 #include "tools/common/output.h"
 
+#include <pthread.h>
+
 typedef struct {
   const char *out; /* DIR */
   const hec_timeline_format *format;
-  hec_output_held held; /* DIR, from begin to finish */
-  bool parted;          /* likewise: the part is ours */
+  hec_output_held held;  /* DIR, from begin to finish */
+  bool parted;           /* likewise: the part is ours */
+  hec_manifest before;   /* likewise: what is in DIR that hecate wrote */
+  hec_manifest written;  /* by this run, below DIR */
+  pthread_mutex_t mutex; /* of it */
 } hec_timeline_files;
 
 /* Before anything runs: hec_output_check, and HEC_BAD_INPUT where DIR/FORMAT, FORMAT.part or FORMAT.old is there and
- * anything but what an earlier run wrote. */
+ * anything but what an earlier run wrote. `files` is not begun. */
 hec_status hec_timeline_files_check(const hec_timeline_files *files, const hec_path_use *reads,
                                     int32_t n_reads) HEC_MUST_USE;
 /* Holds DIR, where another run is writing into it when that is done. For a format of one file that is all. */

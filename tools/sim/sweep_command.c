@@ -177,10 +177,16 @@ static hec_status choose_targets(const char *out, int32_t shard, int32_t n_shard
       hec_text_printf(&t->json, "%s%s", out, json ? "" : ".json");
     hec_text_printf(&t->journal, "%s.journal", out);
   }
-  const hec_text *all[] = {&t->csv, &t->json, &t->part, &t->journal};
+  const struct {
+    const hec_text *path;
+    const char *head; /* of hecate's; "": its opening looks at what is in it */
+  } all[] = {{&t->csv, "trace,model,cluster,"},
+             {&t->json, "{\"version\":1,\"tool\":\"hecate-"},
+             {&t->part, "{\"format\":\"hecate-sweep-rows\""},
+             {&t->journal, ""}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    if (all[i]->data)
-      HEC_TRY(hec_output_check_file("--out", all[i]->data));
+    if (all[i].path->data)
+      HEC_TRY(hec_output_check_made_up("--out", all[i].path->data, all[i].head));
   return HEC_OK;
 }
 
