@@ -121,18 +121,6 @@ const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
 
 /* ---- CSV ---- */
 
-/* Quoted where a comma, a quote or a line end would be taken for one of ours. */
-static void csv_text(const char *text, hec_text *out) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    hec_text_add(out, text);
-    return;
-  }
-  hec_text_add(out, "\"");
-  for (; *text; text++)
-    hec_text_add_bytes(out, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-  hec_text_add(out, "\"");
-}
-
 static void csv_value(column_kind kind, double value, hec_text *out) {
   hec_text_add(out, ",");
   if (!isfinite(value))
@@ -157,17 +145,17 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
   hec_text_add(out, ",error\n");
   for (int64_t i = 0; i < s->n; i++) {
     for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
-      csv_text(hec_sweep_at(s, i, (hec_sweep_axis)a)->text, out);
+      hec_text_add_csv(out, hec_sweep_at(s, i, (hec_sweep_axis)a)->text);
       hec_text_add(out, ",");
     }
     hec_text_printf(out, "%s,", hec_sweep_schedule(s, i));
-    csv_text(rows->row[i]->model, out);
+    hec_text_add_csv(out, rows->row[i]->model);
     hec_text_add(out, ",");
-    csv_text(rows->row[i]->cluster, out);
+    hec_text_add_csv(out, rows->row[i]->cluster);
     for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
       csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, hec_sweep_value_of(rows, i, c), out);
     hec_text_add(out, ",");
-    csv_text(rows->row[i]->why ? rows->row[i]->why : "", out);
+    hec_text_add_csv(out, rows->row[i]->why ? rows->row[i]->why : "");
     hec_text_add(out, "\n");
   }
 }

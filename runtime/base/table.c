@@ -1,13 +1,9 @@
-/* Look-up by a linear scan: tables have some thirty rows. The distance is Damerau's and Levenshtein's in its restricted form
- * (optimal string alignment), O(length^2) over words cut at 63 bytes:
- *
- *   d(i, j) = min( d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j],
- *                  d(i-2, j-2) + 1 where a_i = b_(j-1) and a_(i-1) = b_j ) */
+/* Look-up by a linear scan: tables have some thirty rows. */
 #include "runtime/base/table.h"
 
-#include <string.h>
+#include "runtime/base/nearest.h"
 
-enum { LONGEST = 63 };
+#include <string.h>
 
 /* Row i of a table; NULL at its end. Tables hold pointers of their own types: their bytes are copied, not read as void *. */
 static const void *row_at(const void *rows, size_t i) {
@@ -50,39 +46,8 @@ void hec_table_names(const hec_table *table, hec_text *names) {
     hec_text_printf(names, "%s%s", names->length > before ? ", " : "", name);
 }
 
-static int least(int a, int b) {
-  return a < b ? a : b;
-}
-
-static int distance(const char *a, const char *b) {
-  int d[LONGEST + 1][LONGEST + 1];
-  int n = least((int)strlen(a), LONGEST), m = least((int)strlen(b), LONGEST);
-  for (int i = 0; i <= n; i++)
-    for (int j = 0; j <= m; j++) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[n][m];
-}
-
-void hec_nearest_offer(hec_nearest *search, const char *candidate) {
-  size_t longer = strlen(candidate) > strlen(search->name) ? strlen(candidate) : strlen(search->name);
-  if (longer > LONGEST)
-    return;
-  int apart = distance(search->name, candidate);
-  if (3 * (size_t)apart <= longer && (!search->nearest || apart < search->distance)) {
-    search->nearest = candidate;
-    search->distance = apart;
-  }
-}
-
 void hec_table_expect(const hec_table *table, const char *name, hec_text *expected) {
-  hec_nearest search = {.name = name};
+  hec_nearest_search search = {.word = name};
   size_t i = 0;
   int n = 0;
   for (const char *one; (one = next_name(table, &i)) != NULL; n++)

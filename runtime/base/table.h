@@ -28,13 +28,4 @@ void hec_table_expect(const hec_table *table, const char *name, hec_text *expect
 /* HEC_BAD_INPUT: "WHERE: expected ..., found "NAME"". */
 hec_status hec_table_unknown(const hec_table *table, const char *where, const char *name) HEC_MUST_USE;
 
-/* The candidate that is spelt most like a name, among those offered one by one. Distance: letters inserted, left out,
- * replaced, or exchanged with their neighbour. Ties go to the candidate offered first; NULL when none is alike: more than a
- * third of the longer word differs. */
-typedef struct {
-  const char *name, *nearest; /* nearest: in */
-  int distance;
-} hec_nearest;
-void hec_nearest_offer(hec_nearest *search, const char *candidate);
-
 #endif

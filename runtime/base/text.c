@@ -82,6 +82,27 @@ void hec_text_add_double(hec_text *text, double value) {
   hec_text_add(text, digits);
 }
 
+/* Digits with sign, point and exponent, and nothing else: strtod alone would take "inf" and blanks too. */
+static bool is_number(const char *field) {
+  char *end = NULL;
+  if (strspn(field, "+-.0123456789eE") != strlen(field))
+    return false;
+  (void)strtod(field, &end);
+  return end != field && *end == 0;
+}
+
+void hec_text_add_csv(hec_text *text, const char *field) {
+  const char *mark = *field && strchr("=+-@\t\r", *field) && !is_number(field) ? "'" : "";
+  if (!strpbrk(field, ",\"\r\n")) {
+    hec_text_printf(text, "%s%s", mark, field);
+    return;
+  }
+  hec_text_printf(text, "\"%s", mark);
+  for (; *field; field++)
+    hec_text_add_bytes(text, *field == '"' ? "\"\"" : field, *field == '"' ? 2 : 1);
+  hec_text_add(text, "\"");
+}
+
 void hec_text_free(hec_text *text) {
   free(text->data);
   *text = (hec_text){0};

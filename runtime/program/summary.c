@@ -362,7 +362,9 @@ void hec_summary_csv(hec_summary *summary, hec_text *out) {
                        per_iteration(row, row->book_s[HEC_BOOK_GRAD]),
                        per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]),
                        per_iteration(row, row->wait_s)};
-    hec_text_printf(out, "%s,%s", row->name, row->schedule);
+    hec_text_add_csv(out, row->name);
+    hec_text_add(out, ",");
+    hec_text_add_csv(out, row->schedule);
     for (size_t k = 0; k < sizeof values / sizeof *values; k++)
       csv_number(values[k], out);
     for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)

@@ -1,4 +1,5 @@
 /* Tables of named rows: look-up, the nearest name, and what an unknown name is answered. */
+#include "runtime/base/nearest.h"
 #include "runtime/base/table.h"
 #include "tests/support/check_main.h"
 
@@ -49,7 +50,7 @@ static const char *const cases[][5] = {
 
 START_TEST(nearest_name) {
   const char *const *c = cases[_i];
-  hec_nearest search = {.name = c[0]};
+  hec_nearest_search search = {.word = c[0]};
   for (int k = 1; k < 4; k++)
     hec_nearest_offer(&search, c[k]);
   if (c[4])
@@ -63,7 +64,7 @@ START_TEST(overlong_names_are_like_none) {
   char words[2][200];
   memset(words, 'a', sizeof words);
   words[0][199] = words[1][198] = 0;
-  hec_nearest search = {.name = words[0]};
+  hec_nearest_search search = {.word = words[0]};
   hec_nearest_offer(&search, words[1]);
   hec_nearest_offer(&search, "a");
   ck_assert_ptr_null(search.nearest);

@@ -328,6 +328,35 @@ START_TEST(what_is_written_is_no_input) {
 }
 END_TEST
 
+/* A spreadsheet runs a cell that begins with one of = + - @ as a formula; numbers, with their sign, are none. */
+START_TEST(csv_cells_are_no_formulas) {
+  static const char *const cells[][2] = {{"ep", "ep"},
+                                         {"", ""},
+                                         {"=1+1", "'=1+1"},
+                                         {"+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"},
+                                         {"-x", "'-x"},
+                                         {"-", "'-"},
+                                         {"@SUM(A1)", "'@SUM(A1)"},
+                                         {"\t=1", "'\t=1"},
+                                         {"=\"a\",b", "\"'=\"\"a\"\",b\""},
+                                         {"-1.5", "-1.5"},
+                                         {"+3e-4", "+3e-4"},
+                                         {"-1+1", "'-1+1"},
+                                         {"-inf", "'-inf"},
+                                         {"-0x10", "'-0x10"},
+                                         {"a=b", "a=b"},
+                                         {"a,b", "\"a,b\""},
+                                         {"a\nb", "\"a\nb\""},
+                                         {"\r=1", "\"'\r=1\""}};
+  for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+    hec_text text = {0};
+    hec_text_add_csv(&text, cells[i][0]);
+    ck_assert_str_eq(text.data, cells[i][1]);
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("base.text");
   TCase *cases = tcase_create("text");
@@ -335,6 +364,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, json_forms);
   tcase_add_test(cases, foreign_names_are_plain);
   tcase_add_test(cases, messages_are_plain);
+  tcase_add_test(cases, csv_cells_are_no_formulas);
   tcase_add_test(cases, words_are_wrapped);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);

@@ -173,10 +173,10 @@ sed -i '1s/org/\\u001b[31m\\u009b/' in/rank0.jsonl
 "${tool[@]}" in/rank0.jsonl --top-k 2 --name $'a\033b\nc' --out o.jsonl >out.txt || fail "control characters"
 head -n 1 o.jsonl | grep -q '"name":"a?b?c".*"model":"?\[31m?' || fail "control characters: $(head -n 1 o.jsonl)"
 printf '[[1.0, 2], [3, 40.00], [0.0, 0.0]]' >weights.json
-"${tool[@]}" weights.json --top-k 1 --out o.jsonl >out.txt 2>&1 || fail "whole weights: $(cat out.txt)"
+"${tool[@]}" weights.json --top-k 1 --axes layers,experts --out o.jsonl >out.txt 2>&1 || fail "whole weights: $(cat out.txt)"
 [ "$(tail -n 1 o.jsonl)" = '{"iter":0,"layers":[[1,2],[3,40]]}' ] || fail "weights: $(tail -n 1 o.jsonl)"
 printf '[[1.0, 2], [3, 40.05]]' >weights.json
-refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --out o
+refuses 2 "weights.json:1: [1][1]: expected a whole number from 0 to 4294967295 (7 or 7.0; no shares or averages), found 40.05" weights.json --top-k 1 --axes layers,experts --out o
 printf 'step,layer,expert,count\n1,0,0,4\n1,0,1,4\n1,3,0,5\n1,3,1,3\n2,0,0,4\n2,0,1,4\n2,3,0,8\n2,3,1,0\n' >totals.csv
 "${tool[@]}" totals.csv --top-k 2 --out o.jsonl >out.txt || fail totals
 ! grep -q '^tokens' out.txt || fail "totals are alike: $(cat out.txt)"

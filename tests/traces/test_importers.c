@@ -332,7 +332,11 @@ START_TEST(transitions_are_of_what_is_written) {
       wanted[l][ids[r][t][l][a]][ids[r][t][l + 1][b]]++;
     }
   }
-  hec_import_options options = {.experts = REQUEST_EXPERTS, .ranks = ranks, .first_step = from, .last_step = until};
+  hec_import_options options = {.experts = REQUEST_EXPERTS,
+                                .ranks = ranks,
+                                .first_step = from,
+                                .last_step = until,
+                                .axes = "tokens,layers,top_k"};
   hec_import *job = NULL;
   hec_import_record record;
   hec_trace_header header;

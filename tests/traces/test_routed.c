@@ -125,7 +125,8 @@ static void check_header(const requests *r, hec_import *job) {
 
 /* A request is an iteration, or with --ranks a source of the only one. */
 static void check(const requests *r, const char *format, const hec_import_input *inputs, int n, bool by_ranks) {
-  hec_import_options options = {.experts = r->experts, .last_step = -1, .ranks = by_ranks ? REQUESTS : 0};
+  hec_import_options options = {
+      .experts = r->experts, .last_step = -1, .ranks = by_ranks ? REQUESTS : 0, .axes = "tokens,layers,top_k"};
   hec_import *job = NULL;
   hec_import_record record;
   bool more = true;
@@ -201,7 +202,7 @@ static void refused(requests *r, hec_text *npy, const char *wanted) {
   hec_import_record record;
   bool more = true;
   hec_import_input input = {.path = "d/r.npy", .bytes = npy->data, .length = npy->length};
-  hec_import_options options = {.experts = r->experts, .last_step = -1};
+  hec_import_options options = {.experts = r->experts, .last_step = -1, .axes = "tokens,layers,top_k"};
   ck_assert(hec_import_begin(hec_importer_find("npy-routed-experts"), &options, &input, 1, &job) == HEC_OK);
   ck_assert(hec_import_next(job, &record, &more) == HEC_BAD_INPUT && !more);
   ck_assert_str_eq(hec_last_error(), wanted);
@@ -259,7 +260,7 @@ START_TEST(a_request_may_be_empty) {
   hec_import_record record;
   bool more = true;
   hec_import_input inputs[REQUESTS];
-  hec_import_options options = {.experts = 3, .last_step = -1};
+  hec_import_options options = {.experts = 3, .last_step = -1, .axes = "tokens,layers,top_k"};
   for (int q = 0; q < REQUESTS; q++) {
     r.ids[q] = ids;
     add_npy(&r, q, &npy[q]);

@@ -1,7 +1,7 @@
 /* One option from words to its variable: what parsing is without help and pages, for libhecate. */
 #include "tools/common/args.h"
 
-#include "runtime/base/table.h"
+#include "runtime/base/nearest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,7 +89,7 @@ static hec_status check_once(const hec_arg *arg, const char *value, bool *given)
 static hec_status unknown_option(const hec_command *command, const char *word, int length) {
   char name[64];
   (void)snprintf(name, sizeof name, "%.*s", length, word);
-  hec_nearest search = {.name = name};
+  hec_nearest_search search = {.word = name};
   for (const hec_arg *arg = command->args; arg->name; arg++)
     if (arg->kind != HEC_ARG_SECTION)
       hec_nearest_offer(&search, arg->name);

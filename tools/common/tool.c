@@ -1,7 +1,7 @@
 /* See tool.h. Which tool runs is known to the whole process, so that the help of a command can name its neighbours. */
 #include "tools/common/tool.h"
 
-#include "runtime/base/table.h"
+#include "runtime/base/nearest.h"
 #include "tools/common/args.h"
 
 #include "runtime/base/text.h"
@@ -17,7 +17,7 @@ const hec_tool *hec_tool_running(void) {
 
 static hec_status unknown(const hec_tool *tool, const char *found) {
   hec_text names = {0};
-  hec_nearest search = {.name = found};
+  hec_nearest_search search = {.word = found};
   for (const hec_tool_command *c = tool->commands; c->name; c++)
     if (c->run && c->summary) {
       hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);

@@ -42,6 +42,10 @@ static hec_status parse(int argc, char **argv, settings *s, const char **words, 
                     1 << 20),
       HEC_ARG_WHOLE("--pp", o->pp, "N",
                     "pipeline stages, each the next part of the ranks, with the next layers (default 1)", 1, 1 << 20),
+      HEC_ARG_WORD("--axes", o->axes, "NAMES",
+                   "of a bare table, the slowest first. Ids of experts: tokens,layers,top_k or layers,tokens,top_k, "
+                   "tokens,layers or layers,tokens (top-1), tokens,top_k (one layer). Counts: steps,layers,experts, "
+                   "layers,experts (one step), steps,experts (one layer)"),
       HEC_ARG_WORD("--counted", o->counted, "WHEN", "before_drop or after_drop, where a capacity factor drops tokens"),
       HEC_ARG_WORD("--phase", o->phase, "P", "train, prefill, decode, prefill+decode or forward"),
       HEC_ARG_WORD("--method", o->method, "M", "of a table of several, the rows to take"),
@@ -93,7 +97,7 @@ static void describe(const hec_importer *format, const hec_import_result *r, con
   hec_text_printf(text, "; %" PRId64 " record%s, iterations %" PRId64 " to %" PRId64 "%s\n", r->n_records,
                   r->n_records > 1 ? "s" : "", r->first_iter, r->last_iter,
                   h->transitions ? "; transitions between layers" : "");
-  hec_text_printf(text, "%s%-9s %s\n", r->notes, "written", out);
+  hec_text_printf(text, "%s%-9s %s\n%-9s %s\n", r->notes, "read", r->read.data, "written", out);
 }
 
 /* "-" as an input may be a file too. */
@@ -105,7 +109,7 @@ static hec_status check_input(const char *path, const char *out) {
 
 static hec_status import_inputs(const settings *s, const hec_importer *format, const hec_import_inputs *inputs) {
   hec_import *job = NULL;
-  hec_import_result result;
+  hec_import_result result = {.n_files = 0};
   HEC_TRY(hec_import_begin(format, &s->options, inputs->input, (int32_t)inputs->n, &job));
   if (inputs->left_out.length > 0)
     hec_import_note(job, "left out", inputs->left_out.data);
@@ -123,6 +127,7 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
       status = hec_output_print(&text);
     hec_text_free(&text);
   }
+  hec_text_free(&result.read);
   hec_import_end(job);
   return status;
 }

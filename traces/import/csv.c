@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- lines ---- */
 
@@ -166,7 +167,7 @@ const char *hec_csv_name(const hec_csv *csv, int column) {
 static bool is_one_of(const char *name, size_t n, const char *names) {
   for (const char *p = names;; p++) {
     size_t m = strcspn(p, "|");
-    if (m == n && memcmp(p, name, n) == 0)
+    if (m == n && strncasecmp(p, name, n) == 0)
       return true;
     p += m;
     if (!*p)
@@ -174,8 +175,10 @@ static bool is_one_of(const char *name, size_t n, const char *names) {
   }
 }
 
-hec_status hec_csv_find(const hec_csv *csv, const char *names, int *column) {
+hec_status hec_csv_find(hec_csv *csv, const char *names, int *column) {
   *column = -1;
+  HEC_ASSERT(csv->n_wanted < HEC_CSV_NAMES);
+  csv->wanted[csv->n_wanted++] = names;
   for (int i = 0; i < csv->n_columns; i++) {
     const char *name = hec_csv_name(csv, i);
     if (!is_one_of(name, strlen(name), names))
@@ -184,11 +187,12 @@ hec_status hec_csv_find(const hec_csv *csv, const char *names, int *column) {
       return hec_import_fail(csv->file, 1, name, "expected one column of %s, found %s too", names,
                              hec_csv_name(csv, *column));
     *column = i;
+    csv->used[i] = true;
   }
   return HEC_OK;
 }
 
-hec_status hec_csv_want(const hec_csv *csv, const char *names, int *column) {
+hec_status hec_csv_want(hec_csv *csv, const char *names, int *column) {
   char name[64];
   HEC_TRY(hec_csv_find(csv, names, column));
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(names, "|"), names);

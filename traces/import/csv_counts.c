@@ -1,6 +1,6 @@
 /* Counts as a table, a line per expert: columns layer (or layer_id), expert (expert_id) and count (tokens,
- * token_count, num_tokens), perhaps step (iter, iteration); others are ignored. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump
- * (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
+ * token_count, num_tokens), perhaps step (iter, iteration), method, model_name and phase; others are
+ * left out, and said. llama.cpp derivatives write one, SGLang before 2025-05 a file per rank and dump (expert_distribution_rank<r>_timestamp<t>.csv): then rows are of source rank r, and the k-th file of each rank is step
  * k. Lines of a step may come in any order; one step is in memory. Experts that have no line have no tokens, but a layer
  * whose table was complete in the first step must stay so, unless the user says that there are gaps: a lost line is not a
  * zero. */
@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
   hec_csv csv;
   int layer, expert, count, step; /* columns; step -1: none */
-  int rank;                       /* likewise, not read: ranks are in names of files */
+  bool has_rank;                  /* a column that is not read: ranks are in names of files */
   cell *cells;                    /* of the step */
   size_t n, capacity, given;
   int64_t step_at, next_step; /* of the cells; of the line that is read already, -1: none */
@@ -36,6 +36,7 @@ typedef struct {
 } table;
 
 static hec_status open_file(hec_import_file *file) {
+  int rank = -1;
   table *t = hec_malloc(1, sizeof *t);
   *t = (table){.next_step = -1};
   file->state = t;
@@ -44,7 +45,10 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
   HEC_TRY(hec_csv_want(&t->csv, COUNT, &t->count));
   HEC_TRY(hec_csv_find(&t->csv, "step|iter|iteration", &t->step));
-  HEC_TRY(hec_csv_find(&t->csv, "rank|source|source_rank", &t->rank));
+  HEC_TRY(hec_csv_find_kinds(file, &t->csv, "train"));
+  hec_csv_leave_columns(file, &t->csv);
+  HEC_TRY(hec_csv_find(&t->csv, "rank|source|source_rank", &rank));
+  t->has_rank = rank >= 0;
   file->dated = t->step >= 0;
   return HEC_OK;
 }
@@ -60,9 +64,14 @@ static void close_file(hec_import_file *file) {
 }
 
 /* The next line's step. */
-static hec_status advance(table *t) {
+static hec_status advance(hec_import_file *file, table *t) {
   bool more = false;
-  HEC_TRY(hec_csv_next(&t->csv, &more));
+  for (bool take = false; !take;) {
+    HEC_TRY(hec_csv_next(&t->csv, &more));
+    take = !more;
+    if (more)
+      HEC_TRY(hec_csv_choose(file, &t->csv, &take));
+  }
   t->ended = !more;
   t->next_step = more ? 0 : -1;
   if (more && t->step >= 0)
@@ -109,7 +118,7 @@ static hec_status check_cells(const hec_import_file *file, const table *t, size_
       return hec_import_fail(
           file, b->line, hec_csv_name(&t->csv, t->expert),
           "expected every expert of a layer once in a step, found layer %d, expert %d again%s", (int)b->layer,
-          (int)b->expert, t->rank < 0 ? "" : " (column rank is not read: a file of each rank, named by it, will do)");
+          (int)b->expert, !t->has_rank ? "" : " (column rank is not read: a file of each rank, named by it, will do)");
     *n_layers += a->layer != b->layer;
   }
   return HEC_OK;
@@ -122,6 +131,11 @@ static hec_status judge(hec_import_file *file, table *t) {
   for (size_t i = 0; i < t->n; i++)
     most = t->cells[i].expert > most ? t->cells[i].expert : most;
   if (hec_import_experts(file->job) == 0) {
+    if (t->n != n_layers * ((size_t)most + 1))
+      return hec_import_fail(file, t->cells[t->n - 1].line, "experts",
+                             "expected --experts N, as not every expert of every layer has a line (the last ones may "
+                             "have none either), found lines of %zu of %zu in the first step",
+                             t->n, n_layers * ((size_t)most + 1));
     HEC_TRY(hec_import_set_experts(file, 0, "expert", most + 1));
     hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)most + 1);
   }
@@ -142,14 +156,14 @@ static hec_status judge(hec_import_file *file, table *t) {
 static hec_status read_step(hec_import_file *file, table *t, bool *more) {
   t->n = t->given = 0;
   if (t->next_step < 0 && !t->ended)
-    HEC_TRY(advance(t));
+    HEC_TRY(advance(file, t));
   *more = !t->ended;
   if (t->ended)
     return HEC_OK;
   t->step_at = t->next_step;
   while (!t->ended && t->next_step == t->step_at) {
     HEC_TRY(take_cell(t, hec_import_experts(file->job)));
-    HEC_TRY(advance(t));
+    HEC_TRY(advance(file, t));
   }
   if (!in_order(t))
     qsort(t->cells, t->n, sizeof *t->cells, compare_cells);
@@ -195,7 +209,6 @@ const hec_importer hec_importer_csv_counts = {
     .source = "llama.cpp derivatives; SGLang before 2025-05, expert_distribution_rank<r>_timestamp<t>.csv",
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_MAYBE_RANKS,
-    .phase = "prefill+decode",
     .recognise = recognise,
     .open = open_file,
     .next = next,

@@ -3,7 +3,7 @@
  * They are tokens RECEIVED. Experts of a rank are not told apart, so an expert of the trace is all that one
  * expert-parallel rank has: as many as --ep, rank r being (r mod ep)-th, as in LAER's runs; ranks with the same ones add
  * up. Lines come in any order (by rank, by method), so the whole table is in memory, 24 bytes a line. A table of
- * several methods or models needs --method, --model. Several files are one after another in time, each of all ranks.
+ * several methods, models or phases needs --method, --model, --phase. Several files are one after another in time, each of all ranks.
  * Each begins behind the last step of the one before. */
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
@@ -22,23 +22,13 @@ typedef struct {
 
 typedef struct {
   hec_csv csv;
-  int rank, layer, iter, tokens, method, model; /* columns; the last two -1: none */
+  int rank, layer, iter, tokens; /* columns */
   entry *entries;
   size_t n, capacity, given;
   bool read;
 } table;
 
-/* Files with a column of kinds and without it do not go together, where nobody has chosen. */
-static hec_status check_kind(const hec_import_file *file, int column, const char *name, const char *wanted,
-                             const hec_text *first) {
-  if (file->kept == 0 || wanted || (column >= 0) == (first->length > 0))
-    return HEC_OK;
-  return hec_import_fail(file, 1, name, "expected %s of this name as in the first file, found %s",
-                         column < 0 ? "a column" : "no column", column < 0 ? "none" : "one");
-}
-
 static hec_status open_file(hec_import_file *file) {
-  const hec_import_options *o = hec_import_options_of(file->job);
   table *t = hec_malloc(1, sizeof *t);
   *t = (table){.read = false};
   file->state = t;
@@ -47,13 +37,10 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "iter|iteration|step", &t->iter));
   HEC_TRY(hec_csv_want(&t->csv, "tokens|token_num", &t->tokens));
-  HEC_TRY(hec_csv_find(&t->csv, "method", &t->method));
-  HEC_TRY(hec_csv_find(&t->csv, "model_name|model", &t->model));
+  HEC_TRY(hec_csv_find_kinds(file, &t->csv, "train"));
+  hec_csv_leave_columns(file, &t->csv);
   file->dated = true;
-  if (t->method < 0 && o->method)
-    return hec_import_fail(file, 1, "method", "expected a column of this name (--method), found none");
-  HEC_TRY(check_kind(file, t->method, "method", o->method, &file->words[0]));
-  return check_kind(file, t->model, "model_name", o->model, &file->words[1]);
+  return HEC_OK;
 }
 
 static void close_file(hec_import_file *file) {
@@ -63,28 +50,6 @@ static void close_file(hec_import_file *file) {
   hec_csv_close(&t->csv);
   free(t->entries);
   free(t);
-}
-
-/* Is the line one of those wanted? Without a choice all lines, of all files, must be of one kind. */
-static hec_status choose(const hec_csv *csv, int column, const char *wanted, const char *option, hec_text *first,
-                         bool *take) {
-  *take = true;
-  if (column < 0)
-    return HEC_OK;
-  const char *word = csv->field[column];
-  *take = !wanted || strcmp(word, wanted) == 0;
-  if (wanted)
-    return HEC_OK;
-  if (!*word)
-    return hec_csv_fail(csv, column, "a name");
-  if (first->length == 0)
-    hec_text_add(first, word);
-  if (strcmp(first->data, word) == 0)
-    return HEC_OK;
-  return hec_import_fail(csv->file, csv->line, hec_csv_name(csv, column),
-                         "expected %s, as there are several, found %s "
-                         "and %.40s",
-                         option, first->data, word);
 }
 
 static hec_status take_line(table *t) {
@@ -119,16 +84,12 @@ static bool in_order(const table *t) {
 }
 
 static hec_status read_lines(hec_import_file *file, table *t) {
-  const hec_import_options *o = hec_import_options_of(file->job);
-  for (bool more = true;;) {
-    bool take = true, take_model = true;
+  for (bool more = true, take = true;;) {
     HEC_TRY(hec_csv_next(&t->csv, &more));
     if (!more)
       return HEC_OK;
-    HEC_TRY(choose(&t->csv, t->method, o->method, "--method", &file->words[0], &take));
+    HEC_TRY(hec_csv_choose(file, &t->csv, &take));
     if (take)
-      HEC_TRY(choose(&t->csv, t->model, o->model, "--model", &file->words[1], &take_model));
-    if (take && take_model)
       HEC_TRY(take_line(t));
   }
 }
@@ -140,7 +101,7 @@ static hec_status read_table(hec_import_file *file, table *t) {
   if (file->words[1].length > 0)
     HEC_TRY(hec_import_set_model(file, 0, "model", file->words[1].data));
   if (t->n == 0)
-    return hec_import_fail(file, 0, "lines", "expected at least one (of --method and --model), found none");
+    return hec_import_fail(file, 0, "lines", "expected at least one (of --method, --model and --phase), found none");
   if (!in_order(t))
     qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
   for (size_t i = 0; i < t->n; i++)
@@ -201,7 +162,6 @@ const hec_importer hec_importer_csv_ranks = {
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_SEQUENCE,
     .totals = true,
-    .phase = "train",
     .recognise = recognise,
     .open = open_file,
     .next = next,

@@ -1,10 +1,10 @@
 /* Logical counts as JSON: what SGLang's --init-expert-location takes, and the weight matrix of DeepSeek's EPLB,
  *   {"logical_count":[[count x experts] x layers]}   or [... x steps] of those, or the array alone.
- * Whole numbers, also as 7.0. Summed over ranks; dense layers are rows of zeros. One step is in memory. Several files
+ * An array alone needs --axes: nothing says that it is of counts, or what its first axis is. Whole numbers, also as 7.0. Summed over ranks; dense layers are rows of zeros. One step is in memory. Several files
  * (one per workload) become one record after another, with the file's name as label. A file with
  * physical_to_logical_map alone is a placement. */
 #include "runtime/base/arena.h"
-#include "traces/import/importer.h"
+#include "traces/import/axes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@ typedef struct {
   hec_scan_matrix counts;
   int64_t step, layer, line;
   bool in_object, in_steps, found; /* inside {..}; inside a list of steps; the counts have begun */
+  bool rows_are_steps;             /* [steps][experts] */
   bool first_member, first_step;
 } counts_file;
 
@@ -50,7 +51,8 @@ static hec_status depth_ahead(hec_scan *scan, int *depth) {
 }
 
 /* To the member with the counts, or past the end of the object. */
-static hec_status find_counts(counts_file *c, bool *there) {
+static hec_status find_counts(hec_import_file *file, counts_file *c, bool *there) {
+  static const char *const known[] = {"logical_count"};
   hec_scan *scan = &c->scan;
   for (;;) {
     HEC_TRY(hec_scan_more(scan, '}', &c->first_member, there));
@@ -59,6 +61,7 @@ static hec_status find_counts(counts_file *c, bool *there) {
     HEC_TRY(hec_scan_key(scan));
     if (strcmp(scan->key, "logical_count") == 0)
       return c->found ? hec_scan_fail(scan, "a second one", "this key once") : HEC_OK;
+    hec_import_leave(file->job, HEC_LEFT_KEY, scan->key, known, 1);
     HEC_TRY(hec_scan_skip(scan));
   }
 }
@@ -71,7 +74,7 @@ static hec_status end_of_file(counts_file *c) {
 }
 
 /* Opens whatever is around the first step. */
-static hec_status begin(counts_file *c, bool *more) {
+static hec_status begin(hec_import_file *file, counts_file *c, bool *more) {
   int byte = 0, depth = 0;
   HEC_TRY(hec_scan_peek(&c->scan, &byte));
   *more = byte != 0;
@@ -80,7 +83,7 @@ static hec_status begin(counts_file *c, bool *more) {
   c->in_object = byte == '{';
   if (c->in_object) {
     HEC_TRY(hec_scan_expect(&c->scan, '{'));
-    HEC_TRY(find_counts(c, more));
+    HEC_TRY(find_counts(file, c, more));
     (void)strcpy(c->scan.key, "logical_count");
     if (!*more)
       return hec_scan_fail(&c->scan, "no such key", "this key");
@@ -90,21 +93,30 @@ static hec_status begin(counts_file *c, bool *more) {
   if (depth < 2)
     return hec_scan_fail(&c->scan, NULL, "an array of layers, or of steps of layers");
   c->in_steps = depth > 2;
+  if (!c->in_object) {
+    const hec_axes_case of = {.n = depth > 2 ? 3 : 2, .ids = true, .counts = true};
+    const hec_reading *reading = NULL;
+    HEC_TRY(hec_axes_choose(file, c->scan.line, "array", &of, &reading));
+    if (!reading->counts)
+      return hec_import_fail(file, c->scan.line, "array", "expected --axes of counts, found %s (ids are read as .npy)",
+                             reading->name);
+    c->rows_are_steps = reading->axis[0] == HEC_AXIS_STEPS && !c->in_steps;
+  }
   return c->in_steps ? hec_scan_expect(&c->scan, '[') : HEC_OK;
 }
 
 /* After the last step. */
-static hec_status finish(counts_file *c) {
+static hec_status finish(hec_import_file *file, counts_file *c) {
   bool there = false;
   if (c->in_object)
-    HEC_TRY(find_counts(c, &there));
+    HEC_TRY(find_counts(file, c, &there));
   return end_of_file(c);
 }
 
 static hec_status read_step(hec_import_file *file, counts_file *c, bool *more) {
   *more = true;
   if (!c->found)
-    HEC_TRY(begin(c, more));
+    HEC_TRY(begin(file, c, more));
   if (!*more)
     return HEC_OK;
   c->scan.n_indices = 0;
@@ -113,7 +125,7 @@ static hec_status read_step(hec_import_file *file, counts_file *c, bool *more) {
   else
     *more = c->step < 0;
   if (!*more)
-    return finish(c);
+    return finish(file, c);
   c->step++;
   c->layer = 0;
   if (c->in_steps) {
@@ -135,8 +147,8 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
     HEC_TRY(read_step(file, c, more));
   if (!*more)
     return HEC_OK;
-  *row = (hec_import_row){.step = c->step,
-                          .layer = c->layer,
+  *row = (hec_import_row){.step = c->rows_are_steps ? c->layer : c->step,
+                          .layer = c->rows_are_steps ? 0 : c->layer,
                           .source = -1,
                           .n = (int32_t)c->counts.n_columns,
                           .counts = c->counts.values + c->layer * c->counts.n_columns,
@@ -158,6 +170,7 @@ const hec_importer hec_importer_eplb_json = {
     .source = "SGLang, --init-expert-location; DeepSeek EPLB, weight of eplb.py",
     .pattern = "*.json *.json.gz",
     .files = HEC_FILES_SEQUENCE,
+    .axes = true,
     .phase = "prefill+decode",
     .recognise = recognise,
     .open = open_file,

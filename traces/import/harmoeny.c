@@ -98,6 +98,7 @@ static hec_status open_file(hec_import_file *file) {
   HEC_TRY(hec_csv_open(&s->csv, file));
   HEC_TRY(hec_csv_want(&s->csv, "iteration", &s->iteration));
   HEC_TRY(hec_csv_want(&s->csv, "expert distribution", &s->distribution));
+  hec_csv_leave_columns(file, &s->csv);
   if (!layer_of(file->input->path, &s->layer))
     return hec_import_fail(file, 0, "name", "expected moe_layer-<number>.csv, found another");
   return HEC_OK;

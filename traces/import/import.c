@@ -1,6 +1,7 @@
 /* Rows of many files, step by step. Each file (or sequence of files) is a lane with one row waiting; the step at hand is
  * the smallest of those waiting, and every lane gives its rows of that step before any goes on. So no more than one step
  * is in memory, and files may be of any length. A merge of L lanes asks each once a step: O(rows + steps x L). */
+#include "traces/import/axes.h"
 #include "traces/import/job.h"
 
 #include <inttypes.h>
@@ -116,6 +117,7 @@ static hec_status read_step(hec_import *job, bool *any) {
     *any = *any || lane->waiting;
   }
   if (!*any || (job->options.last_step >= 0 && job->step > job->options.last_step)) {
+    job->stopped = *any;
     *any = false;
     return HEC_OK;
   }
@@ -128,6 +130,7 @@ static hec_status read_step(hec_import *job, bool *any) {
       if (!hec_import_wants(job, job->step))
         lane->row.ids = NULL;
       HEC_TRY(hec_import_add_row(job, lane));
+      job->n_rows_read += !lane->row.goes_on;
       lane->from = lane->file.input;
       lane->from_step = lane->file_step;
       lane->from_line = lane->row.line;
@@ -183,6 +186,13 @@ static hec_status finish(hec_import *job) {
                    job->n_empty > 1 ? "s" : "");
     hec_import_note(job, "left out", words);
   }
+  int64_t n_lost = job->n_left[HEC_LEFT_REQUEST], n_read = job->lanes[0].file.kept;
+  if (n_lost > n_read && !job->options.gaps)
+    return hec_import_fail(&job->lanes[0].file, 0, "requests",
+                           "expected experts of most of them (--gaps takes those that have some), found %" PRId64
+                           " with and %" PRId64 " without",
+                           n_read, n_lost);
+  hec_import_say_left(job);
   hec_import_say_tokens(job);
   return HEC_OK;
 }
@@ -199,6 +209,8 @@ static hec_status next_record(hec_import *job, bool *more) {
     }
     HEC_TRY(hec_import_close_step(job, all_ended(job), &complete));
     bool wanted = hec_import_wants(job, job->step);
+    job->n_steps_read++;
+    job->n_unwanted += !wanted;
     if (wanted)
       HEC_TRY(check_gaps(job));
     if (!complete || !wanted)
@@ -253,10 +265,14 @@ static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t
   const hec_import_options *o = &job->options;
   const hec_import_input *beside = NULL;
   HEC_TRY(read_counted(o, &job->counted));
-  if (o->phase && strcmp(o->phase, "train") != 0 && strcmp(o->phase, "prefill") != 0 &&
-      strcmp(o->phase, "decode") != 0 && strcmp(o->phase, "prefill+decode") != 0 && strcmp(o->phase, "forward") != 0)
+  if (o->phase && !hec_import_phase_known(o->phase))
     return hec_fail(HEC_BAD_INPUT,
                     "--phase: expected train, prefill, decode, prefill+decode or forward, found \"%.40s\"", o->phase);
+  if (o->axes && !hec_axes_known(o->axes))
+    return hec_fail(HEC_BAD_INPUT, "--axes: expected one of hecate-trace import --help, found \"%.60s\"", o->axes);
+  if (o->axes && !job->format->axes)
+    return hec_fail(HEC_BAD_INPUT, "--axes: expected a format with bare tables of numbers, found %s",
+                    job->format->name);
   HEC_TRY(hec_import_place(job, inputs, n, &beside));
   job->n_stages = o->pp > 0 ? (int32_t)o->pp : 1;
   if (job->n_ranks % job->n_stages != 0)
@@ -267,8 +283,8 @@ static hec_status begin(hec_import *job, const hec_import_input *inputs, int32_t
   job->n_per_stage = job->n_ranks / job->n_stages;
   for (int32_t i = 0; i < job->n_lanes; i++)
     job->lanes[i].file.input = job->inputs[job->lanes[i].first_file];
-  if (!o->phase && strcmp(job->format->phase, "train") != 0)
-    hec_import_assume(job, "phase: %s (--phase)", job->format->phase);
+  if (job->format->phase && strcmp(job->format->phase, "train") != 0)
+    hec_import_assume_phase(job, job->format->phase);
   HEC_TRY(job->format->begin ? job->format->begin(job, beside) : HEC_OK);
   assume_files(job);
   return HEC_OK;
@@ -302,10 +318,12 @@ void hec_import_end(hec_import *job) {
     return;
   for (int32_t i = 0; i < job->n_lanes; i++) {
     close_lane(&job->lanes[i]);
-    hec_text_free(&job->lanes[i].file.words[0]);
-    hec_text_free(&job->lanes[i].file.words[1]);
   }
+  hec_text_free(&job->words[0]);
+  hec_text_free(&job->words[1]);
   hec_text_free(&job->model);
+  hec_text_free(&job->phase);
+  hec_text_free(&job->source);
   hec_text_free(&job->notes);
   hec_text_free(&job->name);
   hec_text_free(&job->header_notes);
@@ -359,8 +377,18 @@ static void name_trace(hec_import *job) {
   hec_make_plain(job->name.data);
 }
 
+/* What is known: the format. Who wrote such files the import cannot know: others use the format too. */
+static void name_source(hec_import *job) {
+  job->source.length = 0;
+  if (job->n_inputs == 1)
+    hec_text_printf(&job->source, "a file of the format %s", job->format->name);
+  else
+    hec_text_printf(&job->source, "%" PRId32 " files of the format %s", job->n_inputs, job->format->name);
+}
+
 void hec_import_header(hec_import *job, hec_trace_header *header) {
   name_trace(job);
+  name_source(job);
   job->header_notes.length = 0;
   hec_text_printf(&job->header_notes, "imported from %s", job->format->name);
   for (const char *p = job->notes.data; p && *p;) { /* lines become clauses */
@@ -375,14 +403,17 @@ void hec_import_header(hec_import *job, hec_trace_header *header) {
   }
   free(job->header_transitions);
   job->header_transitions = job->ended ? hec_import_transitions(job) : NULL;
-  const char *phase = job->options.phase ? job->options.phase : job->format->phase;
+  const char *phase = job->options.phase      ? job->options.phase
+                      : job->phase.length > 0 ? job->phase.data
+                      : job->format->phase    ? job->format->phase
+                                              : "train";
   if (job->options.model) {
     job->model.length = 0;
     hec_text_add_plain(&job->model, job->options.model);
   }
   const char *model = job->model.data ? job->model.data : "";
   *header = (hec_trace_header){.name = job->name.data,
-                               .source = (char *)job->format->source,
+                               .source = job->source.data,
                                .model = (char *)model,
                                .notes = job->header_notes.data,
                                .phase_text = (char *)phase,

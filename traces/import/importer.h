@@ -27,7 +27,7 @@ enum { HEC_IMPORT_LAYERS_MAX = 4096 }; /* of a trace, dense ones too; far above 
 typedef struct {
   int64_t top_k, experts, layers, ranks, ep, pp;
   int64_t first_step, last_step; /* of those that are written; last_step -1: all */
-  const char *counted, *phase, *name, *model, *method;
+  const char *counted, *phase, *name, *model, *method, *axes;
   bool sum;            /* micro-batches of a step are added up */
   bool renumber;       /* ranks are numbered anew, in order */
   bool no_transitions; /* do not count them */
@@ -48,12 +48,12 @@ typedef struct hec_import hec_import;
 typedef struct {
   hec_import *job;
   const hec_import_input *input;
-  int32_t rank;      /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
-  int32_t given;     /* as the name says it; -1: it does not */
-  bool dated;        /* its steps are the recording's: the next file of a sequence must begin behind them */
-  int64_t kept;      /* the importer's own, 0 first, kept over the files of a sequence */
-  hec_text words[2]; /* likewise, empty first */
-  void *state;       /* likewise, of this file */
+  int32_t rank;    /* of its name or place, from 0 without gaps; 0 where ranks have no meaning */
+  int32_t given;   /* as the name says it; -1: it does not */
+  bool dated;      /* its steps are the recording's: the next file of a sequence must begin behind them */
+  int64_t kept;    /* the importer's own, 0 first, kept over the files of a sequence */
+  hec_text *words; /* [2] the importer's own, empty first, kept over all files */
+  void *state;     /* likewise, of this file */
 } hec_import_file;
 
 /* Counts of one step, layer and source (or part of its experts). Repeated within a step: the next micro-batch. */
@@ -80,10 +80,10 @@ typedef enum {
 } hec_import_files;
 
 struct hec_importer {
-  const char *name, *summary, *source;
-  const char *pattern; /* of names in a folder; several: blanks between */
-  const char *beside;  /* a file that belongs to all (meta_info.json), or NULL */
-  const char *behind;  /* what layers of blocks behind the decoder are: "MTP blocks"; NULL: there are none */
+  const char *name, *summary, *source; /* source: who writes such files, for --list */
+  const char *pattern;                 /* of names in a folder; several: blanks between */
+  const char *beside;                  /* a file that belongs to all (meta_info.json), or NULL */
+  const char *behind; /* what layers of blocks behind the decoder are: "MTP blocks"; NULL: there are none */
   hec_import_files files;
   bool totals;         /* rows of all files add up: the source ranks are lost */
   bool repeats;        /* several rows of a step, layer and rank are its micro-batches; else an error */
@@ -91,7 +91,8 @@ struct hec_importer {
   bool numbered;       /* steps go on from file to file of a sequence (file->kept) */
   bool tail;           /* a last step without all its sources is left out, not an error */
   hec_counted counted; /* unless the user says */
-  const char *phase;   /* likewise */
+  const char *phase;   /* likewise; NULL: the importer says it (hec_import_assume_phase) */
+  bool axes;           /* has tables whose axes --axes may name */
   /* Is it this format? `head`: the first bytes, gzip undone, with a zero byte behind. */
   bool (*recognise)(const char *head, size_t n);
   int32_t (*rank_of)(const char *path);                                 /* NULL: the number behind "rank"; -1: none */
@@ -123,8 +124,18 @@ int32_t hec_import_ranks(const hec_import *job); /* files' ranks */
 const hec_import_input *hec_import_first(const hec_import *job);
 void hec_import_set_sources(hec_import *job, int32_t n); /* of rows that name theirs */
 void hec_import_know_ranks(hec_import *job);             /* that none is missing has been, or will be, checked */
+/* Unless the user says, or a file has said (hec_import_set_phase). */
+void hec_import_assume_phase(hec_import *job, const char *phase);
+/* One phase in all files, where --phase does not name it; the field's text is checked. */
+hec_status hec_import_set_phase(hec_import_file *file, int64_t line, const char *field, const char *phase) HEC_MUST_USE;
+/* Of a format that may have ids of experts: these are counts, so there are no transitions, and nobody said when they were
+ * counted. */
+void hec_import_take_counts(hec_import *job);
 /* A file that `begin` reads beside its inputs: hec_import_beside. */
 void hec_import_reads(hec_import *job, const char *path);
+/* What is left out of files: counted by name, and said at the end. `known`: the names [n] that are read, for the nearest. */
+typedef enum { HEC_LEFT_KEY, HEC_LEFT_COLUMN, HEC_LEFT_LINE, HEC_LEFT_REQUEST, HEC_LEFT_KINDS } hec_import_left;
+void hec_import_leave(hec_import *job, hec_import_left kind, const char *name, const char *const *known, size_t n);
 /* "assumed WHAT", once, however often it is said. */
 void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -143,13 +154,14 @@ hec_status hec_import_source(const hec_import_input *input, hec_source **source)
 /* All of a file of at most so many bytes. */
 hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;
 
-/* An object with these members, each at most once; other keys are skipped. */
+/* An object with these members, each at most once; other keys are left out, and counted. */
 typedef struct {
   const char *key;
   hec_status (*read)(void *state);
   bool required;
 } hec_import_field;
-hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int n_fields, void *state) HEC_MUST_USE;
+hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, int n_fields,
+                             void *state) HEC_MUST_USE;
 /* JSON Lines: to the next line that is not blank, at most to its first byte; *more false at the end. */
 hec_status hec_import_line_begin(hec_scan *scan, bool *more) HEC_MUST_USE;
 hec_status hec_import_line_end(hec_scan *scan) HEC_MUST_USE;

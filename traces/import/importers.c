@@ -1,6 +1,7 @@
 /* The table of importers, and what each of them may use: facts that must agree, messages, JSON objects and lines. */
 #include "traces/import/importer.h"
 
+#include "runtime/base/nearest.h"
 #include "runtime/base/table.h"
 #include "traces/import/job.h"
 
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_FIELDS = 32 }; /* of an object */
 
 #define ROW(name) &hec_importer_##name,
 const hec_importer *const hec_importers[] = {HEC_IMPORTER_LIST(ROW) NULL};
@@ -57,6 +60,44 @@ hec_status hec_import_set_model(hec_import_file *file, int64_t line, const char 
         hec_import_fail(file, line, field, "expected \"%.60s\" as before, found \"%.60s\"", known->data, plain.data);
   hec_text_free(&plain);
   return status;
+}
+
+/* ---- the phase ---- */
+
+bool hec_import_phase_known(const char *phase) {
+  static const char *const phases[] = {"train", "prefill", "decode", "prefill+decode", "forward"};
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
+    if (strcmp(phase, phases[i]) == 0)
+      return true;
+  return false;
+}
+
+void hec_import_assume_phase(hec_import *job, const char *phase) {
+  if (job->options.phase || job->phase.length > 0)
+    return;
+  hec_text_add(&job->phase, phase);
+  hec_import_assume(job, "phase: %s (--phase)", phase);
+}
+
+hec_status hec_import_set_phase(hec_import_file *file, int64_t line, const char *field, const char *phase) {
+  hec_text *known = &file->job->phase;
+  if (file->job->options.phase)
+    return HEC_OK;
+  if (!hec_import_phase_known(phase))
+    return hec_import_fail(file, line, field,
+                           "expected train, prefill, decode, prefill+decode or forward, found \"%.40s\"", phase);
+  if (known->length == 0)
+    hec_text_add(known, phase);
+  if (strcmp(known->data, phase) == 0)
+    return HEC_OK;
+  return hec_import_fail(file, line, field, "expected %s as before (a trace has one phase), found %.40s", known->data,
+                         phase);
+}
+
+void hec_import_take_counts(hec_import *job) {
+  job->no_transitions = true;
+  if (!job->options.counted)
+    job->counted = HEC_COUNTED_UNKNOWN;
 }
 
 void hec_import_reads(hec_import *job, const char *path) {
@@ -164,10 +205,30 @@ bool hec_import_has(const char *head, size_t n, const char *word) {
 
 /* ---- JSON ---- */
 
-hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int n_fields, void *state) {
+static void leave_key(hec_import_file *file, const hec_scan *scan, const hec_import_field *fields, int n_fields) {
+  const char *known[MOST_FIELDS];
+  for (int f = 0; f < n_fields; f++)
+    known[f] = fields[f].key;
+  hec_import_leave(file->job, HEC_LEFT_KEY, scan->key, known, (size_t)n_fields);
+}
+
+/* A member that should be there. `near`: one that is, whose name may be meant; "": none. */
+static hec_status lacks(hec_scan *scan, const char *key, const char *near) {
+  char found[96] = "no such key";
+  if (*near)
+    (void)snprintf(found, sizeof found, "no such key (but \"%s\")", near);
+  (void)snprintf(scan->key, sizeof scan->key, "%s", key);
+  return hec_scan_fail(scan, found, "this key in every record");
+}
+
+hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, int n_fields,
+                             void *state) {
   uint32_t seen = 0;
   bool first = true, more = true;
-  HEC_ASSERT(n_fields <= 32);
+  char near[MOST_FIELDS][48]; /* of each field: a key that was left out and may be it */
+  HEC_ASSERT(n_fields <= MOST_FIELDS);
+  for (int f = 0; f < n_fields; f++)
+    near[f][0] = 0;
   scan->key[0] = 0;
   scan->n_indices = 0;
   HEC_TRY(hec_scan_expect(scan, '{'));
@@ -180,6 +241,10 @@ hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int
     while (f < n_fields && strcmp(scan->key, fields[f].key) != 0)
       f++;
     if (f == n_fields) {
+      leave_key(file, scan, fields, n_fields);
+      for (f = 0; f < n_fields; f++)
+        if (fields[f].required && !(seen >> f & 1) && hec_nearest(scan->key, &fields[f].key, 1))
+          hec_name_copy(near[f], sizeof near[f], scan->key);
       HEC_TRY(hec_scan_skip(scan));
       continue;
     }
@@ -191,10 +256,8 @@ hec_status hec_import_object(hec_scan *scan, const hec_import_field *fields, int
   }
   scan->n_indices = 0;
   for (int f = 0; f < n_fields; f++)
-    if (fields[f].required && !(seen >> f & 1)) {
-      (void)snprintf(scan->key, sizeof scan->key, "%s", fields[f].key);
-      return hec_scan_fail(scan, "no such key", "this key in every record");
-    }
+    if (fields[f].required && !(seen >> f & 1))
+      return lacks(scan, fields[f].key, near[f]);
   scan->key[0] = 0;
   return HEC_OK;
 }

@@ -466,10 +466,10 @@ static void make_lanes(hec_import *job, const placed *files, const int32_t *give
     bool own = job->format->files == HEC_FILES_PARTS || i == 0 || (by_rank && files[i].rank != files[i - 1].rank);
     job->inputs[i] = files[i].input;
     if (own)
-      job->lanes[job->n_lanes++] =
-          (hec_import_lane){.file = {.job = job, .rank = by_rank ? files[i].rank : 0, .given = given[i]},
-                            .first_file = i,
-                            .file_step = -1};
+      job->lanes[job->n_lanes++] = (hec_import_lane){
+          .file = {.job = job, .words = job->words, .rank = by_rank ? files[i].rank : 0, .given = given[i]},
+          .first_file = i,
+          .file_step = -1};
     job->lanes[job->n_lanes - 1].n_files++;
   }
   job->n_inputs = n;

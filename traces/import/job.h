@@ -33,14 +33,23 @@ typedef struct {
   uint64_t n_tokens, n_recent, n_fresh; /* n_recent: of them in job->recent; n_fresh: not yet of them, in job->fresh */
 } hec_import_slot;
 
+enum { HEC_LEFT_NAMES = 24 };
+typedef struct {
+  hec_import_left kind;
+  char name[48], nearest[48]; /* nearest "": none */
+  int64_t n;
+} hec_import_left_name;
+
 struct hec_import {
   const hec_importer *format;
   hec_import_options options;
   int32_t n_experts, top_k, n_ranks, n_sources, n_layers; /* n_sources: of the trace; n_layers: without dense ones */
   int32_t n_columns, n_stages, n_per_stage;               /* n_columns: ranks or sources that rows come from */
   hec_counted counted;
-  hec_text model, notes, name, header_notes, beside;
-  const hec_import_input **inputs; /* by rank */
+  hec_text words[2];  /* of all its files */
+  int8_t has_kind[3]; /* 0: no file yet; 1: files have the column; -1: they do not */
+  hec_text model, phase, notes, name, source, header_notes, beside; /* phase: "" where nobody said it */
+  const hec_import_input **inputs;                                  /* by rank */
   hec_import_lane *lanes;
   int32_t n_lanes, n_inputs;
 
@@ -76,6 +85,12 @@ struct hec_import {
   size_t sorted_capacity;
   bool no_transitions, knows_ranks;
   int32_t header_ranks; /* 0: as many as sources */
+
+  hec_import_left_name left[HEC_LEFT_NAMES];
+  size_t n_left_names, last_left;
+  int64_t n_left[HEC_LEFT_KINDS]; /* also of names that are not kept */
+  int64_t n_rows_read, n_steps_read, n_unwanted, n_incomplete;
+  bool stopped; /* at --until */
 };
 
 /* stream.c */
@@ -103,6 +118,12 @@ static inline int64_t hec_import_staged(int64_t stage, int64_t layer) {
 static inline bool hec_import_wants(const hec_import *job, int64_t step) {
   return step >= job->options.first_step && (job->options.last_step < 0 || step <= job->options.last_step);
 }
+
+bool hec_import_phase_known(const char *phase);
+
+/* left.c */
+void hec_import_say_left(hec_import *job);               /* at the end: names */
+void hec_import_sum_up(hec_import *job, hec_text *line); /* how much was read and left out */
 
 /* totals.c */
 void hec_import_judge_record(hec_import *job); /* the one in job->counts */

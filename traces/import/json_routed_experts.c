@@ -3,10 +3,15 @@
  * [tokens][layers][top_k] (meta_info.routed_experts, sgl_ext.routed_experts), whose shape the user says. Each such text
  * is a request; null is none. Other members are skipped; one request is in memory. */
 #include "runtime/base/arena.h"
+#include "runtime/base/nearest.h"
 #include "traces/import/routed.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define KEY "routed_experts"
 
 typedef struct {
   hec_scan scan;
@@ -17,6 +22,8 @@ typedef struct {
   bool first[HEC_SCAN_NESTING];
   int depth;
   int64_t n_found; /* in this response */
+  bool has_null;   /* likewise */
+  char near[48];   /* likewise: a key whose name may be meant, "": none */
 } responses;
 
 static hec_status begin(hec_import *job, const hec_import_input *beside) {
@@ -63,18 +70,36 @@ static hec_status open_response(responses *r, bool *more) {
   if (byte != '{' && byte != '[')
     return hec_scan_fail(&r->scan, NULL, "a response, which begins with '{'");
   r->n_found = 0;
+  r->has_null = false;
+  r->near[0] = 0;
   return open_bracket(r, byte);
 }
 
 static hec_status close_response(responses *r) {
   if (r->n_found > 0)
     return HEC_OK;
-  (void)strcpy(r->scan.key, "routed_experts");
-  return hec_scan_fail(&r->scan, "no such key", "this key in every response");
+  char found[80] = "no such key";
+  if (r->near[0] || r->has_null)
+    (void)snprintf(found, sizeof found, r->has_null ? "null alone" : "no such key (but \"%s\")", r->near);
+  (void)strcpy(r->scan.key, KEY);
+  return hec_scan_fail(&r->scan, found, "this key in every response");
+}
+
+/* A request whose experts are missing, or stand under a key that is not quite it, is left out, but not silently. */
+static void note_key(hec_import_file *file, responses *r, int byte) {
+  static const char *const known[] = {KEY};
+  bool is = strcmp(r->scan.key, KEY) == 0;
+  if (is && byte == 'n') {
+    r->has_null = true;
+    hec_import_leave(file->job, HEC_LEFT_REQUEST, KEY ": null", NULL, 0);
+  } else if (!is && byte == '"' && hec_nearest(r->scan.key, known, 1)) {
+    hec_name_copy(r->near, sizeof r->near, r->scan.key);
+    hec_import_leave(file->job, HEC_LEFT_REQUEST, r->scan.key, known, 1);
+  }
 }
 
 /* To the next text under the key, over what is open; *found false at the end of the response. */
-static hec_status find_text(responses *r, bool *found) {
+static hec_status find_text(hec_import_file *file, responses *r, bool *found) {
   hec_scan *scan = &r->scan;
   int byte = 0;
   bool more = true;
@@ -88,7 +113,9 @@ static hec_status find_text(responses *r, bool *found) {
     if (member)
       HEC_TRY(hec_scan_key(scan));
     HEC_TRY(hec_scan_peek(scan, &byte));
-    if (member && strcmp(scan->key, "routed_experts") == 0 && byte != 'n' && byte != '{') {
+    if (member)
+      note_key(file, r, byte);
+    if (member && strcmp(scan->key, KEY) == 0 && byte != 'n' && byte != '{') {
       *found = true;
       r->n_found++;
       return HEC_OK;
@@ -131,6 +158,32 @@ static int64_t decode_base64(char *text, size_t n) {
   return (int64_t)m;
 }
 
+/* Without a shape of their own: int32 [tokens][layers][top_k]. */
+static hec_status raw_array(const hec_import_file *file, int64_t line, uint64_t n, hec_npy *array) {
+  const hec_import_options *o = hec_import_options_of(file->job);
+  if (o->layers == 0 || o->top_k == 0)
+    return hec_import_fail(file, line, "routed_experts",
+                           "expected --layers N and --top-k N, as bare numbers have no shape, found %s",
+                           o->layers == 0 ? "no --layers" : "no --top-k");
+  uint64_t row = 4 * (uint64_t)o->layers * (uint64_t)o->top_k;
+  if (n % row != 0)
+    return hec_import_fail(file, line, "routed_experts",
+                           "expected a multiple of %" PRIu64 " bytes (4 x layers x top_k), found %" PRIu64, row, n);
+  *array =
+      (hec_npy){.shape = {(int64_t)(n / row), o->layers, o->top_k}, .n_dimensions = 3, .item = 4, .is_signed = true};
+  return HEC_OK;
+}
+
+static hec_status begin_request(hec_import_file *file, responses *r, int64_t line) {
+  hec_npy array = {.item = 0};
+  const hec_reading *reading = NULL;
+  HEC_TRY(hec_npy_is(r->text.data, (size_t)r->bytes.length) ? hec_npy_read(file, line, &r->bytes, &array)
+                                                            : raw_array(file, line, r->bytes.length, &array));
+  const hec_axes_case of = {.n = array.n_dimensions, .shape = array.shape, .ids = true, .documented = true};
+  HEC_TRY(hec_axes_choose(file, line, "routed_experts", &of, &reading));
+  return hec_routed_read(file, line, "routed_experts", &r->bytes, &array, reading, &r->routed);
+}
+
 static hec_status read_request(hec_import_file *file, responses *r, bool *more) {
   bool found = false;
   while (!found) {
@@ -138,7 +191,7 @@ static hec_status read_request(hec_import_file *file, responses *r, bool *more) 
       HEC_TRY(open_response(r, more));
     if (!*more)
       return HEC_OK;
-    HEC_TRY(find_text(r, &found));
+    HEC_TRY(find_text(file, r, &found));
   }
   int64_t line = r->scan.line;
   HEC_TRY(hec_scan_long_text(&r->scan, HEC_ROUTED_BYTES_MAX, &r->text));
@@ -146,7 +199,7 @@ static hec_status read_request(hec_import_file *file, responses *r, bool *more) 
   if (n < 0)
     return hec_import_fail(file, line, "routed_experts", "expected base64, found other text");
   r->bytes = (hec_import_bytes){.input = file->input, .memory = r->text.data, .length = (uint64_t)n};
-  return hec_routed_read(file, line, "routed_experts", &r->bytes, &r->routed);
+  return begin_request(file, r, line);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
@@ -170,6 +223,7 @@ const hec_importer hec_importer_json_routed_experts = {
     .files = HEC_FILES_SEQUENCE,
     .numbered = true,
     .paths = true,
+    .axes = true,
     .tail = true,
     .counted = HEC_COUNTED_BEFORE_DROP,
     .phase = "prefill+decode",

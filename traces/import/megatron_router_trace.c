@@ -176,7 +176,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   if (!*more)
     return HEC_OK;
   t->line = t->scan.line;
-  HEC_TRY(hec_import_object(&t->scan, fields, (int)(sizeof fields / sizeof *fields), t));
+  HEC_TRY(hec_import_object(file, &t->scan, fields, (int)(sizeof fields / sizeof *fields), t));
   HEC_TRY(hec_import_line_end(&t->scan));
   HEC_TRY(check_record(file, t));
   HEC_TRY(count(file, t));

@@ -97,7 +97,7 @@ static hec_status read_record(hec_import_file *file, log_file *l, bool *more) {
   if (!*more)
     return HEC_OK;
   l->line = l->scan.line;
-  HEC_TRY(hec_import_object(&l->scan, fields, (int)(sizeof fields / sizeof *fields), l));
+  HEC_TRY(hec_import_object(file, &l->scan, fields, (int)(sizeof fields / sizeof *fields), l));
   HEC_TRY(hec_import_line_end(&l->scan));
   if (l->mtp && l->mtp_idx < 0)
     return hec_import_fail(file, l->line, "mtp_idx", "expected this key in a record of block mtp, found no such key");

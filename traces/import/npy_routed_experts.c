@@ -1,7 +1,9 @@
-/* .npy files of routed experts: vLLM's routed_experts of a request (--enable-return-routed-experts), (tokens, layers,
+/* .npy files. As a rule of routed experts: vLLM's routed_experts of a request (--enable-return-routed-experts), (tokens, layers,
  * top_k) of uint8 or uint16; traces as ExFlow's, (tokens, layers) of top-1 experts. A file is a request; several are
- * taken in the order of their names. A window of a request is in memory; all of it where gzip or a stream is read. */
+ * taken in the order of their names. Or tables of counts. Which it is, and in what order axes are, the file does not say:
+ * axes.h. A window of a request is in memory; all of it where gzip or a stream is read. */
 #include "runtime/base/arena.h"
+#include "traces/import/npy_counts.h"
 #include "traces/import/routed.h"
 
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 typedef struct {
   hec_import_bytes bytes;
   hec_routed routed;
-  bool read;
+  hec_npy_counts counts;
+  bool read, is_counts;
 } request;
 
 static hec_status begin(hec_import *job, const hec_import_input *beside) {
@@ -29,6 +32,7 @@ static void close_file(hec_import_file *file) {
   if (!r)
     return;
   hec_routed_free(&r->routed);
+  hec_npy_counts_free(&r->counts);
   hec_import_bytes_close(&r->bytes);
   free(r);
 }
@@ -36,12 +40,20 @@ static void close_file(hec_import_file *file) {
 static hec_status read_request(hec_import_file *file, request *r) {
   unsigned char room[6];
   const unsigned char *head = room;
+  hec_npy array = {.item = 0};
+  const hec_reading *reading = NULL;
   HEC_TRY(hec_import_bytes_unpack(file->input, HEC_ROUTED_BYTES_MAX, &r->bytes));
   if (r->bytes.length >= 6)
     HEC_TRY(hec_import_bytes_at(&r->bytes, 0, 6, room, &head));
-  if (r->bytes.length < 6 || memcmp(head, "\x93NUMPY", 6) != 0)
+  if (r->bytes.length < 6 || !hec_npy_is((const char *)head, 6))
     return hec_import_fail(file, 0, "header", "expected a .npy file, found other bytes");
-  return hec_routed_read(file, 0, "experts", &r->bytes, &r->routed);
+  HEC_TRY(hec_npy_read(file, 0, &r->bytes, &array));
+  const hec_axes_case of = {.n = array.n_dimensions, .shape = array.shape, .ids = true, .counts = true};
+  HEC_TRY(hec_axes_choose(file, 0, "shape", &of, &reading));
+  r->is_counts = reading->counts;
+  hec_import_assume_phase(file->job, r->is_counts ? "train" : "prefill+decode");
+  return r->is_counts ? hec_npy_counts_read(file, &r->bytes, &array, reading, &r->counts)
+                      : hec_routed_read(file, 0, "experts", &r->bytes, &array, reading, &r->routed);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
@@ -49,24 +61,24 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   if (!r->read)
     HEC_TRY(read_request(file, r));
   r->read = true;
-  return hec_routed_next(file, &r->routed, row, more);
+  return r->is_counts ? hec_npy_counts_next(file, &r->counts, row, more) : hec_routed_next(file, &r->routed, row, more);
 }
 
 static bool recognise(const char *head, size_t n) {
-  return n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0;
+  return hec_npy_is(head, n);
 }
 
 const hec_importer hec_importer_npy_routed_experts = {
     .name = "npy-routed-experts",
-    .summary = ".npy (tokens, layers, top_k) or (tokens, layers) of expert ids, a file per request; transitions",
+    .summary = ".npy of expert ids (tokens, layers, top_k), a file per request, transitions; or of counts: --axes",
     .source = "vLLM, --enable-return-routed-experts; ExFlow's traces",
     .pattern = "*.npy *.npy.gz",
     .files = HEC_FILES_SEQUENCE,
     .numbered = true,
     .paths = true,
+    .axes = true,
     .tail = true,
     .counted = HEC_COUNTED_BEFORE_DROP,
-    .phase = "prefill+decode",
     .recognise = recognise,
     .begin = begin,
     .open = open_file,

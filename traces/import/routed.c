@@ -4,11 +4,7 @@
  * as if each rank ran one; without it each is an iteration. A layer whose ids are all 0 although a token has several
  * experts is one that the server did not route: a dense layer; it gets no tokens. In other layers a token's experts
  * differ: one that has zeros there was not recorded, and is an error. Ids say nothing of how many experts there are
- * (--experts).
- *
- * .npy (NumPy's format, version 1 to 3): magic, version, length of the header (2 or 4 bytes), the header as a Python
- * dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (tokens, layers, top_k), }, the numbers. Two dimensions
- * (tokens, layers) are top-1. */
+ * (--experts). Where layers are the first axis (--axes), all of the request is in memory, with tokens first. */
 #include "traces/import/routed.h"
 
 #include "runtime/base/arena.h"
@@ -19,7 +15,7 @@
 #include <string.h>
 
 /* A layer's numbers of a window stay in the second cache; a window that is read from a file is of so many bytes. */
-enum { WINDOW_IDS = 1 << 15, WINDOW_BYTES = 4 << 20, HEADER_BYTES = 1 << 16 };
+enum { WINDOW_IDS = 1 << 15, WINDOW_BYTES = 4 << 20 };
 
 void hec_routed_free(hec_routed *routed) {
   free(routed->is_routed);
@@ -29,6 +25,7 @@ void hec_routed_free(hec_routed *routed) {
   free(routed->counts);
   free(routed->counts_before);
   free(routed->last);
+  hec_text_free(&routed->turned.text);
 }
 
 static int64_t sources_of(const hec_import *job) {
@@ -37,117 +34,10 @@ static int64_t sources_of(const hec_import *job) {
 }
 
 void hec_routed_begin(hec_import *job) {
-  if (sources_of(job) == 1)
-    hec_import_assume(job, "every request is an iteration (--ranks R: so many are the sources of one)");
   hec_import_set_sources(job, (int32_t)sources_of(job));
 }
 
-/* ---- .npy ---- */
-
-typedef struct {
-  int64_t shape[3];
-  int n_dimensions, item; /* bytes */
-  bool is_signed;
-  size_t data_at;
-} npy;
-
-/* What stands there in Python, for messages: a text, a tuple, a list or a word. */
-static const char *quote(const char *value, char room[48]) {
-  size_t n = value ? strcspn(value, ",} ") : 0;
-  const char *closing = value ? strchr("'\"([", *value) : NULL;
-  if (closing && *closing) {
-    const char *end = strchr(value + 1, *closing == '(' ? ')' : *closing == '[' ? ']' : *closing);
-    n = end ? (size_t)(end - value) + 1 : strlen(value);
-  }
-  (void)snprintf(room, 48, "%.*s", (int)(n < 47 ? n : 47), value ? value : "no such key");
-  if (!value)
-    (void)strcpy(room, "no such key");
-  return room;
-}
-
-static hec_status read_type(hec_import_file *file, int64_t line, const char *descr, npy *a) {
-  bool known = descr && strlen(descr) > 4 && (descr[1] == '<' || descr[1] == '|') &&
-               (descr[2] == 'u' || descr[2] == 'i') && strchr("1248", descr[3]) &&
-               (descr[4] == '\'' || descr[4] == '"') && (descr[1] == '<' || descr[3] == '1');
-  char found[48];
-  if (!known)
-    return hec_import_fail(file, line, "descr",
-                           "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %s",
-                           quote(descr, found));
-  a->is_signed = descr[2] == 'i';
-  a->item = descr[3] - '0';
-  return HEC_OK;
-}
-
-static hec_status read_shape(hec_import_file *file, int64_t line, const char *shape, npy *a) {
-  const char *p = shape && *shape == '(' ? shape + 1 : "";
-  char found[48];
-  for (a->n_dimensions = 0; a->n_dimensions < 3; a->n_dimensions++) {
-    p += strspn(p, " ");
-    size_t digits = strspn(p, "0123456789");
-    if (digits == 0 || digits > 10)
-      break;
-    a->shape[a->n_dimensions] = strtoll(p, NULL, 10);
-    p += digits + strspn(p + digits, " ");
-    p += *p == ',';
-  }
-  p += strspn(p, " ");
-  if (a->n_dimensions < 2 || *p != ')')
-    return hec_import_fail(file, line, "shape", "expected (tokens, layers, top_k) or (tokens, layers), found %s",
-                           quote(shape, found));
-  if (a->n_dimensions == 2)
-    a->shape[2] = 1;
-  return HEC_OK;
-}
-
-/* Behind 'KEY': and blanks; NULL: not there. */
-static const char *value_of(const char *header, const char *key) {
-  const char *at = strstr(header, key);
-  if (!at)
-    return NULL;
-  at += strlen(key);
-  at += strspn(at, "'\" ");
-  at += *at == ':';
-  return at + strspn(at, " ");
-}
-
-/* `b`: as many of the n bytes as a header may have. */
-static hec_status read_npy(hec_import_file *file, int64_t line, const unsigned char *b, size_t n, npy *a) {
-  size_t length_bytes = n > 6 && b[6] == 1 ? 2 : 4, begin = 8 + length_bytes, length = 0;
-  if (n < begin || b[6] < 1 || b[6] > 3)
-    return hec_import_fail(file, line, "header", "expected a .npy file of version 1 to 3, found %s",
-                           n < begin ? "its end" : "another version");
-  for (size_t i = 0; i < length_bytes; i++)
-    length |= (size_t)b[8 + i] << (8 * i);
-  if (length > n - begin || length > HEADER_BYTES)
-    return hec_import_fail(file, line, "header", "expected %zu bytes of header, found %zu", length, n - begin);
-  hec_text header = {0};
-  hec_text_add_bytes(&header, (const char *)b + begin, length);
-  hec_text_add(&header, "");
-  const char *descr = value_of(header.data, "descr"), *order = value_of(header.data, "fortran_order");
-  const char *shape = value_of(header.data, "shape");
-  hec_status status = read_type(file, line, descr, a);
-  char found[48];
-  if (status == HEC_OK && (!order || strncmp(order, "False", 5) != 0))
-    status = hec_import_fail(file, line, "fortran_order",
-                             "expected False (np.ascontiguousarray before np.save makes it so), found %s",
-                             quote(order, found));
-  if (status == HEC_OK)
-    status = read_shape(file, line, shape, a);
-  hec_text_free(&header);
-  a->data_at = begin + length;
-  return status;
-}
-
 /* ---- numbers ---- */
-
-/* Inlined with `item` as a constant, which makes it one load. */
-static inline uint64_t load_item(const unsigned char *p, int item) {
-  uint64_t value = 0;
-  for (int i = 0; i < item; i++)
-    value |= (uint64_t)p[i] << (8 * i);
-  return value;
-}
 
 /* What numbers are below: the experts; a negative one is above all others of its size. */
 static uint64_t limit_of(const hec_import_file *file, const hec_routed *r) {
@@ -157,10 +47,11 @@ static uint64_t limit_of(const hec_import_file *file, const hec_routed *r) {
 
 static hec_status wrong_number(hec_import_file *file, const char *field, const hec_routed *r, int64_t i, uint64_t id) {
   char place[128], found[32];
-  int64_t row = r->n_layers * r->top_k, t = r->window * r->n_window + i / row;
+  int64_t row = r->n_layers * r->top_k, t = r->window * r->n_window + i / row, l = i % row / r->top_k;
+  bool turned = r->bytes == &r->turned;
   bool negative = r->is_signed && id >> (8 * r->item - 1) != 0;
-  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "][%" PRId64 "]", field, t, i % row / r->top_k,
-                 i % r->top_k);
+  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "][%" PRId64 "]", field, turned ? l : t,
+                 turned ? t : l, i % r->top_k);
   (void)snprintf(found, sizeof found, "%" PRIu64, id);
   return hec_import_fail(file, r->line, place, "expected an expert from 0 to %d, found %s",
                          (int)hec_import_experts(file->job) - 1, negative ? "a negative number" : found);
@@ -170,9 +61,9 @@ static hec_status wrong_number(hec_import_file *file, const char *field, const h
 static inline int64_t find_wrong(const unsigned char *p, int64_t n, int item, uint64_t limit) {
   bool any = false;
   for (int64_t i = 0; i < n; i++)
-    any |= load_item(p + i * item, item) >= limit;
+    any |= hec_npy_number(p + i * item, item) >= limit;
   int64_t i = any ? 0 : n;
-  while (i < n && load_item(p + i * item, item) < limit)
+  while (i < n && hec_npy_number(p + i * item, item) < limit)
     i++;
   return i;
 }
@@ -192,7 +83,10 @@ static hec_status repeated_expert(hec_import_file *file, const hec_routed *r) {
       t++;
     }
   }
-  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "]", r->field, r->window * r->n_window + t, r->layer);
+  t += r->window * r->n_window;
+  bool turned = r->bytes == &r->turned;
+  (void)snprintf(place, sizeof place, "%s[%" PRId64 "][%" PRId64 "]", r->field, turned ? r->layer : t,
+                 turned ? t : r->layer);
   return hec_import_fail(file, r->line, place,
                          "expected %" PRId64 " different experts of a token, found %" PRIu32 " twice", k, id[a]);
 }
@@ -206,7 +100,7 @@ static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_
   for (int64_t t = 0; t < n_tokens; t++) {
     const unsigned char *p = r->numbers + (t * r->n_layers + r->layer) * k * item;
     for (int64_t i = 0; i < k; i++) {
-      uint64_t id = load_item(p + i * item, item);
+      uint64_t id = hec_npy_number(p + i * item, item);
       good &= id < limit;
       id = id < limit ? id : 0;
       *to++ = (uint32_t)id;
@@ -299,73 +193,64 @@ static hec_status check_windows(hec_import_file *file, const char *field, hec_ro
     HEC_TRY(read_window(r));
     int64_t n = tokens_of(r) * r->n_layers * r->top_k, wrong = find_wrong_of(r, r->numbers, n, limit);
     if (wrong < n)
-      return wrong_number(file, field, r, wrong, load_item(r->numbers + wrong * r->item, r->item));
+      return wrong_number(file, field, r, wrong, hec_npy_number(r->numbers + wrong * r->item, r->item));
     for (int64_t l = 0; l < r->n_layers; l++)
       r->is_routed[l] = r->is_routed[l] || any_number(r, l, tokens_of(r));
   }
   return HEC_OK;
 }
 
-static hec_status raw_shape(hec_import_file *file, int64_t line, const char *field, size_t n, npy *a) {
-  const hec_import_options *o = hec_import_options_of(file->job);
-  if (o->layers == 0 || o->top_k == 0)
-    return hec_import_fail(file, line, field,
-                           "expected --layers N and --top-k N, as bare numbers have no shape, found %s",
-                           o->layers == 0 ? "no --layers" : "no --top-k");
-  size_t row = 4 * (size_t)o->layers * (size_t)o->top_k;
-  if (n % row != 0)
-    return hec_import_fail(file, line, field, "expected a multiple of %zu bytes (4 x layers x top_k), found %zu", row,
-                           n);
-  *a = (npy){.shape = {(int64_t)(n / row), o->layers, o->top_k}, .n_dimensions = 3, .item = 4, .is_signed = true};
-  return HEC_OK;
-}
-
-static hec_status read_shape_of(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
-                                npy *a) {
-  size_t n = (size_t)bytes->length, n_head = n < HEADER_BYTES + 12 ? n : HEADER_BYTES + 12;
-  unsigned char *room = hec_malloc(n_head + 1, 1);
-  const unsigned char *head = NULL;
-  hec_status status = hec_import_bytes_at(bytes, 0, n_head, room, &head);
-  if (status == HEC_OK) {
-    bool is_npy = n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0;
-    status = is_npy ? read_npy(file, line, head, n, a) : raw_shape(file, line, field, n, a);
-  }
+/* Layers first into tokens first. */
+static hec_status turn(hec_routed *r) {
+  size_t token = (size_t)(r->top_k * r->item), n_tokens = (size_t)r->n_tokens, n_layers = (size_t)r->n_layers;
+  size_t n = token * n_tokens * n_layers;
+  unsigned char *room = hec_malloc(n + 1, 1), *to = hec_malloc(n + 1, 1);
+  const unsigned char *from = room;
+  hec_status status = hec_import_bytes_at(r->bytes, r->data_at, n, room, &from);
+  for (size_t l = 0; status == HEC_OK && l < n_layers; l++)
+    for (size_t t = 0; t < n_tokens; t++)
+      memcpy(to + (t * n_layers + l) * token, from + (l * n_tokens + t) * token, token);
   free(room);
+  hec_text_free(&r->turned.text);
+  r->turned = (hec_import_bytes){.input = r->bytes->input, .memory = (char *)to, .length = n};
+  r->turned.text = (hec_text){.data = (char *)to, .length = n, .capacity = n + 1};
+  r->bytes = &r->turned;
+  r->data_at = 0;
   return status;
 }
 
+static int64_t size_of(const hec_npy *array, const hec_reading *reading, hec_axis axis) {
+  int place = hec_reading_place(reading, axis);
+  return place < 0 ? 1 : array->shape[place];
+}
+
 hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
-                           hec_routed *r) {
-  npy a = {.item = 0};
-  size_t n = (size_t)bytes->length;
+                           const hec_npy *array, const hec_reading *reading, hec_routed *r) {
   int64_t layers = hec_import_options_of(file->job)->layers;
+  int64_t n_layers = size_of(array, reading, HEC_AXIS_LAYERS), top_k = size_of(array, reading, HEC_AXIS_TOP_K);
   r->window = r->n_windows = 0;
-  HEC_TRY(read_shape_of(file, line, field, bytes, &a));
-  if (a.shape[1] < 1 || a.shape[1] > HEC_TRACE_DIMENSION_MAX || (layers > 0 && layers != a.shape[1]))
+  if (n_layers < 1 || n_layers > HEC_IMPORT_LAYERS_MAX || (layers > 0 && layers != n_layers))
     return hec_import_fail(file, line, "shape", "expected %" PRId64 " layers, found %" PRId64, layers > 0 ? layers : 1,
-                           a.shape[1]);
-  HEC_TRY(hec_import_set_top_k(file, line, "shape (top_k)", a.shape[2]));
+                           n_layers);
+  HEC_TRY(hec_import_set_top_k(file, line, "shape (top_k)", top_k));
   if (hec_import_experts(file->job) == 0)
     return hec_import_fail(file, line, "experts", "expected --experts N, as only ids were recorded");
-  uint64_t row = (uint64_t)a.shape[1] * (uint64_t)a.shape[2]; /* below 2^40 */
-  HEC_ASSERT(row > 0 && a.item > 0);
-  uint64_t most = HEC_ROUTED_BYTES_MAX / row / (uint64_t)a.item;
-  if ((uint64_t)a.shape[0] > most || (uint64_t)a.shape[0] * row * (uint64_t)a.item != n - a.data_at)
-    return hec_import_fail(file, line, "shape",
-                           "expected as many numbers as it says, found %zu bytes for %" PRId64 " x %" PRId64
-                           " x %" PRId64 " of %d",
-                           n - a.data_at, a.shape[0], a.shape[1], a.shape[2], a.item);
+  HEC_TRY(hec_npy_check_length(file, line, bytes, array, HEC_ROUTED_BYTES_MAX));
+  if (sources_of(file->job) == 1)
+    hec_import_assume(file->job, "every request is an iteration (--ranks R: so many are the sources of one)");
   r->bytes = bytes;
   r->field = field;
-  r->data_at = a.data_at;
-  r->item = a.item;
-  r->is_signed = a.is_signed;
-  r->n_tokens = a.shape[0];
-  r->n_layers = a.shape[1];
-  r->top_k = a.shape[2];
+  r->data_at = array->data_at;
+  r->item = array->item;
+  r->is_signed = array->is_signed;
+  r->n_tokens = size_of(array, reading, HEC_AXIS_TOKENS);
+  r->n_layers = n_layers;
+  r->top_k = top_k;
   r->line = line;
   r->layer = 0;
   r->layer_before = -1;
+  if (reading->axis[0] == HEC_AXIS_LAYERS)
+    HEC_TRY(turn(r));
   make_windows(r, (size_t)hec_import_experts(file->job));
   HEC_TRY(check_windows(file, field, r));
   r->window = 0;

@@ -1,13 +1,15 @@
 /* Experts of every token of a request, [tokens][layers][top_k], as inference servers return them. */
 #ifndef HEC_TRACES_IMPORT_ROUTED_H
 #define HEC_TRACES_IMPORT_ROUTED_H
-#include "traces/import/bytes.h"
+#include "traces/import/axes.h"
+#include "traces/import/npy.h"
 
 #define HEC_ROUTED_BYTES_MAX ((size_t)1 << 28) /* of a request */
 
 typedef struct {
   const hec_import_bytes *bytes;
-  const char *field; /* for messages */
+  hec_import_bytes turned; /* of a request with layers first: in its stead */
+  const char *field;       /* for messages */
   uint64_t data_at;
   int item; /* bytes of a number */
   bool is_signed;
@@ -28,9 +30,9 @@ typedef struct {
 void hec_routed_free(hec_routed *routed);
 /* For an importer's begin: as many sources as --ranks says. */
 void hec_routed_begin(hec_import *job);
-/* A .npy file, or (no such magic) int32 of --layers x --top-k; `field` for messages. It and `bytes` stay till the last row. */
+/* Ids of an array; `field` for messages. `bytes` stay till the last row. */
 hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
-                           hec_routed *routed) HEC_MUST_USE;
+                           const hec_npy *array, const hec_reading *reading, hec_routed *routed) HEC_MUST_USE;
 /* The next layer of the next tokens of the request; *more false behind the last, and file->kept counts requests. */
 hec_status hec_routed_next(hec_import_file *file, hec_routed *routed, hec_import_row *row, bool *more) HEC_MUST_USE;
 

@@ -302,6 +302,7 @@ hec_status hec_import_close_step(hec_import *job, bool last, bool *complete) {
   hec_status status = check_step(job, most);
   if (status != HEC_OK && last && job->format->tail && job->n_records > 0) {
     hec_import_note(job, "left out", "the last step, which has not all its sources");
+    job->n_incomplete++;
     return HEC_OK;
   }
   HEC_TRY(status);

@@ -215,7 +215,7 @@ static hec_status read_record(hec_import_file *file, stats_file *s, bool *more) 
     if (!*more)
       return HEC_OK;
     s->line = s->scan.line;
-    HEC_TRY(hec_import_object(&s->scan, fields, (int)(sizeof fields / sizeof *fields), s));
+    HEC_TRY(hec_import_object(file, &s->scan, fields, (int)(sizeof fields / sizeof *fields), s));
     HEC_TRY(hec_import_line_end(&s->scan));
     HEC_TRY(s->type == META ? take_meta(file, s) : take_stats(file, s));
   } while (s->type == META);

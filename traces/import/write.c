@@ -109,6 +109,7 @@ hec_status hec_import_write(hec_import *job, const char *out, bool progress, hec
   result->n_records = job->n_records;
   result->first_iter = job->first_iter;
   result->last_iter = job->last_iter;
+  hec_import_sum_up(job, &result->read);
   result->notes = job->notes.data ? job->notes.data : "";
   return status;
 }

@@ -216,7 +216,12 @@ void hec_compare_csv(const hec_session_report *r, hec_text *out) {
   for (int32_t i = 0; i < c->n_points; i++) {
     const hec_point *p = &c->points[i];
     const hec_lab_case *of = &c->options.cases[p->a_case];
-    hec_text_printf(out, "\"%s\",%s,%s,%" PRId64 ",", of->name, of->policy->name, hec_report_schedule(of), p->iter);
+    const char *names[] = {of->name, of->policy->name, hec_report_schedule(of)};
+    for (int k = 0; k < 3; k++) {
+      hec_text_add_csv(out, names[k]);
+      hec_text_add(out, ",");
+    }
+    hec_text_printf(out, "%" PRId64 ",", p->iter);
     hec_text_add_double(out, p->predicted_s);
     const double measured[] = {p->measured_s, p->raw_s, p->predicted_s / p->measured_s - 1, p->spread};
     for (int k = 0; k < 4; k++) {

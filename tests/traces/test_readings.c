@@ -1,0 +1,495 @@
+/* What an import may not guess: the meaning of axes, whether numbers are ids or counts, the phase, who wrote a file; and that
+ * what it leaves out is counted and named. Files are bytes in memory. */
+#include "runtime/base/arena.h"
+#include "tests/support/check_main.h"
+#include "traces/import/import.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+  const char *format, *path, *bytes;
+  size_t length; /* 0: of the text */
+  hec_import_options options;
+  const char *error; /* words of the message; NULL: it is read */
+  const char *notes; /* words of what is said at the end; NULL: none asked for */
+  const char *read;  /* the line of what was read; likewise */
+} reading;
+
+/* One import of one file to its end; its records' counts one behind the other. */
+static hec_text run(const reading *r, hec_trace_header *header, hec_text *source) {
+  hec_import_options options = r->options;
+  hec_import_input input = {r->path, r->bytes, r->length > 0 ? r->length : strlen(r->bytes), NULL};
+  hec_import *job = NULL;
+  hec_import_result result = {.n_files = 0};
+  hec_text counts = {0};
+  char out[] = "/tmp/hecate-readings-XXXXXX";
+  int file = mkstemp(out);
+  ck_assert_int_ge(file, 0);
+  (void)close(file);
+  options.last_step = options.last_step == 0 ? -1 : options.last_step;
+  hec_status status = hec_import_begin(hec_importer_find(r->format), &options, &input, 1, &job);
+  if (status == HEC_OK)
+    status = hec_import_write(job, out, false, &result);
+  if (r->error) {
+    ck_assert_msg(status == HEC_BAD_INPUT, "%s: accepted", r->path);
+    ck_assert_msg(strstr(hec_last_error(), r->error) != NULL, "\"%s\" does not say \"%s\"", hec_last_error(), r->error);
+  } else {
+    ck_assert_msg(status == HEC_OK, "%s", hec_last_error());
+    if (r->notes)
+      ck_assert_msg(strstr(result.notes, r->notes) != NULL, "\"%s\" does not say \"%s\"", result.notes, r->notes);
+    if (r->read)
+      ck_assert_str_eq(result.read.data, r->read);
+    hec_text_add(source, result.header.source);
+    *header = result.header;
+    FILE *trace = fopen(out, "r");
+    char line[4096] = "";
+    for (int n = 0; trace && fgets(line, sizeof line, trace); n++)
+      if (n > 0)
+        hec_text_add(&counts, line);
+    ck_assert(trace && fclose(trace) == 0);
+  }
+  (void)remove(out);
+  hec_text_free(&result.read);
+  hec_import_end(job);
+  return counts;
+}
+
+static void check(const reading *r, const char *wanted) {
+  hec_trace_header header = {0};
+  hec_text source = {0}, counts = run(r, &header, &source);
+  if (wanted)
+    ck_assert_str_eq(counts.data, wanted);
+  hec_text_free(&counts);
+  hec_text_free(&source);
+}
+
+/* ---- axes ---- */
+
+/* Bytes of a .npy of |u1 with this shape, whose numbers are `value` of their index. */
+static void make_npy(hec_text *file, const char *shape, int n, int (*value)(int i)) {
+  char header[128];
+  hec_text_add_bytes(file, "\x93NUMPY\1\0\x76\0", 10);
+  memset(header, ' ', sizeof header);
+  int length = snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }", shape);
+  header[length] = ' ';
+  header[117] = '\n';
+  hec_text_add_bytes(file, header, 118);
+  for (int i = 0; i < n; i++) {
+    char byte = (char)value(i);
+    hec_text_add_bytes(file, &byte, 1);
+  }
+}
+
+static int two_of_three(int i) { /* pairs of different experts: (0,1) (1,2) (2,0) */
+  return (i / 2 + i % 2) % 3;
+}
+
+static int small(int i) {
+  return i % 4;
+}
+
+typedef struct {
+  const char *shape;
+  int n;
+  int (*value)(int i);
+  hec_import_options options;
+  const char *error, *notes, *wanted;
+} axes_case;
+
+static const axes_case axes_cases[] = {
+    /* [4 layers][1024 tokens][2]: not 1,024 layers, and not without a word what it is. */
+    {"(4, 1024, 2)",
+     8192,
+     two_of_three,
+     {.experts = 6},
+     "--axes NAME decides which it is: tokens,layers,top_k (expert ids: 4 tokens, 1024 layers, top-2 experts each); "
+     "layers,tokens,top_k (expert ids: 4 layers, 1024 tokens, top-2 experts each)",
+     NULL,
+     NULL},
+    {"(4, 1024, 2)",
+     8192,
+     two_of_three,
+     {.experts = 3, .axes = "layers,tokens,top_k"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[683,683,682],[682,683,683],[683,682,683],[683,683,682]]}\n"},
+    {"(4, 1024, 2)",
+     8192,
+     two_of_three,
+     {.experts = 6, .layers = 4},
+     NULL,
+     "assumed   axes: layers,tokens,top_k (--axes)",
+     NULL},
+    {"(1024, 4, 2)", 8192, two_of_three, {.experts = 6}, NULL, "assumed   axes: tokens,layers,top_k (--axes)", NULL},
+    {"(3, 3, 2)", 18, two_of_three, {.experts = 6}, "expected axes that are certain, found 3: 3 x 3 x 2", NULL, NULL},
+    {"(3, 3, 2)", 18, two_of_three, {.experts = 6, .layers = 4}, "of the sizes that are known (--layers,", NULL, NULL},
+    {"(3, 3, 2)",
+     18,
+     two_of_three,
+     {.experts = 3, .axes = "tokens,layers"},
+     "expected 2 axes (--axes tokens,layers)",
+     NULL,
+     NULL},
+    /* A table of small counts is not expert ids. */
+    {"(3, 4)", 12, small, {.experts = 4}, "layers,experts (counts: 3 layers, 4 experts)", NULL, NULL},
+    {"(3, 4)", 12, small, {.top_k = 1}, "steps,experts (counts: 3 steps, 4 experts)", NULL, NULL},
+    {"(3, 4)",
+     12,
+     small,
+     {.top_k = 1, .axes = "layers,experts"},
+     NULL,
+     "assumed   phase: train (--phase)",
+     "{\"iter\":0,\"layers\":[[0,1,2,3],[0,1,2,3],[0,1,2,3]]}\n"},
+    {"(3, 4)",
+     12,
+     small,
+     {.top_k = 1, .axes = "steps,experts"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[0,1,2,3]]}\n{\"iter\":1,\"layers\":[[0,1,2,3]]}\n{\"iter\":2,\"layers\":[[0,1,2,3]]}\n"},
+    {"(2, 2, 4)",
+     16,
+     small,
+     {.top_k = 1, .axes = "steps,layers,experts"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[0,1,2,3],[0,1,2,3]]}\n{\"iter\":1,\"layers\":[[0,1,2,3],[0,1,2,3]]}\n"},
+    {"(1000, 4, 2)",
+     8000,
+     small,
+     {.experts = 2},
+     "steps,layers,experts (counts: 1000 steps, 4 layers, 2 experts)",
+     NULL,
+     NULL},
+    {"(3, 4)",
+     12,
+     small,
+     {.experts = 4, .axes = "tokens,layers"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[3,0,0,0],[0,3,0,0],[0,0,3,0],[0,0,0,3]]}\n"},
+    {"(3, 4)",
+     12,
+     small,
+     {.experts = 4, .axes = "layers,tokens"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[1,1,1,1],[1,1,1,1],[1,1,1,1]]}\n"},
+    {"(6, 2)",
+     12,
+     two_of_three,
+     {.experts = 3, .axes = "tokens,top_k"},
+     NULL,
+     NULL,
+     "{\"iter\":0,\"layers\":[[4,4,4]]}\n"},
+};
+
+START_TEST(axes_are_not_guessed) {
+  const axes_case *a = &axes_cases[_i];
+  hec_text file = {0};
+  make_npy(&file, a->shape, a->n, a->value);
+  const reading r = {.format = "npy-routed-experts",
+                     .path = "d/a.npy",
+                     .bytes = file.data,
+                     .length = file.length,
+                     .options = a->options,
+                     .error = a->error,
+                     .notes = a->notes};
+  check(&r, a->wanted);
+  hec_text_free(&file);
+}
+END_TEST
+
+/* ---- the rest ---- */
+
+#define RECORD                                                                                                         \
+  "\"stage\":\"pre_dispatch\",\"block\":\"decoder\",\"rank\":0,\"num_tokens\":1,\"topk\":2,\"top_indices\":[[0,1]]"
+/* |u1 [1][1][2]: experts 0 and 1 */
+#define NPY_1                                                                                                          \
+  "k05VTVBZAQB2AHsnZGVzY3InOiAnfHUxJywgJ2ZvcnRyYW5fb3JkZXInOiBGYWxzZSwgJ3NoYXBlJzogKDEsIDEsIDIpLCB9"                   \
+  "ICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoAAQ=="
+#define COUNTS "step,layer,expert,count\n0,0,0,3\n0,0,1,4\n"
+
+static const reading readings[] = {
+    /* An array of arrays may be anything. */
+    {"eplb-json",
+     "a.json",
+     "[[1,2],[3,4]]",
+     0,
+     {.top_k = 1},
+     "--axes NAME decides which it is: tokens,layers (expert ids); layers,tokens (expert ids); tokens,top_k (expert "
+     "ids); "
+     "layers,experts (counts); steps,experts (counts)",
+     NULL,
+     NULL},
+    {"eplb-json", "a.json", "[[[1,2],[3,4]]]", 0, {.top_k = 1}, "--axes NAME decides which it is: ", NULL, NULL},
+    {"eplb-json",
+     "a.json",
+     "[[1,2],[3,4]]",
+     0,
+     {.top_k = 1, .axes = "steps,experts"},
+     NULL,
+     NULL,
+     "2 rows of counts in 2 steps; left out: nothing"},
+    {"eplb-json",
+     "a.json",
+     "[[1,2],[3,4]]",
+     0,
+     {.top_k = 1, .axes = "layers,experts"},
+     NULL,
+     NULL,
+     "2 rows of counts in 1 step; left out: nothing"},
+    {"eplb-json",
+     "a.json",
+     "[[[1,2],[3,4]]]",
+     0,
+     {.top_k = 1, .axes = "steps,layers,experts"},
+     NULL,
+     NULL,
+     "2 rows of counts in 1 step; left out: nothing"},
+    {"eplb-json",
+     "a.json",
+     "[[1,2],[3,4]]",
+     0,
+     {.top_k = 1, .axes = "tokens,layers"},
+     "expected --axes of counts",
+     NULL,
+     NULL},
+    {"eplb-json",
+     "a.json",
+     "{\"logical_count\":[[1,2],[3,4]],\"logical_counts\":[[1,2]]}",
+     0,
+     {.top_k = 1},
+     NULL,
+     "left out  key \"logical_counts\" (1, nearest known name: logical_count)",
+     "2 rows of counts in 1 step; left out: 1 key"},
+    {"csv-counts",
+     "a.csv",
+     COUNTS,
+     0,
+     {.top_k = 1, .axes = "layers,experts"},
+     "--axes: expected a format with bare tables",
+     NULL,
+     NULL},
+    {"eplb-json",
+     "a.json",
+     "[[1,2],[3,4]]",
+     0,
+     {.top_k = 1, .axes = "layers,expert"},
+     "--axes: expected one of",
+     NULL,
+     NULL},
+    /* Keys that nobody knows are counted, and may be slips. */
+    {"megatron-router-trace",
+     "a.jsonl",
+     "{\"step\":0,\"layer\":1,\"mtp_indx\":3," RECORD "}\n{\"step\":1,\"layer\":1,\"mtp_indx\":3,\"hs\":[1]," RECORD
+     "}\n",
+     0,
+     {.experts = 4},
+     NULL,
+     "left out  keys \"mtp_indx\" (2, nearest known name: mtp_idx), \"hs\" (1)",
+     "2 rows of counts in 2 steps; left out: 3 keys"},
+    {"megatron-router-trace",
+     "a.jsonl",
+     "{\"step\":0,\"layr\":1," RECORD "}\n",
+     0,
+     {.experts = 4},
+     "a.jsonl:1: layer: expected this key in every record, found no such key (but \"layr\")",
+     NULL,
+     NULL},
+    /* So are requests of which nothing is known. */
+    {"json-routed-experts",
+     "a.jsonl",
+     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_expert\":\"" NPY_1 "\"}]}\n",
+     0,
+     {.experts = 4},
+     NULL,
+     "left out  request with \"routed_expert\" (1, nearest known name: routed_experts)",
+     "1 row of counts in 1 step; left out: 1 request"},
+    {"json-routed-experts",
+     "a.jsonl",
+     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_experts\":null},{\"routed_experts\":null}]}\n",
+     0,
+     {.experts = 4},
+     "expected experts of most of them (--gaps takes those that have some), found 1 with and 2 without",
+     NULL,
+     NULL},
+    {"json-routed-experts",
+     "a.jsonl",
+     "{\"choices\":[{\"routed_experts\":\"" NPY_1 "\"},{\"routed_experts\":null},{\"routed_experts\":null}]}\n",
+     0,
+     {.experts = 4, .gaps = true},
+     NULL,
+     "left out  requests with \"routed_experts: null\" (2)",
+     "1 row of counts in 1 step; left out: 2 requests"},
+    {"json-routed-experts",
+     "a.jsonl",
+     "{\"routed_expert\":\"" NPY_1 "\"}\n",
+     0,
+     {.experts = 4},
+     "a.jsonl:1: routed_experts: expected this key in every response, found no such key (but \"routed_expert\")",
+     NULL,
+     NULL},
+    {"json-routed-experts",
+     "a.jsonl",
+     "{\"routed_experts\":null}\n",
+     0,
+     {.experts = 4},
+     "found null alone",
+     NULL,
+     NULL},
+    /* Columns that nobody reads; lines of other kinds. */
+    {"csv-counts",
+     "a.csv",
+     "stpe,layer,expert,count,note\n0,0,0,3,x\n0,0,1,4,y\n",
+     0,
+     {.top_k = 1},
+     NULL,
+     "left out  columns \"stpe\" (1, nearest known name: step), \"note\" (1)",
+     "1 row of counts in 1 step; left out: 2 columns"},
+    {"csv-counts",
+     "a.csv",
+     "method,step,layer,expert,count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
+     0,
+     {.top_k = 1},
+     "a.csv:4: method: expected --method, as there are several, found A and B",
+     NULL,
+     NULL},
+    {"csv-counts",
+     "a.csv",
+     "Method,Step,Layer,Expert,Count\nA,0,0,0,3\nA,0,0,1,4\nB,1,0,0,3\nB,1,0,1,4\n",
+     0,
+     {.top_k = 1, .method = "B"},
+     NULL,
+     "left out  lines of \"A\" (2)",
+     "1 row of counts in 1 step; left out: 2 lines"},
+    {"csv-ranks",
+     "a.csv",
+     "Method,rank,layer,iter,tokens\nA,0,0,0,3\nB,0,0,1,4\n",
+     0,
+     {.top_k = 1},
+     "a.csv:3: Method: expected --method, as there are several, found A and B",
+     NULL,
+     NULL},
+    {"csv-ranks",
+     "a.csv",
+     "phase,rank,layer,iter,tokens\ntrain,0,0,0,3\ndecode,0,0,1,4\n",
+     0,
+     {.top_k = 1},
+     "a.csv:3: phase: expected train as before (a trace has one phase), found decode",
+     NULL,
+     NULL},
+    /* How many experts there are, sparse tables do not say. */
+    {"csv-counts",
+     "a.csv",
+     "layer,expert,count\n0,0,3\n0,2,4\n",
+     0,
+     {.top_k = 1},
+     "a.csv:3: experts: expected --experts N, as not every expert of every layer has a line",
+     NULL,
+     NULL},
+    {"csv-counts",
+     "a.csv",
+     "layer,expert,count\n0,0,3\n0,2,4\n",
+     0,
+     {.top_k = 1, .experts = 4},
+     NULL,
+     "assumed   experts without a line have no tokens",
+     "1 row of counts in 1 step; left out: nothing"},
+    /* What the user chose is counted too. */
+    {"csv-counts",
+     "a.csv",
+     COUNTS "1,0,0,3\n1,0,1,4\n2,0,0,3\n2,0,1,4\n",
+     0,
+     {.top_k = 1, .first_step = 1, .last_step = 1},
+     NULL,
+     NULL,
+     "2 rows of counts in 2 steps; left out: 1 step before --from, and all behind --until"},
+    {"csv-counts",
+     "a.csv",
+     "step,layer,expert,count\n0,0,0,0\n0,1,0,4\n1,0,0,0\n1,1,0,0\n",
+     0,
+     {.top_k = 1},
+     NULL,
+     NULL,
+     "4 rows of counts in 2 steps; left out: 1 layer without tokens, 1 step without tokens"},
+};
+
+START_TEST(what_is_left_out_is_said) {
+  check(&readings[_i], NULL);
+}
+END_TEST
+
+/* ---- phase and source ---- */
+
+typedef struct {
+  const char *format, *bytes;
+  hec_import_options options;
+  const char *phase, *note; /* of the header; "assumed" or NULL: it is known */
+} phase_case;
+
+static const phase_case phase_cases[] = {
+    {"csv-counts", COUNTS, {.top_k = 1}, "train", "assumed   phase: train (--phase)"},
+    {"csv-counts", COUNTS, {.top_k = 1, .phase = "decode"}, "decode", NULL},
+    {"csv-counts", "phase,layer,expert,count\nprefill,0,0,3\n", {.top_k = 1}, "prefill", NULL},
+    {"csv-counts",
+     "phase,layer,expert,count\nprefill,0,0,3\ndecode,0,0,2\n",
+     {.top_k = 1, .phase = "decode"},
+     "decode",
+     NULL},
+    {"csv-ranks", "rank,layer,iter,tokens\n0,0,0,3\n", {.top_k = 1}, "train", "assumed   phase: train (--phase)"},
+    {"eplb-json",
+     "{\"logical_count\":[[1,2]]}",
+     {.top_k = 1},
+     "prefill+decode",
+     "assumed   phase: prefill+decode (--phase)"},
+};
+
+START_TEST(a_phase_is_known_or_said) {
+  const phase_case *p = &phase_cases[_i];
+  const reading r = {
+      .format = p->format, .path = "d/mine.csv", .bytes = p->bytes, .options = p->options, .notes = p->note};
+  hec_import_input input = {r.path, r.bytes, strlen(r.bytes), NULL};
+  hec_import_options options = r.options;
+  hec_import *job = NULL;
+  hec_import_record record;
+  hec_trace_header header;
+  bool more = true;
+  options.last_step = -1;
+  ck_assert_msg(hec_import_begin(hec_importer_find(r.format), &options, &input, 1, &job) == HEC_OK, "%s",
+                hec_last_error());
+  while (more)
+    ck_assert_msg(hec_import_next(job, &record, &more) == HEC_OK, "%s", hec_last_error());
+  hec_import_header(job, &header);
+  ck_assert_str_eq(header.phase_text, p->phase);
+  ck_assert_int_eq(header.phase, strcmp(p->phase, "train") == 0 ? HEC_PHASE_TRAIN : HEC_PHASE_FORWARD);
+  ck_assert_int_eq(strstr(header.notes, "phase: ") != NULL, p->note != NULL);
+  hec_import_end(job);
+  check(&r, NULL);
+}
+END_TEST
+
+/* A table of one's own is nobody else's. */
+START_TEST(a_source_says_what_is_known) {
+  const reading r = {.format = "csv-counts", .path = "d/mine.csv", .bytes = COUNTS, .options = {.top_k = 1}};
+  hec_trace_header header = {0};
+  hec_text source = {0}, counts = run(&r, &header, &source);
+  ck_assert_str_eq(source.data, "a file of the format csv-counts");
+  hec_text_free(&counts);
+  hec_text_free(&source);
+}
+END_TEST
+
+static Suite *make_suite(void) {
+  Suite *suite = suite_create("traces.readings");
+  TCase *cases = tcase_create("readings");
+  tcase_add_loop_test(cases, axes_are_not_guessed, 0, (int)(sizeof axes_cases / sizeof *axes_cases));
+  tcase_add_loop_test(cases, what_is_left_out_is_said, 0, (int)(sizeof readings / sizeof *readings));
+  tcase_add_loop_test(cases, a_phase_is_known_or_said, 0, (int)(sizeof phase_cases / sizeof *phase_cases));
+  tcase_add_test(cases, a_source_says_what_is_known);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
+
+HEC_TEST_MAIN(make_suite)

@@ -1,0 +1,31 @@
+/* NumPy's .npy format, version 1 to 3: magic, version, length of the header (2 or 4 bytes), the header as a Python dictionary
+ * {'descr': '<u2', 'fortran_order': False, 'shape': (1024, 48, 8), }, the numbers. What its axes mean it does not say:
+ * axes.h. */
+#ifndef HEC_TRACES_IMPORT_NPY_H
+#define HEC_TRACES_IMPORT_NPY_H
+#include "traces/import/bytes.h"
+
+typedef struct {
+  int64_t shape[3];
+  int n_dimensions, item; /* item: bytes of a number */
+  bool is_signed;
+  uint64_t data_at;
+} hec_npy;
+
+bool hec_npy_is(const char *head, size_t n);
+/* The header of whole numbers in two or three dimensions, in C order. */
+hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
+                        hec_npy *array) HEC_MUST_USE;
+/* Are there as many numbers as the shape says? At most `most` bytes of them. */
+hec_status hec_npy_check_length(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
+                                const hec_npy *array, uint64_t most) HEC_MUST_USE;
+
+/* Little-endian. Inlined with `item` as a constant, which makes it one load. */
+static inline uint64_t hec_npy_number(const unsigned char *p, int item) {
+  uint64_t value = 0;
+  for (int i = 0; i < item; i++)
+    value |= (uint64_t)p[i] << (8 * i);
+  return value;
+}
+
+#endif
