@@ -155,6 +155,10 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
 }
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
 
+/* Devices first .. first + n - 1 as a cluster of their own: device i is `first` + i of the whole, with the same rates and
+ * routes; devices are shared with the whole. O(n^2 * route length). */
+hec_cluster hec_cluster_part(const hec_cluster *whole, int32_t first, int32_t n, hec_arena *arena);
+
 /* The share of its bandwidth that a message of that size reaches on a link, and on the whole route: the least of its links'.
  * A message of b bytes then loads every link of its route like b / share bytes, so that the laws stay linear in loads.
  * Closed forms and network laws do so; the planners' running sums over tokens and the pacing of real bytes do not. */

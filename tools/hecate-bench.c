@@ -90,7 +90,7 @@ static void time_planning(const hec_problem *problem, const hec_policy *policy, 
       if (i >= 0)
         refine[i * problem->n_layers + l] = b - a;
     }
-    hec_history_push(&run.history, load);
+    hec_policy_observe(&run, load);
   }
   hec_policy_stop(&run);
   hec_arena_free(&arena);

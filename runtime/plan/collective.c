@@ -28,6 +28,51 @@ void hec_collective_plan_free(hec_collective_plan *plan) {
   plan->n_stages = 0;
 }
 
+/* An item of the expert with nobody in it yet: its owners, for the group of `rank`. */
+static void open_item(hec_sparse *sparse, const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
+  int32_t *owner = sparse->owner + (size_t)sparse->n_items * (size_t)sparse->n_slices;
+  size_t row = (size_t)layer * (size_t)plan->n_experts + (size_t)expert;
+  sparse->expert[sparse->n_items] = expert;
+  if (plan->n_slices == 1)
+    owner[0] = hec_plan_keeper(plan, layer, expert, rank);
+  else
+    memcpy(owner, plan->home + row * (size_t)plan->n_slices, (size_t)plan->n_slices * sizeof *owner);
+}
+
+static void add_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, int32_t expert, hec_guest_choice choice,
+                       const uint8_t *mark) {
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds);
+  int32_t first = sparse->receiver_at[sparse->n_items], at = first, group = -1;
+  for (int32_t i = 0; i < n; i++) {
+    int32_t rank = ranks[i];
+    bool marked = choice != HEC_GUESTS_ANY && mark[(size_t)expert * (size_t)plan->n_ranks + (size_t)rank];
+    if (kinds[i] != HEC_COPY_GUEST || (choice != HEC_GUESTS_ANY && marked != (choice == HEC_GUESTS_MARKED)))
+      continue;
+    if (group != rank / plan->width) {
+      if (at > first)
+        sparse->receiver_at[++sparse->n_items] = first = at;
+      group = rank / plan->width;
+      open_item(sparse, plan, layer, expert, rank);
+    }
+    bool kept = plan->n_slices == 1 && rank == sparse->owner[sparse->n_items]; /* slices: a home needs the others too */
+    if (!kept && (at == first || sparse->receiver[at - 1] != rank))
+      sparse->receiver[at++] = rank;
+  }
+  if (at > first)
+    sparse->receiver_at[++sparse->n_items] = at;
+}
+
+void hec_sparse_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, hec_guest_choice choice,
+                       const uint8_t *mark) {
+  sparse->n_items = 0;
+  sparse->n_slices = plan->n_slices;
+  sparse->receiver_at[0] = 0;
+  for (int32_t e = 0; e < plan->n_experts; e++)
+    add_guests(sparse, plan, layer, e, choice, mark);
+}
+
 hec_sparse_run hec_sparse_run_at(const hec_sparse *sparse, int32_t first, int32_t slice, bool per_item) {
   const int32_t *at = sparse->receiver_at, n_slices = sparse->n_slices;
   hec_sparse_run run = {

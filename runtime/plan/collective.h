@@ -6,7 +6,8 @@
 #define HEC_PLAN_COLLECTIVE_H
 #include "runtime/plan/plan.h"
 
-/* What one spAG moves (spRS moves it back): items ascending by expert; receivers ascending, without the owner. */
+/* What one spAG moves (spRS moves it back): items ascending by expert, and of an expert one per group (plan.width);
+ * receivers ascending, without the owner. */
 typedef struct {
   int32_t n_items, n_slices;
   int32_t *expert;        /* [n_items] */
@@ -16,6 +17,13 @@ typedef struct {
   int64_t bytes;          /* of one whole item */
   double bytes_per_param; /* where slices may be cut; 0: anywhere */
 } hec_sparse;
+
+/* Which guests: all, or those whose mark[expert * n_ranks + rank] is set, or is not. */
+typedef enum { HEC_GUESTS_ANY, HEC_GUESTS_MARKED, HEC_GUESTS_UNMARKED } hec_guest_choice;
+/* The guests of a layer, each from who keeps the expert in its group: fills items, owners and receivers, of which there is
+ * room for all (experts * groups, times slices; experts * ranks). `mark` may be NULL for any. */
+void hec_sparse_guests(hec_sparse *sparse, const hec_plan *plan, int32_t layer, hec_guest_choice choice,
+                       const uint8_t *mark);
 
 enum { HEC_STAGES_MAX = 4 };
 

@@ -32,29 +32,33 @@ static uint32_t *slot_counts(const hec_history *h, int64_t record, int32_t layer
   return h->counts + (slot * (size_t)h->n_layers + (size_t)layer) * (size_t)h->n_sources * (size_t)h->n_experts;
 }
 
-static void keep_counts(hec_history *h, const hec_load *load) {
-  HEC_ASSERT(load->n_sources == h->n_sources);
+static void keep_counts(hec_history *h, const hec_load *load, int32_t first) {
   size_t row = (size_t)h->n_experts;
   for (int32_t layer = 0; layer < h->n_layers; layer++)
     for (int32_t source = 0; source < h->n_sources; source++)
-      memcpy(slot_counts(h, h->n_seen, layer) + (size_t)source * row, hec_load_row(load, layer, source),
+      memcpy(slot_counts(h, h->n_seen, layer) + (size_t)source * row, hec_load_row(load, layer, first + source),
              row * sizeof *h->counts);
 }
 
 void hec_history_push(hec_history *history, const hec_load *load) {
+  hec_history_push_sources(history, load, 0, load->n_sources);
+}
+
+void hec_history_push_sources(hec_history *history, const hec_load *load, int32_t first, int32_t n) {
   HEC_ASSERT(load->n_layers == history->n_layers && load->n_experts == history->n_experts);
+  HEC_ASSERT(first >= 0 && n >= 1 && first + n <= load->n_sources && (!history->counts || n == history->n_sources));
   int32_t n_experts = history->n_experts;
   for (int32_t layer = 0; layer < history->n_layers; layer++) {
     uint64_t *total = slot_row(history, history->n_seen, layer);
     memset(total, 0, (size_t)n_experts * sizeof *total);
-    for (int32_t source = 0; source < load->n_sources; source++) {
+    for (int32_t source = first; source < first + n; source++) {
       const uint32_t *count = hec_load_row(load, layer, source);
       for (int32_t e = 0; e < n_experts; e++)
         total[e] += count[e];
     }
   }
   if (history->counts)
-    keep_counts(history, load);
+    keep_counts(history, load, first);
   history->n_seen++;
 }
 

@@ -17,6 +17,8 @@ hec_history hec_history_new(hec_arena *arena, int32_t window, int32_t n_layers, 
 /* From now on it also keeps what each source sent: window * layers * sources * experts * 4 bytes. */
 void hec_history_keep_sources(hec_arena *arena, hec_history *history, int32_t n_sources);
 void hec_history_push(hec_history *history, const hec_load *load);
+/* The same of sources first .. first + n - 1 alone. */
+void hec_history_push_sources(hec_history *history, const hec_load *load, int32_t first, int32_t n);
 static inline int32_t hec_history_length(const hec_history *h) {
   return h->n_seen < h->window ? (int32_t)h->n_seen : h->window;
 }

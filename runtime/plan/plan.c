@@ -24,6 +24,7 @@ hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_sl
       .n_layers = problem->n_layers,
       .n_experts = problem->n_experts,
       .n_ranks = problem->n_ranks,
+      .width = problem->n_ranks,
       .n_slices = n_slices,
       .copy_capacity = problem->n_experts * problem->n_ranks,
   };
@@ -59,6 +60,7 @@ void hec_plan_assign(hec_plan *to, const hec_plan *from) {
       memcpy(to->quota + start, from->quota + start, n * sizeof *to->quota);
     }
   }
+  to->width = from->width;
   to->slots = from->slots;
   to->rematerialise = from->rematerialise;
   to->version = from->version;
@@ -117,6 +119,27 @@ bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t
   return false;
 }
 
+int32_t hec_plan_keeper(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank) {
+  int32_t home = hec_plan_home(plan, layer, expert), group = rank / plan->width;
+  HEC_ASSERT(plan->n_slices == 1);
+  if (home / plan->width == group)
+    return home;
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(plan, layer, expert, &ranks, &kinds), begin = 0, end = n;
+  while (begin < end) {
+    int32_t middle = (begin + end) / 2;
+    if (ranks[middle] < group * plan->width)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  for (int32_t i = begin; i < n && ranks[i] / plan->width == group; i++)
+    if (kinds[i] == HEC_COPY_RESIDENT)
+      return ranks[i];
+  return home;
+}
+
 int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out) {
   const int32_t *ranks;
   const uint8_t *kinds;
@@ -133,6 +156,52 @@ int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, in
   return n + 1;
 }
 
+/* Appends a group's holders of an expert, its keeper among them unless that is the plan's home. */
+static void join_copies(hec_plan *plan, int32_t layer, int32_t expert, const hec_plan *part, int32_t group,
+                        int32_t *at) {
+  const int32_t *ranks;
+  const uint8_t *kinds;
+  int32_t n = hec_plan_copies(part, layer, expert, &ranks, &kinds), keeper = hec_plan_home(part, layer, expert);
+  size_t block = (size_t)layer * (size_t)plan->copy_capacity;
+  bool pending = group > 0;
+  for (int32_t i = 0; i < n || pending; i++) {
+    bool now = pending && (i == n || keeper <= ranks[i]);
+    HEC_ASSERT(*at < plan->copy_capacity);
+    plan->copy_rank[block + (size_t)*at] = group * plan->width + (now ? keeper : ranks[i]);
+    plan->copy_kind[block + (size_t)(*at)++] = now ? HEC_COPY_RESIDENT : kinds[i];
+    pending = pending && !now;
+    i -= now;
+  }
+}
+
+static void join_quotas(hec_plan *plan, int32_t layer, int32_t expert, const hec_plan *part, int32_t group,
+                        int32_t *at) {
+  const int32_t *from = layer_at(part, part->quota_at, layer) + expert;
+  const hec_quota *quota = part->quota + (size_t)layer * (size_t)part->quota_capacity;
+  hec_quota *out = plan->quota + (size_t)layer * (size_t)plan->quota_capacity;
+  for (int32_t i = from[0]; i < from[1]; i++) {
+    HEC_ASSERT(*at < plan->quota_capacity);
+    out[(*at)++] =
+        (hec_quota){group * plan->width + quota[i].source, group * plan->width + quota[i].rank, quota[i].tokens};
+  }
+}
+
+void hec_plan_join(hec_plan *plan, int32_t layer, const hec_plan *const *parts) {
+  int32_t n_groups = plan->n_ranks / plan->width, copies = 0, quotas = 0;
+  HEC_ASSERT(plan->n_slices == 1 && n_groups * plan->width == plan->n_ranks);
+  for (int32_t e = 0; e < plan->n_experts; e++) {
+    hec_plan_set_home(plan, layer, e, hec_plan_home(parts[0], layer, e));
+    for (int32_t g = 0; g < n_groups; g++) {
+      join_copies(plan, layer, e, parts[g], g, &copies);
+      if (plan->quota_at)
+        join_quotas(plan, layer, e, parts[g], g, &quotas);
+    }
+    layer_at(plan, plan->copy_at, layer)[e + 1] = copies;
+    if (plan->quota_at)
+      layer_at(plan, plan->quota_at, layer)[e + 1] = quotas;
+  }
+}
+
 static void check_row(const hec_plan *plan, int32_t layer, int32_t expert) {
   const int32_t *at = layer_at(plan, plan->copy_at, layer) + expert;
   HEC_ASSERT(at[0] >= 0 && at[1] >= at[0] && at[1] <= plan->copy_capacity);
@@ -145,6 +214,8 @@ static void check_row(const hec_plan *plan, int32_t layer, int32_t expert) {
     HEC_ASSERT(kinds[i] == HEC_COPY_RESIDENT || kinds[i] == HEC_COPY_GUEST);
   }
   HEC_ASSERT(n > 0 || plan->n_slices == 1); /* slices alone compute nothing */
+  for (int32_t first = 0; plan->width < plan->n_ranks && first < plan->n_ranks; first += plan->width)
+    HEC_ASSERT(hec_plan_keeper(plan, layer, expert, first) / plan->width == first / plan->width);
 }
 
 static void check_quotas(const hec_plan *plan, int32_t layer, int32_t expert) {
@@ -161,6 +232,8 @@ static void check_quotas(const hec_plan *plan, int32_t layer, int32_t expert) {
 
 void hec_plan_check(const hec_plan *plan) {
   HEC_ASSERT(plan->n_layers >= 1 && plan->n_experts >= 1 && plan->n_ranks >= 1 && plan->n_slices >= 1);
+  HEC_ASSERT(plan->width >= 1 && plan->n_ranks % plan->width == 0 &&
+             (plan->width == plan->n_ranks || plan->n_slices == 1));
   for (size_t i = 0; i < n_homes(plan); i++) {
     HEC_ASSERT(plan->home[i] >= 0 && plan->home[i] < plan->n_ranks);
     HEC_ASSERT(plan->opt_home[i] >= 0 && plan->opt_home[i] < plan->n_ranks);
@@ -202,6 +275,8 @@ uint64_t hec_plan_digest(const hec_plan *plan) {
     for (size_t i = 0; i < used; i++)
       hash = fnv(hash, plan->copy_kind[block + i]);
   }
+  if (plan->width < plan->n_ranks)
+    hash = fnv(hash, (uint32_t)plan->width);
   if (!plan->quota_at)
     return hash;
   hash = fnv_all(hash, plan->quota_at, n_offsets(plan));

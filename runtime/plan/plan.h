@@ -65,6 +65,9 @@ typedef struct {
 
 typedef struct {
   int32_t n_layers, n_experts, n_ranks;
+  /* Ranks of a group that tokens and guests stay inside, consecutive: all, or those of an expert-parallel group
+   * (problem.ep), which then has every expert: its keeper there is the home or a resident copy. */
+  int32_t width;
   int32_t n_slices;      /* equal slices of an expert's parameters: 1 (EP, FSSDP) or n_ranks (FSDP) */
   int32_t *home;         /* [rows * n_slices] rank that keeps slice j */
   int32_t *opt_home;     /* [rows * n_slices] rank that keeps the optimizer state of slice j */
@@ -73,17 +76,18 @@ typedef struct {
   int32_t *copy_rank;    /* [n_layers * copy_capacity] ascending within a row; a rank may stand twice (two slots of one
                             expert on one rank, EPLB) and may be the home */
   uint8_t *copy_kind;    /* [n_layers * copy_capacity] hec_copy_kind */
-  int32_t *quota_at; /* NULL, or [n_layers * (n_experts + 1)] like copy_at; an expert without quotas was not spread */
+  int32_t *quota_at;     /* NULL, or [n_layers * (n_experts + 1)] like copy_at; */
   int32_t quota_capacity;
-  hec_quota *quota;   /* [n_layers * quota_capacity] ascending by (source, rank) within a row */
+  hec_quota *
+      quota; /* [n_layers * quota_capacity] ascending by (source, rank) within a row; a source without any was not spread */
   int32_t slots;      /* memory reserved per rank and layer for homes and residents, in experts; 0: what is in use */
   bool rematerialise; /* guests are dropped after forward and gathered again in backward */
   uint64_t version;   /* raised by the policy whenever homes or resident copies change: something must migrate */
 } hec_plan;
 
-/* Everything on the arena; no copies; homes 0. copy_capacity = n_experts * n_ranks. No quotas. */
+/* Everything on the arena; no copies; homes 0; one group of all ranks. copy_capacity = n_experts * n_ranks. No quotas. */
 hec_plan hec_plan_new(hec_arena *arena, const hec_problem *problem, int32_t n_slices);
-/* Same shapes; copies contents, version too; quotas only where `to` has room for them. */
+/* Same shapes; copies contents, version and width too; quotas only where `to` has room for them. */
 void hec_plan_assign(hec_plan *to, const hec_plan *from);
 void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* n_slices == 1; optimizer too */
 void hec_plan_clear_copies(hec_plan *plan, int32_t layer);
@@ -105,10 +109,17 @@ static inline int32_t hec_plan_copies(const hec_plan *plan, int32_t layer, int32
   *kinds = plan->copy_kind + block + at[0];
   return at[1] - at[0];
 }
+/* Who keeps the expert for the group of `rank` (whole experts): the home if it is in the group, else the lowest resident
+ * copy there, else the home. O(log copies of the row + copies in the group). */
+int32_t hec_plan_keeper(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank);
 bool hec_plan_holds(const hec_plan *plan, int32_t layer, int32_t expert, int32_t rank); /* home (n_slices 1) or copy */
 /* Ranks that can compute the expert, ascending, slots counted (a rank may stand twice): home first merged in when
  * n_slices == 1. `out` has room for n_ranks + copies of the row. */
 int32_t hec_plan_holders(const hec_plan *plan, int32_t layer, int32_t expert, int32_t *out);
+
+/* Writes a layer from the plans of its groups: parts[g] is of ranks g * width .. + width - 1, counted from 0. Homes are the
+ * first group's; the other groups' become resident copies. Quotas too, where the plans have them. O(copies + quotas). */
+void hec_plan_join(hec_plan *plan, int32_t layer, const hec_plan *const *parts);
 
 /* Aborts (HEC_ASSERT) unless: homes and copies are ranks, rows ascending, every expert can be computed somewhere. */
 void hec_plan_check(const hec_plan *plan);

@@ -1,5 +1,5 @@
 /* The table of policies, and what is the same for all of them: start, stop, counting of units, the clock of periods. */
-#include "runtime/plan/policy.h"
+#include "runtime/plan/policy_groups.h"
 
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
@@ -54,15 +54,20 @@ hec_policy_run hec_policy_start(const hec_policy *policy, const hec_problem *pro
       .t = HEC_NEW(arena, int32_t, problem->n_layers),
       .m = HEC_NEW(arena, int32_t, problem->n_layers),
   };
-  if (policy->by_source)
+  if (policy->by_source && (problem->dp == 1 || policy->all_ranks))
     hec_history_keep_sources(arena, &run.history, problem->n_ranks);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
     run.t[layer] = run.m[layer] = -1;
-  policy->init(&run);
+  if (problem->dp > 1 && !policy->all_ranks)
+    hec_policy_groups_start(&run);
+  else
+    policy->init(&run);
   return run;
 }
 
 void hec_policy_stop(hec_policy_run *run) {
+  if (run->groups)
+    hec_policy_groups_stop(run);
   hec_link_cost_free(&run->link);
 }
 
@@ -71,15 +76,39 @@ void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch) {
   run->micro_batch = micro_batch;
   run->units = 0;
   run->planned = false;
-  if (run->policy->decide)
+  if (run->groups)
+    hec_policy_groups_decide(run);
+  else if (run->policy->decide)
     run->policy->decide(run);
 }
 
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   run->units = 0;
   run->planned = false;
-  if (run->policy->refine)
+  if (run->groups)
+    hec_policy_groups_refine(run, layer, load);
+  else if (run->policy->refine)
     run->policy->refine(run, layer, load);
+}
+
+void hec_policy_observe(hec_policy_run *run, const hec_load *load) {
+  hec_history_push(&run->history, load);
+  if (run->groups)
+    hec_policy_groups_observe(run, load);
+}
+
+void hec_policy_rewrite(hec_policy_run *run, hec_load *load) {
+  if (run->policy->rewrite && run->groups)
+    hec_policy_groups_rewrite(run, load);
+  else if (run->policy->rewrite)
+    run->policy->rewrite(run, load);
+}
+
+void hec_policy_reshard(hec_policy_run *run) {
+  if (run->policy->reshard && run->groups)
+    hec_policy_groups_reshard(run);
+  else if (run->policy->reshard)
+    run->policy->reshard(run);
 }
 
 void hec_policy_note(hec_policy_run *run, const char *format, ...) {

@@ -1,5 +1,9 @@
 /* A policy decides placements: from a problem and past loads to a plan. It moves no byte and counts none. One file in
- * policies/ with everything static except one hec_policy, and one row in policy_list.h. */
+ * policies/ with everything static except one hec_policy, and one row in policy_list.h.
+ *
+ * A policy plans for one expert-parallel group and never sees another: where a problem has several (problem.dp > 1), each
+ * group has a run of its own, on a problem of its own ranks with dp 1, and the plans are joined (policy_groups.h). Only a
+ * policy whose paper places experts over all ranks says `all_ranks` and sees the whole problem. */
 #ifndef HEC_PLAN_POLICY_H
 #define HEC_PLAN_POLICY_H
 #include "runtime/plan/dispatch/dispatch.h"
@@ -14,24 +18,27 @@ typedef enum {
 } hec_known;
 
 typedef struct hec_policy hec_policy;
+typedef struct hec_policy_groups hec_policy_groups;
 
 enum { HEC_NOTE_BYTES = 400 };
 
-/* A policy at work on one problem. */
+/* A policy at work on one problem, or with several groups what their runs give together: then state and history of a
+ * policy are in the groups' runs, and here are the joined plan and the history of all sources. */
 typedef struct {
   const hec_policy *policy;
   const hec_problem *problem;
-  hec_arena *arena;    /* job lifetime; only init allocates */
-  void *state;         /* the policy's own */
-  hec_history history; /* pushed by the driver after each record */
-  hec_plan plan;       /* in force; written by init, decide and refine */
-  hec_link_cost link;  /* closed-form exchange cost, for pricing */
-  int64_t iter;        /* of the record about to run */
-  int32_t micro_batch; /* within the iteration */
+  hec_arena *arena;          /* job lifetime; only init allocates */
+  void *state;               /* the policy's own */
+  hec_policy_groups *groups; /* the runs of expert-parallel groups; NULL: this is the only one */
+  hec_history history;       /* pushed by hec_policy_observe */
+  hec_plan plan;             /* in force; written by init, decide and refine */
+  hec_link_cost link;        /* closed-form exchange cost, for pricing */
+  int64_t iter;              /* of the record about to run */
+  int32_t micro_batch;       /* within the iteration */
   uint64_t units; /* work units of the last decide or refine (about one per inner step): planning costs a + b*units */
   bool planned;   /* the last decide or refine really planned (a periodic policy between decisions did not) */
   uint64_t n_offered, n_dropped; /* assignments that a policy which drops has seen, and left out, since its start */
-  int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports; -1 where it has no meaning */
+  int32_t *t, *m;                /* [n_layers] what FSSDP chose, for reports (the first group); -1: no meaning */
   /* What users of its numbers must know, a sentence or two: what it went without, how good it is; "": nothing. */
   char note[HEC_NOTE_BYTES];
 } hec_policy_run;
@@ -44,7 +51,10 @@ struct hec_policy {
   int32_t window; /* records of history it reads, at least 1 */
   bool by_source; /* the history keeps what each source sent, too */
   int32_t period; /* iterations between decisions (0: none); problem.period overrides */
-  bool sliced;    /* homes in n_ranks slices instead of whole experts */
+  /* Its paper places experts over all ranks: it sees the whole problem, and tokens may go to any rank. Else it works inside
+   * each expert-parallel group. */
+  bool all_ranks;
+  bool sliced; /* homes in n_ranks slices instead of whole experts; then all_ranks */
   /* One rank (of each expert-parallel group) computes all tokens of an expert: no copies that share them, ever; for the
    * lower bounds of bound.h. When in doubt: false. */
   bool whole;
@@ -94,6 +104,10 @@ void hec_policy_stop(hec_policy_run *run); /* what is not on the arena */
 /* The decision before the gates: resets units and planned, calls decide. */
 void hec_policy_decide(hec_policy_run *run, int64_t iter, int32_t micro_batch);
 void hec_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
+/* After a micro-batch: its load, as computed, becomes history. */
+void hec_policy_observe(hec_policy_run *run, const hec_load *load);
+void hec_policy_rewrite(hec_policy_run *run, hec_load *load); /* in place; nothing where the row rewrites none */
+void hec_policy_reshard(hec_policy_run *run);                 /* nothing where the row has none */
 /* Appends to the note; what does not fit is a mistake of the policy's. */
 void hec_policy_note(hec_policy_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* True when a periodic policy decides now: first micro-batch of an iteration, history not empty, and at least `period`

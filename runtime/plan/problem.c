@@ -1,6 +1,6 @@
 /* The problem: one place where sizes are derived, so that planners and lowering cannot disagree.
  *
- *   ep = max { d : d divides R, d <= E }      ranks of an expert-parallel group; dp = R / ep
+ *   ep = max { d : d divides R, d <= E }      ranks of an expert-parallel group, unless told; dp = R / ep
  *   bytes without copies = dense state + ceil(L * E / R) * expert state + activations + two token buffers (or, where it is
  *                          more, what a tensor-parallel attention has in flight: 2 mp times its rank's rows, 3 mp with recomputation)
  *
@@ -8,6 +8,7 @@
 #include "runtime/plan/problem.h"
 
 #include "models/link_cost.h"
+#include "runtime/base/text.h"
 
 #include <stdio.h>
 
@@ -65,8 +66,45 @@ void hec_problem_choose_as(hec_problem *problem, const hec_problem *from) {
   problem->solver = from->solver;
   problem->placement =
       problem->n_ranks == from->n_ranks && problem->n_experts == from->n_experts ? from->placement : NULL;
+  if (problem->n_ranks == from->n_ranks && problem->n_experts == from->n_experts && from->esp == 1) {
+    problem->ep = from->ep;
+    problem->dp = from->dp;
+  }
   bool same = problem->n_layers > 1 && problem->n_layers <= from->n_layers && problem->n_experts == from->n_experts;
   problem->transitions = same ? from->transitions : NULL;
+}
+
+hec_status hec_problem_group(hec_problem *problem, int32_t ep) {
+  HEC_ASSERT(problem->esp == 1);
+  int32_t most = group_size(problem->n_ranks, problem->n_experts);
+  ep = ep == 0 ? most : ep;
+  if (ep >= 1 && ep <= most && problem->n_ranks % ep == 0) {
+    problem->ep = ep;
+    problem->dp = problem->n_ranks / ep;
+    return HEC_OK;
+  }
+  hec_text fits = {0};
+  for (int32_t size = 1; size <= most; size++)
+    if (problem->n_ranks % size == 0)
+      hec_text_printf(&fits, "%s%d", size == 1 ? "" : size == most ? " or " : ", ", size);
+  hec_status status =
+      hec_fail(HEC_BAD_INPUT, "--ep: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
+               problem->n_ranks, problem->n_experts, fits.data, ep);
+  hec_text_free(&fits);
+  return status;
+}
+
+hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_arena *arena) {
+  HEC_ASSERT(problem->esp == 1 && group >= 0 && group < problem->dp);
+  hec_problem own = *problem;
+  hec_cluster *cluster = HEC_NEW(arena, hec_cluster, 1);
+  *cluster = hec_cluster_part(problem->cluster, group * problem->ep, problem->ep, arena);
+  own.cluster = cluster;
+  own.n_ranks = problem->ep;
+  own.n_nodes = cluster->n_nodes;
+  own.dp = 1;
+  own.placement = NULL;
+  return own;
 }
 
 hec_status hec_problem_shard(hec_problem *problem, int32_t esp) {
@@ -82,6 +120,11 @@ hec_status hec_problem_shard(hec_problem *problem, int32_t esp) {
     return hec_fail(HEC_BAD_INPUT,
                     "--esp: expected at most as many groups as the %d experts, found %d groups of %d ranks",
                     problem->n_experts, problem->n_ranks / esp, esp);
+  if (problem->ep != group_size(problem->n_ranks, problem->n_experts))
+    return hec_fail(HEC_BAD_INPUT,
+                    "--esp: with experts in shards all %d ranks are one expert-parallel group: expected no --ep beside "
+                    "it, found %d",
+                    problem->n_ranks, problem->ep);
   hec_moe shard = *moe;
   shard.d_ffn /= esp;
   problem->esp = esp;

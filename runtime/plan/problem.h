@@ -1,6 +1,17 @@
 /* What is planned for: model, cluster and ranks, with the derived sizes that planners and lowering share.
  *
- * Parallel dimensions: dp * ep * esp = n_ranks, consecutive ranks from the inside out: esp, ep, dp. An expert-sharding group
+ * Parallel dimensions: dp * ep * esp = n_ranks, consecutive ranks from the inside out: esp, ep, dp. An expert-parallel group
+ * of ep ranks has every expert; with dp > 1 there are several, and each keeps all experts for itself:
+ *
+ *   tokens     stay inside the group of their source, and so do guests and their gradients
+ *   gradients  of the groups' copies of an expert are all-reduced between the groups
+ *   planning   each group plans for itself, on the loads of its own sources; groups plan at the same time
+ *
+ * A policy sees one group: a problem of ep ranks with dp 1 (hec_problem_of_group). Those whose paper places experts over all
+ * ranks see all of them, and their row says so (policy.h, `all_ranks`). ep: the largest divisor of the ranks that is at most
+ * the number of experts, or what the user chose (hec_problem_group).
+ *
+ * An expert-sharding group
  * (ESP; DeepSpeed-TED, FSMoE) is esp ranks of one node; an expert lives on it as esp shards, each d_ffn / esp wide:
  *
  *   dispatch   source i's assignments for an expert of group g travel to the rank of g with i's index in its own group
@@ -44,10 +55,10 @@ typedef struct {
   int32_t n_layers;         /* MoE layers */
   int32_t n_experts, top_k;
   int32_t tokens; /* per rank and micro-batch */
-  int32_t ep; /* ranks (esp > 1: groups) that share the experts: largest divisor of n_ranks that is at most n_experts */
-  int32_t dp; /* expert-data-parallel copies of it: n_ranks / ep; group of rank r is r / ep */
-  int32_t esp; /* ranks of an expert-sharding group; 1: experts are whole */
-  int32_t mp;  /* ranks that share the dense part; 1: it is whole on every rank */
+  int32_t ep;     /* ranks (esp > 1: sharding groups) of an expert-parallel group */
+  int32_t dp;     /* expert-parallel groups: n_ranks / ep; group of rank r is r / ep */
+  int32_t esp;    /* ranks of an expert-sharding group; 1: experts are whole */
+  int32_t mp;     /* ranks that share the dense part; 1: it is whole on every rank */
   hec_memory_cost bytes;
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
@@ -72,8 +83,17 @@ hec_status hec_problem_make(const hec_moe *moe, const hec_cluster *cluster, bool
                             hec_problem *problem) HEC_MUST_USE;
 
 /* What was chosen for `from` holds for a problem made for another cluster or fewer layers too: options, solver, the
- * transitions between the layers it has, and the placement where ranks and experts are as many. */
+ * transitions between the layers it has, and, where ranks and experts are as many, the placement and the expert-parallel
+ * groups. */
 void hec_problem_choose_as(hec_problem *problem, const hec_problem *from);
+
+/* Expert-parallel groups of `ep` ranks from now on; 0: the largest that there can be, as after make. HEC_BAD_INPUT unless ep
+ * divides the ranks and every rank of a group has an expert. Before hec_problem_shard. */
+hec_status hec_problem_group(hec_problem *problem, int32_t ep) HEC_MUST_USE;
+
+/* What the ranks of one expert-parallel group plan for: rank i is rank group * ep + i of all. Without the placement, which is
+ * of all ranks. Its cluster comes from the arena. */
+hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_arena *arena);
 
 /* Expert-sharding groups of `esp` ranks from now on; 1: none, nothing changes. HEC_BAD_INPUT unless esp divides the ranks,
  * the devices of a node and d_ffn, and there is an expert for every group. */

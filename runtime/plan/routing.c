@@ -5,8 +5,9 @@
  *
  * Hot: called for every layer of every simulated micro-batch. Holders are listed once per layer; an expert with a
  * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first; sources run
- * outside so that a row of `pair` stays in cache. O(ranks * experts + parts). */
-#include "runtime/plan/dispatch/dispatch.h"
+ * outside so that a row of `pair` stays in cache. A rule sees the holders of the source's group alone (plan.width).
+ * O(ranks * experts + parts). */
+#include "runtime/plan/dispatch/dispatch_even.h"
 
 #include <string.h>
 
@@ -41,11 +42,25 @@ static void list_holders(hec_routing *routing, const hec_plan *plan, int32_t lay
   }
 }
 
+/* From now on the row's holders are those of the source's group. */
+static void narrow(hec_dispatch_row *row, int32_t source) {
+  int32_t width = row->plan->width, first = source / width * width;
+  if (width == row->plan->n_ranks)
+    return;
+  int32_t begin = hec_dispatch_lower(row, first), end = hec_dispatch_lower(row, first + width);
+  HEC_ASSERT(begin < end); /* every group keeps every expert */
+  row->holders += begin;
+  row->n_holders = end - begin;
+}
+
 /* The rule's parts of one (source, expert) go to the source's row of pairs and to the experts' cells. */
 static void add_parts(hec_routing *routing, const hec_dispatch *rule, const hec_dispatch_row *row, int32_t source,
                       uint32_t n) {
   uint32_t *share = routing->share, *pair = routing->pair + (size_t)source * (size_t)routing->n_ranks;
-  rule->split(row, source, n, share);
+  if (row->n_holders == 1)
+    share[0] = n;
+  else
+    rule->split(row, source, n, share);
   for (int32_t j = 0; j < row->n_holders; j++) {
     if (share[j] == 0)
       continue;
@@ -114,8 +129,10 @@ static void route_others(hec_routing *routing, const hec_dispatch *rule, hec_dis
     row->expert = e;
     row->holders = routing->holders + at;
     row->n_holders = routing->holder_at[e + 1] - at;
-    if (count[e] > 0)
-      add_parts(routing, rule, row, source, count[e]);
+    if (count[e] == 0)
+      continue;
+    narrow(row, source);
+    add_parts(routing, rule, row, source, count[e]);
   }
   routing->pair[(size_t)source * (size_t)routing->n_ranks + (size_t)source] += kept;
 }
@@ -196,6 +213,7 @@ int32_t hec_routing_split(hec_routing *routing, const hec_dispatch *rule, const 
     tokens[0] = n;
     return 1;
   }
+  narrow(&row, source);
   if (row.n_holders == 1)
     routing->share[0] = n;
   else

@@ -21,38 +21,14 @@ bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
 
 /* Which guests of the layer a collective serves, into low->sparse. */
 static void collect(hec_lowering *low, int32_t layer, hec_guests which, double bytes) {
-  const hec_plan *plan = &low->run.plan;
   hec_sparse *sparse = &low->sparse;
-  int32_t n_slices = plan->n_slices, n_ranks = low->problem->n_ranks;
-  sparse->n_items = 0;
-  sparse->n_slices = n_slices;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
-  sparse->receiver_at[0] = 0;
-  int32_t *receiver = sparse->receiver;
-  for (int32_t e = 0; e < plan->n_experts; e++) {
-    const int32_t *ranks;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(plan, layer, e, &ranks, &kinds), at = sparse->receiver_at[sparse->n_items], first = at;
-    int32_t home = n_slices == 1 ? hec_plan_home(plan, layer, e) : -1; /* slices: a home needs the others too */
-    uint8_t *mark = low->gathered + (size_t)e * (size_t)n_ranks;
-    for (int32_t i = 0; i < n; i++) {
-      int32_t rank = ranks[i];
-      if (kinds[i] != HEC_COPY_GUEST || rank == home || (which == HEC_GUESTS_ADDED && mark[rank]))
-        continue;
-      if (which == HEC_GUESTS_BEFORE)
-        mark[rank] = 1;
-      if (at == first || receiver[at - 1] != rank)
-        receiver[at++] = rank;
-    }
-    if (at == first)
-      continue;
-    sparse->expert[sparse->n_items] = e;
-    memcpy(sparse->owner + (size_t)sparse->n_items * (size_t)n_slices,
-           plan->home + ((size_t)layer * (size_t)plan->n_experts + (size_t)e) * (size_t)n_slices,
-           (size_t)n_slices * sizeof(int32_t));
-    sparse->receiver_at[++sparse->n_items] = at;
-  }
+  hec_sparse_guests(sparse, &low->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
+                    low->gathered);
+  for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
+    for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
+      low->gathered[(size_t)sparse->expert[i] * (size_t)low->problem->n_ranks + (size_t)sparse->receiver[k]] = 1;
 }
 
 static int32_t add_transfers(hec_program *program, const hec_transfer_list *list) {

@@ -56,12 +56,12 @@ hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *pol
   hec_plan_assign(&low->before, &low->run.plan);
   low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
   low->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
-  size_t slices = (size_t)low->run.plan.n_slices;
+  size_t slices = (size_t)low->run.plan.n_slices, items = experts * (ranks / (size_t)low->run.plan.width);
   hec_sparse *sparse[] = {&low->sparse, &low->answer[0].sparse, &low->answer[1].sparse};
   for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++)
-    *sparse[i] = (hec_sparse){.expert = HEC_NEW(arena, int32_t, experts),
-                              .owner = HEC_NEW(arena, int32_t, experts * slices),
-                              .receiver_at = HEC_NEW(arena, int32_t, experts + 1),
+    *sparse[i] = (hec_sparse){.expert = HEC_NEW(arena, int32_t, items),
+                              .owner = HEC_NEW(arena, int32_t, items * slices),
+                              .receiver_at = HEC_NEW(arena, int32_t, items + 1),
                               .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
   low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
   low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
@@ -103,8 +103,7 @@ void hec_lowering_gated(hec_lowering *low) {
 }
 
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
-  if (low->run.policy->rewrite)
-    low->run.policy->rewrite(&low->run, load);
+  hec_policy_rewrite(&low->run, load);
 }
 
 void hec_lowering_free(hec_lowering *low) {
@@ -269,7 +268,7 @@ void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
     if (low->schedule->end)
       low->schedule->end(low);
   }
-  hec_history_push(&low->run.history, load);
+  hec_policy_observe(&low->run, load);
 }
 
 /* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */

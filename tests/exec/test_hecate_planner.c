@@ -218,7 +218,7 @@ static void run_beside(hec_planner *planner, inside *in, const hec_planner_optio
       check_split(planner, in, l);
     }
     OK(hec_planner_end(planner, below(2) ? in->load.counts : NULL));
-    hec_history_push(&in->run.history, &in->load);
+    hec_policy_observe(&in->run, &in->load);
   }
   free(has);
 }

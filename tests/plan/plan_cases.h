@@ -37,6 +37,8 @@ static inline hec_case *hec_case_new(const char *line, int32_t n_ranks, int32_t 
       .tokens = 1000,
       .ep = ep,
       .dp = n_ranks / ep,
+      .esp = 1,
+      .mp = 1,
       .bytes = {.expert_param = expert_bytes,
                 .expert_grad = expert_bytes,
                 .expert_optimizer = 6 * expert_bytes,

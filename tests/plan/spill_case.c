@@ -10,6 +10,8 @@
 hec_spill_case hec_spill_case_new(hec_arena *arena, const char *policy, const char *cluster, int32_t ranks,
                                   int32_t experts) {
   hec_spill_case c = {.problem = hec_test_problem(arena, cluster, ranks, 1, experts, 1, true)};
+  hec_test_one_group(arena, c.problem);
+  ranks = c.problem->n_ranks;
   size_t cells = (size_t)ranks * (size_t)experts;
   c.load = hec_load_new(arena, 1, ranks, experts);
   c.run = hec_policy_start(hec_policy_find(policy), c.problem, arena);

@@ -118,6 +118,7 @@ START_TEST(group_stays_in_its_group) {
   hec_plan plan = hec_plan_new(&arena, p, 1);
   hec_routing routing = hec_routing_new(&arena, p);
   hec_plan_set_contiguous(&plan, p);
+  plan.width = p->ep;
   hec_routing_make(&routing, rules_of_groups[_i], p, &plan, &load, 0);
   const uint64_t wanted[8] = {40, 20, 12, 4, 40, 20, 12, 4};
   for (int32_t r = 0; r < 8; r++)

@@ -3,6 +3,7 @@
 #include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/planners/fssdp_policy.h"
 #include "tests/plan/plan_cases.h"
+#include "tests/support/problem_case.h"
 
 #include <string.h>
 
@@ -109,7 +110,7 @@ static uint64_t play(const hec_policy *policy, hec_case *c, uint64_t seed, bool 
     if (check)
       check_copies(&run, false);
     digest = digest * 31 + hec_plan_digest(&run.plan);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
   }
   if (!policy->period)
     ck_assert_uint_eq(moved, 0);
@@ -129,6 +130,7 @@ START_TEST(test_rows_on_random_problems) {
     hec_case *c = hec_case_new(line, n_ranks, L, E, (double)hec_test_below(&seed, 2000000000) / 100);
     c->problem.window_s = hec_test_uniform(&seed) * 2e-3;
     hec_problem *p = &c->problem;
+    hec_test_one_group(&c->arena, p);
     p->train = hec_test_below(&seed, 3) > 0;
     p->t = overrides[hec_test_below(&seed, 7)];
     p->m = overrides[hec_test_below(&seed, 7)];
@@ -162,7 +164,7 @@ START_TEST(test_schedule_of_decisions) {
     for (int32_t s = 0; s < 4; s++)
       for (int32_t e = 0; e < 8; e++)
         hec_load_row(&load, l, s)[e] = (uint32_t)(10 * (e < 6 ? e : 6));
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 149, 0);
   ck_assert_uint_eq(run.plan.version, 0);
   for (int32_t e = 0; e < 8; e++)
@@ -177,7 +179,7 @@ START_TEST(test_schedule_of_decisions) {
   hec_policy_stop(&run);
 
   run = hec_policy_start(&hec_policy_hecate, &c->problem, &arena); /* asked for: at once */
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_fssdp_policy_reshard(&run);
   hec_policy_decide(&run, 1, 0);
   ck_assert_uint_eq(run.plan.version, 1);
@@ -188,7 +190,7 @@ START_TEST(test_schedule_of_decisions) {
   run = hec_policy_start(&hec_policy_hecate_nomaterialisation, &c->problem, &arena);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned && run.units == 0);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 100, 0);
   ck_assert(run.planned && run.plan.version == 1 && run.t[0] == 2);
   ck_assert(!hec_policy_hecate_nomaterialisation.refine);
@@ -228,7 +230,7 @@ START_TEST(test_no_allocation_after_start) {
     hec_policy_decide(&run, iter, 0);
     for (int32_t l = 0; l < 3; l++)
       hec_policy_refine(&run, l, &load);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
   }
   hec_fail_allocation(0);
   hec_policy_stop(&run);

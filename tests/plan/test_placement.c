@@ -264,10 +264,10 @@ START_TEST(plans_of_policies) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_policy_decide(&run, 100 * iter, 0);
       if (run.policy->rewrite)
-        run.policy->rewrite(&run, &load);
+        hec_policy_rewrite(&run, &load);
       for (int32_t l = 0; l < p->n_layers; l++)
         hec_policy_refine(&run, l, &load);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
       n += check_plan(&run.plan, p);
       n_sliced += run.plan.n_slices > 1;
     }

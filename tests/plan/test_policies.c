@@ -28,7 +28,7 @@ static void plan_once(hec_policy_run *run, int64_t iter, int32_t micro_batch, he
   hec_policy_decide(run, iter, micro_batch);
   hec_plan_check(&run->plan);
   if (run->policy->rewrite)
-    run->policy->rewrite(run, load);
+    hec_policy_rewrite(run, load);
   for (int32_t layer = 0; layer < run->problem->n_layers; layer++)
     hec_policy_refine(run, layer, load);
   hec_fail_allocation(0);
@@ -132,7 +132,7 @@ static uint64_t drive(const hec_policy *policy, hec_problem *p, uint64_t seed) {
                     "%s moves state and keeps its version", policy->name);
       ck_assert(policy->known != HEC_KNOWN_STATIC || (run.plan.version == 0 && run.units == 0));
       digest = digest * 31 + hec_plan_digest(&run.plan);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
     }
   free(list.data);
   hec_policy_stop(&run);

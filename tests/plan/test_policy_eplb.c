@@ -105,7 +105,7 @@ START_TEST(policy_global) {
   hec_policy_run run = hec_policy_start(eplb_policy("eplb-global"), problem, &arena);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned && run.plan.version == 0); /* nothing seen yet */
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.planned && run.plan.version == 1 && run.units > 0);
   /* slots [0 0 7][1 2 3][0 4 5][0 4 6]; homes were 0 0 1 1 2 2 3 3 */
@@ -135,7 +135,7 @@ START_TEST(policy_without_replicas) {
       hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
   hec_load load = hec_test_even_load(&arena, problem, totals);
   hec_policy_run run = hec_policy_start(eplb_policy("eplb-no-replicas"), problem, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(run.plan.copy_at[8], 0);
   /* 400 | 120 | 100 | 60, then 40 to 60, 40 to 100, 20 to 120, 20 to 400 */
@@ -153,7 +153,7 @@ START_TEST(policy_hierarchical) {
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
   hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
   hec_load load = hec_test_random_load(&arena, problem, &seed);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   for (int32_t layer = 0; layer < 2; layer++) {
     ck_assert_int_eq(run.plan.copy_at[layer * 17 + 16] + 16, 8 * 3);
@@ -177,7 +177,7 @@ START_TEST(policy_packs_groups_onto_nodes) {
       hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
   hec_load load = hec_test_even_load(&arena, problem, totals);
   hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(hec_plan_home(&run.plan, 0, 0) / 4 != hec_plan_home(&run.plan, 0, 4) / 4);
   uint64_t wide[16];
@@ -197,7 +197,7 @@ START_TEST(present_home_is_kept) {
       hec_test_problem(&arena, "1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 2, 1, 2, 1, true);
   hec_load load = hec_test_even_load(&arena, problem, totals);
   hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   const int32_t *ranks;
   const uint8_t *kinds;

@@ -64,7 +64,7 @@ START_TEST(keeps_counts_and_more_tokens) {
     for (int64_t iter = 0; iter < 3; iter++) {
       hec_policy_decide(&run, iter, 0);
       ck_assert(!run.planned && run.units == 0 && hec_plan_digest(&run.plan) == before);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
     }
     hec_policy_stop(&run);
     hec_arena_free(&arena);

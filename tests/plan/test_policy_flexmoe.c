@@ -27,7 +27,7 @@ START_TEST(expands_by_hand) {
   p->slots = 3;
   hec_load load = hec_test_even_load(&arena, p, totals);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   const int32_t *ranks;
   ck_assert(run.planned && run.plan.version == 1);
@@ -49,11 +49,11 @@ START_TEST(shrinks_what_went_cold) {
   hec_load a = hec_test_even_load(&arena, p, first), b = hec_test_even_load(&arena, p, then);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
   const int32_t *ranks;
-  hec_history_push(&run.history, &a);
+  hec_policy_observe(&run, &a);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
   for (int i = 0; i < 5; i++)
-    hec_history_push(&run.history, &b);
+    hec_policy_observe(&run, &b);
   hec_policy_decide(&run, 2, 0);
   int32_t of_first = copies_of(&run.plan, 0, &ranks), of_last = copies_of(&run.plan, 3, &ranks);
   ck_assert_int_eq(of_first, 1); /* ranks 1 and 2 gave theirs; ranks 0 and 3 hold both */
@@ -76,7 +76,7 @@ START_TEST(improves_within_slots) {
     for (int iter = 0; iter < 4; iter++) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
       hec_plan_assign(&before, &run.plan);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
       hec_policy_decide(&run, iter, 0);
       hec_plan_check(&run.plan);
       improved += run.plan.version > before.version;
@@ -112,7 +112,7 @@ START_TEST(memory_limits_slots) {
     hec_problem *p = hec_test_problem(&arena, clusters[i], 2, 1, 4, 2, false);
     hec_load load = hec_test_even_load(&arena, p, totals);
     hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 1, 0);
     ck_assert(hec_plan_holds(&run.plan, 0, 0, 1));
     ck_assert_int_eq(hec_plan_holds(&run.plan, 0, 1, 1), i);
@@ -131,7 +131,7 @@ START_TEST(prefers_the_node_without_a_replica) {
   hec_load load = hec_test_even_load(&arena, p, totals);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
   const int32_t *ranks;
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 1);
   ck_assert_int_eq(ranks[0], 3);
@@ -156,7 +156,7 @@ START_TEST(keeps_one_replica_per_node) {
   hec_plan_add_copy(&run.plan, 0, 2, 3, HEC_COPY_RESIDENT);
   hec_plan_add_copy(&run.plan, 0, 3, 1, HEC_COPY_RESIDENT);
   hec_plan_add_copy(&run.plan, 0, 3, 3, HEC_COPY_RESIDENT);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(copies_of(&run.plan, 0, &ranks), 3);
   ck_assert(copies_of(&run.plan, 1, &ranks) == 1 && ranks[0] == 2 && hec_plan_home(&run.plan, 0, 1) == 1);
@@ -178,8 +178,8 @@ START_TEST(replica_pays_for_its_allreduce) {
       hec_problem *p = hec_test_problem(&arena, clusters[i], 2, 1, 2, 1, true);
       hec_load load = hec_test_even_load(&arena, p, totals);
       hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-      hec_history_push(&run.history, &load);
-      hec_history_push(&run.history, &load); /* the mean counts, not the sum */
+      hec_policy_observe(&run, &load);
+      hec_policy_observe(&run, &load); /* the mean counts, not the sum */
       hec_policy_decide(&run, 1, 0);
       ck_assert_int_eq(run.plan.copy_at[2], n == 108);
       hec_policy_stop(&run);
@@ -193,7 +193,7 @@ START_TEST(no_load_no_replica) {
   const uint32_t none[8] = {0};
   hec_load load = hec_test_even_load(&arena, p, none);
   hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.planned && run.plan.version == 0 && run.plan.copy_at[8] == 0);
   hec_policy_stop(&run);

@@ -139,7 +139,7 @@ START_TEST(policy) {
   ck_assert(run.plan.n_slices == 4 && run.plan.rematerialise && run.plan.copy_at[8] == 12);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 1);
   ck_assert(run.planned && run.units > 0 && run.plan.version == 0); /* no state ever moves */
   const int32_t wanted[8][5] = {{0, 1, 2, 3, -1}, {0, -1}, {1, -1}, {3, -1}, {1, 2, -1}, {3, -1}, {2, -1}, {0, -1}};
@@ -203,7 +203,7 @@ START_TEST(traffic_is_the_same_for_any_plan) {
     for (int32_t r = 0; r < RANKS; r++)
       ck_assert(in[r] == distinct[r] * bytes / RANKS * (RANKS - 1) && out[r] == others[r] * bytes / RANKS);
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
     hec_policy_decide(&run, turn, 0);
   }
   hec_collective_plan_free(&gather);
@@ -241,7 +241,7 @@ START_TEST(slots) {
         ck_assert_msg(most == cases[i].wanted, "case %zu: %d slots", i, most);
       }
       hec_load load = hec_test_random_load(&arena, p, &seed);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
       hec_policy_decide(&run, turn, 0);
       hec_plan_check(&run.plan);
     }

@@ -37,7 +37,7 @@ START_TEST(small_instance) {
   const int32_t *ranks;
   const uint8_t *kinds;
   ck_assert(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds) == 1 && kinds[0] == HEC_COPY_RESIDENT);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.plan.version == 1 && run.plan.quota_at[8] == 0);
   /* EPLB: 0 -> rank 0, 4 -> 1, 1 -> 2, 2 -> 3; then 3 -> 3 (60), 5 -> 2 (100), 6 -> 1 (120), 7 -> 0 (400) */
@@ -97,7 +97,7 @@ START_TEST(is_the_optimum) {
           ck_assert_int_eq(q->source / p->ep, q->rank / p->ep);
           check_proportion(p, &run.plan, &load, e, q->source, q->tokens, q->rank);
         }
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
     }
     hec_policy_stop(&run);
     hec_arena_free(&arena);
@@ -114,7 +114,7 @@ START_TEST(cube) {
   uint64_t seed = 8;
   hec_load load = hec_test_random_load(&arena, p, &seed);
   hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 0);
   uint64_t sum[32];
   hec_history_sum(&run.history, 0, 1, sum);

@@ -127,7 +127,7 @@ START_TEST(policy) {
   uint64_t contiguous = hec_plan_digest(&run.plan);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned && hec_plan_digest(&run.plan) == contiguous);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.planned && run.units > 0 && run.plan.version == 0);
   const int32_t *ranks;
@@ -142,13 +142,13 @@ START_TEST(policy) {
   for (int32_t r = 0; r < 4; r++)
     ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
   hec_load none = hec_load_new(&arena, 1, 4, 8);
-  hec_history_push(&run.history, &none);
+  hec_policy_observe(&run, &none);
   hec_policy_decide(&run, 2, 0);
   ck_assert(hec_plan_digest(&run.plan) == contiguous);
   p->m = 0; /* no room */
   hec_policy_stop(&run);
   run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(hec_plan_digest(&run.plan) == contiguous);
   hec_policy_stop(&run);
@@ -181,7 +181,7 @@ START_TEST(constants_of_the_cluster) {
     hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
     hec_partial_shadow shadow = hec_partial_shadow_new(&arena, p->n_ranks, 16, p->ep);
     uint64_t *sent = HEC_NEW(&arena, uint64_t, p->n_ranks * 16);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 0, 0);
     hec_history_sum_sources(&run.history, 0, 1, sent);
     hec_partial_shadow_choose(&shadow, &cost, sent, run.plan.home, 16);

@@ -15,7 +15,7 @@ START_TEST(small_instance) {
   hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
   hec_load load = hec_test_even_load(&arena, p, totals);
   hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.planned && run.plan.version == 1);
   for (int32_t e = 0; e < 8; e++)
@@ -36,7 +36,7 @@ START_TEST(clock_of_decisions) {
   hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
   hec_policy_decide(&run, 1, 0);
   ck_assert(!run.planned); /* no history */
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 11, 1);
   ck_assert(!run.planned); /* not the first micro-batch */
   hec_policy_decide(&run, 21, 0);
@@ -48,7 +48,7 @@ START_TEST(clock_of_decisions) {
   hec_policy_stop(&run);
   p->period = 3;
   run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   int planned = 0;
   for (int64_t iter = 0; iter < 10; iter++) {
     hec_policy_decide(&run, iter, 0);
@@ -58,7 +58,7 @@ START_TEST(clock_of_decisions) {
   hec_policy_stop(&run);
   p->period = 0; /* never */
   run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(!run.planned);
   hec_policy_stop(&run);
@@ -71,9 +71,9 @@ START_TEST(window_of_two) {
   const uint32_t other[8] = {0, 0, 0, 0, 0, 0, 900, 900};
   hec_load now = hec_test_even_load(&arena, p, totals), old = hec_test_even_load(&arena, p, other);
   hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
-  hec_history_push(&run.history, &old);
-  hec_history_push(&run.history, &now);
-  hec_history_push(&run.history, &now);
+  hec_policy_observe(&run, &old);
+  hec_policy_observe(&run, &now);
+  hec_policy_observe(&run, &now);
   hec_policy_decide(&run, 1, 0);
   for (int32_t e = 0; e < 8; e++)
     ck_assert_int_eq(hec_plan_home(&run.plan, 0, e), golden[e]);
@@ -90,7 +90,7 @@ START_TEST(keeps_what_is_as_good) {
     hec_load load = hec_test_even_load(&arena, p, loads[i]);
     hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
     uint64_t digest = hec_plan_digest(&run.plan);
-    hec_history_push(&run.history, &load);
+    hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 1, 0);
     ck_assert(run.planned && run.plan.version == 0 && hec_plan_digest(&run.plan) == digest);
     hec_policy_stop(&run);
@@ -104,7 +104,7 @@ START_TEST(groups_mirror) {
   const uint32_t flat[4] = {10, 20, 30, 40};
   hec_load load = hec_test_even_load(&arena, p, flat);
   hec_policy_run run = hec_policy_start(&hec_policy_smartmoe, p, &arena);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   for (int32_t e = 0; e < 4; e++) {
     const int32_t *ranks;

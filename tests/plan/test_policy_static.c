@@ -95,7 +95,7 @@ START_TEST(balanced_exactly) {
       hec_load_row(&load, layer, s)[3] = 300;
       hec_load_row(&load, layer, s)[(s + layer) % 16] += 212; /* 512 = 256 tokens * 2 */
     }
-  run.policy->rewrite(&run, &load);
+  hec_policy_rewrite(&run, &load);
   for (int32_t layer = 0; layer < 2; layer++) {
     hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
     for (int32_t r = 0; r < 8; r++) {
@@ -127,7 +127,7 @@ START_TEST(capacity) {
     hec_load before = hec_test_random_load(&arena, p, &seed), after = hec_load_new(&arena, 2, 8, cases[i].experts);
     hec_load_copy(&before, &after);
     hec_load_row(&after, 1, 7)[0] = hec_load_row(&before, 1, 7)[0] = cases[i].capacity + 3;
-    run.policy->rewrite(&run, &after);
+    hec_policy_rewrite(&run, &after);
     uint64_t offered = 0, left_out = 0;
     for (size_t c = 0; c < hec_load_cells(&before); c++) {
       uint32_t kept = before.counts[c] < cases[i].capacity ? before.counts[c] : cases[i].capacity;
@@ -136,7 +136,7 @@ START_TEST(capacity) {
       left_out += before.counts[c] - kept;
     }
     ck_assert(run.n_offered == offered && run.n_dropped == left_out && left_out >= 3);
-    run.policy->rewrite(&run, &after); /* nothing more to drop */
+    hec_policy_rewrite(&run, &after); /* nothing more to drop */
     ck_assert_uint_eq(run.n_dropped, left_out);
     dropped += left_out;
     hec_policy_stop(&run);
@@ -158,7 +158,7 @@ START_TEST(balanced_with_remainders) {
     hec_routing routing = hec_routing_new(&arena, p);
     for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
       after.counts[i] = before.counts[i];
-    run.policy->rewrite(&run, &after);
+    hec_policy_rewrite(&run, &after);
     for (int32_t layer = 0; layer < p->n_layers; layer++) {
       hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &after, layer);
       for (int32_t g = 0; g < p->dp; g++) {

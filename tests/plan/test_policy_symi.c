@@ -97,7 +97,7 @@ START_TEST(policy) {
   hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &arena);
   uint64_t even = hec_plan_digest(&run.plan);
   ck_assert(run.plan.n_slices == 4 && !run.plan.rematerialise && run.plan.copy_at[8] == 12 && run.units == 0);
-  hec_history_push(&run.history, &load);
+  hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 1);
   ck_assert(!run.planned && hec_plan_digest(&run.plan) == even);
   hec_policy_decide(&run, 1, 0);

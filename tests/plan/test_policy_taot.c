@@ -85,6 +85,7 @@ START_TEST(promises) {
   int clones = 0;
   for (int round = 0; round < 100; round++) {
     hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_test_one_group(&arena, p);
     hec_load load = hec_test_random_load(&arena, p, &seed);
     hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena), run = planned(p, &load);
     hec_routing before = hec_routing_new(&arena, p), after = hec_routing_new(&arena, p);

@@ -169,8 +169,8 @@ START_TEST(eplb_match) {
     hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 3; iter++) {
       hec_load load = hec_test_random_load(&arena, p, &seed);
-      hec_history_push(&match.history, &load);
-      hec_history_push(&eplb.history, &load);
+      hec_policy_observe(&match, &load);
+      hec_policy_observe(&eplb, &load);
       hec_plan_assign(&before, &match.plan);
       hec_plan_assign(&eplb.plan, &match.plan); /* from the same plan */
       hec_policy_decide(&match, iter, 0);
@@ -205,7 +205,7 @@ START_TEST(packs_that_change_ranks_stay) {
     hec_plan before = hec_plan_new(&arena, p, 1);
     for (int32_t iter = 0; iter < 2; iter++) {
       hec_load load = hec_test_even_load(&arena, p, loads[iter]);
-      hec_history_push(&run.history, &load);
+      hec_policy_observe(&run, &load);
       hec_plan_assign(&before, &run.plan);
       hec_policy_decide(&run, iter, 0);
     }
@@ -225,8 +225,8 @@ START_TEST(eplb_online) {
     hec_policy_run eplb = hec_policy_start(hec_policy_find("eplb"), p, &arena);
     hec_plan before = hec_plan_new(&arena, p, 1);
     hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_history_push(&online.history, &load);
-    hec_history_push(&eplb.history, &load);
+    hec_policy_observe(&online, &load);
+    hec_policy_observe(&eplb, &load);
     hec_policy_decide(&eplb, 0, 0);
     int64_t bulk = moved_bytes(p, &online.plan, &eplb.plan), sum = 0;
     for (int32_t iter = 0; iter < p->n_layers; iter++) {

@@ -66,7 +66,7 @@ static double left_by(const char *name, int32_t n_ranks, int32_t n_experts, int3
     hec_load seen = hec_test_even_load(&arena, p, before);
     hec_policy_decide(&run, 1, 0);
     hec_policy_refine(&run, 0, &seen);
-    hec_history_push(&run.history, &seen);
+    hec_policy_observe(&run, &seen);
   }
   hec_policy_decide(&run, 2, 0);
   hec_policy_refine(&run, 0, &load);

@@ -65,6 +65,11 @@ static uint32_t random_count(uint64_t *seed, int kind, int32_t source, int32_t e
   }
 }
 
+void hec_test_one_group(hec_arena *arena, hec_problem *problem) {
+  if (problem->dp > 1)
+    *problem = hec_problem_of_group(problem, problem->dp - 1, arena);
+}
+
 hec_load hec_test_random_load(hec_arena *arena, const hec_problem *problem, uint64_t *seed) {
   hec_load load = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   for (int32_t layer = 0; layer < problem->n_layers; layer++) {

@@ -218,7 +218,7 @@ hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, he
          (size_t)load.n_layers * (size_t)load.n_sources * (size_t)load.n_experts * sizeof *load.counts);
   if (step->policy->rewrite) {
     hec_policy_run run = hec_policy_start(step->policy, &step->c->problem, arena);
-    step->policy->rewrite(&run, &load);
+    hec_policy_rewrite(&run, &load);
     hec_policy_stop(&run);
   }
   return load;

@@ -53,7 +53,7 @@ static double plan_once(hec_policy_run *run, const hec_load *load, int64_t iter)
   double decided = hec_bench_now_s();
   hec_policy_refine(run, 0, load);
   double refined = hec_bench_now_s();
-  hec_history_push(&run->history, load);
+  hec_policy_observe(run, load);
   return run->policy->refine ? refined - decided : decided - begin;
 }
 

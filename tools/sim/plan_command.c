@@ -309,7 +309,7 @@ static void plan_now(const settings *s, const hec_job *job, hec_policy_run *run,
     size_t cells = hec_load_cells(&load);
     memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
     load = *rewritten;
-    run->policy->rewrite(run, &load);
+    hec_policy_rewrite(run, &load);
   }
   hec_policy_decide(run, iteration->iter, 0);
   found->due = run->planned;
@@ -365,13 +365,13 @@ static bool advance(hec_policy_run *run, const hec_iteration *iteration, hec_loa
       size_t cells = hec_load_cells(&load);
       memcpy(rewritten->counts, load.counts, cells * sizeof *load.counts);
       load = *rewritten;
-      run->policy->rewrite(run, &load);
+      hec_policy_rewrite(run, &load);
     }
     hec_policy_decide(run, iteration->iter, mb);
     decided = decided || run->planned;
     for (int32_t l = 0; l < run->problem->n_layers; l++)
       hec_policy_refine(run, l, &load);
-    hec_history_push(&run->history, &load);
+    hec_policy_observe(run, &load);
   }
   return decided;
 }
@@ -409,8 +409,8 @@ static hec_status find(const settings *s, const hec_job *job, hec_trace_reader *
   if (status == HEC_OK && !there && s->iter != last_iter + 1)
     status = no_such_iteration(s, last_iter);
   if (status == HEC_OK) {
-    if (s->reshard && policy->reshard)
-      policy->reshard(run);
+    if (s->reshard)
+      hec_policy_reshard(run);
     plan_now(s, job, run, there ? iteration : &after, &rewritten, arena, found);
     note_plan(found, there ? NULL : &last_iter);
   }

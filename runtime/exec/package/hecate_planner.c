@@ -7,6 +7,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/package/hecate.h"
+#include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 
 #include <stdlib.h>
@@ -179,9 +180,10 @@ static void allocate(hec_planner *p) {
   p->before = hec_plan_new(&p->arena, problem, p->run.plan.n_slices);
   p->seen = HEC_NEW(&p->arena, bool, layers);
   p->gathered = HEC_NEW(&p->arena, uint8_t, layers * experts * ranks);
-  p->expert = HEC_NEW(&p->arena, int32_t, experts);
-  p->owner = HEC_NEW(&p->arena, int32_t, experts);
-  p->receiver_at = HEC_NEW(&p->arena, int32_t, experts + 1);
+  size_t items = experts * (ranks / (size_t)p->run.plan.width);
+  p->expert = HEC_NEW(&p->arena, int32_t, items);
+  p->owner = HEC_NEW(&p->arena, int32_t, items);
+  p->receiver_at = HEC_NEW(&p->arena, int32_t, items + 1);
   p->receiver = HEC_NEW(&p->arena, int32_t, experts * ranks);
   p->split_rank = HEC_NEW(&p->arena, int32_t, ranks + experts * ranks);
   p->split_tokens = HEC_NEW(&p->arena, uint32_t, ranks + experts * ranks);
@@ -321,7 +323,7 @@ int hec_planner_end(hec_planner *p, const uint32_t *counts) {
   }
   if (counts)
     memcpy(p->load.counts, counts, (size_t)p->problem.n_layers * cells(p) * sizeof *counts);
-  hec_history_push(&p->run.history, &p->load);
+  hec_policy_observe(&p->run, &p->load);
   p->stepping = false;
   return HECATE_OK;
 }
@@ -377,25 +379,11 @@ int hec_planner_guests(hec_planner *p, int32_t layer, int32_t which, hec_sparse_
     return (int)hec_fail(HEC_BAD_INPUT, "guests: expected HECATE_BEFORE, _ADDED or _ALL, found %d", which);
   if (p->run.plan.n_slices > 1)
     return (int)hec_fail(HEC_BAD_INPUT, "guests: policy %s keeps slices, not experts", p->run.policy->name);
-  int32_t n_items = 0, at = 0;
-  p->receiver_at[0] = 0;
-  for (int32_t e = 0; e < p->problem.n_experts; e++) {
-    const int32_t *copies;
-    const uint8_t *kinds;
-    int32_t n = hec_plan_copies(&p->run.plan, layer, e, &copies, &kinds), home = hec_plan_home(&p->run.plan, layer, e);
-    const uint8_t *mark = p->gathered + row_of(p, layer, e) * (size_t)p->problem.n_ranks;
-    for (int32_t i = 0; i < n; i++) {
-      bool wanted = which == HECATE_ALL || (mark[copies[i]] != 0) == (which == HECATE_BEFORE);
-      if (kinds[i] == HEC_COPY_GUEST && copies[i] != home && wanted &&
-          (at == p->receiver_at[n_items] || p->receiver[at - 1] != copies[i]))
-        p->receiver[at++] = copies[i];
-    }
-    if (at == p->receiver_at[n_items])
-      continue;
-    p->expert[n_items] = e;
-    p->owner[n_items] = home;
-    p->receiver_at[++n_items] = at;
-  }
-  *items = (hec_sparse_items){n_items, p->expert, p->owner, p->receiver_at, p->receiver};
+  static const hec_guest_choice choices[] = {
+      [HECATE_BEFORE] = HEC_GUESTS_MARKED, [HECATE_ADDED] = HEC_GUESTS_UNMARKED, [HECATE_ALL] = HEC_GUESTS_ANY};
+  hec_sparse sparse = {.expert = p->expert, .owner = p->owner, .receiver_at = p->receiver_at, .receiver = p->receiver};
+  hec_sparse_guests(&sparse, &p->run.plan, layer, choices[which],
+                    p->gathered + row_of(p, layer, 0) * (size_t)p->problem.n_ranks);
+  *items = (hec_sparse_items){sparse.n_items, p->expert, p->owner, p->receiver_at, p->receiver};
   return HECATE_OK;
 }

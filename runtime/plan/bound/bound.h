@@ -44,7 +44,7 @@ typedef enum {
   HEC_N_BOUND_CLASSES
 } hec_bound_class;
 extern const char *const hec_bound_class_name[HEC_N_BOUND_CLASSES];
-/* By the policy's row. With expert-data parallelism WHOLE needs the dispatch rule `group`: others may cut. */
+/* By the policy's row. With several expert-parallel groups WHOLE needs a policy that works inside them. */
 hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *problem);
 
 typedef struct {

@@ -10,8 +10,7 @@ const char *const hec_bound_class_name[HEC_N_BOUND_CLASSES] = {
 hec_bound_class hec_bound_class_of(const hec_policy *policy, const hec_problem *problem) {
   if (policy->sliced && problem->n_ranks > 1)
     return HEC_BOUND_SHARDED;
-  return policy->whole && (problem->dp == 1 || policy->dispatch == &hec_dispatch_group) ? HEC_BOUND_WHOLE
-                                                                                        : HEC_BOUND_COPIES;
+  return policy->whole && (problem->dp == 1 || !policy->all_ranks) ? HEC_BOUND_WHOLE : HEC_BOUND_COPIES;
 }
 
 /* ---- What the cluster gives ---- */

@@ -1,11 +1,9 @@
-/* Tokens stay where there is a copy; else they go to the home, or to the rank that keeps the expert in the source's own
- * expert-parallel group: copies serve their own rank only (Pro-Prophet, reference policies.md 3.9). */
+/* Tokens stay where there is a copy; else they go to the rank that keeps the expert in the source's own expert-parallel
+ * group: copies serve their own rank only (Pro-Prophet, reference policies.md 3.9). */
 #include "runtime/plan/dispatch/dispatch_even.h"
 
 static void split(const hec_dispatch_row *row, int32_t source, uint32_t n, uint32_t *tokens) {
-  int32_t ep = row->problem->ep, home = hec_plan_home(row->plan, row->layer, row->expert);
-  HEC_ASSERT(row->plan->n_slices == 1);
-  const int32_t wanted[] = {source, source / ep * ep + home % ep, home};
+  const int32_t wanted[] = {source, hec_plan_keeper(row->plan, row->layer, row->expert, source)};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     int32_t j = hec_dispatch_lower(row, wanted[i]);
     if (j == row->n_holders || row->holders[j] != wanted[i])

@@ -16,6 +16,7 @@ const hec_policy hec_policy_eplb = {
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_round_robin,
+    .all_ranks = true,
     .window = 10,
     .period = 100,
     .init = init,

@@ -13,6 +13,7 @@ const hec_policy hec_policy_eplb_no_replicas = {
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_round_robin,
+    .all_ranks = true,
     .window = 10,
     .period = 100,
     .rearranges = true,

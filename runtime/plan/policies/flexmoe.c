@@ -272,6 +272,7 @@ const hec_policy hec_policy_flexmoe = {
     .known = HEC_KNOWN_PERIODIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_node_even,
+    .all_ranks = true,
     .window = 5,
     .period = 10,
     .migrates_beside = true,

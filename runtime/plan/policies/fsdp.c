@@ -25,6 +25,7 @@ const hec_policy hec_policy_fsdp = {
     .known = HEC_KNOWN_STATIC,
     .schedule = "hecate",
     .dispatch = &hec_dispatch_local_first,
+    .all_ranks = true,
     .window = 1,
     .sliced = true,
     .init = init,

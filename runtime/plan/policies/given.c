@@ -39,6 +39,7 @@ const hec_policy hec_policy_given = {
     .known = HEC_KNOWN_STATIC,
     .schedule = "serial",
     .dispatch = &hec_dispatch_round_robin,
+    .all_ranks = true,
     .window = 1,
     .placed = true,
     .init = init,

@@ -88,6 +88,7 @@ const hec_policy hec_policy_laer = {
     .known = HEC_KNOWN_LAST,
     .schedule = "laer",
     .dispatch = &hec_dispatch_node_even,
+    .all_ranks = true,
     .window = 5,
     .by_source = true,
     .sliced = true,

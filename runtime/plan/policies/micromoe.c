@@ -199,6 +199,7 @@ const hec_policy hec_policy_micromoe = {
     .known = HEC_KNOWN_EXACT,
     .schedule = "serial",
     .dispatch = &hec_dispatch_quota,
+    .all_ranks = true,
     .window = 1,
     .init = init,
     .decide = decide,

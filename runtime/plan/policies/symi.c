@@ -81,6 +81,7 @@ const hec_policy hec_policy_symi = {
     .known = HEC_KNOWN_LAST,
     .schedule = "serial",
     .dispatch = &hec_dispatch_round_robin,
+    .all_ranks = true,
     .window = 1,
     .sliced = true,
     .rearranges = true,
