@@ -9,19 +9,15 @@
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   hec_lab *lab;
   int32_t a_case, round, n_done;
+  double *pace; /* [n_ranks] */
 } progress;
-
-/* Where a run is. */
-typedef struct {
-  int32_t round, *order;   /* [n_cases] a permutation */
-  bool *chosen;            /* [n_cases] by case: those of this round */
-  int32_t n_done, n_known; /* cases run; that will run, as far as is known */
-} course;
 
 enum { RECENT = 256 };
 
@@ -31,36 +27,41 @@ static double recent(const hec_lab *lab) {
   return hec_median(lab->probes + lab->n_probes - n, n);
 }
 
-static void judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, hec_lab_reading *reading) {
-  if (!iteration->probe_s) {
-    reading->pace = 1;
-    reading->clean = true;
-    return;
-  }
-  double most = 0, sum = 0;
+/* How disturbed a reading is, and each rank's pace. */
+static double judge(hec_lab *lab, const hec_replayed *iteration, int32_t n_ranks, double *pace) {
+  for (int32_t r = 0; r < n_ranks; r++)
+    pace[r] = 1;
+  if (!iteration->probe_s)
+    return 0;
   HEC_RESERVE(lab->probes, lab->probes_capacity, (size_t)lab->n_probes + 2 * (size_t)n_ranks);
-  for (int32_t i = 0; i < 2 * n_ranks; i++) {
-    double s = lab->probes[lab->n_probes++] = iteration->probe_s[i];
-    most = s > most ? s : most;
-    sum += s;
+  memcpy(lab->probes + lab->n_probes, iteration->probe_s, 2 * (size_t)n_ranks * sizeof *lab->probes);
+  lab->n_probes += 2 * n_ranks;
+  double usual = recent(lab), reference = lab->reference_s > 0 ? lab->reference_s : usual;
+  for (int32_t r = 0; r < n_ranks; r++) {
+    double probe_s = (iteration->probe_s[2 * r] + iteration->probe_s[2 * r + 1]) / 2;
+    pace[r] = 1 + HEC_PACE_SHARE * (probe_s / reference - 1);
   }
-  double slower = lab->reference_s > 0 ? sum / (2 * n_ranks) / lab->reference_s - 1 : 0;
-  reading->pace = 1 + HEC_PACE_SHARE * slower;
-  reading->lost = !lab->virtual_time && iteration->interrupted > HEC_INTERRUPTED_MOST;
-  reading->slowed = most > (1 + HEC_SLOWED_MOST) * recent(lab);
-  reading->clean = !reading->lost && !reading->slowed;
+  double slowed = (hec_most(iteration->probe_s, 2 * n_ranks) / usual - 1) / HEC_SLOWED_MOST;
+  double lost = lab->virtual_time ? 0 : iteration->interrupted / HEC_INTERRUPTED_MOST;
+  return fmax(fmax(slowed, lost), 0);
 }
 
 static void hand_on(void *context, const hec_replayed *iteration) {
   progress *p = context;
   hec_lab *lab = p->lab;
-  hec_lab_reading reading = {.a_case = p->a_case, .round = p->round};
-  judge(lab, iteration, lab->cases[p->a_case].problem->n_ranks, &reading);
-  if (p->n_done++ < lab->cases[p->a_case].warmup)
+  const hec_lab_case *one = &lab->cases[p->a_case];
+  double disturbance = judge(lab, iteration, one->problem->n_ranks, p->pace);
+  if (p->n_done++ < one->warmup)
     return;
-  lab->n_read++;
-  lab->n_clean += reading.clean;
-  lab->measured(lab->context, &reading, iteration);
+  const hec_lab_reading reading = {.a_case = p->a_case,
+                                   .round = p->round,
+                                   .total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline),
+                                   .disturbance = disturbance};
+  hec_replayed mended = *iteration;
+  hec_spans_mend(&lab->spans, hec_lowering_program(iteration->low), iteration->timeline,
+                 &(hec_mending){iteration->lost_ps, p->pace}, &lab->mended);
+  mended.timeline = &lab->mended;
+  lab->measured(lab->context, &reading, &mended);
 }
 
 static hec_replay replay_of(const hec_lab *lab, int32_t a_case) {
@@ -88,63 +89,40 @@ size_t hec_lab_bytes(const hec_lab *lab) {
   return most;
 }
 
-/* The cases that run: all of them, in an extra round those that rank 0 finds wanting. */
-static hec_status choose(const hec_lab *lab, hec_rank *rank, course *on, int32_t *n) {
-  bool extra = on->round >= lab->n_rounds;
-  for (int32_t i = 0; i < lab->n_cases; i++)
-    on->chosen[i] = !extra || (rank->rank == 0 && !lab->settled(lab->context, i));
-  HEC_TRY(hec_rank_broadcast(rank, on->chosen, (size_t)lab->n_cases * sizeof *on->chosen));
-  *n = 0;
-  for (int32_t i = 0; i < lab->n_cases; i++)
-    *n += on->chosen[i];
-  on->n_known += extra ? *n : 0;
-  return HEC_OK;
-}
-
-static hec_status run_case(hec_lab *lab, hec_rank *rank, int32_t a_case, course *on) {
+static hec_status run_case(hec_lab *lab, hec_rank *rank, int32_t a_case, int32_t round, double *pace) {
   hec_replay_check result;
-  progress p = {lab, a_case, on->round, 0};
+  progress p = {lab, a_case, round, 0, pace};
   hec_replay replay = replay_of(lab, a_case);
   replay.context = &p;
-  if (rank->rank == 0 && lab->progress)
-    lab->progress(lab->context, on->n_done, on->n_known);
-  on->n_done++;
   return hec_replay_run(&replay, lab->cases[a_case].policy, rank, &result);
 }
 
-static hec_status run_round(hec_lab *lab, hec_rank *rank, course *on, bool *stop) {
-  int32_t n;
-  HEC_TRY(choose(lab, rank, on, &n));
-  *stop = n == 0;
+static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round, double *pace,
+                            bool *stop) {
   for (int32_t i = 0; i < lab->n_cases; i++) {
-    if (!on->chosen[on->order[i]])
-      continue;
-    HEC_TRY(run_case(lab, rank, on->order[i], on));
-    if (!lab->hopeless)
-      continue;
-    *stop = rank->rank == 0 && lab->hopeless(lab->context);
+    *stop = rank->rank == 0 && lab->go_on && !lab->go_on(lab->context, round, i);
     HEC_TRY(hec_rank_broadcast(rank, stop, sizeof *stop));
     if (*stop)
       return HEC_OK;
+    HEC_TRY(run_case(lab, rank, order[i], round, pace));
   }
   return HEC_OK;
 }
 
 hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   hec_arena arena = {0};
-  course on = {.order = HEC_NEW(&arena, int32_t, lab->n_cases),
-               .chosen = HEC_NEW(&arena, bool, lab->n_cases),
-               .n_known = lab->n_cases * lab->n_rounds};
+  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases);
+  double *pace = HEC_NEW(&arena, double, rank->n_ranks);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
   HEC_ASSERT(random);
   gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
   for (int32_t i = 0; i < lab->n_cases; i++)
-    on.order[i] = i;
+    order[i] = i;
   hec_status status = HEC_OK;
   bool stop = false;
-  for (; status == HEC_OK && !stop && on.round < lab->n_rounds + lab->n_extra; on.round++) {
-    gsl_ran_shuffle(random, on.order, (size_t)lab->n_cases, sizeof *on.order);
-    status = run_round(lab, rank, &on, &stop);
+  for (int32_t round = 0; status == HEC_OK && !stop && round < lab->n_rounds; round++) {
+    gsl_ran_shuffle(random, order, (size_t)lab->n_cases, sizeof *order);
+    status = run_round(lab, rank, order, round, pace, &stop);
   }
   gsl_rng_free(random);
   hec_arena_free(&arena);
@@ -158,6 +136,8 @@ double hec_lab_reference(const hec_lab *lab) {
 void hec_lab_close(hec_lab *lab) {
   free(lab->probes);
   lab->probes = NULL;
+  hec_spans_free(&lab->spans);
+  hec_timeline_free(&lab->mended);
 }
 
 /* Any two numbers to one of 52 bits (the last step of splitmix64): seeds of neighbours must have nothing in common. */

@@ -1,10 +1,15 @@
 /* Cases executed for real, interleaved: in every round all of them run, in an order drawn anew, so that what changes on the
  * machine while it measures hits all alike. Each run starts from the case's first step: policies carry history.
- * Then come extra rounds, of the cases that are not settled yet: how many readings of them count decides that, never
- * what was read. */
+ *
+ * What a machine does to a reading is taken out of it where that can be measured, and told where not:
+ *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)
+ *   a core changed its speed    a probe (probe.h) runs on every rank before and after each iteration, and what the rank
+ *                               computed is put at the pace of the reference
+ * Every reading counts towards how disturbed the machine was; none is refused. */
 #ifndef HEC_VALIDATE_LAB_H
 #define HEC_VALIDATE_LAB_H
 #include "runtime/exec/replay.h"
+#include "validate/spans.h"
 
 typedef struct {
   char name[96];
@@ -16,47 +21,45 @@ typedef struct {
   int32_t n_steps, n_micro_batches, warmup;
 } hec_lab_case;
 
-/* An iteration counts when nothing disturbed it: no rank computed without a processor for more than HEC_INTERRUPTED_MOST
- * of it (in virtual time it may: what is measured is processor time), and no probe around it (probe.h) was more than
- * HEC_SLOWED_MOST slower than the median of the last some hundred. On devices there is no probe: every iteration counts, at
- * pace 1.
- *
- * Pace: how much slower the cores are around an iteration than at the reference, by the mean of its probes. Computing slows
+/* Pace: how much slower a rank's core is around an iteration than at the reference, by its two probes. Computing slows
  * down less than the probe, which lives in the core's own cache: by HEC_PACE_SHARE of it (measured on shared two-core
- * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). */
+ * machines: of shares 0, 0.5, 0.8 and 1 the one that leaves the least scatter between rounds). On devices there is no probe:
+ * pace 1, and nothing is known to be lost.
+ *
+ * A reading is undisturbed when no rank computed without a processor for more than HEC_INTERRUPTED_MOST of it (in virtual
+ * time it may: what is measured is processor time), and no probe around it was more than HEC_SLOWED_MOST slower than
+ * the median of the last some hundred. */
 #define HEC_INTERRUPTED_MOST 0.02
 #define HEC_SLOWED_MOST 0.10
 #define HEC_PACE_SHARE 0.8
-#define HEC_PACE_TRIED 0.9 /* speed of cores that pace is interpolated with */
+#define HEC_PACE_TRIED 0.9 /* speed of cores that a calibration's own pace is interpolated with (calibrate.h) */
 
 typedef struct {
   int32_t a_case, round;
-  bool clean;        /* neither of the two */
-  bool lost, slowed; /* a rank without a processor; a core slower than before */
-  double pace;       /* computing took this many times what it takes at the reference */
+  double total_s;     /* as it was, neither mended nor put at a pace */
+  double disturbance; /* in units of what is allowed: at most 1, undisturbed; the larger of the two */
 } hec_lab_reading;
+static inline bool hec_lab_undisturbed(const hec_lab_reading *reading) {
+  return reading->disturbance <= 1;
+}
 
 typedef struct {
   const hec_lab_case *cases; /* [n_cases] */
-  int32_t n_cases, n_rounds;
-  int32_t n_extra; /* more rounds at most; for none of them `settled` may be NULL */
-  uint64_t seed;   /* of the orders */
+  int32_t n_cases, n_rounds; /* at most so many rounds */
+  uint64_t seed;             /* of the orders */
   const hec_collective *collective;
   bool virtual_time;
-  /* On rank 0, after every iteration that counts. */
+  /* On rank 0, after every iteration past the warm-up; its timeline is mended, at the reference's pace. */
   void (*measured)(void *context, const hec_lab_reading *reading, const hec_replayed *iteration);
-  /* On rank 0, before an extra round: whether a case needs no more. */
-  bool (*settled)(void *context, int32_t a_case);
-  /* On rank 0, before a case runs, `of` as many as are known to; NULL: not. */
-  void (*progress)(void *context, int32_t done, int32_t of);
-  /* On rank 0, after a case ran: whether the rest is not worth running. NULL: it is. */
-  bool (*hopeless)(void *context);
+  /* On rank 0, before a case runs, the `done`-th of its round: whether it shall. False ends the run. NULL: it shall. */
+  bool (*go_on)(void *context, int32_t round, int32_t done);
   void *context;
-  double reference_s; /* that pace 1 means, hec_lab_reference of an earlier run; 0: none yet, pace is 1 */
+  double reference_s; /* probe that pace 1 means, hec_lab_reference of an earlier run; 0: the median of the probes so far */
   double *probes;     /* [n_probes] on rank 0: all that were read */
   int32_t n_probes;
   size_t probes_capacity;
-  int32_t n_read, n_clean;
+  hec_spans spans; /* scratch */
+  hec_timeline mended;
 } hec_lab;
 
 /* Bytes that each rank's region must have. */

@@ -2,8 +2,9 @@
 #include "validate/session.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/exec/launch/rank.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,26 +22,37 @@ static void measured(void *context, const hec_lab_reading *reading, const hec_re
   hec_comparison_add(&s->comparison, &of_case, iteration);
 }
 
-static void progress(void *context, int32_t done, int32_t of) {
+/* ---- When to stop ---- */
+
+#define FINISHING 0.06 /* of the time given: fits, predictions, resampling and reports take less */
+
+static double now_s(const hec_session *s) {
+  return s->options.now_s ? s->options.now_s(s->options.context) : 1e-9 * (double)hec_clock_ns();
+}
+
+/* Every case's level is known within HEC_NARROW. */
+static bool is_narrow(const hec_session *s) {
+  bool training = s->options.given || hec_comparison_half_width(&s->training) <= HEC_NARROW;
+  return training && hec_comparison_half_width(&s->comparison) <= HEC_NARROW;
+}
+
+/* Before each case: has the next one time, and is it needed? */
+static bool go_on(void *context, int32_t round, int32_t done) {
   hec_session *s = context;
-  if (s->options.progress)
-    s->options.progress(s->options.context, s->phase, done, of);
-}
-
-/* Of the first pass: a busy machine is refused as soon as that is certain. */
-static bool hopeless(void *context) {
-  const hec_session *s = context;
-  int32_t n_planned = 0;
-  for (int32_t i = 0; i < s->calibration.n_cases; i++)
-    n_planned += s->calibration.cases[i].n_steps - s->calibration.cases[i].warmup;
-  return hec_calibration_is_hopeless(&s->calibration, n_planned);
-}
-
-/* Whether a case of step 2 needs no more rounds. */
-static bool settled(void *context, int32_t a_case) {
-  const hec_session *s = context;
-  int32_t n = s->options.given ? 0 : s->calibration.n_cases;
-  return a_case < n ? hec_comparison_settled(&s->training, a_case) : hec_comparison_settled(&s->comparison, a_case - n);
+  const hec_session_options *o = &s->options;
+  double now = now_s(s), until = s->start_s + (1 - FINISHING) * o->within_s;
+  if (s->second && done == 0 && round >= HEC_ROUNDS_LEAST && !o->every_round && is_narrow(s))
+    return false;
+  if (s->second && o->within_s > 0) {
+    double a_case = s->n_run > 0 ? (now - s->second_s) / s->n_run : 0;
+    s->time_over = now + a_case > until;
+    if (s->time_over)
+      return false;
+  }
+  if (o->progress)
+    o->progress(o->context, s->phase, s->n_run, o->within_s > 0 ? fmax(until - now, 0) : INFINITY);
+  s->n_run++;
+  return true;
 }
 
 static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_rounds) {
@@ -51,8 +63,7 @@ static hec_lab lab_of(hec_session *s, hec_lab_case *cases, int32_t n, int32_t n_
                    .collective = s->options.compare.collective,
                    .virtual_time = s->options.calibrate.virtual_time,
                    .measured = measured,
-                   .progress = progress,
-                   .settled = settled,
+                   .go_on = go_on,
                    .reference_s = s->reference_s,
                    .context = s};
 }
@@ -69,13 +80,14 @@ static hec_lab lab_of_all(hec_session *s) {
 }
 
 hec_status hec_session_open(hec_session *s, const hec_session_options *options, hec_arena *arena) {
-  *s = (hec_session){.options = *options, .arena = arena};
+  *s = (hec_session){.options = *options, .arena = arena, .reference_s = options->given_probe_s};
   HEC_TRY(hec_calibration_open(&s->calibration, &options->calibrate, arena));
   hec_comparison_open(&s->comparison, &options->compare, arena);
   hec_comparison_options training = options->compare;
   training.cases = s->calibration.cases;
   training.n_cases = s->calibration.n_cases;
   training.timelines = NULL;
+  training.seed++; /* draws of its own */
   hec_comparison_open(&s->training, &training, arena);
   return HEC_OK;
 }
@@ -115,17 +127,22 @@ static void write_preset(const hec_session *s, hec_text *preset) {
   hec_calibration_json(&s->calibration, &s->options.machine, preset);
 }
 
+/* What the calibration makes of its own cases. */
+static hec_status predict_training(hec_session *s, hec_text *preset) {
+  hec_cluster cluster;
+  write_preset(s, preset);
+  HEC_TRY(hec_cluster_parse_json(preset->data, "the calibration", s->arena, &cluster));
+  return hec_comparison_finish(&s->training, &cluster, NULL);
+}
+
 /* The pace of ranks that wait for each other, from the calibration's own iterations. */
 static hec_status find_pace(hec_session *s, hec_text *preset) {
   int32_t n = s->training.n_points, n_known = 0;
   double *predicted[2] = {HEC_NEW(s->arena, double, n), HEC_NEW(s->arena, double, n)};
   double *measured_s = HEC_NEW(s->arena, double, n);
   for (int32_t k = 0; k < 2; k++) {
-    hec_cluster cluster;
     s->calibration.speed = k == 0 ? 1 : HEC_PACE_TRIED;
-    write_preset(s, preset);
-    HEC_TRY(hec_cluster_parse_json(preset->data, "the calibration", s->arena, &cluster));
-    HEC_TRY(hec_comparison_finish(&s->training, &cluster));
+    HEC_TRY(predict_training(s, preset));
     n_known = 0;
     for (int32_t i = 0; i < n; i++)
       if (s->training.points[i].conclusive) {
@@ -138,28 +155,37 @@ static hec_status find_pace(hec_session *s, hec_text *preset) {
   return HEC_OK;
 }
 
+/* How far its level, and its predictions of its own cases, are off. */
+static hec_status find_own_error(hec_session *s, hec_text *preset) {
+  const hec_comparison *t = &s->training;
+  HEC_TRY(predict_training(s, preset));
+  double half = hec_medians_level_half(&t->medians, 0, t->n_points);
+  s->calibration.level = isfinite(half) ? half : NAN;
+  s->calibration.own[0] = t->error.median;
+  s->calibration.own[1] = t->range.median.low;
+  s->calibration.own[2] = t->range.median.high;
+  return HEC_OK;
+}
+
 static hec_status fit_here(hec_session *s, hec_text *preset) {
+  s->calibration.probe_s = s->reference_s;
   HEC_TRY(hec_calibration_fit(&s->calibration, s->arena));
-  if (s->second)
+  if (s->second && s->training.n_points > 0) {
     HEC_TRY(find_pace(s, preset));
+    HEC_TRY(find_own_error(s, preset));
+  }
   write_preset(s, preset);
   return HEC_OK;
 }
 
-/* The cluster that rank 0 fitted; its text into `preset` of every rank, empty when it is refused. */
+/* The cluster that rank 0 fitted; its text into `preset` of every rank. */
 static hec_status fit(hec_session *s, hec_rank *rank, hec_text *preset, hec_cluster *cluster) {
   hec_rank_at_phase(rank, 0, "fitting");
-  if (rank->rank == 0 && fit_here(s, preset) != HEC_OK) {
-    (void)snprintf(s->refused, sizeof s->refused, "%s", hec_last_error());
-    hec_text_free(preset);
-  }
+  hec_status status = rank->rank == 0 ? fit_here(s, preset) : HEC_OK;
+  if (status != HEC_OK)
+    return hec_rank_report(rank, status, hec_last_error());
   HEC_TRY(share(rank, preset));
-  if (preset->length == 0) {
-    if (rank->rank != 0)
-      (void)snprintf(s->refused, sizeof s->refused, "refused by rank 0");
-    return HEC_OK;
-  }
-  hec_status status = hec_cluster_parse_json(preset->data, "the calibration", s->arena, cluster);
+  status = hec_cluster_parse_json(preset->data, "the calibration", s->arena, cluster);
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
 }
 
@@ -192,13 +218,11 @@ static hec_status first_pass(hec_session *s, hec_rank *rank) {
   hec_text preset = {0};
   s->phase = "calibrating";
   s->lab = lab_of(s, s->calibration.cases, s->calibration.n_cases, 1);
-  s->lab.hopeless = hopeless;
   HEC_TRY(hec_lab_run(&s->lab, rank));
   s->reference_s = rank->rank == 0 ? hec_lab_reference(&s->lab) : 0;
   hec_lab_close(&s->lab);
   hec_status status = fit(s, rank, &preset, &s->planned);
   hec_text_free(&preset);
-  hec_calibration_clear(&s->calibration);
   return status;
 }
 
@@ -216,29 +240,39 @@ static hec_status plan_for(hec_session *s, const hec_cluster *cluster) {
   return HEC_OK;
 }
 
+/* How far what predicts is off altogether; without a calibration here, nothing is known of that. */
+static const double *scale_of(hec_session *s) {
+  double *scale = HEC_NEW(s->arena, double, HEC_DRAWS);
+  if (s->options.given || !hec_medians_level(&s->training.medians, 0, s->training.n_points, scale))
+    return NULL;
+  return scale;
+}
+
 static hec_status second_pass(hec_session *s, hec_rank *rank) {
   s->second = true;
   s->phase = s->options.compare.n_cases > 0 ? "executing" : "measuring";
   s->lab = lab_of_all(s);
-  s->lab.n_extra = s->options.compare.n_extra;
+  s->second_s = rank->rank == 0 ? now_s(s) : 0;
+  s->n_run = 0;
   HEC_TRY(hec_lab_run(&s->lab, rank));
+  s->seconds = rank->rank == 0 ? now_s(s) - s->start_s : 0;
   if (s->options.given)
     s->fitted = *s->options.given;
   else
     HEC_TRY(fit(s, rank, &s->preset, &s->fitted));
-  if (s->refused[0] || rank->rank != 0 || s->options.compare.n_cases == 0)
+  if (rank->rank != 0 || s->options.compare.n_cases == 0)
     return HEC_OK;
-  hec_status status = hec_comparison_finish(&s->comparison, &s->fitted);
+  s->scale = scale_of(s);
+  hec_status status = hec_comparison_finish(&s->comparison, &s->fitted, s->scale);
   return status == HEC_OK ? HEC_OK : hec_rank_report(rank, status, hec_last_error());
 }
 
 static hec_status run(hec_session *s, hec_rank *rank) {
+  s->start_s = rank->rank == 0 ? now_s(s) : 0;
   if (s->options.given)
     s->planned = *s->options.given;
   else
     HEC_TRY(first_pass(s, rank));
-  if (s->refused[0])
-    return HEC_OK;
   HEC_TRY(plan_for(s, &s->planned));
   return second_pass(s, rank);
 }

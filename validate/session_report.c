@@ -71,11 +71,23 @@ void hec_report_add_source(const hec_session_report *r, hec_text *out) {
 }
 
 void hec_report_add_rounds(const hec_session_report *r, hec_text *out) {
-  const hec_comparison *c = &r->session->comparison;
-  int32_t n = c->options.n_rounds;
-  hec_text_printf(out, "%" PRId32 " round%s", n, n == 1 ? "" : "s");
-  if (c->n_most > n)
-    hec_text_printf(out, ", %" PRId32 " at most where too few were undisturbed", c->n_most);
+  const hec_session *s = r->session;
+  const hec_comparison *c = s->options.compare.n_cases > 0 ? &s->comparison : &s->training;
+  if (c->n_least < c->n_most)
+    hec_text_printf(out, "%" PRId32 " to ", c->n_least);
+  hec_text_printf(out, "%" PRId32 " round%s in %.0f s", c->n_most, c->n_most == 1 ? "" : "s", s->seconds);
+  if (s->time_over)
+    hec_text_printf(out, ", the time given was over (--within)");
+  else if (!s->options.every_round)
+    hec_text_printf(out, ", then every %s was known within %g %%", s->options.compare.n_cases > 0 ? "case" : "time",
+                    100 * HEC_NARROW);
+}
+
+void hec_report_add_interval(hec_text *out, hec_interval interval) {
+  if (hec_interval_known(interval))
+    hec_text_printf(out, "[%.1f, %.1f %%]", 100 * interval.low, 100 * interval.high);
+  else
+    hec_text_add(out, "[not known]");
 }
 
 static bool on_devices(const hec_session_report *r) {
@@ -87,17 +99,18 @@ void hec_report_add_disturbed(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
   const hec_comparison *c = &s->comparison;
   bool compared = s->options.compare.n_cases > 0;
-  const char *why =
-      on_devices(r) ? " (devices are not probed)" : " (a rank without a core, or a core slower than before)";
+  const char *why = on_devices(r) ? " (devices are not probed)"
+                                  : " (a rank without a core, or a core slower than before); lost time is taken out, "
+                                    "the least disturbed half counts";
   if (!r->given_file)
     hec_text_printf(out, "%.1f %% of %" PRId32 " iterations of the calibration%s", 100 * s->calibration.disturbed,
                     s->calibration.n_read, compared ? ", " : "");
   if (compared)
     hec_text_printf(out, "%.1f %% of %" PRId32 " that were predicted", 100 * c->disturbed, c->n_read);
-  hec_text_printf(out, " left out%s", why);
+  hec_text_add(out, why);
   if (compared && c->n_conclusive < c->n_points)
-    hec_text_printf(out, "; %" PRId32 " of %" PRId32 " points inconclusive", c->n_points - c->n_conclusive,
-                    c->n_points);
+    hec_text_printf(out, "; %" PRId32 " of %" PRId32 " points not executed, the time was over",
+                    c->n_points - c->n_conclusive, c->n_points);
 }
 
 void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
@@ -113,79 +126,86 @@ void hec_report_add_pace(const hec_session_report *r, hec_text *out) {
 
 bool hec_report_add_ranking(const hec_session_report *r, const char *begin, const char *next, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
-  const hec_pairs *p = &c->pairs;
   const char *what = r->random ? "configurations" : "policies";
   if (c->options.n_cases < 2 || c->n_conclusive == 0)
     return false;
   if (c->n_pairs == 0) {
-    hec_text_printf(out, "%snone: no two %s differ in an iteration that counts in both", begin, what);
+    hec_text_printf(out, "%snone: no two %s differ in an iteration that both executed", begin, what);
     return true;
   }
-  hec_text_printf(
-      out, "%s%s, two by two by the medians of the iterations that count in both: Kendall tau %.3f over all pairs",
-      begin, what, c->kendall_tau);
+  hec_text_printf(out,
+                  "%s%s, two by two by the medians of the iterations that both executed: %" PRId32
+                  " pairs right, %" PRId32 " wrong, %" PRId32 " not told apart (the interval of their ratio holds 1)",
+                  begin, what, c->n_right, c->n_wrong, c->n_not_apart);
+  if (c->n_right + c->n_wrong > 0)
+    hec_text_printf(out, "%sKendall tau of those told apart %.3f", next, c->kendall_tau);
   if (c->ranking.pairs > 0)
-    hec_text_printf(out, ", %.3f over the%s%" PRId32 " more than %g %% apart (%" PRId32 " in the wrong order)",
-                    c->ranking.tau, next[0] == '\n' ? next : " ", c->ranking.pairs, 100 * HEC_APART, c->ranking.wrong);
-  hec_text_printf(out, "%s%" PRId32 " pairs right, %" PRId32 " wrong, %" PRId32 " too close to tell (%s)", next,
-                  p->right, p->wrong, p->close,
-                  c->options.n_rounds > 1 ? "the middle halves of their measured rounds overlap"
-                                          : "one round does not say how far it scatters");
+    hec_text_printf(out, ", %.3f over the %" PRId32 " more than %g %% apart (%" PRId32 " in the wrong order)",
+                    c->ranking.tau, c->ranking.pairs, 100 * HEC_APART, c->ranking.wrong);
   if (r->random) /* they are different work: nobody chooses between them */
     return true;
+  const char *chosen = c->by_case[c->chosen].a_case->name, *best = c->by_case[c->best].a_case->name;
   if (c->chosen == c->best)
-    hec_text_printf(out, "%sthe predicted best, %s, is the measured best", next, c->by_case[c->best].a_case->name);
+    hec_text_printf(out, "%sthe predicted best, %s, is the measured best", next, best);
+  else if (!c->regret_known)
+    hec_text_printf(out, "%sthe predicted best, %s, is not told apart from the measured best, %s", next, chosen, best);
   else
     hec_text_printf(out, "%sthe predicted best, %s, takes %.1f %% more (measured) than the measured best, %s", next,
-                    c->by_case[c->chosen].a_case->name, 100 * c->regret, c->by_case[c->best].a_case->name);
+                    chosen, 100 * c->regret, best);
   if (c->n_ranked < c->options.n_cases)
-    hec_text_printf(out, "%sof %" PRId32 " policies; the other %" PRId32 " disturbed throughout", next, c->n_ranked,
+    hec_text_printf(out, "%sof %" PRId32 " policies; there was no time for the other %" PRId32, next, c->n_ranked,
                     c->options.n_cases - c->n_ranked);
   return true;
 }
 
+/* Of pairs that are told apart and far apart; said also where there are none, and how many are not told apart. */
 static void add_ranking(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   const char *what = r->random ? "configurations" : "policies";
-  int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong, close = c->ranking.wrong_close;
+  int32_t pairs = c->ranking.pairs, wrong = c->ranking.wrong;
   if (c->options.n_cases < 2)
     return;
-  if (c->n_pairs == 0)
-    hec_text_printf(out, "Ranking: not tested, no two %s differ in an iteration that counts in both.\n", what);
-  else if (pairs == 0)
-    hec_text_printf(out, "Ranking: no two %s are more than %g %% apart.\n", what, 100 * HEC_APART);
+  if (c->n_pairs == 0) {
+    hec_text_printf(out, "Ranking: not tested, no two %s differ in an iteration that both executed.\n", what);
+    return;
+  }
+  if (pairs == 0)
+    hec_text_printf(out, "Ranking: no two %s are told apart and more than %g %% apart", what, 100 * HEC_APART);
   else if (pairs == 1 && wrong == 0)
-    hec_text_printf(out, "Ranking kept: the order of the one pair of %s more than %g %% apart is predicted right.\n",
-                    what, 100 * HEC_APART);
+    hec_text_printf(out, "Ranking kept: the order of the one pair of %s more than %g %% apart is predicted right", what,
+                    100 * HEC_APART);
   else if (wrong == 0)
-    hec_text_printf(
-        out, "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pairs more than %g %% apart.\n",
-        what, pairs, 100 * HEC_APART);
+    hec_text_printf(out,
+                    "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pairs more than %g %% apart",
+                    what, pairs, 100 * HEC_APART);
   else
     hec_text_printf(out,
                     "Ranking NOT kept: %" PRId32 " of %" PRId32
                     " pairs of %s more than %g %% apart are predicted in the wrong order",
                     wrong, pairs, what, 100 * HEC_APART);
-  if (close == 1 && wrong == 1)
-    hec_text_add(out, " (though the middle halves of its measured rounds overlap)");
-  else if (close > 0)
-    hec_text_printf(out, " (of %" PRId32 " of them the middle halves of the measured rounds overlap)", close);
-  if (wrong > 0)
-    hec_text_add(out, ".\n");
+  if (c->n_not_apart > 0)
+    hec_text_printf(out, "; not told apart: %" PRId32 " of %" PRId32 " pairs", c->n_not_apart, c->n_pairs);
+  hec_text_add(out, ".\n");
 }
 
 void hec_report_add_verdict(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   if (c->n_conclusive == 0) {
-    hec_text_add(out, "Nothing can be said: every measurement was disturbed.\n");
+    hec_text_add(out, "Nothing can be said: there was no time to execute anything; give more with --within.\n");
     return;
   }
-  if (c->n_conclusive == 1)
-    hec_text_printf(out, "Predicted within %.1f %% (the one iteration that counts).\n", 100 * c->error.worst);
-  else
-    hec_text_printf(
-        out, "Predicted within %.1f %% (median of %" PRId32 " iterations; 9 of 10 within %.1f %%, worst %.1f %%).\n",
-        100 * c->error.median, c->n_conclusive, 100 * c->error.p90, 100 * c->error.worst);
+  if (c->n_conclusive == 1) {
+    hec_text_printf(out, "Predicted within %.1f %% ", 100 * c->error.worst);
+    hec_report_add_interval(out, c->range.worst);
+    hec_text_add(out, " (the one iteration that was executed).\n");
+  } else {
+    hec_text_printf(out, "Predicted within %.1f %% ", 100 * c->error.median);
+    hec_report_add_interval(out, c->range.median);
+    hec_text_printf(out, " (median of %" PRId32 " iterations; 9 of 10 within %.1f %% ", c->n_conclusive,
+                    100 * c->error.p90);
+    hec_report_add_interval(out, c->range.p90);
+    hec_text_printf(out, ", worst %.1f %%). In brackets: 95 %% intervals.\n", 100 * c->error.worst);
+  }
   add_ranking(r, out);
   for (int32_t i = 0; i < c->n_controls; i++)
     if (hec_report_control(c, i) == HEC_CONTROL_PASSES)
@@ -193,6 +213,7 @@ void hec_report_add_verdict(const hec_session_report *r, hec_text *out) {
                       c->controls[i].control->name);
   if (hec_report_contaminated(r->session))
     hec_text_printf(out,
-                    "CONTAMINATED: more than %g %% of the iterations were disturbed; do not quote these numbers.\n",
-                    100 * HEC_CONTAMINATED_MOST);
+                    "Mind: %.0f %% of the iterations were disturbed; lost time and pace are taken out, but a quiet "
+                    "machine gives narrower intervals.\n",
+                    100 * fmax(c->disturbed, r->session->calibration.disturbed));
 }

@@ -2,33 +2,36 @@
  *
  * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
  *            uncorrected: of the readings as they were; bias: its median with the sign
+ * interval   95 % by resampling (resample.h); null where there is only one reading
  * claimed    what a broken law must miss by: the error that 9 of 10 points of this very comparison are within
  *            (hec_report_claimed). A negative control (control.h) "failed", which is what it is for, when its median
- * error
- *            over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such points
- * it
- *            was not tried.
- * pairs      of cases, by their medians: too close to tell when the middle halves of their measured rounds overlap
- *            (compare.h); regret: what the case that is predicted best takes more, measured, than the best
+ *            error over the points where it makes a difference is above that; with fewer than HEC_CONTROL_LEAST such
+ *            points it was not tried.
+ * pairs      of cases, by their medians: too_close are those not told apart (compare.h), which count in no tau and no order;
+ *            regret: what the case that is predicted best takes more, measured, than the best
+ * disturbed  share of the iterations in which a rank lost its processor or a core was slower than before
  * contaminated  more than HEC_CONTAMINATED_MOST of the calibration's or the comparison's iterations were disturbed
  *
  * The JSON of compare (DESIGN section 10): seconds and shares, null for what is not known.
  *     {"version": 1, "tool", "command", "date", "machine": {"cpu", "cores", "blas", "backend", "transport", "virtual"},
- *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "rounds_most", "trace", "random", "limits": [...],
- *      "defaults_taken": [...],
- *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "exchange": {"a_s", "b"},
- *                      "plan": {"a_s", "b_s"}},
- *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "error": {"median", "p90", "worst",
- * "bias"},
+ *      "model", "ranks", "tokens", "phase", "law", "seed", "rounds", "rounds_most", "within_s", "seconds", "time_over",
+ *      "trace", "random", "limits": [...], "defaults_taken": [...],
+ *      "calibration": {"file", "iterations", "disturbed", "contaminated", "speed", "level_within",
+ *                      "exchange": {"a_s", "b"}, "plan": {"a_s", "b_s"}},
+ *      "policies": [{"name", "policy", "schedule", "predicted_s", "measured_s", "measured_interval": [low, high],
+ *                    "error": {"median", "p90", "worst", "bias", "interval", "p90_interval", "worst_interval",
+ *                              "bias_interval"},
  *                    "points", "conclusive", "kinds": [{"kind", "predicted_s", "measured_s", "error"}]}],
- *      "kinds": [as above, over all], "error": {"median", "p90", "worst", "bias"}, "error_uncorrected": the same,
- *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct", "wrong_5pct_close",
- *      "pairs": {"right", "wrong", "too_close"}, "regret": {"predicted_best", "measured_best", "share"},
- *      "fitted": [...], "predicted": [...],
- *      "claimed", "controls": [{"name", "summary", "points", "median", "p90", "failed"}],
+ *      "kinds": [as above, over all], "error": as a policy's, "error_uncorrected": {"median", "p90", "worst", "bias"},
+ *      "kendall_tau", "kendall_tau_5pct", "pairs_5pct", "wrong_5pct",
+ *      "pairs": {"right", "wrong", "too_close"},
+ *      "regret": {"predicted_best", "measured_best", "share", "told_apart"}, "fitted": [...], "predicted": [...],
+ *      "claimed", "controls": [{"name", "summary", "points", "median", "interval", "p90", "failed"}],
  *      "disturbed", "inconclusive", "contaminated",
  *      "points": [{"case", "iter", "program", "predicted_s", "measured_s", "uncorrected_s", "error", "spread",
- *                  "clean", "rounds", "conclusive"}]} */
+ *                  "clean", "rounds", "conclusive"}]}
+ * "rounds": of the point with fewest readings, "rounds_most": with most; a point: "clean" of "rounds" undisturbed,
+ * "conclusive" when it was executed. */
 #ifndef HEC_VALIDATE_SESSION_REPORT_H
 #define HEC_VALIDATE_SESSION_REPORT_H
 #include "runtime/program/summary.h"
@@ -83,5 +86,6 @@ void hec_report_add_pace(const hec_session_report *report, hec_text *out);
 bool hec_report_add_ranking(const hec_session_report *report, const char *begin, const char *next, hec_text *out);
 void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
 void hec_report_add_percent(hec_text *out, int width, double share, bool sign); /* "-" when it is not known */
+void hec_report_add_interval(hec_text *out, hec_interval interval);             /* "[0.8, 1.3 %]" */
 
 #endif

@@ -47,24 +47,86 @@ static void find_start(const pass *p, const hec_op *op) {
   }
 }
 
+enum { SCRATCH = HEC_N_LANES + 2 }; /* times the ranks, of a pass */
+
+static pass pass_of(const hec_program *program, const hec_timeline *timeline, int64_t *scratch) {
+  size_t n = (size_t)program->n_ranks;
+  memset(scratch, 0, SCRATCH * n * sizeof *scratch);
+  return (pass){program, timeline, scratch, scratch + HEC_N_LANES * n, scratch + (HEC_N_LANES + 1) * n};
+}
+
+static void find(pass *p, const hec_op *op) {
+  find_ready(p, op);
+  find_start(p, op);
+}
+
+static void go_on(pass *p, const hec_op *op, int32_t id) {
+  for (int32_t r = 0; r < p->program->n_ranks; r++) {
+    int64_t end = end_of(p, id, r), *lane_end = &p->lane_end[(int32_t)op->lane * p->program->n_ranks + r];
+    *lane_end = end > *lane_end ? end : *lane_end;
+  }
+}
+
 void hec_spans_find(hec_spans *spans, const hec_program *program, const hec_timeline *timeline) {
   size_t n = (size_t)program->n_ranks;
   HEC_RESERVE(spans->ps, spans->capacity, program->n_ops * n);
-  HEC_RESERVE(spans->scratch, spans->scratch_capacity, (HEC_N_LANES + 2) * n);
-  memset(spans->scratch, 0, (HEC_N_LANES + 2) * n * sizeof *spans->scratch);
-  pass p = {program, timeline, spans->scratch, spans->scratch + HEC_N_LANES * n,
-            spans->scratch + (HEC_N_LANES + 1) * n};
+  HEC_RESERVE(spans->scratch, spans->scratch_capacity, SCRATCH * n);
+  pass p = pass_of(program, timeline, spans->scratch);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    find_ready(&p, op);
-    find_start(&p, op);
+    find(&p, op);
     for (size_t r = 0; r < n; r++) {
       int64_t end = timeline->end_ps[i * n + r], begin = timeline->begin_ps[i * n + r];
       int64_t from = op->kind == HEC_OP_PLAN ? begin : p.start[r];
       spans->ps[i * n + r] = end < 0 ? -1 : end > from ? end - from : 0;
-      int64_t *lane_end = &p.lane_end[(size_t)op->lane * n + r];
-      *lane_end = end > *lane_end ? end : *lane_end;
     }
+    go_on(&p, op, (int32_t)i);
+  }
+}
+
+/* ---- Mending ---- */
+
+/* What is left of a piece of computing that lasted `ps`. */
+static int64_t kept_ps(const hec_mending *m, size_t at, int32_t rank, int64_t ps) {
+  int64_t lost = m->lost_ps ? m->lost_ps[at] : 0;
+  return ps > lost ? (int64_t)((double)(ps - lost) / m->pace[rank] + 0.5) : 0;
+}
+
+static void mend(const pass *was, const pass *is, int32_t id, const hec_mending *m, hec_timeline *mended) {
+  const hec_op *op = &was->program->ops[id];
+  bool computes = op->kind == HEC_OP_COMPUTE || op->kind == HEC_OP_LOCAL;
+  for (int32_t r = 0; r < was->program->n_ranks; r++) {
+    size_t at = (size_t)id * (size_t)was->program->n_ranks + (size_t)r;
+    int64_t begin = was->timeline->begin_ps[at], end = was->timeline->end_ps[at];
+    if (end < 0)
+      continue;
+    bool alone = op->kind == HEC_OP_PLAN; /* what the host did before it counts as nobody's, and stays */
+    int64_t offset = end - (alone ? was->ready[r] : was->start[r]), lasted = end - begin;
+    if (computes) {
+      offset = kept_ps(m, at, r, offset);
+      lasted = kept_ps(m, at, r, lasted);
+    }
+    int64_t until = (alone ? is->ready[r] : is->start[r]) + offset;
+    until = until > is->ready[r] ? until : is->ready[r];
+    mended->end_ps[at] = until;
+    mended->begin_ps[at] = until - lasted > is->ready[r] ? until - lasted : is->ready[r];
+  }
+}
+
+void hec_spans_mend(hec_spans *spans, const hec_program *program, const hec_timeline *timeline, const hec_mending *m,
+                    hec_timeline *mended) {
+  size_t n = (size_t)program->n_ranks;
+  hec_timeline_resize(mended, (int32_t)program->n_ops, program->n_ranks);
+  HEC_RESERVE(spans->scratch, spans->scratch_capacity, 2 * SCRATCH * n);
+  pass was = pass_of(program, timeline, spans->scratch);
+  pass is = pass_of(program, mended, spans->scratch + SCRATCH * n);
+  for (int32_t i = 0; i < (int32_t)program->n_ops; i++) {
+    const hec_op *op = &program->ops[i];
+    find(&was, op);
+    find(&is, op);
+    mend(&was, &is, i, m, mended);
+    go_on(&was, op, i);
+    go_on(&is, op, i);
   }
 }
 

@@ -6,7 +6,14 @@
  *     span(op, r)   = end(op, r) - max of ready over r and its partners in op (exchange), over all ranks (all-reduce, counts),
  *                     or ready(op, r) alone (compute, local); planning, whose time is the host's: end - begin
  *
- * In a simulated timeline the spans are the durations that the laws gave (a test). */
+ * In a simulated timeline the spans are the durations that the laws gave (a test).
+ *
+ * Mending: the timeline as it would have been if no rank had lost its processor and every core had kept the reference's
+ * pace. Computing and local operations get shorter by what they lost and are put at the pace of their rank; all else keeps
+ * its span; then waiting follows from the same dependencies. Without losses and at pace 1 it is the same timeline (a test).
+ *
+ *     end'(op, r) = max(ready'(op, r), start'(op, r) + (end - start - lost) / pace(r))      computing and local operations
+ *     end'(op, r) = max(ready'(op, r), start'(op, r) + end - start)                         the others */
 #ifndef HEC_VALIDATE_SPANS_H
 #define HEC_VALIDATE_SPANS_H
 #include "runtime/program/timeline.h"
@@ -19,6 +26,13 @@ typedef struct {
 } hec_spans; /* zero-initialise; reused from call to call */
 
 void hec_spans_find(hec_spans *spans, const hec_program *program, const hec_timeline *timeline);
+typedef struct {
+  const int64_t *lost_ps; /* [n_ops * n_ranks] without a processor; NULL: none */
+  const double *pace;     /* [n_ranks] computing took this many times what it takes at the reference */
+} hec_mending;
+/* `mended` must not be `timeline`. */
+void hec_spans_mend(hec_spans *spans, const hec_program *program, const hec_timeline *timeline,
+                    const hec_mending *mending, hec_timeline *mended);
 void hec_spans_free(hec_spans *spans);
 
 static inline int64_t hec_span_ps(const hec_spans *spans, const hec_program *program, int32_t op, int32_t rank) {

@@ -10,7 +10,6 @@
 #include "runtime/base/status.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,40 +115,19 @@ double hec_kendall_tau(const double *a, const double *b, int32_t n) {
   return apart_a == 0 ? 0 : (double)balance / sqrt((double)apart_a * (double)apart_b);
 }
 
-static bool overlap(const hec_measured_range *range, int32_t i, int32_t j) {
-  return range->low[i] <= range->high[j] && range->low[j] <= range->high[i];
-}
-
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart, const hec_measured_range *range) {
+hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart) {
   hec_ranking r = {.tau = 1};
   for (int32_t i = 0; i < n; i++) {
     HEC_ASSERT(!isnan(a[i]) && b[i] > 0);
     for (int32_t j = 0; j < i; j++)
       if (fabs(b[i] - b[j]) > apart * fmin(b[i], b[j])) {
-        bool wrong = order_of(a[i], a[j]) != order_of(b[i], b[j]);
         r.pairs++;
-        r.wrong += wrong;
-        r.wrong_close += wrong && range && overlap(range, i, j);
+        r.wrong += order_of(a[i], a[j]) != order_of(b[i], b[j]);
       }
   }
   if (r.pairs > 0)
     r.tau = (double)(r.pairs - 2 * (int64_t)r.wrong) / (double)r.pairs;
   return r;
-}
-
-hec_pairs hec_pairs_of(const double *a, const double *b, int32_t n, const hec_measured_range *range) {
-  hec_pairs pairs = {.right = 0};
-  for (int32_t i = 0; i < n; i++) {
-    HEC_ASSERT(!isnan(a[i]) && range->low[i] <= range->high[i]);
-    for (int32_t j = 0; j < i; j++)
-      if (overlap(range, i, j))
-        pairs.close++;
-      else if (order_of(a[i], a[j]) == order_of(b[i], b[j]))
-        pairs.right++;
-      else
-        pairs.wrong++;
-  }
-  return pairs;
 }
 
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best) {

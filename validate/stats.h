@@ -32,25 +32,14 @@ hec_error hec_error_of(const double *predicted, const double *measured, int32_t 
 /* Kendall's tau-b of two rankings over all pairs (i, j). 1 when b puts nothing in order (n < 2, or all alike), 0 when
  * only a does not. O(n^2). No value may be NAN. */
 double hec_kendall_tau(const double *a, const double *b, int32_t n);
-/* b[i] was measured as low[i] to high[i]. */
-typedef struct {
-  const double *low, *high; /* low <= high */
-} hec_measured_range;
 /* The same over pairs whose `b`, above zero, differ by more than `apart` (|bi - bj| > apart * min(bi, bj)); counts of
- * such pairs, of those in the wrong (or no) order in `a`, and of these the ones whose ranges overlap (range NULL: 0).
- * tau = (right - wrong) / pairs; 1 when there are none. */
+ * such pairs, and of those in the wrong (or no) order in `a`. tau = (right - wrong) / pairs; 1 when there are none. */
 typedef struct {
-  int32_t pairs, wrong, wrong_close;
+  int32_t pairs, wrong;
   double tau;
 } hec_ranking;
-hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart, const hec_measured_range *range);
+hec_ranking hec_ranking_of(const double *a, const double *b, int32_t n, double apart);
 
-/* All pairs: too close to tell when their ranges overlap, else right when `a` has the order of `b`, else wrong (or in no
- * order). O(n^2). */
-typedef struct {
-  int32_t right, wrong, close;
-} hec_pairs;
-hec_pairs hec_pairs_of(const double *a, const double *b, int32_t n, const hec_measured_range *range);
 /* What choosing by `a` costs: b of the one with the least a (of several, the one with the most b), over the least b, minus
  * 1. n >= 1, b > 0. Which the two are, too. */
 double hec_regret(const double *a, const double *b, int32_t n, int32_t *chosen, int32_t *best);

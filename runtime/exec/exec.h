@@ -137,6 +137,9 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
  * (something else ran there); on a device: in which its compute stream had nothing to do but could have had, since the host
  * was late. */
 double hec_exec_interrupted(const hec_exec *exec);
+/* Likewise, of each (operation, rank): picoseconds of its computing in which the rank had no processor, [n_ops * n_ranks],
+ * valid until the next iteration. NULL in virtual time, whose times have none of that, and on a device. */
+const int64_t *hec_exec_lost_ps(const hec_exec *exec);
 /* Likewise: seconds that all ranks spent moving bytes on their processors, and seconds that their exchanges, all-reduces
  * and counts lasted once the partners were there. 0 and 0 in virtual time. */
 typedef struct {

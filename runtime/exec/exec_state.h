@@ -74,6 +74,7 @@ struct hec_exec {
   const hec_cluster *links;    /* that held transports and virtual time imitate; plans may be made for others */
   hec_link_cost cost;          /* of them */
   double interrupted;          /* of the last timeline, on rank 0 */
+  const int64_t *lost_ps;      /* likewise, [n_ops * n_ranks]; NULL: not known */
   hec_exec_moving moving;      /* likewise */
   double kept_bytes;           /* state of the plan in force, as the program will count it */
 };

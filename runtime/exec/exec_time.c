@@ -147,15 +147,27 @@ static void put_virtual(hec_exec *exec, const hec_program *program, const int64_
   hec_arena_rewind(&exec->step, mark);
 }
 
-static double interrupted(const hec_exec *exec, const int64_t *all) {
-  size_t row = N_STAMPS * exec->n_ops + 1;
+/* What each operation's steps took on the clock beyond the thread's own time. */
+static int64_t *lost_ps(hec_exec *exec, const int64_t *all) {
+  size_t row = N_STAMPS * exec->n_ops + 1, n_ranks = (size_t)exec->n_ranks;
+  int64_t *lost = HEC_NEW(&exec->step, int64_t, exec->n_ops * n_ranks + 1);
+  for (size_t i = 0; i < exec->n_ops; i++)
+    for (size_t r = 0; r < n_ranks; r++) {
+      const int64_t *s = all + r * row + N_STAMPS * i;
+      lost[i * n_ranks + r] = s[WALL] > s[CPU] ? to_ps(s[WALL] - s[CPU]) : 0;
+    }
+  return lost;
+}
+
+static double interrupted(const hec_exec *exec, const int64_t *all, const int64_t *lost_of) {
+  size_t row = N_STAMPS * exec->n_ops + 1, n_ranks = (size_t)exec->n_ranks;
   double worst = 0;
-  for (int32_t r = 0; r < exec->n_ranks; r++) {
-    int64_t lost = 0, end = 1;
+  for (size_t r = 0; r < n_ranks; r++) {
+    int64_t lost = 0, end = 1000;
     for (size_t i = 0; i < exec->n_ops; i++) {
-      const int64_t *s = all + (size_t)r * row + N_STAMPS * i;
-      lost += s[WALL] > s[CPU] && s[WALL] > 0 ? s[WALL] - s[CPU] : 0;
-      end = s[END] > end ? s[END] : end;
+      int64_t ended = to_ps(all[r * row + N_STAMPS * i + END]);
+      lost += lost_of[i * n_ranks + r];
+      end = ended > end ? ended : end;
     }
     double share = (double)lost / (double)end;
     worst = share > worst ? share : worst;
@@ -187,6 +199,10 @@ double hec_exec_interrupted(const hec_exec *exec) {
   return exec->interrupted;
 }
 
+const int64_t *hec_exec_lost_ps(const hec_exec *exec) {
+  return exec->lost_ps;
+}
+
 hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_timeline *timeline) {
   int64_t *stamps = own_stamps(exec), *all = NULL;
   size_t row = N_STAMPS * exec->n_ops + 1;
@@ -203,8 +219,11 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
                            " with %" PRIu64 " operations, not %016" PRIx64 " with %" PRIu64 ")",
                            exec->iteration, r, digests[2 * r], digests[2 * r + 1], digests[0], digests[1]);
   HEC_TRY(hec_rank_gather(exec->rank, stamps, row * sizeof *stamps, all));
-  if (exec->r == 0)
-    exec->interrupted = interrupted(exec, all);
+  if (exec->r == 0) {
+    const int64_t *lost = lost_ps(exec, all);
+    exec->interrupted = interrupted(exec, all, lost);
+    exec->lost_ps = exec->options.virtual_time || exec->streams ? NULL : lost;
+  }
   if (exec->r == 0 && exec->options.virtual_time)
     put_virtual(exec, program, all, timeline);
   else if (exec->r == 0)

@@ -1,6 +1,6 @@
 /* Spans: whatever durations a timeline was made from, and however long ranks waited for each other, spans give exactly these
  * durations back. Timelines of the simulator, of every policy under every schedule on random problems, and of random
- * durations that no law would give. */
+ * durations that no law would give. Mending gives an undisturbed timeline back. */
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
@@ -42,6 +42,44 @@ static void count_waits(tools *t, const hec_program *program, const hec_timeline
     }
 }
 
+static void ck_same(const tools *t, const hec_test_step *step, const hec_timeline *timeline, const char *what) {
+  for (size_t i = 0; i < step->program->n_ops * (size_t)step->program->n_ranks; i++)
+    if (t->again.begin_ps[i] != timeline->begin_ps[i] || llabs(t->again.end_ps[i] - timeline->end_ps[i]) > 0)
+      ck_abort_msg("%s, %s: (operation, rank) %d from %lld to %lld, expected %lld to %lld", hec_test_step_name(step), what,
+                   (int)i, (long long)timeline->begin_ps[i], (long long)timeline->end_ps[i],
+                   (long long)t->again.begin_ps[i], (long long)t->again.end_ps[i]);
+}
+
+/* t->ps and t->again are an undisturbed machine. Nothing lost at pace 1: the same timeline. Ranks that lose their processor
+ * and cores of different speeds, from 1 to 3 times slower by rank: mended, it is the undisturbed one. */
+static void ck_mended(tools *t, const hec_test_step *step) {
+  const hec_program *program = step->program;
+  size_t n = program->n_ops * (size_t)program->n_ranks;
+  hec_arena scratch = {0};
+  hec_timeline mended = {0}, disturbed = {0};
+  int64_t *ps = HEC_NEW(&scratch, int64_t, n), *lost = HEC_NEW(&scratch, int64_t, n);
+  double *pace = HEC_NEW(&scratch, double, program->n_ranks);
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    pace[r] = 1;
+  hec_spans_mend(&t->spans, program, &t->again, &(hec_mending){NULL, pace}, &mended);
+  ck_same(t, step, &mended, "nothing to mend");
+  for (int32_t r = 0; r < program->n_ranks; r++)
+    pace[r] = 1 + (double)(r % 5) / 2;
+  for (size_t i = 0; i < n; i++) {
+    hec_op_kind kind = program->ops[i / (size_t)program->n_ranks].kind;
+    bool computes = kind == HEC_OP_COMPUTE || kind == HEC_OP_LOCAL;
+    lost[i] = computes && hec_test_uniform(&t->seed) < 0.3 ? (int64_t)hec_test_below(&t->seed, 5000000) : 0;
+    ps[i] = (computes ? (int64_t)((double)t->ps[i] * pace[i % (size_t)program->n_ranks] + 0.5) : t->ps[i]) + lost[i];
+  }
+  hec_imitated_timeline(program, ps, &disturbed);
+  hec_spans_mend(&t->spans, program, &disturbed, &(hec_mending){lost, pace}, &mended);
+  hec_timeline_check(&mended, program);
+  ck_same(t, step, &mended, "mended");
+  hec_timeline_free(&mended);
+  hec_timeline_free(&disturbed);
+  hec_arena_free(&scratch);
+}
+
 static void visit(const hec_test_step *step, void *context) {
   tools *t = context;
   const hec_program *program = step->program;
@@ -60,6 +98,7 @@ static void visit(const hec_test_step *step, void *context) {
   hec_imitated_timeline(program, t->ps, &t->again);
   count_waits(t, program, &t->again);
   ck_spans(t, step, &t->again);
+  ck_mended(t, step);
 }
 
 static void free_tools(tools *t) {

@@ -10,7 +10,15 @@
 /* The largest `iter` of a trace: exact as a double. */
 #define HEC_ITER_MAX 9007199254740991.0
 
-typedef enum { HEC_ARG_FLAG, HEC_ARG_INT, HEC_ARG_DOUBLE, HEC_ARG_BYTES, HEC_ARG_TEXT, HEC_ARG_SECTION } hec_arg_kind;
+typedef enum {
+  HEC_ARG_FLAG,
+  HEC_ARG_INT,
+  HEC_ARG_DOUBLE,
+  HEC_ARG_BYTES,
+  HEC_ARG_SECONDS,
+  HEC_ARG_TEXT,
+  HEC_ARG_SECTION
+} hec_arg_kind;
 
 typedef struct {
   const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
@@ -34,6 +42,12 @@ typedef struct {
 #define HEC_ARG_SIZE(option, target, what, text, low, high)                                                            \
   {                                                                                                                    \
     .name = (option), .kind = HEC_ARG_BYTES, .to = &(target), .value = (what), .help = (text), .least = (low),         \
+    .most = (high)                                                                                                     \
+  }
+/* Seconds; with s, m or h behind the number, that unit: "90s", "2m". */
+#define HEC_ARG_TIME(option, target, what, text, low, high)                                                            \
+  {                                                                                                                    \
+    .name = (option), .kind = HEC_ARG_SECONDS, .to = &(target), .value = (what), .help = (text), .least = (low),       \
     .most = (high)                                                                                                     \
   }
 #define HEC_ARG_REAL(option, target, what, text, low, high)                                                            \

@@ -9,15 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps over a suffix of a size. */
+/* Steps over a suffix of a size or a time. */
 static double factor_at(const hec_arg *arg, char **end) {
-  static const char suffixes[] = "KMGT";
-  const char *at = arg->kind == HEC_ARG_BYTES && **end ? strchr(suffixes, **end) : NULL;
-  double factor = 1;
-  *end += at != NULL;
-  for (; at && at >= suffixes; at--)
-    factor *= 1000;
-  return factor;
+  static const struct {
+    hec_arg_kind kind;
+    char suffix;
+    double factor;
+  } rows[] = {{HEC_ARG_BYTES, 'K', 1e3},  {HEC_ARG_BYTES, 'M', 1e6},   {HEC_ARG_BYTES, 'G', 1e9}, {HEC_ARG_BYTES, 'T', 1e12},
+              {HEC_ARG_SECONDS, 's', 1.0}, {HEC_ARG_SECONDS, 'm', 60.0}, {HEC_ARG_SECONDS, 'h', 3600.0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].kind == arg->kind && rows[i].suffix == **end) {
+      ++*end;
+      return rows[i].factor;
+    }
+  return 1;
 }
 
 /* "3", never "03": some read that as octal. */
@@ -68,7 +73,10 @@ static hec_status set_number(const hec_arg *arg, const char *text) {
   if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
                     arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most,
-                    arg->kind == HEC_ARG_BYTES ? ", or with K M G T" : "", text);
+                    arg->kind == HEC_ARG_BYTES     ? ", or with K M G T"
+                    : arg->kind == HEC_ARG_SECONDS ? " seconds, or with s m h"
+                                                   : "",
+                    text);
   if (arg->kind == HEC_ARG_INT)
     *(int64_t *)arg->to = (int64_t)value;
   else

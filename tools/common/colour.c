@@ -1,6 +1,8 @@
 /* Line by line, by what stands there: reports come from many places, none of which knows where it will be read. */
 #include "tools/common/colour.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,12 @@ bool hec_colour_wanted(void) {
 
 bool hec_progress_wanted(void) {
   return is_capable(STDERR_FILENO);
+}
+
+void hec_progress_time(const char *what, int32_t done, double left_s) {
+  fprintf(stderr, "\r\033[K%s: %" PRId32 " done", what, done);
+  if (left_s <= 1e6)
+    fprintf(stderr, ", at most %d:%02d left", (int)(left_s / 60), (int)left_s % 60);
 }
 
 /* Words that are numbers, with a unit of one sign behind them ("1.00x", "3%"); *gaps: runs of blanks between words. */

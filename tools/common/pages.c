@@ -182,6 +182,7 @@ void hec_pages_complete(const hec_command *command, hec_text *out) {
                                       [HEC_ARG_INT] = "whole",
                                       [HEC_ARG_DOUBLE] = "real",
                                       [HEC_ARG_BYTES] = "size",
+                                      [HEC_ARG_SECONDS] = "real",
                                       [HEC_ARG_TEXT] = "word"};
   for (const hec_tool_command *c = is_tool(command) ? hec_tool_running()->commands : NULL; c && c->name; c++) {
     if (!c->summary)

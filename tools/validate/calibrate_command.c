@@ -10,8 +10,6 @@
 #define HEC_VERSION "0.1.0"
 #endif
 
-enum { REPEATS = 10 };
-
 typedef struct {
   hec_session_args session;
   const char *out;
@@ -25,13 +23,11 @@ typedef struct {
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.session = hec_session_args_default};
-  s->session.repeat = REPEATS;
   const hec_arg args[] = {
       HEC_SESSION_ARG_ROWS(s->session, "train"),
       HEC_ARG_WHOLE("--esp", s->session.job.esp, "S", "experts in S shards, as for compare --esp S (default 1)", 1,
                     65536),
-      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
-                    "rounds that are fitted to, after one that warms up (default 10)", 1, 1000),
+      HEC_SESSION_TIME_ROWS(s->session, "2m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
       HEC_SESSION_WHERE_ROWS(s->session),
       HEC_ARG_TITLE("Output"),
@@ -44,10 +40,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .usage = "hecate-validate calibrate [options]",
       .summary =
           "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
-          "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores). Exit code "
-          "1:\n"
-          "refused, because the machine was too busy (retry when nothing else runs; GPUs are not probed, so never\n"
-          "refused), or a run that failed; large residuals are printed and are no failure.",
+          "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores), two at most.\n"
+          "A busy machine is never refused: the report and the file say how disturbed it was and how far the times\n"
+          "can be trusted. Large residuals are printed and are no failure.",
       .examples = "  hecate-validate calibrate --out this-machine.json\n"
                   "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
                   "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"
@@ -94,12 +89,10 @@ static hec_status take(void *context, hec_handover *handover) {
 }
 
 static hec_status run(command *c) {
-  const settings *s = c->s;
   HEC_TRY(hec_session_run_open(&c->run));
   hec_execution_mind(&c->run.execution, "loads, weights and tokens are made up");
-  const hec_comparison_options none = {
-      .n_rounds = (int32_t)s->session.repeat, .collective = c->run.collective, .law = hec_law_find(c->run.head.law)};
-  return hec_session_run_launch(&c->run, &none, NULL, take);
+  const hec_comparison_options none = {.collective = c->run.collective, .law = hec_law_find(c->run.head.law)};
+  return hec_session_run_launch(&c->run, &none, NULL, 0, take);
 }
 
 int hec_calibrate_command(int argc, char **argv) {

@@ -16,13 +16,13 @@
 #define HEC_VERSION "0.1.0"
 #endif
 
-enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1, REPEATS = 5, RANDOM_REPEATS = 9 };
+enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1 };
 
 typedef struct {
   hec_session_args session;
   const char *out, *calibration, *stamp, *format;
   const hec_timeline_format *timelines;
-  int64_t steps, random, extra;
+  int64_t steps, random;
   bool json;
 } settings;
 
@@ -40,8 +40,7 @@ typedef struct {
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.session = hec_session_args_default, .extra = -1};
-  s->session.repeat = 0;
+  *s = (settings){.session = hec_session_args_default};
   const hec_arg args[] = {
       HEC_SESSION_ARG_ROWS(s->session, "from the trace, else train"),
       HEC_ARG_WHOLE("--steps", s->steps, "N",
@@ -49,12 +48,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     100000),
       HEC_ARG_WHOLE("--random", s->random, "N",
                     "N random configurations (tokens, top-k, skew, policy) instead of a trace's iterations", 1, 1000),
-      HEC_ARG_WHOLE("--repeat", s->session.repeat, "N",
-                    "rounds in which everything is executed once (default 5; with --random 9)", 1, 1000),
-      HEC_ARG_WHOLE("--extra", s->extra, "N",
-                    "more rounds at most, of what the machine disturbed too often to count (default 0; with --random "
-                    "twice --repeat)",
-                    0, 10000),
+      HEC_SESSION_TIME_ROWS(s->session, "2m; all policies: give 6m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
       HEC_POLICY_ARG_ROWS(s->session.job, "S", "K"),
@@ -78,8 +72,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .summary =
           "Predicts iterations and executes them on this machine, side by side: laws are fitted to calibration cases\n"
           "that are executed in turn with what is predicted, never to what is predicted. Errors by policy and by\n"
-          "kind of operation, ranking of the policies, negative controls. Two to three minutes with the\n"
-          "defaults and all policies (2 ranks on 2 cores).\n\n"
+          "kind of operation with their intervals, ranking of the policies, negative controls. It never refuses a\n"
+          "busy machine: it says how disturbed it was, and which policies it cannot tell apart. Two minutes at most\n"
+          "(--within), enough for three policies on two cores; give all policies six.\n\n"
           "Which --transport answers which question:\n"
           "  shm             how well computing and this machine's memory are predicted\n"
           "  emulated        computing, waiting and order under links that are known (--cluster)\n"
@@ -89,11 +84,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "that\n"
           "                  share a GPU work at once, which no prediction describes\n"
           "None of them says how well a cluster's network is predicted.\n\n"
-          "Exit code 1: the calibration was refused because the machine was too busy (retry when nothing else runs;\n"
-          "GPUs are not probed, so never refused), or a run failed. Large errors and a wrong ranking are\n"
-          "printed and are no failure: hecate-validate gate judges.",
+          "Exit code 1: a run failed. Large errors and a wrong ranking are printed and are no failure:\n"
+          "hecate-validate gate judges.",
       .examples = "  hecate-validate compare traces/charlm-e16-noaux.jsonl.gz --transport emulated --out result\n"
-                  "  hecate-validate compare --random 24 --repeat 7 --json\n"
+                  "  hecate-validate compare --random 24 --within 4m --json\n"
                   "  mpirun -n 2 hecate-validate compare trace.jsonl --backend mpi\n"
                   "  hecate-validate compare trace.jsonl --backend nccl --virtual",
       .notes = HEC_JOB_ARGS_FORMS,
@@ -111,10 +105,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "--mp: expected 1, attention in parts is not calibrated; found %d",
                     (int)s->session.job.mp);
   s->session.where.ranks = s->session.job.ranks;
-  if (s->session.repeat == 0)
-    s->session.repeat = s->random > 0 ? RANDOM_REPEATS : REPEATS;
-  if (s->extra < 0)
-    s->extra = s->random > 0 ? 2 * s->session.repeat : 0;
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
@@ -294,13 +284,12 @@ static hec_status run(command *c) {
                                                       : "routing is the trace's; weights and tokens are made up");
   const hec_comparison_options compare = {.cases = c->cases,
                                           .n_cases = c->n_cases,
-                                          .n_rounds = (int32_t)s->session.repeat,
-                                          .n_extra = (int32_t)s->extra,
                                           .collective = c->run.collective,
                                           .law = hec_law_find(c->run.head.law),
                                           .timelines = s->out ? s->timelines : NULL,
                                           .pack = hec_timeline_pack};
-  return hec_session_run_launch(&c->run, &compare, s->calibration ? &c->given.cluster : NULL, take);
+  return hec_session_run_launch(&c->run, &compare, s->calibration ? &c->given.cluster : NULL,
+                                c->given.other_cpu ? 0 : c->given.probe_s, take);
 }
 
 int hec_compare_command(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* hecate-validate gate: stored predictions first, then sessions until one can judge; the verdict as exit code. */
+/* hecate-validate gate: stored predictions first, then a session; the verdict as exit code. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTEMPTS = 3, SEED = 1, EXIT_NOISY = 77 };
+enum { SEED = 1, EXIT_NOISY = 77, ROUNDS_MOST = 64 };
+#define WITHIN_S 60.0
 #define TRANSPORT "emulated"
 
 typedef struct {
   const char *baseline, *broken, *transport, *out, *stamp, *update, *calibrated;
-  int64_t attempts, seed;
+  double within_s;
+  int64_t seed;
   bool json, self_test, stored_alone;
 } settings;
 
@@ -30,21 +32,24 @@ typedef struct {
   hec_where where;
   hec_text cpu;
   int32_t broken; /* -1: none */
-  /* An attempt: */
+  /* The session: */
   hec_session session;
   hec_handover handover;
   hec_gate_run run;
   hec_text preset;
-  /* The last one's judgements: */
   hec_gate_judgement judgement, of_broken[HEC_CONTROLS_MAX];
-  int32_t n_broken, n_attempts, n_noisy;
+  int32_t n_broken;
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .attempts = ATTEMPTS, .seed = SEED};
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, 
+                  .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
       HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
-      HEC_ARG_WHOLE("--attempts", s->attempts, "N", "sessions at most while they are noisy (default 3)", 1, 100),
+      HEC_ARG_TIME("--within", s->within_s, "TIME",
+                   "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
+                   "60s)",
+                   1, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
       HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
       HEC_ARG_TITLE("Is it a gate?"),
@@ -69,11 +74,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "does\n"
           "must be what a session fitted on it predicts: median error at most 5 %, p90 10 %, order kept in 95 % of "
           "the\n"
-          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Two cores, most of a minute "
-          "an\n"
-          "attempt; leave the machine alone meanwhile.",
-      .exits = "0 passed or written, 1 failed, 2 bad input or usage, 77 skipped: noisy (measurements that do not\n"
-               "repeat, or a disturbed machine, in every attempt)",
+          "pairs. Laws that are broken on purpose must fail, or the gate does not count. Two cores, a minute at most.\n"
+          "Every number has an interval: it fails only where that lies outside, passes only where all lie within.",
+      .exits = "0 passed or written, 1 failed, 2 bad input or usage, 77 skipped: the time was over before it could\n"
+               "decide, or the machine was too disturbed for a failure to count (the intervals are printed)",
       .examples = "  hecate-validate gate\n  hecate-validate gate --self-test\n  hecate-validate gate --stored-only\n"
                   "  hecate-validate gate --update validate/gate/gate.json",
       .args = args};
@@ -83,34 +87,67 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 /* ---- A session ---- */
 
-/* What rank 0 knows, for the process that judges. */
-static hec_status hand_over(gate *g) {
-  const hec_gate_run *run = &g->run;
+/* What rank 0 knows, for the process that judges: the struct, then what its pointers point to. */
+typedef struct {
+  void *to; /* NULL: there is none */
+  size_t bytes;
+} part;
+enum { N_PARTS = 5 };
+
+static void parts_of(hec_gate_run *run, part parts[N_PARTS]) {
+  size_t n = (size_t)run->n_points;
+  const part all[N_PARTS] = {{run->points, n * sizeof *run->points},
+                             {run->medians.middle, n * sizeof *run->medians.middle},
+                             {run->medians.drawn, n * HEC_DRAWS * sizeof *run->medians.drawn},
+                             {run->medians.known, n * sizeof *run->medians.known},
+                             {(void *)run->scale, HEC_DRAWS * sizeof *run->scale}};
+  memcpy(parts, all, sizeof all);
+}
+
+static hec_status put(gate *g, const void *data, size_t bytes) {
   hec_text text = {0};
-  hec_text_add_bytes(&text, (const char *)run, sizeof *run);
+  hec_text_add_bytes(&text, data, bytes);
   hec_status status = hec_handover_put(&g->handover, &text);
   hec_text_free(&text);
-  hec_text_add_bytes(&text, (const char *)run->points, (size_t)run->n_points * sizeof *run->points);
-  if (status == HEC_OK)
-    status = hec_handover_put(&g->handover, &text);
+  return status;
+}
+
+static hec_status get(gate *g, void *to, size_t bytes) {
+  hec_text text = {0};
+  hec_status status = hec_handover_get(&g->handover, &text);
+  HEC_ASSERT(status != HEC_OK || text.length == bytes);
+  if (status == HEC_OK && bytes > 0)
+    memcpy(to, text.data, bytes);
   hec_text_free(&text);
-  return status == HEC_OK ? hec_handover_put(&g->handover, &g->session.preset) : status;
+  return status;
+}
+
+static hec_status hand_over(gate *g) {
+  part parts[N_PARTS];
+  parts_of(&g->run, parts);
+  HEC_TRY(put(g, &g->run, sizeof g->run));
+  for (int32_t i = 0; i < N_PARTS; i++)
+    if (parts[i].to)
+      HEC_TRY(put(g, parts[i].to, parts[i].bytes));
+  return hec_handover_put(&g->handover, &g->session.preset);
 }
 
 static hec_status take_over(gate *g) {
-  hec_text text = {0};
+  hec_gate_run *run = &g->run;
+  part parts[N_PARTS];
   HEC_TRY(hec_handover_rewind(&g->handover));
-  HEC_TRY(hec_handover_get(&g->handover, &text));
-  HEC_ASSERT(text.length == sizeof g->run);
-  memcpy(&g->run, text.data, sizeof g->run);
-  hec_text_free(&text);
-  hec_status status = hec_handover_get(&g->handover, &text);
-  g->run.points = HEC_NEW(&g->arena, hec_gate_point, g->run.n_points + 1);
-  if (status == HEC_OK && text.length > 0)
-    memcpy(g->run.points, text.data, text.length);
-  hec_text_free(&text);
+  HEC_TRY(get(g, run, sizeof *run));
+  int32_t n = run->n_points;
+  run->points = HEC_NEW(&g->arena, hec_gate_point, n);
+  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n * HEC_DRAWS),
+                               HEC_NEW(&g->arena, bool, n)};
+  run->scale = run->scale ? HEC_NEW(&g->arena, double, HEC_DRAWS) : NULL; /* rank 0's pointer, of its own process */
+  parts_of(run, parts);
+  for (int32_t i = 0; i < N_PARTS; i++)
+    if (parts[i].to)
+      HEC_TRY(get(g, parts[i].to, parts[i].bytes));
   hec_text_free(&g->preset);
-  return status == HEC_OK ? hec_handover_get(&g->handover, &g->preset) : status;
+  return hec_handover_get(&g->handover, &g->preset);
 }
 
 static hec_status body(hec_rank *rank, void *context) {
@@ -118,30 +155,24 @@ static hec_status body(hec_rank *rank, void *context) {
   HEC_TRY(hec_session_run(&g->session, rank));
   if (rank->rank != 0)
     return HEC_OK;
-  g->run = (hec_gate_run){.refused = g->session.refused[0] != 0, .calibrated = g->session.calibration.disturbed};
-  if (!g->run.refused)
-    hec_gate_take(&g->session.comparison, &g->arena, &g->run);
+  hec_gate_take(&g->session, &g->arena, &g->run);
   return hand_over(g);
 }
 
-static void progress(void *context, const char *what, int32_t done, int32_t of) {
-  const gate *g = context;
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[Kattempt %d, %s: %d of %d", (int)g->n_attempts, what, (int)done, (int)of);
+static void progress(void *context, const char *what, int32_t done, double left_s) {
+  (void)context;
+  hec_progress_time(what, done, left_s);
 }
 
 static hec_session_options session_options(gate *g) {
   const hec_gate_file *f = &g->file;
-  uint64_t seed = (uint64_t)(g->s->seed * 100 + g->n_attempts);
+  uint64_t seed = (uint64_t)g->s->seed * 100;
   const char *law = g->where.transport->law;
   return (hec_session_options){.calibrate = {.model = f->model_made,
                                              .base = &f->links_cluster,
                                              .n_ranks = f->links_cluster.n_devices,
                                              .tokens = f->tokens,
-                                             .seed = seed + 1000000,
-                                             .n_ranks_here = f->links_cluster.n_devices,
-                                             .n_cores = hec_machine_cores(),
-                                             .load_average = hec_machine_load()},
+                                             .seed = seed + 1000000},
                                .machine = {.name = "gate",
                                            .cpu = g->cpu.data,
                                            .unit = "core",
@@ -151,10 +182,12 @@ static hec_session_options session_options(gate *g) {
                                            .n_cores = hec_machine_cores()},
                                .compare = {.cases = f->cases,
                                            .n_cases = f->n_cases,
-                                           .n_rounds = f->n_rounds,
+                                           .n_rounds = ROUNDS_MOST,
+                                           .seed = seed,
                                            .law = hec_law_find(law ? law : "alpha_beta")},
                                .seed = seed,
-                               .progress = progress,
+                               .within_s = g->s->within_s,
+                               .progress = hec_progress_wanted() ? progress : NULL,
                                .context = g};
 }
 
@@ -170,9 +203,8 @@ static hec_status launch(gate *g) {
   return status == HEC_OK ? take_over(g) : status;
 }
 
-static hec_status attempt(gate *g) {
+static hec_status measure_once(gate *g) {
   hec_session_options options = session_options(g);
-  g->run = (hec_gate_run){0};
   HEC_TRY(hec_session_open(&g->session, &options, &g->arena));
   hec_status status = hec_handover_open(&g->handover);
   if (status == HEC_OK)
@@ -186,20 +218,17 @@ static hec_status attempt(gate *g) {
 
 static void judge(gate *g) {
   const hec_gate_bands *bands = &g->file.bands;
-  hec_gate_release(&g->judgement);
   hec_gate_judge(bands, &g->run, g->broken, &g->judgement);
-  for (g->n_broken = 0; g->s->self_test && hec_controls[g->n_broken].name; g->n_broken++) {
-    hec_gate_release(&g->of_broken[g->n_broken]);
+  for (g->n_broken = 0; g->s->self_test && hec_controls[g->n_broken].name; g->n_broken++)
     hec_gate_judge(bands, &g->run, g->n_broken, &g->of_broken[g->n_broken]);
-  }
 }
 
 /* Of the self-test: all broken laws must have failed. */
 static void conclude(const gate *g, hec_gate_report *r, hec_text *why) {
   r->verdict = g->judgement.verdict;
-  hec_text_add(why, g->judgement.why.data ? g->judgement.why.data : "");
+  hec_text_add(why, g->judgement.why);
   for (int32_t k = 0; r->verdict == HEC_GATE_PASSED && k < g->n_broken; k++)
-    if (g->of_broken[k].verdict != HEC_GATE_FAILED) {
+    if (!g->of_broken[k].outside) {
       r->verdict = HEC_GATE_FAILED;
       hec_text_printf(why, "self-test: the broken law %s is not rejected", hec_controls[k].name);
     }
@@ -219,8 +248,6 @@ static hec_status print(gate *g, hec_text *why, hec_gate_verdict *verdict) {
                        .blas = hec_math_library(),
                        .transport = g->where.transport->name,
                        .stamp = g->s->stamp,
-                       .n_attempts = g->n_attempts,
-                       .n_noisy = g->n_noisy,
                        .broken = g->broken,
                        .run = &g->run,
                        .judgement = &g->judgement,
@@ -250,18 +277,14 @@ static hec_status measure(gate *g, int *code) {
   hec_math_open();
   HEC_TRY(hec_where_open(&where, &g->where, &ranks));
   hec_machine_cpu(&g->cpu);
-  do {
-    g->n_attempts++;
-    HEC_TRY(attempt(g));
-    judge(g);
-    g->n_noisy += g->judgement.verdict == HEC_GATE_NOISY;
-  } while (g->judgement.verdict == HEC_GATE_NOISY && g->n_attempts < g->s->attempts);
+  HEC_TRY(measure_once(g));
+  judge(g);
   hec_status status = print(g, &why, &verdict);
   if (status == HEC_OK && verdict == HEC_GATE_FAILED)
     status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
   if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
-    fprintf(stderr, "hecate-validate: gate: skipped: noisy in %d of %d attempts: %s\n", (int)g->n_noisy,
-            (int)g->n_attempts, why.data);
+    fprintf(stderr, "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed: %s\n",
+            g->run.seconds, 100 * g->run.disturbed, why.data);
     *code = EXIT_NOISY;
   }
   hec_text_free(&why);
@@ -318,7 +341,7 @@ static hec_status check_unmeasured(const settings *s) {
               {"--self-test", s->self_test},
               {"--calibrated", s->calibrated},
               {"--stored-only", s->update && s->stored_alone},
-              {"--attempts", s->attempts != ATTEMPTS},
+              {"--within", s->within_s < WITHIN_S || s->within_s > WITHIN_S},
               {"--seed", s->seed != SEED},
               {"--transport", strcmp(s->transport, TRANSPORT) != 0},
               {"--out", s->update && s->out},

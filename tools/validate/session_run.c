@@ -26,7 +26,10 @@ const hec_session_args hec_session_args_default = {
             .slots = HEC_AUTO},
     .where = {.backend = "cpu"},
     .seed = 1,
+    .within_s = 120,
 };
+
+enum { ROUNDS_MOST = 64 }; /* where nobody says how many: room for so many readings */
 
 /* What stands between ranks when no cluster is named: slow enough that placement matters, as it does on clusters. Device
  * rates only serve until the first calibration cases have run. */
@@ -204,19 +207,13 @@ static hec_status body(hec_rank *rank, void *context) {
   HEC_TRY(hec_session_run(&run->session, rank));
   if (rank->rank != 0)
     return HEC_OK;
-  hec_text refused = {0};
-  hec_text_add(&refused, run->session.refused);
   hec_rank_at_phase(rank, 0, "keeping the results");
-  hec_status status = hec_handover_put(&run->handover, &refused);
-  if (status == HEC_OK && refused.length == 0)
-    status = run->report(run->context, &run->handover);
-  hec_text_free(&refused);
-  return status;
+  return run->report(run->context, &run->handover);
 }
 
-static void progress(void *context, const char *what, int32_t done, int32_t of) {
+static void progress(void *context, const char *what, int32_t done, double left_s) {
   (void)context;
-  fprintf(stderr, "\r\033[K%s: %" PRId32 " of %" PRId32, what, done, of);
+  hec_progress_time(what, done, left_s);
 }
 
 static hec_status launch(hec_session_run_state *run) {
@@ -235,24 +232,16 @@ static hec_status launch(hec_session_run_state *run) {
   return status;
 }
 
-static hec_status check_refused(hec_session_run_state *run) {
-  hec_text refused = {0};
-  hec_status status = hec_handover_get(&run->handover, &refused);
-  if (status == HEC_OK && refused.length > 0)
-    status = hec_fail(HEC_FAILED, "calibration: %s", refused.data);
-  hec_text_free(&refused);
-  return status;
-}
-
 const char *hec_session_run_carrier(const hec_session_run_state *run) {
   return run->args->where.virtual_time ? "virtual" : hec_where_carrier(&run->where);
 }
 
 hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
-                                  const hec_cluster *given, hec_status (*take)(void *context, hec_handover *handover)) {
+                                  const hec_cluster *given, double given_probe_s,
+                                  hec_status (*take)(void *context, hec_handover *handover)) {
   const hec_session_args *a = run->args;
   bool speaks = run->where.backend->speaks();
-  const hec_session_options options = {
+  hec_session_options options = {
       .calibrate = {.model = &run->model,
                     .base = &run->job.cluster,
                     .n_ranks = run->job.problem.n_ranks,
@@ -260,10 +249,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .esp = run->job.problem.esp,
                     .train = run->job.problem.train,
                     .virtual_time = a->where.virtual_time,
-                    .seed = (uint64_t)a->seed + 1000,
-                    .n_ranks_here = run->execution.summary.n_ranks_here,
-                    .n_cores = run->execution.summary.n_cores,
-                    .load_average = hec_machine_load()},
+                    .seed = (uint64_t)a->seed + 1000},
       .machine = {.name = "this machine",
                   .cpu = run->execution.cpu.data,
                   .blas = run->execution.library.data,
@@ -273,17 +259,21 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                   .date = run->date[0] ? run->date : NULL,
                   .n_cores = run->execution.summary.n_cores},
       .given = given,
+      .given_probe_s = given_probe_s,
       .compare = *compare,
       .seed = (uint64_t)a->seed,
+      .within_s = a->within_s,
+      .every_round = a->repeat > 0,
       .progress = speaks && hec_progress_wanted() ? progress : NULL,
   };
+  options.compare.n_rounds = a->repeat > 0 ? (int32_t)a->repeat : ROUNDS_MOST;
+  options.compare.seed = (uint64_t)a->seed;
   HEC_TRY(hec_session_open(&run->session, &options, &run->arena));
   HEC_TRY(hec_handover_open(&run->handover));
   HEC_TRY(launch(run));
   if (!speaks)
     return HEC_OK;
   HEC_TRY(hec_handover_rewind(&run->handover));
-  HEC_TRY(check_refused(run));
   return take(run->context, &run->handover);
 }
 

@@ -8,13 +8,14 @@
 #include "tools/common/handover.h"
 #include "validate/session_report.h"
 
-enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128 };
+enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };
 
 typedef struct {
   hec_job_args job;
   hec_where_args where;
   const char *trace; /* NULL: none, the shape comes from --model alone */
-  int64_t layers, repeat, seed;
+  int64_t layers, repeat, seed; /* repeat 0: as many as there is time for */
+  double within_s;
   bool list;
 } hec_session_args;
 
@@ -27,6 +28,10 @@ typedef struct {
   HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
   HEC_ARG_WHOLE("--layers", (a).layers, "N", "MoE layers (default 2)", 1, 100000), \
   HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: " default_phase ")")
+
+#define HEC_SESSION_TIME_ROWS(a, default_time) \
+  HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 1, 1e6), \
+  HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
 
 #define HEC_SESSION_WHERE_ROWS(a) \
   HEC_ARG_TITLE("Execution"), \
@@ -72,9 +77,10 @@ bool hec_session_run_list(const hec_session_args *args);
 hec_status hec_session_run_open(hec_session_run_state *run) HEC_MUST_USE;
 /* What carries the messages, as a calibration says it: "virtual", or the name of a link or transport. */
 const char *hec_session_run_carrier(const hec_session_run_state *run);
-/* `compare`: cases, or none; `given`: a calibration made before, or NULL. In the process that speaks: takes the texts. */
+/* `compare`: cases, or none; its rounds and seed are the arguments'. `given`: a calibration made before, or NULL; given_probe_s: its
+ * pace (session.h). In the process that speaks: takes the texts. */
 hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
-                                  const hec_cluster *given,
+                                  const hec_cluster *given, double given_probe_s,
                                   hec_status (*take)(void *context, hec_handover *handover)) HEC_MUST_USE;
 /* Prints the failure if there is one and this process speaks; the exit code. */
 int hec_session_run_close(hec_session_run_state *run, hec_status status);

@@ -4,9 +4,11 @@
 
 #include "runtime/base/arena.h"
 
-#include "validate/stats.h"
+#include "validate/resample.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIZES = 4, SKEWS = 2, STEPS = 4, WARMUP = 1 };
@@ -82,25 +84,19 @@ hec_status hec_calibration_open(hec_calibration *c, const hec_calibrate_options 
 
 void hec_calibration_add(hec_calibration *c, const hec_problem *problem, const hec_lab_reading *reading,
                          const hec_replayed *iteration) {
-  c->n_read++;
-  c->n_lost += reading->lost;
-  c->n_slowed += reading->slowed;
-  if (reading->clean)
-    hec_samples_add(&c->samples, problem, iteration, reading->pace, &c->links);
-}
-
-bool hec_calibration_is_hopeless(const hec_calibration *c, int32_t n_planned) {
-  return (double)(c->n_read - c->samples.n_iterations) > HEC_REFUSED_MOST * n_planned;
-}
-
-void hec_calibration_clear(hec_calibration *c) {
-  hec_samples_free(&c->samples);
-  c->n_read = c->n_lost = c->n_slowed = c->n_curves = 0;
+  const hec_lab_case *of = &c->cases[reading->a_case];
+  int32_t step = (int32_t)(iteration->step - of->steps) - of->warmup;
+  HEC_RESERVE(c->readings, c->readings_capacity, (size_t)c->n_read + 1);
+  c->readings[c->n_read] = (hec_calibration_reading){reading->a_case, step, reading->disturbance};
+  c->n_undisturbed += hec_lab_undisturbed(reading);
+  hec_samples_add(&c->samples, problem, iteration, c->n_read++, &c->links);
 }
 
 void hec_calibration_close(hec_calibration *c) {
   hec_samples_free(&c->samples);
   hec_link_cost_free(&c->links);
+  free(c->readings);
+  c->readings = NULL;
 }
 
 /* ---- Fits ---- */
@@ -197,33 +193,34 @@ static void fit_law(hec_calibration *c) {
   }
 }
 
-/* What was found, what is allowed, and what to do about it. */
-static hec_status refuse(const hec_calibration *c) {
-  const hec_calibrate_options *o = &c->options;
-  bool crowded = o->n_cores > 0 && o->n_ranks_here > o->n_cores;
-  char here[96] = "", load[64] = "", advice[64] = "";
-  if (o->n_cores > 0)
-    (void)snprintf(here, sizeof here, "; %d rank%s on %d core%s", (int)o->n_ranks_here, o->n_ranks_here == 1 ? "" : "s",
-                   (int)o->n_cores, o->n_cores == 1 ? "" : "s");
-  if (o->load_average >= 0)
-    (void)snprintf(load, sizeof load, "%s load average %.2f before", here[0] ? "," : ";", o->load_average);
-  if (crowded)
-    (void)snprintf(advice, sizeof advice, " with at most %d rank%s,", (int)o->n_cores, o->n_cores == 1 ? "" : "s");
-  return hec_fail(HEC_FAILED,
-                  "refused: something else disturbed %d of %d iterations, %g %% are allowed (%d lost the processor for "
-                  "more than %g %% of their time, %d had a core more than %g %% slower than before%s%s): retry%s when "
-                  "nothing else runs; for CI, gate tells noise apart with exit code 77",
-                  (int)(c->n_read - c->samples.n_iterations), (int)c->n_read, 100 * HEC_REFUSED_MOST, (int)c->n_lost,
-                  100 * HEC_INTERRUPTED_MOST, (int)c->n_slowed, 100 * HEC_SLOWED_MOST, here, load, advice);
+/* Of each case's step: its readings that count. */
+static void keep_some(hec_calibration *c, hec_arena *arena) {
+  bool *counts = HEC_NEW(arena, bool, c->n_read);
+  double *value = HEC_NEW(arena, double, c->n_read), *disturbance = HEC_NEW(arena, double, c->n_read);
+  int32_t *index = HEC_NEW(arena, int32_t, c->n_read);
+  for (int32_t i = 0; i < c->n_cases; i++)
+    for (int32_t step = 0; step < STEPS - WARMUP; step++) {
+      int32_t n = 0;
+      for (int32_t k = 0; k < c->n_read; k++)
+        if (c->readings[k].a_case == i && c->readings[k].step == step) {
+          value[n] = 1;
+          disturbance[n] = c->readings[k].disturbance;
+          index[n++] = k;
+        }
+      hec_choose_readings(disturbance, n, value);
+      for (int32_t k = 0; k < n; k++)
+        counts[index[k]] = value[k] > 0;
+    }
+  hec_samples_keep(&c->samples, counts);
 }
 
 hec_status hec_calibration_fit(hec_calibration *c, hec_arena *arena) {
   const hec_samples *s = &c->samples;
   c->n_curves = 0;
-  c->disturbed = c->n_read > 0 ? (double)(c->n_read - s->n_iterations) / c->n_read : 0;
+  c->disturbed = c->n_read > 0 ? 1 - (double)c->n_undisturbed / c->n_read : 0;
   c->contaminated = c->disturbed > HEC_CONTAMINATED_MOST;
-  if (c->disturbed > HEC_REFUSED_MOST)
-    return refuse(c);
+  c->level = c->own[0] = c->own[1] = c->own[2] = NAN;
+  keep_some(c, arena);
   for (int32_t i = 0; i < s->n_sets; i++)
     HEC_TRY(fit_set(c, &s->sets[i], arena));
   HEC_TRY(fit_exchanges(c, arena));

@@ -22,10 +22,13 @@ typedef struct {
   int32_t esp;              /* ranks of an expert-sharding group; 0: 1 */
   bool train, virtual_time; /* virtual time: links are kept as they are, nothing is there to measure */
   uint64_t seed;
-  /* Of this machine, for what a refusal says: */
-  int32_t n_ranks_here, n_cores; /* 0: not known */
-  double load_average;           /* before anything ran here, over a minute; negative: not known */
 } hec_calibrate_options;
+
+/* An iteration that was read. */
+typedef struct {
+  int32_t a_case, step; /* past the warm-up */
+  double disturbance;   /* lab.h */
+} hec_calibration_reading;
 
 typedef struct {
   hec_curve_kind kind;
@@ -40,30 +43,36 @@ typedef struct {
   int32_t n_cases;
   hec_samples samples;
   hec_link_cost links;
-  int32_t n_read;           /* iterations, clean or not */
-  int32_t n_lost, n_slowed; /* of them: a rank lost its processor; a core was slower than before; some both */
+  hec_calibration_reading *readings; /* [n_read] */
+  int32_t n_read;
+  size_t readings_capacity;
+  int32_t n_undisturbed;
   /* After hec_calibration_fit: */
   hec_calibrated_curve curves[HEC_SAMPLE_SETS_MAX];
   int32_t n_curves;
   hec_line exchange, plan;
   double flops, gemm_a_s, hbm_bandwidth, launch_s;
   double comm_share; /* of a processor, that moving bytes takes while an exchange lasts */
-  double speed;      /* 1, or less: see hec_calibration_pace */
-  double disturbed;  /* share of the iterations that were left out */
-  bool contaminated; /* more than HEC_CONTAMINATED_MOST of them */
+  double speed;         /* 1, or less: see hec_calibration_pace */
+  double disturbed;     /* share of the iterations that were disturbed */
+  bool contaminated;    /* more than HEC_CONTAMINATED_MOST of them */
+  double probe_s;       /* of the pace that its times are at; 0: not known */
+  double level, own[3]; /* how far times may be off altogether, of 1: half an interval (resample.h); NAN: not known.
+                         * Median error on its own cases, and its interval. Set by the session that ran it. */
 } hec_calibration;
 
-/* Above the first: marked, most of what was measured had to be left out. Above the second: refused. */
+/* Above this share of disturbed iterations results are marked. They are results all the same: their intervals say how far
+ * they can be trusted. */
 #define HEC_CONTAMINATED_MOST 0.5
-#define HEC_REFUSED_MOST 0.8
 
 /* Draws the cases. HEC_BAD_INPUT for clusters that a calibration cannot describe. */
 hec_status hec_calibration_open(hec_calibration *calibration, const hec_calibrate_options *options,
                                 hec_arena *arena) HEC_MUST_USE;
-/* On rank 0: one iteration of one of its cases. */
+/* On rank 0: one iteration of one of its cases, of which reading->a_case is the index. */
 void hec_calibration_add(hec_calibration *calibration, const hec_problem *problem, const hec_lab_reading *reading,
                          const hec_replayed *iteration);
-/* On rank 0, after all. HEC_FAILED when too much was disturbed. */
+/* On rank 0, after all: fits to the readings that count (resample.h, hec_choose_readings), of each iteration of a case by
+ * itself. The others are forgotten. HEC_FAILED when nothing can be fitted. */
 hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) HEC_MUST_USE;
 /* Ranks that wait for each other go at the pace of whoever is late at that moment: with durations that scatter, an iteration
  * takes longer than its operations' typical durations add up to. Sets `speed`, which slows all computing down, such that
@@ -71,10 +80,6 @@ hec_status hec_calibration_fit(hec_calibration *calibration, hec_arena *arena) H
  * with speed 1 and HEC_PACE_TRIED. Computing alone scales, so times are linear in 1 / speed. Never above 1. */
 void hec_calibration_pace(hec_calibration *calibration, const double *const predicted[2], const double *measured,
                           int32_t n, hec_arena *arena);
-/* On rank 0: when `n_planned` iterations are to be read, so many of them are disturbed already that it will be refused. */
-bool hec_calibration_is_hopeless(const hec_calibration *calibration, int32_t n_planned);
-/* Forgets what was measured. */
-void hec_calibration_clear(hec_calibration *calibration);
 void hec_calibration_close(hec_calibration *calibration);
 
 /* The cluster file (cluster.h, JSON form), with residuals and cases. */

@@ -3,6 +3,7 @@
 #include "runtime/program/summary.h"
 #include "validate/calibrate/calibrate.h"
 
+#include <math.h>
 #include <string.h>
 
 static const hec_link *first_of(const hec_cluster *c, hec_link_kind kind) {
@@ -78,9 +79,18 @@ static void write_calibration(hec_json_out *json, const hec_calibration *c) {
   hec_json_object(json, "calibration");
   hec_json_int(json, "seed", (int64_t)c->options.seed);
   hec_json_int(json, "ranks", c->options.n_ranks); /* the cluster may have more devices */
+  hec_json_double(json, "probe_s", c->probe_s > 0 ? c->probe_s : NAN);
   hec_json_int(json, "iterations", c->n_read);
   hec_json_double(json, "disturbed", c->disturbed);
   hec_json_bool(json, "contaminated", c->contaminated);
+  hec_json_double(json, "level_within", c->level);
+  hec_json_object(json, "error");
+  hec_json_double(json, "median", c->own[0]);
+  hec_json_array(json, "interval");
+  hec_json_double(json, NULL, c->own[1]);
+  hec_json_double(json, NULL, c->own[2]);
+  hec_json_close(json);
+  hec_json_close(json);
   hec_json_string(json, "links",
                   c->options.virtual_time ? "kept as given: virtual time measures no link"
                                           : "fitted: latency + scale * closed form of the links given");

@@ -3,6 +3,7 @@
 #include "validate/session_report.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 enum { SHOWN_MOST = 5 };
 
@@ -102,21 +103,36 @@ static void add_rest(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "          %s\n", c->cases[i].name);
 }
 
+static void add_verdict(const hec_session_report *r, hec_text *out) {
+  const hec_calibration *c = &r->session->calibration;
+  if (isfinite(c->own[0])) {
+    hec_text_printf(out, "\nIts own cases are predicted within %.1f %% ", 100 * c->own[0]);
+    hec_report_add_interval(out, (hec_interval){c->own[1], c->own[2]});
+    hec_text_add(out, " (median; in brackets: 95 % interval)");
+  } else {
+    hec_text_add(out, "\nHow far it can be trusted is not known: one round does not say; give more time with --within");
+  }
+  if (isfinite(c->level))
+    hec_text_printf(out, "; all times together are known within %.1f %%", 100 * c->level);
+  hec_text_add(out, ".\n");
+  if (hec_summary_on_devices(r->head->execution))
+    hec_text_add(out, "For predictions of this model shape on this machine. Devices are not probed: whether anything "
+                      "else used them is not known.\n");
+  else if (c->contaminated)
+    hec_text_printf(out, "Mind: %.0f %% of the iterations were disturbed; a quiet machine gives a better calibration.\n",
+                    100 * c->disturbed);
+  else
+    hec_text_add(out, "Good for predictions of this model shape on this machine.\n");
+}
+
 void hec_calibrate_text(const hec_session_report *r, hec_text *out) {
   const hec_session *s = r->session;
-  hec_text_printf(out, "%s: what operations of this shape take on this machine, %" PRId32 " rounds\n", r->head->tool,
-                  s->options.compare.n_rounds);
+  hec_text_printf(out, "%s: what operations of this shape take on this machine, ", r->head->tool);
+  hec_report_add_rounds(r, out);
+  hec_text_add(out, "\n");
   hec_summary_execution_place(r->head, out);
   hec_summary_execution_mind(r->head, out);
   add_curves(&s->calibration, out);
   add_rest(r, out);
-  if (s->calibration.contaminated)
-    hec_text_printf(
-        out, "\nCONTAMINATED: more than %g %% of the iterations were disturbed; measure again on a quiet machine.\n",
-        100 * HEC_CONTAMINATED_MOST);
-  else if (hec_summary_on_devices(r->head->execution))
-    hec_text_add(out, "\nFor predictions of this model shape on this machine. Devices are not probed: whether anything "
-                      "else used them is not known.\n");
-  else
-    hec_text_add(out, "\nNot contaminated: good for predictions of this model shape on this machine.\n");
+  add_verdict(r, out);
 }

@@ -35,6 +35,8 @@ static hec_status read_source(const hec_json *json, const hec_calibration_need *
                     "--calibration: expected one of backend %s and transport %s, as this run, found %s and %s",
                     need->backend, need->transport, backend, transport);
   HEC_TRY(hec_json_bool_or(json, calibration, "contaminated", false, &file->contaminated));
+  const hec_json_value *probe = hec_json_get(calibration, "probe_s");
+  file->probe_s = probe && hec_json_is_number(probe) && hec_json_number(probe) > 0 ? hec_json_number(probe) : 0;
   int64_t cores = 0;
   int32_t n_devices = file->cluster.n_devices; /* what older files mean */
   HEC_TRY(hec_json_int_or(json, calibration, "ranks", 1, INT32_MAX, n_devices, &file->n_ranks));

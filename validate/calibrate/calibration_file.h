@@ -9,6 +9,7 @@ typedef struct {
   const char *const *cases; /* [n_cases] names of what it was fitted on */
   int32_t n_cases;
   int64_t n_ranks; /* that it was measured with */
+  double probe_s;  /* of the pace that its times are at; 0: it does not say */
   bool contaminated, other_cpu;
 } hec_calibration_file; /* on the arena */
 

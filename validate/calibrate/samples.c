@@ -24,7 +24,9 @@ static hec_sample_set *set_of(hec_samples *samples, hec_curve_kind kind, bool ba
 }
 
 /* One more observation, without pieces yet. */
-static void open(hec_sample_set *s, double seconds) {
+static void open(hec_sample_set *s, double seconds, int32_t reading) {
+  HEC_RESERVE(s->from, s->from_capacity, (size_t)s->n + 1);
+  s->from[s->n] = reading;
   HEC_RESERVE(s->x_at, s->x_at_capacity, (size_t)s->n + 2);
   HEC_RESERVE(s->y, s->y_capacity, (size_t)s->n + 1);
   s->x_at[s->n + 1] = s->x_at[s->n];
@@ -38,7 +40,9 @@ static void add_piece(hec_sample_set *s, double x) {
   s->x_at[s->n]++;
 }
 
-static void add_pair(hec_sample_pairs *pairs, double x, double y) {
+static void add_pair(hec_sample_pairs *pairs, double x, double y, int32_t reading) {
+  HEC_RESERVE(pairs->from, pairs->from_capacity, (size_t)pairs->n + 1);
+  pairs->from[pairs->n] = reading;
   HEC_RESERVE(pairs->x, pairs->x_capacity, (size_t)pairs->n + 1);
   HEC_RESERVE(pairs->y, pairs->y_capacity, (size_t)pairs->n + 1);
   pairs->x[pairs->n] = x;
@@ -53,14 +57,14 @@ static void add_rows(hec_samples *samples, const hec_program *program, const hec
   if (op->work_at < 0 && op->rows <= 0)
     return;
   if (op->work_at < 0) {
-    open(set, seconds);
+    open(set, seconds, samples->reading);
     add_piece(set, op->rows);
     return;
   }
   const int32_t *at = program->work_index + op->work_at + rank;
   if (at[1] == at[0])
     return;
-  open(set, seconds);
+  open(set, seconds, samples->reading);
   for (int32_t i = at[0]; i < at[1]; i++)
     add_piece(set, (double)program->work[i].rows);
 }
@@ -73,7 +77,7 @@ static void add_bytes(hec_samples *samples, const hec_program *program, const he
   if (kind == HEC_CURVE_NONE || bytes <= 0)
     return;
   hec_sample_set *set = set_of(samples, kind, op->kind == HEC_OP_LOCAL && op->backward, 0);
-  open(set, seconds);
+  open(set, seconds, samples->reading);
   add_piece(set, bytes);
 }
 
@@ -112,11 +116,10 @@ static void add_exchange(hec_samples *samples, const hec_program *program, const
     if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0 &&
         computed(samples, program, t, id, r) < HEC_COMPUTED_MOST)
       add_pair(&samples->exchange[kind], links->done_s[r],
-               1e-12 * (double)hec_span_ps(&samples->spans, program, id, r));
+               1e-12 * (double)hec_span_ps(&samples->spans, program, id, r), samples->reading);
 }
 
-static void add_op(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id, double pace,
-                   hec_link_cost *links) {
+static void add_op(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id, hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
   if (op->kind == HEC_OP_EXCHANGE) {
     add_exchange(samples, program, t, id, links);
@@ -128,27 +131,64 @@ static void add_op(hec_samples *samples, const hec_program *program, const hec_t
     if (seconds <= 0 || (moves && computed(samples, program, t, id, r) >= HEC_COMPUTED_MOST))
       continue;
     if (op->kind == HEC_OP_COMPUTE)
-      add_rows(samples, program, op, r, seconds / pace);
+      add_rows(samples, program, op, r, seconds);
     else if (op->kind == HEC_OP_PLAN)
-      add_pair(&samples->plan, (double)op->units, seconds);
+      add_pair(&samples->plan, (double)op->units, seconds, samples->reading);
     else
-      add_bytes(samples, program, op, r, op->kind == HEC_OP_LOCAL ? seconds / pace : seconds);
+      add_bytes(samples, program, op, r, seconds);
   }
 }
 
-void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, double pace,
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, int32_t reading,
                      hec_link_cost *links) {
   const hec_program *program = hec_lowering_program(iteration->low);
   HEC_ASSERT(program->n_ranks == problem->n_ranks);
-  samples->n_iterations++;
+  samples->reading = reading;
   samples->busy_s += iteration->moving.busy_s;
   samples->lasted_s += iteration->moving.lasted_s;
   hec_spans_find(&samples->spans, program, iteration->timeline);
   for (int32_t i = 0; i < (int32_t)program->n_ops; i++)
-    add_op(samples, program, iteration->timeline, i, pace, links);
+    add_op(samples, program, iteration->timeline, i, links);
+}
+
+static void keep_set(hec_sample_set *s, const bool *counts) {
+  int32_t n = 0, end = 0;
+  for (int32_t i = 0; i < s->n; i++) {
+    int32_t first = s->x_at[i], last = s->x_at[i + 1]; /* read before what is kept moves over them */
+    if (!counts[s->from[i]])
+      continue;
+    for (int32_t k = first; k < last; k++)
+      s->x[end++] = s->x[k];
+    s->y[n] = s->y[i];
+    s->from[n] = s->from[i];
+    s->x_at[n] = end - (last - first);
+    n++;
+  }
+  s->x_at[n] = end;
+  s->n = n;
+}
+
+static void keep_pairs(hec_sample_pairs *p, const bool *counts) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < p->n; i++)
+    if (counts[p->from[i]]) {
+      p->x[n] = p->x[i];
+      p->y[n] = p->y[i];
+      p->from[n++] = p->from[i];
+    }
+  p->n = n;
+}
+
+void hec_samples_keep(hec_samples *samples, const bool *counts) {
+  for (int32_t i = 0; i < samples->n_sets; i++)
+    keep_set(&samples->sets[i], counts);
+  for (int32_t i = 0; i < HEC_N_CURVE_KINDS; i++)
+    keep_pairs(&samples->exchange[i], counts);
+  keep_pairs(&samples->plan, counts);
 }
 
 static void free_pairs(hec_sample_pairs *pairs) {
+  free(pairs->from);
   free(pairs->x);
   free(pairs->y);
 }
@@ -158,6 +198,7 @@ void hec_samples_free(hec_samples *samples) {
     free(samples->sets[i].x_at);
     free(samples->sets[i].x);
     free(samples->sets[i].y);
+    free(samples->sets[i].from);
   }
   for (int32_t i = 0; i < HEC_N_CURVE_KINDS; i++)
     free_pairs(&samples->exchange[i]);

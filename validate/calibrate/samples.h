@@ -18,13 +18,16 @@ typedef struct {
   size_t x_capacity;
   double *y;
   size_t y_capacity;
+  int32_t *from; /* [n] the reading that it was taken from */
+  size_t from_capacity;
 } hec_sample_set;
 
 /* Pairs for a line: seconds over what the law of the links it ran on says (exchanges), over work units (planning). */
 typedef struct {
   int32_t n;
   double *x, *y;
-  size_t x_capacity, y_capacity;
+  int32_t *from; /* [n] */
+  size_t x_capacity, y_capacity, from_capacity;
 } hec_sample_pairs;
 
 enum { HEC_SAMPLE_SETS_MAX = 64 };
@@ -37,13 +40,16 @@ typedef struct {
   hec_sample_pairs plan;
   hec_spans spans;
   double busy_s, lasted_s; /* of exchanges: processor time that moving bytes took, and how long they lasted */
-  int32_t n_iterations;
-} hec_samples; /* zero-initialise */
+  int32_t reading; /* that is being added */
+} hec_samples;     /* zero-initialise */
 
-/* Adds all operations of an executed iteration under a schedule without overlap, what ranks do alone as it would be at pace 1
- * (lab.h); of those that move bytes only where the rank did nothing else (reductions of gradients overlap in every schedule). `links`: closed form of the links that it ran on. Chains are left out: their law is not a line. */
-void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, double pace,
+/* Adds all operations of an executed iteration under a schedule without overlap, whose timeline is mended (lab.h), as reading
+ * `reading`; of those that move bytes only where the rank did nothing else (reductions of gradients overlap in every
+ * schedule). `links`: closed form of the links that it ran on. Chains are left out: their law is not a line. */
+void hec_samples_add(hec_samples *samples, const hec_problem *problem, const hec_replayed *iteration, int32_t reading,
                      hec_link_cost *links);
+/* Leaves out the observations of readings that do not count. */
+void hec_samples_keep(hec_samples *samples, const bool *counts);
 void hec_samples_free(hec_samples *samples);
 
 #endif

@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int32_t rounds_most(const hec_comparison *c) {
-  return c->options.n_rounds + c->options.n_extra;
-}
-
 void hec_comparison_open(hec_comparison *c, const hec_comparison_options *o, hec_arena *arena) {
   *c = (hec_comparison){.options = *o, .arena = arena};
   c->point_at = HEC_NEW(arena, int32_t, o->n_cases + 1);
@@ -20,12 +16,14 @@ void hec_comparison_open(hec_comparison *c, const hec_comparison_options *o, hec
     c->point_at[i + 1] = c->point_at[i] + o->cases[i].n_steps - o->cases[i].warmup;
   c->n_points = c->point_at[o->n_cases];
   c->points = HEC_NEW(arena, hec_point, c->n_points);
-  c->readings = HEC_NEW(arena, hec_round_reading, (size_t)c->n_points * (size_t)rounds_most(c));
+  c->readings = HEC_NEW(arena, hec_round_reading, (size_t)c->n_points * (size_t)c->options.n_rounds);
   c->by_case = HEC_NEW(arena, hec_compared_case, o->n_cases);
   c->drawn = HEC_NEW(arena, hec_drawn, o->n_cases);
   for (int32_t i = 0; i < o->n_cases; i++)
-    for (int32_t k = c->point_at[i]; k < c->point_at[i + 1]; k++)
+    for (int32_t k = c->point_at[i]; k < c->point_at[i + 1]; k++) {
       c->points[k].a_case = i;
+      c->points[k].iter = o->cases[i].steps[k - c->point_at[i] + o->cases[i].warmup].iter;
+    }
 }
 
 void hec_comparison_close(hec_comparison *c) {
@@ -62,48 +60,48 @@ void hec_comparison_add(hec_comparison *c, const hec_lab_reading *reading, const
   const hec_program *program = hec_lowering_program(iteration->low);
   int32_t index = c->point_at[reading->a_case] + (int32_t)(iteration->step - of->steps) - of->warmup;
   hec_point *point = &c->points[index];
-  hec_round_reading *kept = &c->readings[(size_t)index * (size_t)rounds_most(c) + (size_t)reading->round];
+  hec_round_reading *kept = &c->readings[(size_t)index * (size_t)c->options.n_rounds + (size_t)reading->round];
   uint64_t digest = hec_program_digest(program);
   HEC_ASSERT(point->digest == 0 || point->digest == digest); /* plans are functions of the loads alone */
   point->digest = digest;
-  point->iter = iteration->step->iter;
   hec_spans_find(&c->spans, program, iteration->timeline);
   add_roles(&c->spans, program, kept->role_s);
   kept->total_s = 1e-12 * (double)hec_timeline_end_ps(iteration->timeline);
-  kept->clean = reading->clean;
-  kept->pace = reading->pace;
+  kept->raw_s = reading->total_s;
+  kept->disturbance = reading->disturbance;
   if (c->options.timelines && index == drawn_point(c, reading->a_case))
     keep_timeline(iteration->timeline, &c->drawn[reading->a_case].measured);
 }
 
 const hec_round_reading *hec_comparison_readings(const hec_comparison *c, int32_t point, int32_t *n) {
-  *n = rounds_most(c);
+  *n = c->options.n_rounds;
   return &c->readings[(size_t)point * (size_t)*n];
 }
 
-/* Readings that a point needs. */
-static int32_t clean_least(const hec_comparison *c) {
-  int32_t half = (c->options.n_rounds + 1) / 2;
-  return half < HEC_CLEAN_LEAST ? half : HEC_CLEAN_LEAST;
+/* The readings that count, by point and round. */
+static hec_readings chosen_readings(const hec_comparison *c, hec_arena *arena) {
+  size_t n = (size_t)c->options.n_rounds;
+  double *value = HEC_NEW(arena, double, (size_t)c->n_points * n), *disturbance = HEC_NEW(arena, double, n);
+  for (size_t i = 0; i < (size_t)c->n_points; i++) {
+    for (size_t k = 0; k < n; k++) {
+      value[i * n + k] = c->readings[i * n + k].total_s;
+      disturbance[k] = c->readings[i * n + k].disturbance;
+    }
+    hec_choose_readings(disturbance, (int32_t)n, value + i * n);
+  }
+  return (hec_readings){c->options.n_cases, c->options.n_rounds, c->point_at, value};
 }
 
-static void count(const hec_comparison *c, int32_t point, int32_t *n_read, int32_t *n_clean) {
-  int32_t n_rounds;
-  const hec_round_reading *readings = hec_comparison_readings(c, point, &n_rounds);
-  *n_read = *n_clean = 0;
-  for (int32_t k = 0; k < n_rounds; k++) {
-    *n_read += readings[k].total_s > 0;
-    *n_clean += readings[k].clean;
-  }
-}
-
-bool hec_comparison_settled(const hec_comparison *c, int32_t a_case) {
-  int32_t n_points = c->point_at[a_case + 1] - c->point_at[a_case], n_conclusive = 0, n_read, n_clean;
-  for (int32_t i = c->point_at[a_case]; i < c->point_at[a_case + 1]; i++) {
-    count(c, i, &n_read, &n_clean);
-    n_conclusive += n_clean >= clean_least(c);
-  }
-  return 2 * n_conclusive > n_points;
+double hec_comparison_half_width(const hec_comparison *c) {
+  hec_arena arena = {0};
+  hec_medians medians;
+  hec_readings readings = chosen_readings(c, &arena);
+  double most = 0;
+  hec_medians_draw(&readings, c->options.seed, &arena, &medians);
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    most = fmax(most, hec_medians_half_width(&medians, c->point_at[i], c->point_at[i + 1]));
+  hec_arena_free(&arena);
+  return most;
 }
 
 /* ---- Predictions ---- */
@@ -112,12 +110,10 @@ bool hec_comparison_settled(const hec_comparison *c, int32_t a_case) {
 typedef struct {
   hec_comparison *all;
   int32_t a_case;
-  hec_problem priced;         /* of the cluster that predicts */
-  hec_cluster slower_cluster; /* the same, its cores slower */
-  hec_problem slower;
+  hec_problem priced; /* of the cluster that predicts */
   hec_arena arena;
   hec_lowering *low;
-  hec_sim *sim, *slower_sim;
+  hec_sim *sim;
   hec_link_cost cost;
   hec_timeline timeline;
   hec_program broken;
@@ -170,11 +166,9 @@ static hec_status predict_point(prediction *p, int32_t index) {
   hec_comparison *c = p->all;
   hec_point *point = &c->points[index];
   const hec_program *program = hec_lowering_program(p->low);
-  if (point->digest != hec_program_digest(program))
+  if (point->digest != 0 && point->digest != hec_program_digest(program))
     return hec_fail(HEC_FAILED, "%s, iteration %" PRId64 ": the program that was executed is not the one predicted",
                     c->options.cases[p->a_case].name, point->iter);
-  hec_sim_run(p->slower_sim, program, (hec_sim_options){0}, &p->timeline);
-  point->slower_s = 1e-12 * (double)hec_timeline_end_ps(&p->timeline);
   hec_sim_run(p->sim, program, (hec_sim_options){0}, &p->timeline);
   hec_spans_find(&c->spans, program, &p->timeline);
   add_roles(&c->spans, program, point->predicted_role_s);
@@ -190,7 +184,6 @@ static hec_status predict_steps(prediction *p) {
   HEC_TRY(hec_schedule_of(of->policy, of->schedule, &schedule));
   p->low = hec_lowering_new(of->problem, of->policy, schedule, p->all->options.collective, &p->arena);
   p->sim = hec_sim_new(&p->priced, p->all->options.law, &p->arena);
-  p->slower_sim = hec_sim_new(&p->slower, p->all->options.law, &p->arena);
   p->cost = hec_link_cost_new(p->priced.cluster, &p->arena);
   for (int32_t i = 0; i < of->n_steps; i++) {
     const hec_replay_step *step = &of->steps[i];
@@ -206,18 +199,9 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
   const hec_problem *executed = c->options.cases[a_case].problem;
   HEC_TRY(hec_problem_make(executed->moe, cluster, executed->train, executed->n_ranks, executed->tokens, &p.priced));
   HEC_TRY(hec_problem_shard(&p.priced, executed->esp));
-  p.slower_cluster = *cluster;
-  p.slower_cluster.devices = HEC_NEW(&p.arena, hec_device, cluster->n_devices);
-  memcpy(p.slower_cluster.devices, cluster->devices, (size_t)cluster->n_devices * sizeof *cluster->devices);
-  for (int32_t i = 0; i < cluster->n_devices; i++)
-    p.slower_cluster.devices[i].speed *= HEC_PACE_TRIED;
-  p.slower = p.priced;
-  p.slower.cluster = &p.slower_cluster;
   hec_status status = predict_steps(&p);
   if (p.sim)
     hec_sim_free(p.sim);
-  if (p.slower_sim)
-    hec_sim_free(p.slower_sim);
   hec_lowering_free(p.low);
   hec_link_cost_free(&p.cost);
   hec_timeline_free(&p.timeline);
@@ -228,64 +212,63 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
 
 /* ---- The comparison ---- */
 
-/* What a reading would be at pace 1: times are linear in the pace. */
-static double at_pace_1(const hec_point *point, const hec_round_reading *reading) {
-  double per_pace = (point->slower_s - point->predicted_s) / (1 / HEC_PACE_TRIED - 1);
-  double predicted = point->predicted_s + per_pace * (reading->pace - 1);
-  return predicted > 0 ? reading->total_s * (point->predicted_s / predicted) : reading->total_s;
-}
-
-/* Medians of the readings that count; their number. */
-static void settle(const hec_comparison *c, int32_t index, double *scratch) {
+/* Of the readings of a point that count. */
+static void settle(hec_comparison *c, const hec_readings *chosen, int32_t index, double *scratch) {
   hec_point *point = &c->points[index];
   int32_t n_rounds, n = 0;
   const hec_round_reading *readings = hec_comparison_readings(c, index, &n_rounds);
-  count(c, index, &point->n_read, &point->n_clean);
-  point->conclusive = point->n_clean >= clean_least(c);
-  if (point->n_clean == 0)
+  const double *value = chosen->value + (size_t)index * (size_t)n_rounds;
+  point->n_read = point->n_clean = 0;
+  for (int32_t k = 0; k < n_rounds; k++) {
+    point->n_read += readings[k].total_s > 0;
+    point->n_clean += readings[k].total_s > 0 && readings[k].disturbance <= 1;
+    if (value[k] > 0)
+      scratch[n++] = value[k];
+  }
+  point->conclusive = n > 0;
+  point->measured_s = c->medians.middle[index];
+  if (n == 0)
     return;
-  for (int32_t k = 0; k < n_rounds; k++)
-    if (readings[k].clean)
-      scratch[n++] = readings[k].total_s;
-  point->raw_s = hec_median(scratch, n);
-  n = 0;
-  for (int32_t k = 0; k < n_rounds; k++)
-    if (readings[k].clean)
-      scratch[n++] = at_pace_1(point, &readings[k]);
-  point->measured_s = hec_median(scratch, n);
   point->spread = (hec_quantile(scratch, n, 0.75) - hec_quantile(scratch, n, 0.25)) / point->measured_s;
-  for (int32_t role = 0; role < HEC_N_ROLES; role++) {
+  for (int32_t role = -1; role < HEC_N_ROLES; role++) {
     n = 0;
     for (int32_t k = 0; k < n_rounds; k++)
-      if (readings[k].clean)
-        scratch[n++] = readings[k].role_s[role];
-    point->measured_role_s[role] = hec_median(scratch, n);
+      if (value[k] > 0)
+        scratch[n++] = role < 0 ? readings[k].raw_s : readings[k].role_s[role];
+    *(role < 0 ? &point->raw_s : &point->measured_role_s[role]) = hec_median(scratch, n);
   }
 }
 
-/* Predictions (control < 0: the simulator's) and measurements of conclusive points first .. last, into two arrays. */
-static int32_t pairs_of(const hec_comparison *c, int32_t first, int32_t last, int32_t control, double *pairs[2]) {
+/* Predictions and measurements of executed points first .. last, into two arrays. */
+static int32_t pairs_of(const hec_comparison *c, int32_t first, int32_t last, double *pairs[2]) {
   int32_t n = 0;
-  for (int32_t i = first; i < last; i++) {
-    const hec_point *p = &c->points[i];
-    if (!p->conclusive || (control >= 0 && fabs(p->control_s[control] / p->predicted_s - 1) < HEC_CONTROL_TERM))
-      continue;
-    pairs[0][n] = control < 0 ? p->predicted_s : p->control_s[control];
-    pairs[1][n++] = p->measured_s;
-  }
+  for (int32_t i = first; i < last; i++)
+    if (c->points[i].conclusive) {
+      pairs[0][n] = c->points[i].predicted_s;
+      pairs[1][n++] = c->points[i].measured_s;
+    }
   return n;
 }
 
-static void finish_case(hec_comparison *c, int32_t a_case, double *pairs[2]) {
+static void finish_case(hec_comparison *c, int32_t a_case, const double *predicted, const double *scale,
+                        double *pairs[2]) {
   hec_compared_case *of = &c->by_case[a_case];
   int32_t first = c->point_at[a_case], last = c->point_at[a_case + 1];
-  *of = (hec_compared_case){.a_case = &c->options.cases[a_case], .n_points = last - first};
-  of->n_conclusive = pairs_of(c, first, last, -1, pairs);
+  double drawn[HEC_DRAWS];
+  *of = (hec_compared_case){
+      .a_case = &c->options.cases[a_case], .measured = {NAN, NAN}, .n_points = last - first};
+  of->n_conclusive = pairs_of(c, first, last, pairs);
   if (of->n_conclusive == 0)
     return;
   of->predicted_s = hec_median(pairs[0], of->n_conclusive);
   of->measured_s = hec_median(pairs[1], of->n_conclusive);
-  of->error = hec_error_of(pairs[0], pairs[1], of->n_conclusive);
+  of->range = hec_error_range_of(predicted, &c->medians, first, last, NULL, scale);
+  of->error = of->range.error;
+  if (hec_medians_level(&c->medians, first, last, drawn)) {
+    of->measured = hec_interval_of(1, drawn, HEC_DRAWS, true);
+    of->measured.low *= of->measured_s;
+    of->measured.high *= of->measured_s;
+  }
   for (int32_t i = first; i < last; i++)
     for (int32_t role = 0; c->points[i].conclusive && role < HEC_N_ROLES; role++) {
       of->predicted_role_s[role] += c->points[i].predicted_role_s[role] / of->n_conclusive;
@@ -293,94 +276,60 @@ static void finish_case(hec_comparison *c, int32_t a_case, double *pairs[2]) {
     }
 }
 
-/* The middle half of the rounds of a case: how far its measurement can be told from another's. */
-static void find_middle(hec_comparison *c, int32_t a_case, double *scratch[2]) {
-  hec_compared_case *of = &c->by_case[a_case];
-  int32_t n_known = 0;
-  of->low_s = 0;
-  of->high_s = INFINITY;
-  for (int32_t round = 0; round < rounds_most(c); round++) {
-    int32_t n = 0;
-    for (int32_t i = c->point_at[a_case]; i < c->point_at[a_case + 1]; i++) {
-      const hec_round_reading *reading = &c->readings[(size_t)i * (size_t)rounds_most(c) + (size_t)round];
-      if (c->points[i].conclusive && reading->clean)
-        scratch[0][n++] = at_pace_1(&c->points[i], reading) / c->points[i].measured_s;
-    }
-    if (n > 0)
-      scratch[1][n_known++] = hec_median(scratch[0], n) * of->measured_s;
-  }
-  if (n_known > 1) {
-    of->low_s = hec_quantile(scratch[1], n_known, 0.25);
-    of->high_s = hec_quantile(scratch[1], n_known, 0.75);
-  }
-}
+/* ---- The ranking ---- */
 
-/* Two cases where both were measured: medians over the points that are conclusive in both (iterations differ in their
- * loads, so others would not compare), and how far each measurement scatters. */
+/* Two cases over the points that both have (iterations differ in their loads, so others would not compare). */
 typedef struct {
-  double predicted[2], measured[2], low[2], high[2];
-} contest;
+  double predicted; /* ratio of the medians, first over second */
+  hec_contest measured;
+} duel;
 
-/* Of the points that two cases have in common; false: there is none, or the two executed the same programs there, which
- * have no order. */
-static bool meet(const hec_comparison *c, int32_t i, int32_t j, double *pairs[2], contest *out) {
-  const int32_t which[2] = {i, j};
+/* false: they have no point in common, or executed the same programs there, which have no order. */
+static bool meet(const hec_comparison *c, int32_t i, int32_t j, duel *out) {
+  hec_arena arena = {0};
+  int32_t first[2] = {c->point_at[i], c->point_at[j]}, n = 0;
+  int32_t most = c->by_case[i].n_points < c->by_case[j].n_points ? c->by_case[i].n_points : c->by_case[j].n_points;
+  int32_t *row[2] = {HEC_NEW(&arena, int32_t, most), HEC_NEW(&arena, int32_t, most)};
+  double *predicted[2] = {HEC_NEW(&arena, double, most), HEC_NEW(&arena, double, most)};
   bool differ = false;
-  for (int32_t side = 0; side < 2; side++) {
-    const hec_compared_case *of = &c->by_case[which[side]];
-    int32_t n = 0, n_points = of->n_points < c->by_case[which[!side]].n_points ? of->n_points
-                                                                               : c->by_case[which[!side]].n_points;
-    for (int32_t k = 0; k < n_points; k++) {
-      const hec_point *own = &c->points[c->point_at[which[side]] + k];
-      const hec_point *other = &c->points[c->point_at[which[!side]] + k];
-      if (!own->conclusive || !other->conclusive)
-        continue;
-      differ = differ || own->digest != other->digest;
-      pairs[0][n] = own->predicted_s;
-      pairs[1][n++] = own->measured_s;
+  for (int32_t k = 0; k < most; k++) {
+    const hec_point *point[2] = {&c->points[first[0] + k], &c->points[first[1] + k]};
+    if (!point[0]->conclusive || !point[1]->conclusive)
+      continue;
+    differ = differ || point[0]->digest != point[1]->digest;
+    for (int32_t side = 0; side < 2; side++) {
+      row[side][n] = first[side] + k;
+      predicted[side][n] = point[side]->predicted_s;
     }
-    if (n == 0)
-      return false;
-    out->predicted[side] = hec_median(pairs[0], n);
-    out->measured[side] = hec_median(pairs[1], n);
-    out->low[side] = out->measured[side] * (of->low_s / of->measured_s);
-    out->high[side] = out->measured[side] * (of->high_s / of->measured_s);
+    n++;
   }
-  return differ;
+  if (n > 0)
+    *out = (duel){hec_median(predicted[0], n) / hec_median(predicted[1], n),
+                  hec_contest_of(&c->medians, row[0], row[1], n)};
+  hec_arena_free(&arena);
+  return n > 0 && differ;
 }
 
-static void judge_pair(hec_comparison *c, const contest *pair, int32_t *agree) {
-  const hec_measured_range range = {pair->low, pair->high};
-  hec_ranking far = hec_ranking_of(pair->predicted, pair->measured, 2, HEC_APART, &range);
-  hec_pairs all = hec_pairs_of(pair->predicted, pair->measured, 2, &range);
-  c->ranking.pairs += far.pairs;
-  c->ranking.wrong += far.wrong;
-  c->ranking.wrong_close += far.wrong_close;
-  c->pairs.right += all.right;
-  c->pairs.wrong += all.wrong;
-  c->pairs.close += all.close;
-  *agree += hec_ranking_of(pair->predicted, pair->measured, 2, 0, NULL).wrong ? -1 : 1;
+static void judge_pair(hec_comparison *c, const duel *d) {
+  double measured = d->measured.ratio;
+  bool right = (d->predicted > 1 && measured > 1) || (d->predicted < 1 && measured < 1);
+  c->n_pairs++;
+  if (!d->measured.apart) {
+    c->n_not_apart++;
+    return;
+  }
+  c->n_right += right;
+  c->n_wrong += !right;
+  if (fmax(measured, 1 / measured) - 1 <= HEC_APART)
+    return;
+  c->ranking.pairs++;
+  c->ranking.wrong += !right;
 }
 
-static void rank_cases(hec_comparison *c, double *pairs[2]) {
-  int32_t n = 0, agree = 0, n_cases = c->options.n_cases;
-  int32_t *index = HEC_NEW(c->arena, int32_t, n_cases);
-  contest pair;
-  for (int32_t i = 0; i < n_cases; i++)
-    find_middle(c, i, pairs);
-  c->ranking = (hec_ranking){.tau = 1};
-  c->pairs = (hec_pairs){0};
-  c->n_pairs = 0;
-  for (int32_t i = 0; i < n_cases; i++)
-    for (int32_t j = 0; j < i; j++)
-      if (meet(c, i, j, pairs, &pair)) {
-        judge_pair(c, &pair, &agree);
-        c->n_pairs++;
-      }
-  c->kendall_tau = c->n_pairs > 0 ? (double)agree / c->n_pairs : 1;
-  if (c->ranking.pairs > 0)
-    c->ranking.tau = (double)(c->ranking.pairs - 2 * (int64_t)c->ranking.wrong) / c->ranking.pairs;
-  for (int32_t i = 0; i < n_cases; i++)
+static void find_regret(hec_comparison *c, double *pairs[2]) {
+  int32_t n = 0, *index = HEC_NEW(c->arena, int32_t, c->options.n_cases);
+  duel d;
+  for (int32_t i = 0; i < c->options.n_cases; i++)
     if (c->by_case[i].n_conclusive > 0) {
       pairs[0][n] = c->by_case[i].predicted_s;
       pairs[1][n] = c->by_case[i].measured_s;
@@ -392,24 +341,58 @@ static void rank_cases(hec_comparison *c, double *pairs[2]) {
   c->regret = hec_regret(pairs[0], pairs[1], n, &c->chosen, &c->best);
   c->chosen = index[c->chosen];
   c->best = index[c->best];
-  if (c->chosen != c->best && meet(c, c->chosen, c->best, pairs, &pair))
-    c->regret = fmax(pair.measured[0] / pair.measured[1] - 1, 0);
-}
-
-static void try_controls(hec_comparison *c, double *pairs[2]) {
-  for (c->n_controls = 0; hec_controls[c->n_controls].name; c->n_controls++) {
-    hec_compared_control *k = &c->controls[c->n_controls];
-    *k = (hec_compared_control){.control = &hec_controls[c->n_controls]};
-    k->n = pairs_of(c, 0, c->n_points, c->n_controls, pairs);
-    if (k->n > 0)
-      k->error = hec_error_of(pairs[0], pairs[1], k->n);
+  c->regret_known = c->chosen == c->best;
+  if (!c->regret_known && meet(c, c->chosen, c->best, &d)) {
+    c->regret = fmax(d.measured.ratio - 1, 0);
+    c->regret_known = d.measured.apart;
   }
 }
 
-hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) {
-  int32_t most = c->n_points + rounds_most(c) + c->options.n_cases, n_clean = 0;
-  c->n_read = c->n_most = 0;
-  double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
+static void rank_cases(hec_comparison *c, double *pairs[2]) {
+  duel d;
+  c->ranking = (hec_ranking){.tau = 1};
+  c->n_pairs = c->n_right = c->n_wrong = c->n_not_apart = 0;
+  for (int32_t i = 0; i < c->options.n_cases; i++)
+    for (int32_t j = 0; j < i; j++)
+      if (meet(c, i, j, &d))
+        judge_pair(c, &d);
+  int32_t n = c->n_right + c->n_wrong;
+  c->kendall_tau = n > 0 ? (double)(c->n_right - c->n_wrong) / n : 1;
+  if (c->ranking.pairs > 0)
+    c->ranking.tau = (double)(c->ranking.pairs - 2 * (int64_t)c->ranking.wrong) / c->ranking.pairs;
+  find_regret(c, pairs);
+}
+
+static void try_controls(hec_comparison *c, const double *scale) {
+  bool *matters = HEC_NEW(c->arena, bool, c->n_points);
+  double *predicted = HEC_NEW(c->arena, double, c->n_points);
+  for (c->n_controls = 0; hec_controls[c->n_controls].name; c->n_controls++) {
+    hec_compared_control *k = &c->controls[c->n_controls];
+    for (int32_t i = 0; i < c->n_points; i++) {
+      predicted[i] = c->points[i].control_s[c->n_controls];
+      matters[i] = fabs(predicted[i] / c->points[i].predicted_s - 1) >= HEC_CONTROL_TERM;
+    }
+    hec_error_range r = hec_error_range_of(predicted, &c->medians, 0, c->n_points, matters, scale);
+    *k = (hec_compared_control){&hec_controls[c->n_controls], r.error.n, r.error, r.median};
+  }
+}
+
+static void count_readings(hec_comparison *c) {
+  int32_t n_clean = 0;
+  c->n_read = c->n_most = c->n_conclusive = 0;
+  c->n_least = c->n_points > 0 ? c->points[0].n_read : 0;
+  for (int32_t i = 0; i < c->n_points; i++) {
+    int32_t n = c->points[i].n_read;
+    n_clean += c->points[i].n_clean;
+    c->n_conclusive += c->points[i].conclusive;
+    c->n_read += n;
+    c->n_least = n < c->n_least ? n : c->n_least;
+    c->n_most = n > c->n_most ? n : c->n_most;
+  }
+  c->disturbed = c->n_read > 0 ? 1 - (double)n_clean / c->n_read : 0;
+}
+
+static hec_status predict_all(hec_comparison *c, const hec_cluster *cluster) {
   const hec_timeline_out drawn = {.format = c->options.timelines, .text = &c->events};
   if (drawn.format)
     hec_timeline_begin(&drawn);
@@ -417,24 +400,33 @@ hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster) 
     HEC_TRY(predict_case(c, i, cluster));
   if (drawn.format)
     hec_timeline_end(&drawn);
+  return HEC_OK;
+}
+
+hec_status hec_comparison_finish(hec_comparison *c, const hec_cluster *cluster, const double *scale) {
+  int32_t most = c->n_points + c->options.n_rounds + c->options.n_cases, n = 0;
+  double *pairs[2] = {HEC_NEW(c->arena, double, most), HEC_NEW(c->arena, double, most)};
+  double *predicted = HEC_NEW(c->arena, double, c->n_points);
+  hec_readings chosen = chosen_readings(c, c->arena);
+  hec_medians_draw(&chosen, c->options.seed, c->arena, &c->medians);
+  HEC_TRY(predict_all(c, cluster));
   for (int32_t i = 0; i < c->n_points; i++) {
-    settle(c, i, pairs[0]);
-    n_clean += c->points[i].n_clean;
-    c->n_read += c->points[i].n_read;
-    c->n_most = c->points[i].n_read > c->n_most ? c->points[i].n_read : c->n_most;
+    settle(c, &chosen, i, pairs[0]);
+    predicted[i] = c->points[i].predicted_s;
   }
-  c->disturbed = c->n_read > 0 ? 1 - (double)n_clean / c->n_read : 0;
+  count_readings(c);
   for (int32_t i = 0; i < c->options.n_cases; i++)
-    finish_case(c, i, pairs);
-  c->n_conclusive = pairs_of(c, 0, c->n_points, -1, pairs);
-  if (c->n_conclusive > 0)
-    c->error = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
-  for (int32_t i = 0, n = 0; i < c->n_points; i++)
-    if (c->points[i].conclusive)
+    finish_case(c, i, predicted, scale, pairs);
+  c->range = hec_error_range_of(predicted, &c->medians, 0, c->n_points, NULL, scale);
+  c->error = c->range.error;
+  for (int32_t i = 0; i < c->n_points; i++)
+    if (c->points[i].conclusive) {
+      pairs[0][n] = predicted[i];
       pairs[1][n++] = c->points[i].raw_s;
-  if (c->n_conclusive > 0)
-    c->raw = hec_error_of(pairs[0], pairs[1], c->n_conclusive);
-  try_controls(c, pairs);
+    }
+  if (n > 0)
+    c->raw = hec_error_of(pairs[0], pairs[1], n);
+  try_controls(c, scale);
   rank_cases(c, pairs);
   return HEC_OK;
 }

@@ -5,12 +5,32 @@
 #include <math.h>
 #include <stdio.h>
 
-static void add_error(hec_json_out *json, const char *key, const hec_error *error, bool known) {
-  hec_json_object(json, key);
+static void add_interval(hec_json_out *json, const char *key, hec_interval interval) {
+  if (!hec_interval_known(interval)) {
+    hec_json_null(json, key);
+    return;
+  }
+  hec_json_array(json, key);
+  hec_json_double(json, NULL, interval.low);
+  hec_json_double(json, NULL, interval.high);
+  hec_json_close(json);
+}
+
+static void add_estimates(hec_json_out *json, const hec_error *error, bool known) {
   hec_json_double(json, "median", known ? error->median : NAN);
   hec_json_double(json, "p90", known ? error->p90 : NAN);
   hec_json_double(json, "worst", known ? error->worst : NAN);
   hec_json_double(json, "bias", known ? error->bias : NAN);
+}
+
+static void add_error(hec_json_out *json, const char *key, const hec_error_range *range, bool known) {
+  const hec_interval none = {NAN, NAN};
+  hec_json_object(json, key);
+  add_estimates(json, &range->error, known);
+  add_interval(json, "interval", known ? range->median : none);
+  add_interval(json, "p90_interval", known ? range->p90 : none);
+  add_interval(json, "worst_interval", known ? range->worst : none);
+  add_interval(json, "bias_interval", known ? range->bias : none);
   hec_json_close(json);
 }
 
@@ -59,8 +79,11 @@ static void add_head(hec_json_out *json, const hec_session_report *r) {
   hec_json_string(json, "phase", job->problem.train ? "train" : "forward");
   hec_json_string(json, "law", r->head->law);
   hec_json_int(json, "seed", (int64_t)r->session->options.seed);
-  hec_json_int(json, "rounds", r->session->options.compare.n_rounds);
+  hec_json_int(json, "rounds", r->session->comparison.n_least);
   hec_json_int(json, "rounds_most", r->session->comparison.n_most);
+  hec_json_double(json, "within_s", r->session->options.within_s > 0 ? r->session->options.within_s : NAN);
+  hec_json_double(json, "seconds", r->session->seconds);
+  hec_json_bool(json, "time_over", r->session->time_over);
   add_optional(json, "trace", r->random ? NULL : r->head->trace);
   hec_json_bool(json, "random", r->random);
   hec_json_strings(json, "limits", r->head->execution->limits, r->head->execution->n_limits);
@@ -76,6 +99,7 @@ static void add_calibration(hec_json_out *json, const hec_session_report *r) {
     hec_json_double(json, "disturbed", c->disturbed);
     hec_json_bool(json, "contaminated", c->contaminated);
     hec_json_double(json, "speed", c->speed);
+    hec_json_double(json, "level_within", c->level);
     hec_json_object(json, "exchange");
     hec_json_double(json, "a_s", c->exchange.a);
     hec_json_double(json, "b", c->exchange.b);
@@ -101,7 +125,8 @@ static void add_cases(hec_json_out *json, const hec_session_report *r) {
     hec_json_string(json, "schedule", hec_report_schedule(one->a_case));
     hec_json_double(json, "predicted_s", known ? one->predicted_s : NAN);
     hec_json_double(json, "measured_s", known ? one->measured_s : NAN);
-    add_error(json, "error", &one->error, known);
+    add_interval(json, "measured_interval", one->measured);
+    add_error(json, "error", &one->range, known);
     hec_json_int(json, "points", one->n_points);
     hec_json_int(json, "conclusive", one->n_conclusive);
     add_kinds(json, &kinds);
@@ -133,6 +158,7 @@ static void add_controls(hec_json_out *json, const hec_comparison *c) {
     hec_json_string(json, "summary", one->control->summary);
     hec_json_int(json, "points", one->n);
     hec_json_double(json, "median", one->n > 0 ? one->error.median : NAN);
+    add_interval(json, "interval", one->median);
     hec_json_double(json, "p90", one->n > 0 ? one->error.p90 : NAN);
     if (verdict == HEC_CONTROL_NOT_TRIED)
       hec_json_null(json, "failed");
@@ -146,14 +172,15 @@ static void add_controls(hec_json_out *json, const hec_comparison *c) {
 static void add_pairs(hec_json_out *json, const hec_comparison *c) {
   bool known = c->n_pairs > 0;
   hec_json_object(json, "pairs");
-  hec_json_int(json, "right", c->pairs.right);
-  hec_json_int(json, "wrong", c->pairs.wrong);
-  hec_json_int(json, "too_close", c->pairs.close);
+  hec_json_int(json, "right", c->n_right);
+  hec_json_int(json, "wrong", c->n_wrong);
+  hec_json_int(json, "too_close", c->n_not_apart);
   hec_json_close(json);
   hec_json_object(json, "regret");
   add_optional(json, "predicted_best", known ? c->by_case[c->chosen].a_case->name : NULL);
   add_optional(json, "measured_best", known ? c->by_case[c->best].a_case->name : NULL);
   hec_json_double(json, "share", known ? c->regret : NAN);
+  hec_json_bool(json, "told_apart", known && c->regret_known);
   hec_json_close(json);
 }
 
@@ -163,7 +190,7 @@ static void add_points(hec_json_out *json, const hec_comparison *c) {
     const hec_point *p = &c->points[i];
     char program[24];
     (void)snprintf(program, sizeof program, "%016" PRIx64, p->digest);
-    bool known = p->n_clean > 0;
+    bool known = p->conclusive;
     hec_json_object(json, NULL);
     hec_json_string(json, "case", c->options.cases[p->a_case].name);
     hec_json_int(json, "iter", p->iter);
@@ -191,13 +218,14 @@ void hec_compare_json(const hec_session_report *r, hec_text *out) {
   add_calibration(&json, r);
   add_cases(&json, r);
   add_kinds(&json, &kinds);
-  add_error(&json, "error", &c->error, known);
-  add_error(&json, "error_uncorrected", &c->raw, known);
-  hec_json_double(&json, "kendall_tau", c->n_pairs > 0 ? c->kendall_tau : NAN);
+  add_error(&json, "error", &c->range, known);
+  hec_json_object(&json, "error_uncorrected");
+  add_estimates(&json, &c->raw, known);
+  hec_json_close(&json);
+  hec_json_double(&json, "kendall_tau", c->n_right + c->n_wrong > 0 ? c->kendall_tau : NAN);
   hec_json_double(&json, "kendall_tau_5pct", c->ranking.pairs > 0 ? c->ranking.tau : NAN);
   hec_json_int(&json, "pairs_5pct", c->ranking.pairs);
   hec_json_int(&json, "wrong_5pct", c->ranking.wrong);
-  hec_json_int(&json, "wrong_5pct_close", c->ranking.wrong_close);
   add_pairs(&json, c);
   add_lists(&json, r);
   add_controls(&json, c);
@@ -226,7 +254,7 @@ void hec_compare_csv(const hec_session_report *r, hec_text *out) {
     const double measured[] = {p->measured_s, p->raw_s, p->predicted_s / p->measured_s - 1, p->spread};
     for (int k = 0; k < 4; k++) {
       hec_text_add(out, ",");
-      if (p->n_clean > 0)
+      if (p->conclusive)
         hec_text_add_double(out, measured[k]);
     }
     hec_text_printf(out, ",%" PRId32 ",%" PRId32 ",%s\n", p->n_clean, p->n_read, p->conclusive ? "true" : "false");

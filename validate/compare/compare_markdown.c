@@ -35,9 +35,10 @@ static void add_head(const hec_session_report *r, hec_text *out) {
 static void add_cases(const hec_session_report *r, hec_text *out) {
   const hec_comparison *c = &r->session->comparison;
   hec_text_printf(out,
-                  "## Iterations\n\nMedians over the iterations that count, ms. A measurement is the median over the "
-                  "undisturbed ones of its rounds; error: |predicted / measured - 1| of the iteration's time.\n\n"
-                  "| %s | schedule | predicted | measured | bias | error: median | p90 | worst | counted |\n"
+                  "## Iterations\n\nMedians over the iterations, ms. A measurement is the median over the least "
+                  "disturbed of its rounds, lost time taken out, at one pace; error: |predicted / measured - 1| of the "
+                  "iteration's time; interval: 95 %% by resampling, of the median error.\n\n"
+                  "| %s | schedule | predicted | measured | bias | error: median | p90 | worst | interval |\n"
                   "|---|---|---|---|---|---|---|---|---|\n",
                   r->random ? "configuration" : "policy");
   for (int32_t i = 0; i < c->options.n_cases; i++) {
@@ -51,13 +52,17 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
       hec_text_add(out, "- | - |");
     for (int k = 0; k < 4; k++)
       add_cell(out, known ? errors[k] : NAN, k == 0);
-    hec_text_printf(out, " %" PRId32 " of %" PRId32 " |\n", one->n_conclusive, one->n_points);
+    hec_text_add(out, " ");
+    hec_report_add_interval(out, known ? one->range.median : (hec_interval){NAN, NAN});
+    hec_text_add(out, " |\n");
   }
   const double all[] = {c->error.bias, c->error.median, c->error.p90, c->error.worst};
   hec_text_add(out, "| **all** | | | |");
   for (int k = 0; k < 4; k++)
     add_cell(out, c->n_conclusive > 0 ? all[k] : NAN, k == 0);
-  hec_text_printf(out, " %" PRId32 " of %" PRId32 " |\n\n", c->n_conclusive, c->n_points);
+  hec_text_add(out, " ");
+  hec_report_add_interval(out, c->range.median);
+  hec_text_add(out, " |\n\n");
   if (hec_report_add_ranking(r, "Ranking of the ", "; ", out))
     hec_text_add(out, ".\n\n");
 }

@@ -24,7 +24,7 @@ static void add_head(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "%s, %" PRId32 " polic%s", job->header.synthetic ? " (synthetic)" : "", c->options.n_cases,
                     c->options.n_cases == 1 ? "y" : "ies");
   }
-  hec_text_printf(out, ", %" PRId32 " iterations, each executed in ", c->n_points);
+  hec_text_printf(out, ", %" PRId32 " iterations: ", c->n_points);
   hec_report_add_rounds(r, out);
   hec_text_add(out, "\n");
   hec_summary_execution_place(r->head, out);
@@ -70,15 +70,17 @@ static void add_case(const hec_comparison *c, int32_t index, int width, hec_text
   const double errors[] = {one->error.bias, one->error.median, one->error.p90, one->error.worst};
   hec_text_printf(out, "%-*s %-*s ", width, one->a_case->name, schedule_width(c), hec_report_schedule(one->a_case));
   if (one->n_conclusive == 0) {
-    hec_text_add(out, " inconclusive: disturbed in too many rounds\n");
+    hec_text_add(out, " not executed: the time was over\n");
     return;
   }
   hec_text_printf(out, " %10.3f%10.3f ", 1e3 * one->predicted_s, 1e3 * one->measured_s);
   for (int k = 0; k < (single(c) ? 1 : 4); k++)
     hec_report_add_percent(out, 9, errors[k], k == 0);
-  if (!single(c))
-    hec_text_printf(out, "  %3" PRId32 " of %" PRId32, one->n_conclusive, one->n_points);
   hec_report_add_percent(out, 9, spread_of(c, index), false);
+  hec_text_add(out, "  ");
+  hec_report_add_interval(out, single(c) ? one->range.bias : one->range.median);
+  if (one->n_conclusive < one->n_points)
+    hec_text_printf(out, " %" PRId32 " of %" PRId32 " iterations", one->n_conclusive, one->n_points);
   hec_text_add(out, "\n");
 }
 
@@ -87,22 +89,23 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
   int width = name_width(c), schedule = schedule_width(c);
   const char *first = r->random ? "configuration" : "policy";
   if (single(c)) {
-    hec_text_printf(out, "\n%-*s %-*s  %20s\n%-*s %-*s  %10s%10s  %8s %8s\n", width, "", schedule, "", "iteration, ms",
-                    width, first, schedule, "schedule", "predicted", "measured", "error", "spread");
+    hec_text_printf(out, "\n%-*s %-*s  %20s\n%-*s %-*s  %10s%10s  %8s %8s  %s\n", width, "", schedule, "",
+                    "iteration, ms", width, first, schedule, "schedule", "predicted", "measured", "error", "spread",
+                    "95 % interval");
   } else {
     hec_text_printf(out, "\n%-*s %-*s  %20s  %35s\n", width, "", schedule, "", "iteration, ms", "error of iterations");
-    hec_text_printf(out, "%-*s %-*s  %10s%10s  %8s %8s %8s %8s %9s %8s\n", width, first, schedule, "schedule",
-                    "predicted", "measured", "bias", "median", "p90", "worst", "counted", "spread");
+    hec_text_printf(out, "%-*s %-*s  %10s%10s  %8s %8s %8s %8s %8s  %s\n", width, first, schedule, "schedule",
+                    "predicted", "measured", "bias", "median", "p90", "worst", "spread", "95 % interval");
   }
   for (int32_t i = 0; i < c->options.n_cases; i++)
     add_case(c, i, width, out);
   if (!single(c))
-    hec_text_add(out, "predicted, measured: medians over the iterations counted; error: |predicted / measured - 1| of "
-                      "each\niteration's time, bias: its median with the sign\n");
+    hec_text_add(out, "predicted, measured: medians over the iterations; error: |predicted / measured - 1| of each\n"
+                      "iteration's time, bias: its median with the sign; interval: of the median error\n");
   else
-    hec_text_add(out, "error: predicted / measured - 1 of the iteration's time\n");
-  hec_text_add(out, "the measurement of an iteration is the median over its undisturbed rounds; spread: their middle "
-                    "half over it\n");
+    hec_text_add(out, "error: predicted / measured - 1 of the iteration's time, with its interval\n");
+  hec_text_add(out, "the measurement of an iteration is the median over its rounds, lost time taken out, at one pace, of\n"
+                    "the least disturbed ones; spread: their middle half over it\n");
 }
 
 static void add_kind(hec_text *out, int width, const char *name, double predicted_s, double measured_s) {

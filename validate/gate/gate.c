@@ -1,4 +1,5 @@
-/* Judging: errors (stats.h) over all conclusive points and over those of each control; pairs are O(points^2). */
+/* Judging: errors and their intervals (resample.h) over all executed points and over those of each control; pairs are
+ * O(points^2) times the draws. */
 #include "validate/gate/gate.h"
 
 #include "runtime/base/arena.h"
@@ -64,33 +65,26 @@ hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_predi
 
 /* ---- A session ---- */
 
-static double half_median(const hec_comparison *c, int32_t index, int32_t parity, double *scratch) {
-  int32_t n = 0;
-  int32_t n_rounds;
-  const hec_round_reading *readings = hec_comparison_readings(c, index, &n_rounds);
-  for (int32_t k = parity; k < n_rounds; k += 2)
-    if (readings[k].clean)
-      scratch[n++] = readings[k].total_s;
-  return n > 0 ? hec_median(scratch, n) : 0;
-}
-
-void hec_gate_take(const hec_comparison *c, hec_arena *arena, hec_gate_run *run) {
-  double *scratch = HEC_NEW(arena, double, c->options.n_rounds);
-  run->disturbed = c->disturbed;
-  run->n_points = c->n_points;
-  run->points = HEC_NEW(arena, hec_gate_point, c->n_points);
+void hec_gate_take(const hec_session *session, hec_arena *arena, hec_gate_run *run) {
+  const hec_comparison *c = &session->comparison;
+  *run = (hec_gate_run){.disturbed = c->disturbed,
+                        .calibrated = session->calibration.disturbed,
+                        .seconds = session->seconds,
+                        .n_points = c->n_points,
+                        .n_rounds = c->n_least,
+                        .points = HEC_NEW(arena, hec_gate_point, c->n_points),
+                        .medians = c->medians,
+                        .scale = session->scale};
   for (int32_t i = 0; i < c->n_points; i++) {
     const hec_point *from = &c->points[i];
     hec_gate_point *to = &run->points[i];
     *to = (hec_gate_point){.a_case = from->a_case,
                            .step = i - c->point_at[from->a_case],
-                           .conclusive = from->conclusive,
+                           .executed = from->conclusive,
                            .predicted_s = from->predicted_s,
                            .measured_s = from->measured_s};
     for (int32_t k = 0; k < HEC_CONTROLS_MAX; k++)
       to->control_s[k] = from->control_s[k];
-    for (int32_t half = 0; half < 2; half++)
-      to->half_s[half] = half_median(c, i, half, scratch);
   }
 }
 
@@ -101,130 +95,132 @@ typedef struct {
   const hec_gate_run *run;
   int32_t broken;
   hec_gate_judgement *out;
-  double *pairs[2]; /* [n_points] */
-  bool noisy, failed;
+  double *law;   /* [n_points] */
+  bool *matters; /* [n_points] */
 } judging;
 
-static void say(judging *j, bool noisy, const char *sentence) {
-  j->noisy = j->noisy || noisy;
-  j->failed = j->failed || !noisy;
-  if (j->out->why.length > 0)
-    hec_text_add(&j->out->why, "; ");
-  hec_text_add(&j->out->why, sentence);
+static void say(judging *j, bool undecided, const char *sentence) {
+  hec_text *to = undecided ? &j->out->undecided : &j->out->failed;
+  if (to->length > 0)
+    hec_text_add(to, "; ");
+  hec_text_add(to, sentence);
 }
 
-#define SAY(j, noisy, ...)                                                                                             \
+#define SAY(j, undecided, ...)                                                                                             \
   do {                                                                                                                 \
     hec_text said_ = {0};                                                                                              \
     hec_text_printf(&said_, __VA_ARGS__);                                                                              \
-    say((j), (noisy), said_.data);                                                                                     \
+    say((j), (undecided), said_.data);                                                                                     \
     hec_text_free(&said_);                                                                                             \
   } while (0)
 
-static double law_of(const hec_gate_point *p, int32_t law) {
-  return law < 0 ? p->predicted_s : p->control_s[law];
-}
-
-/* Errors of a law (control, or -1: the real one) on the conclusive points where `group` matters (-1: on all). */
-static hec_error error_of(judging *j, int32_t law, int32_t group) {
-  int32_t n = 0;
+/* Errors of a law (control, or -1: the real one) on the executed points where `group` matters (-1: on all). */
+static hec_error_range error_of(judging *j, int32_t law, int32_t group) {
   for (int32_t i = 0; i < j->run->n_points; i++) {
     const hec_gate_point *p = &j->run->points[i];
-    if (!p->conclusive || (group >= 0 && !matters(p->predicted_s, p->control_s[group])))
-      continue;
-    j->pairs[0][n] = law_of(p, law);
-    j->pairs[1][n++] = p->measured_s;
+    j->law[i] = law < 0 ? p->predicted_s : p->control_s[law];
+    j->matters[i] = group < 0 || matters(p->predicted_s, p->control_s[group]);
   }
-  return n > 0 ? hec_error_of(j->pairs[0], j->pairs[1], n) : (hec_error){0};
+  return hec_error_range_of(j->law, &j->run->medians, 0, j->run->n_points, j->matters, j->run->scale);
 }
 
-/* Can this session judge at all? */
-static void judge_noise(judging *j) {
-  const hec_gate_run *run = j->run;
-  hec_gate_judgement *out = j->out;
-  int32_t n = 0;
-  for (int32_t i = 0; i < run->n_points; i++) {
-    const hec_gate_point *p = &run->points[i];
-    out->n_conclusive += p->conclusive;
-    if (p->conclusive && p->half_s[0] > 0 && p->half_s[1] > 0) {
-      j->pairs[0][n] = p->half_s[0];
-      j->pairs[1][n++] = p->half_s[1];
-    }
-  }
-  if (n > 0)
-    out->repeat = hec_error_of(j->pairs[0], j->pairs[1], n);
-  if (run->refused)
-    SAY(j, true, "the calibration was refused (%.0f %% of its iterations were disturbed)", 100 * run->calibrated);
-  else if (run->calibrated > HEC_GATE_DISTURBED || run->disturbed > HEC_GATE_DISTURBED)
-    SAY(j, true, "%.0f %% of the calibration's readings and %.0f %% of the others were disturbed",
-        100 * run->calibrated, 100 * run->disturbed);
-  if (!run->refused && out->n_conclusive < HEC_GATE_CONCLUSIVE * run->n_points)
-    SAY(j, true, "only %" PRId32 " of %" PRId32 " points are conclusive (%.0f %% of the readings were disturbed)",
-        out->n_conclusive, run->n_points, 100 * run->disturbed);
-  if (out->repeat.median > j->bands->median || out->repeat.p90 > j->bands->p90)
-    SAY(j, true, "even and odd rounds differ by %.1f %% in the median, %.1f %% at p90", 100 * out->repeat.median,
-        100 * out->repeat.p90);
+/* Where the interval lies: -1 within the band, 1 outside, 0 on both sides or not known. */
+static int32_t place(hec_interval interval, double band) {
+  return interval.high <= band ? -1 : interval.low > band ? 1 : 0;
 }
 
-/* Does the gate count? */
+static void judge_band(judging *j, const char *what, const char *where, double error, hec_interval interval,
+                       double band) {
+  int32_t at = place(interval, band);
+  if (at >= 0)
+    SAY(j, at == 0, "%s error%s%s%s %.1f %% [%.1f, %.1f], expected at most %g %%", what, where[0] ? " where " : "", where,
+        where[0] ? " matters" : "", 100 * error, 100 * interval.low, 100 * interval.high, 100 * band);
+}
+
+/* Does the gate count? And does the law hold where the control says? */
 static void judge_control(judging *j, int32_t control) {
   hec_gate_control *c = &j->out->controls[control];
+  const hec_gate_bands *b = j->bands;
   const char *name = hec_controls[control].name;
   for (int32_t i = 0; i < j->run->n_points; i++) {
     const hec_gate_point *p = &j->run->points[i];
     bool here = matters(p->predicted_s, p->control_s[control]);
     c->n += here;
-    c->n_conclusive += here && p->conclusive;
+    c->n_executed += here && p->executed;
   }
   c->error = error_of(j, control, control);
   c->predicted = error_of(j, j->broken, control);
-  if (c->n < j->bands->points)
+  c->rejected = c->n_executed >= b->points && place(c->error.median, b->median) == 1;
+  if (c->n < b->points)
     SAY(j, false, "does not count: only %" PRId32 " points where %s matters, expected %" PRId64 " or more", c->n, name,
-        j->bands->points);
-  else if (c->n_conclusive < j->bands->points)
-    SAY(j, true, "only %" PRId32 " of the %" PRId32 " points where %s matters are conclusive", c->n_conclusive, c->n,
+        b->points);
+  else if (c->n_executed < b->points)
+    SAY(j, true, "there was time for only %" PRId32 " of the %" PRId32 " points where %s matters", c->n_executed, c->n,
         name);
-  else if (!(c->error.median > j->bands->median))
-    SAY(j, false, "does not count: control %s, which is wrong, has a median error of only %.1f %%", name,
-        100 * c->error.median);
-  if (c->n_conclusive > 0 && !(c->predicted.median <= j->bands->median))
-    SAY(j, false, "median error %.1f %% where %s matters, expected at most %g %%", 100 * c->predicted.median, name,
-        100 * j->bands->median);
+  else if (!c->rejected)
+    SAY(j, place(c->error.median, b->median) == 0,
+        "does not count: control %s, which is wrong, has a median error of only %.1f %% [%.1f, %.1f]", name,
+        100 * c->error.error.median, 100 * c->error.median.low, 100 * c->error.median.high);
+  if (c->n_executed >= b->points)
+    judge_band(j, "median", name, c->predicted.error.median, c->predicted.median, b->median);
+}
+
+/* Pairs of points that are told apart and far apart: how many the law puts in the wrong order. */
+static void judge_order(judging *j) {
+  const hec_gate_run *run = j->run;
+  hec_gate_judgement *out = j->out;
+  (void)error_of(j, j->broken, -1); /* leaves the law's predictions */
+  for (int32_t a = 0; a < run->n_points; a++)
+    for (int32_t b = 0; b < a; b++) {
+      if (!run->points[a].executed || !run->points[b].executed)
+        continue;
+      hec_contest c = hec_contest_of(&run->medians, &a, &b, 1);
+      if (!c.apart || fmax(c.ratio, 1 / c.ratio) - 1 <= HEC_APART)
+        continue;
+      out->n_pairs++;
+      out->n_wrong += (j->law[a] > j->law[b]) != (c.ratio > 1) || !(j->law[a] < j->law[b] || j->law[a] > j->law[b]);
+    }
+  double right = out->n_pairs > 0 ? 1 - (double)out->n_wrong / out->n_pairs : 1;
+  if (!(right >= j->bands->order))
+    SAY(j, false, "%" PRId32 " of %" PRId32 " pairs more than %g %% apart are in the wrong order", out->n_wrong,
+        out->n_pairs, 100 * HEC_APART);
 }
 
 static void judge_law(judging *j) {
-  const hec_gate_bands *b = j->bands;
   hec_gate_judgement *out = j->out;
-  int32_t n = out->n_conclusive;
-  out->error = error_of(j, j->broken, -1); /* leaves its pairs */
-  out->ranking = hec_ranking_of(j->pairs[0], j->pairs[1], n, HEC_APART, NULL);
-  if (!(out->error.median <= b->median))
-    SAY(j, false, "median error %.1f %%, expected at most %g %%", 100 * out->error.median, 100 * b->median);
-  if (!(out->error.p90 <= b->p90))
-    SAY(j, false, "p90 error %.1f %%, expected at most %g %%", 100 * out->error.p90, 100 * b->p90);
-  double right = out->ranking.pairs > 0 ? 1 - (double)out->ranking.wrong / out->ranking.pairs : 1;
-  if (!(right >= b->order))
-    SAY(j, false, "%" PRId32 " of %" PRId32 " pairs more than %g %% apart are in the wrong order", out->ranking.wrong,
-        out->ranking.pairs, 100 * HEC_APART);
+  out->error = error_of(j, j->broken, -1);
+  judge_band(j, "median", "", out->error.error.median, out->error.median, j->bands->median);
+  judge_band(j, "p90", "", out->error.error.p90, out->error.p90, j->bands->p90);
+  judge_order(j);
+}
+
+static void decide(const hec_gate_run *run, hec_gate_judgement *out) {
+  double disturbed = fmax(run->disturbed, run->calibrated);
+  out->outside = out->failed.length > 0;
+  out->verdict = out->outside ? HEC_GATE_FAILED : out->undecided.length > 0 ? HEC_GATE_NOISY : HEC_GATE_PASSED;
+  if (out->outside && disturbed > HEC_GATE_DISTURBED) {
+    out->verdict = HEC_GATE_NOISY;
+    hec_text_printf(&out->failed, " (%.0f %% of the iterations were disturbed: that convicts nobody)", 100 * disturbed);
+  }
+  out->why = out->outside ? out->failed.data : out->undecided.data ? out->undecided.data : "";
 }
 
 void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_t broken, hec_gate_judgement *out) {
   hec_arena arena = {0};
   judging j = {.bands = bands, .run = run, .broken = broken, .out = out};
   *out = (hec_gate_judgement){.n_points = run->n_points};
-  for (int32_t i = 0; i < 2; i++)
-    j.pairs[i] = HEC_NEW(&arena, double, run->n_points + 1);
-  judge_noise(&j);
-  if (!j.noisy) {
-    for (int32_t k = 0; hec_controls[k].name; k++)
-      judge_control(&j, k);
-    judge_law(&j);
-  }
-  /* Measurements that cannot judge come first: what they say about predictions means nothing. */
-  out->verdict = j.noisy ? HEC_GATE_NOISY : j.failed ? HEC_GATE_FAILED : HEC_GATE_PASSED;
+  j.law = HEC_NEW(&arena, double, run->n_points);
+  j.matters = HEC_NEW(&arena, bool, run->n_points);
+  for (int32_t i = 0; i < run->n_points; i++)
+    out->n_executed += run->points[i].executed;
+  for (int32_t k = 0; hec_controls[k].name; k++)
+    judge_control(&j, k);
+  judge_law(&j);
+  decide(run, out);
   hec_arena_free(&arena);
 }
 
 void hec_gate_release(hec_gate_judgement *judgement) {
-  hec_text_free(&judgement->why);
+  hec_text_free(&judgement->failed);
+  hec_text_free(&judgement->undecided);
 }

@@ -11,55 +11,56 @@
  *
  * 2 and 3 compare times of one session with each other, so they hold on any machine; only 1 knows another machine's.
  *
- * Noisy, neither passed nor failed, is a session whose measurements cannot judge: calibration was refused, most of its
- * readings or of the cases' were disturbed, too few points were conclusive, or the measurements do not agree with
- * themselves: medians of the even and of the odd rounds differ by more than the band in which predictions must lie. (That
- * fewer readings were disturbed is no reason: those are left out, and the rest must repeat itself.) None of this looks at a prediction, so a
- * wrong law cannot excuse itself. A noisy session is tried again. A session that repeats itself and lies outside the bands
- * is a failure at once: trying again until it passes would hide a law that is wrong some of the time. What can still fail
- * it without a wrong law is a machine that does one thing to calibration cases and another to the others; they are
- * shuffled together in every round, so such a thing must last one round and spare the next.
+ * Every number of 2 and 3 has an interval (resample.h). It is within its band when the whole interval is, outside when the
+ * whole interval is; between the two it is not decided. The gate fails when a number is outside, and passes when all are
+ * within. Else it is skipped, with the intervals that were reached: more time would make them narrower. So a single
+ * disturbed reading decides nothing. A machine that was disturbed in more than half of the iterations convicts nobody: what it
+ * does to them need not be what it does to the calibration's, so a number outside makes it skipped; what is within, counts.
+ * None of this looks at the sign of an error or at which law is judged, so a wrong law cannot excuse itself.
  *
  * Broken laws stand in for the predictions of 2 (hec_gate_judge, `broken`) after everything was fitted under the real one,
  * on the same session: the difference is the law alone. */
 #ifndef HEC_VALIDATE_GATE_H
 #define HEC_VALIDATE_GATE_H
-#include "validate/compare/compare.h"
 #include "validate/gate/gate_cases.h"
+#include "validate/session.h"
 
-/* Readings that may be disturbed; points that must be conclusive. */
+/* Share of the iterations, of the cases' or of the calibration's, above which nothing fails. */
 #define HEC_GATE_DISTURBED 0.5
-#define HEC_GATE_CONCLUSIVE 0.7
 
 /* What one session gave. */
 typedef struct {
   int32_t a_case, step;
-  bool conclusive;
+  bool executed;
   double predicted_s, measured_s, control_s[HEC_CONTROLS_MAX];
-  double half_s[2]; /* medians of the clean even and odd rounds; 0 without any */
 } hec_gate_point;
 
 typedef struct {
-  bool refused;                 /* the calibration was: nothing else was measured */
-  double disturbed, calibrated; /* shares of readings that were left out: of the cases, of the calibration */
-  int32_t n_points;
-  hec_gate_point *points; /* [n_points] */
+  double disturbed, calibrated; /* shares of disturbed iterations: of the cases, of the calibration */
+  double seconds;               /* that measuring took */
+  int32_t n_points, n_rounds;   /* rounds: of the point with fewest readings */
+  hec_gate_point *points;       /* [n_points] */
+  hec_medians medians;          /* of the points */
+  const double *scale;          /* [HEC_DRAWS] or NULL (session.h) */
 } hec_gate_run;
 
 typedef enum { HEC_GATE_PASSED, HEC_GATE_FAILED, HEC_GATE_NOISY } hec_gate_verdict;
 extern const char *const hec_gate_verdict_name[]; /* "passed", "failed", "skipped: noisy" */
 
 typedef struct {
-  int32_t n, n_conclusive;    /* points where it matters */
-  hec_error error, predicted; /* of the control and of the prediction that is judged, on them */
+  int32_t n, n_executed;            /* points where it matters */
+  hec_error_range error, predicted; /* of the control and of the prediction that is judged, on them */
+  bool rejected;                    /* the control is outside the band for sure */
 } hec_gate_control;
 
 typedef struct {
   hec_gate_verdict verdict;
-  hec_text why; /* sentences, separated by "; "; empty when passed */
-  int32_t n_points, n_conclusive;
-  hec_error error, repeat; /* of the predictions; of the odd rounds against the even ones */
-  hec_ranking ranking;
+  bool outside;                   /* a number is outside its band, whether or not the machine lets that count */
+  hec_text failed, undecided;     /* sentences, separated by "; " */
+  const char *why;                /* of the verdict; "" when passed */
+  int32_t n_points, n_executed;
+  hec_error_range error;
+  int32_t n_pairs, n_wrong;       /* told apart, and more than HEC_APART apart */
   hec_gate_control controls[HEC_CONTROLS_MAX];
 } hec_gate_judgement;
 
@@ -73,8 +74,8 @@ hec_status hec_gate_check_stored(const hec_gate_file *file, const hec_gate_predi
 void hec_gate_judge(const hec_gate_bands *bands, const hec_gate_run *run, int32_t broken, hec_gate_judgement *out);
 void hec_gate_release(hec_gate_judgement *judgement);
 
-/* Points of a finished comparison whose cases are the file's. points: the arena's. */
-void hec_gate_take(const hec_comparison *comparison, hec_arena *arena, hec_gate_run *run);
+/* Points of a finished session whose cases are the file's. points: the arena's; medians and scale: the session's. */
+void hec_gate_take(const hec_session *session, hec_arena *arena, hec_gate_run *run);
 
 /* ---- Reports ---- */
 
@@ -82,20 +83,20 @@ typedef struct {
   const hec_gate_file *file;
   const char *cpu, *blas, *transport, *stamp; /* stamp NULL: none */
   hec_gate_verdict verdict;
-  const char *why;                     /* "" when passed */
-  int32_t n_attempts, n_noisy, broken; /* broken: as judged */
-  const hec_gate_run *run;             /* of the last attempt */
+  const char *why; /* "" when passed */
+  int32_t broken;  /* as judged */
+  const hec_gate_run *run;
   const hec_gate_judgement *judgement;
   int32_t n_broken; /* self-test: broken laws judged on the same session, in the controls' order */
   const hec_gate_judgement *of_broken;
 } hec_gate_report;
 
 void hec_gate_markdown(const hec_gate_report *report, hec_text *out);
-/* {"version", "verdict", "why", "attempts", "noisy", "broken", "machine": {...}, "points", "conclusive", "disturbed",
- *  "calibration": {"refused", "disturbed"}, "error": {...}, "repeat": {...}, "order": {"pairs", "wrong"},
+/* {"version", "verdict", "why", "seconds", "rounds", "broken", "machine": {...}, "points", "conclusive", "disturbed",
+ *  "calibration": {"disturbed"}, "error": {...}, "order": {"pairs", "wrong"},
  *  "controls": [{"name", "points", "conclusive", "control": {...}, "predicted": {...}, "failed"}],
  *  "self_test": [{"broken", "verdict", "why"}], "rows": [{"case", "step", "predicted_s", "measured_s", "error",
- *  "conclusive"}]}; an error: {"n", "median", "p90", "worst", "bias"} */
+ *  "conclusive"}]}; an error: {"n", "median", "p90", "worst", "bias", "interval", "p90_interval"}; conclusive: executed */
 void hec_gate_json(const hec_gate_report *report, hec_text *out);
 
 /* Of 1 alone. */

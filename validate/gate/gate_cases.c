@@ -204,7 +204,7 @@ static hec_status read_bands(reader *r, const hec_json_value *root) {
 
 static hec_status read_document(reader *r, const char *path) {
   static const char *const known[] = {"version", "model",  "shape", "links", "cluster", "tokens",
-                                      "steps",   "rounds", "bands", "cases", NULL};
+                                      "steps",   "bands", "cases", NULL};
   const hec_json_value *root = hec_json_root(r->json), *list = hec_json_get(root, "cases");
   hec_gate_file *f = r->file;
   int32_t version;
@@ -215,10 +215,9 @@ static hec_status read_document(reader *r, const char *path) {
   HEC_TRY(read_clusters(r, path));
   HEC_TRY(read_int(r, root, "tokens", 1 << 20, &f->tokens));
   HEC_TRY(read_int(r, root, "steps", 1000, &f->n_steps));
-  HEC_TRY(read_int(r, root, "rounds", 1000, &f->n_rounds));
   HEC_TRY(read_bands(r, root));
-  if (!list || !hec_json_is_array(list) || hec_json_length(list) == 0 || f->n_steps < 1 || f->n_rounds < 2)
-    return hec_json_error(r->json, root, "\"cases\", 1 step and 2 rounds or more");
+  if (!list || !hec_json_is_array(list) || hec_json_length(list) == 0 || f->n_steps < 1)
+    return hec_json_error(r->json, root, "\"cases\" and 1 step or more");
   f->n_cases = hec_json_length(list);
   f->wanted = HEC_NEW(r->arena, hec_gate_case, f->n_cases);
   f->cases = HEC_NEW(r->arena, hec_lab_case, f->n_cases);
@@ -276,7 +275,6 @@ static void write_head(hec_json_out *json, const hec_gate_file *f) {
   hec_json_string(json, "cluster", f->cluster_name);
   hec_json_int(json, "tokens", f->tokens);
   hec_json_int(json, "steps", f->n_steps);
-  hec_json_int(json, "rounds", f->n_rounds);
   hec_json_object(json, "bands");
   hec_json_double(json, "median", f->bands.median);
   hec_json_double(json, "p90", f->bands.p90);

@@ -8,7 +8,7 @@
  *      "links": "1x2 nvlink=...",              imitated while measuring (cluster.h)
  *      "cluster": "gate-cluster.json",         beside this file: what the stored predictions are for
  *      "tokens": 256,                          the most per rank, of calibration and of any case; fewest measured: an eighth
- *      "steps": 2, "rounds": 5,                points per case (after one that warms up); readings per point
+ *      "steps": 2,                             points per case (after one that warms up)
  *      "bands": {"median": 0.05, "p90": 0.1, "order": 0.95, "changed": 1e-9, "points": 5},
  *      "cases": [{"policy": "ep", "tokens": 128, "top_k": 2, "skew": 4,
  *                 "predicted_s": [0.0123, ...],                     one per step
@@ -49,7 +49,7 @@ typedef struct {
   hec_moe moe;
   hec_cluster links_cluster, cluster;
   hec_model *model_made; /* of moe, for calibration */
-  int32_t tokens, n_steps, n_rounds, n_cases;
+  int32_t tokens, n_steps, n_cases;
   int32_t shape[4]; /* layers, d_model, d_ffn, experts */
   hec_gate_bands bands;
   hec_gate_case *wanted;       /* [n_cases] */
