@@ -42,7 +42,7 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, 
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT,
                   .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
       HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
