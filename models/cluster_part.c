@@ -1,8 +1,8 @@
 /* A run of a cluster's devices as a cluster of its own: what a planner sees that works inside a group of ranks.
  *
  * Devices, routes, rates and latencies are those of the whole; links that no route of the part uses are left out, and what is
- * left is numbered anew, in the same order. A node of the part is gcd(n, devices per node) devices: a whole node where the
- * part has whole nodes, the part itself where it lies inside one, and else a piece that never reaches over a node's border.
+ * left is numbered anew, in the same order. A part inside one node has one node. Else a node of the part is gcd(n, devices per
+ * node) devices: whole nodes where the part has whole ones, and else pieces that never reach over a node's border.
  * O(n^2 * route length). */
 #include "models/cluster.h"
 
@@ -70,7 +70,8 @@ static void copy_routes(const hec_cluster *whole, int32_t first, const int32_t *
 hec_cluster hec_cluster_part(const hec_cluster *whole, int32_t first, int32_t n, hec_arena *arena) {
   HEC_ASSERT(first >= 0 && n >= 1 && first + n <= whole->n_devices);
   hec_cluster part = *whole;
-  part.devices_per_node = greatest_divisor(n, whole->devices_per_node);
+  bool inside = hec_cluster_node(whole, first) == hec_cluster_node(whole, first + n - 1);
+  part.devices_per_node = inside ? n : greatest_divisor(greatest_divisor(n, first), whole->devices_per_node);
   part.n_nodes = n / part.devices_per_node;
   part.n_devices = n;
   part.devices = whole->devices + first;

@@ -28,6 +28,7 @@ typedef enum { /* outermost first */
                HEC_SWEEP_PHASE,
                HEC_SWEEP_ATTENTION,
                HEC_SWEEP_NONMOE_SCALE,
+               HEC_SWEEP_EP,
                HEC_SWEEP_ESP,
                HEC_SWEEP_MP,
                HEC_SWEEP_T,

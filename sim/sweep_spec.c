@@ -39,6 +39,7 @@ static const struct {
     {"phase", OF_TEXT, offsetof(hec_job_options, phase), 0, 0},
     {"attention", OF_TEXT, offsetof(hec_job_options, attention), 0, 0},
     {"nonmoe_scale", OF_REAL, offsetof(hec_job_options, nonmoe_scale), 1e-6, 1e6},
+    {"ep", OF_INT, offsetof(hec_job_options, ep), 1, 65536},
     {"esp", OF_INT, offsetof(hec_job_options, esp), 1, 65536},
     {"mp", OF_INT, offsetof(hec_job_options, mp), 1, 65536},
     {"t", OF_T, offsetof(hec_job_options, t), 0, 1e6},
@@ -53,9 +54,9 @@ static const struct {
 };
 
 const char *const hec_sweep_axis_name[HEC_SWEEP_AXES] = {
-    "trace",  "model", "cluster",   "slow",         "skew", "ranks",    "tokens", "micro_batches",
-    "layers", "phase", "attention", "nonmoe_scale", "esp",  "mp",       "t",      "m",
-    "period", "slots", "warmup",    "collective",   "law",  "schedule", "policy"};
+    "trace",  "model",  "cluster",   "slow",         "skew",       "ranks", "tokens",   "micro_batches",
+    "layers", "phase",  "attention", "nonmoe_scale", "ep",         "esp",   "mp",       "t",
+    "m",      "period", "slots",     "warmup",       "collective", "law",   "schedule", "policy"};
 
 /* ---- Synthetic traces ---- */
 

@@ -24,6 +24,7 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
   double sigma = (double)gsl_rng_uniform_int(random, 201) / 100;
   HEC_TRY(hec_model_make(moe, false, o->model->seed, model));
   HEC_TRY(hec_problem_make(&model->moe, o->cluster, o->train, o->n_ranks, tokens, problem));
+  HEC_TRY(hec_problem_group(problem, o->ep));
   HEC_TRY(hec_problem_shard(problem, o->esp > 1 ? o->esp : 1));
   problem->t = problem->m = problem->period = problem->slots = HEC_AUTO;
   *one = (hec_lab_case){.model = model,

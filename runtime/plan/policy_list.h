@@ -22,6 +22,7 @@
   X(eplb_match)                                                                                                        \
   X(eplb_online)                                                                                                       \
   X(hecate)                                                                                                            \
+  X(hecate_published)                                                                                                  \
   X(hecate_rm)                                                                                                         \
   X(hecate_nosharding)                                                                                                 \
   X(hecate_nomaterialisation)                                                                                          \

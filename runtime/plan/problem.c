@@ -8,6 +8,7 @@
 #include "runtime/plan/problem.h"
 
 #include "models/link_cost.h"
+#include "runtime/plan/rates.h"
 #include "runtime/base/text.h"
 
 #include <stdio.h>
@@ -103,6 +104,7 @@ hec_problem hec_problem_of_group(const hec_problem *problem, int32_t group, hec_
   own.n_ranks = problem->ep;
   own.n_nodes = cluster->n_nodes;
   own.dp = 1;
+  own.outside_s = hec_problem_own_gradients_s(problem);
   own.placement = NULL;
   return own;
 }
@@ -230,6 +232,15 @@ double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
   double cut = bytes * hec_problem_cut_gradients(problem, 0) / hec_problem_gradients(problem, 0);
   return hec_link_cost_allreduce_strided(problem->cluster, problem->n_ranks, problem->mp, cut) +
          hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes - cut);
+}
+
+/* Between dp groups each rank reduces those of its experts, 2 (dp - 1) / dp of their bytes, over its share of the network. */
+double hec_problem_own_gradients_s(const hec_problem *problem) {
+  if (!problem->train || problem->outside_s > 0)
+    return problem->outside_s;
+  double dense_s = hec_problem_reduce_s(problem, hec_problem_gradients(problem, 0));
+  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep, others = problem->dp - 1;
+  return dense_s + 2.0 * others / problem->dp * experts * problem->bytes.expert_grad / hec_rates_of(problem).rank;
 }
 
 double hec_problem_bytes_reference(const hec_problem *problem) {

@@ -63,6 +63,7 @@ typedef struct {
   hec_work_shape expert;       /* forward, per assignment; of a shard */
   double window_s;             /* forward time of the non-MoE part before an MoE layer (hides sparse collectives) */
   double dense_window_s;       /* the same where s2 leaves the layer's attention dense */
+  double outside_s;            /* of a group alone: reducing a layer's gradients with other groups; 0: there are none */
   const uint64_t *transitions; /* [n_layers - 1][n_experts][n_experts] tokens of expert a in a layer and b in the next;
                                   NULL: not known */
   const hec_solver *solver;    /* of integer programmes; NULL: planners have their heuristics alone */
@@ -120,6 +121,10 @@ static inline int32_t hec_problem_node_end(const hec_problem *p, int32_t node) {
   int32_t end = (node + 1) * p->cluster->devices_per_node;
   return end < p->n_ranks ? end : p->n_ranks;
 }
+
+/* Seconds that a layer's own gradients need, whatever the plan, before or behind those of guests: the dense ones of all ranks,
+ * and those of experts between groups. */
+double hec_problem_own_gradients_s(const hec_problem *problem);
 
 /* Bytes of a rank without any copy: dense state, its share of expert state (even split, rounded up), activations and
  * token buffers at balanced load. Used by m and by the memory verdict of planners. */

@@ -456,6 +456,7 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
   job->moe.tokens_per_rank = tokens;
   HEC_TRY(hec_moe_check(&job->moe, options->model ? options->model : job->moe.name));
   HEC_TRY(hec_problem_make(&job->moe, &job->cluster, train, ranks, tokens, &job->problem));
+  HEC_TRY(hec_problem_group(&job->problem, options->ep));
   job->problem.t = options->t;
   job->problem.m = options->m;
   job->problem.period = options->period;
@@ -478,12 +479,12 @@ hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader
         " ranks, attention by heads over the rows of all; norms, gate, shared experts, embedding and head whole",
         job->problem.mp);
   if (job->problem.dp > 1)
-    hec_job_say(
-        job, arena,
-        "groups: %" PRId32 " expert-parallel groups of %" PRId32
-        " ranks, expert-data-parallel between them (more ranks than fit the %" PRId32
-        " experts); ep keeps tokens in their group, policies with a dispatch of their own (eplb, flexmoe) do not",
-        job->problem.dp, job->problem.ep, job->problem.n_experts);
+    hec_job_say(job, arena,
+                "groups: %" PRId32 " expert-parallel groups of %" PRId32 " ranks (%s), each with all %" PRId32
+                " experts; gradients are reduced between them",
+                job->problem.dp, job->problem.ep,
+                options->ep > 0 ? "--ep" : "the largest divisor of the ranks that is at most the experts",
+                job->problem.n_experts);
   return HEC_OK;
 }
 

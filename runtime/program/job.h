@@ -17,6 +17,7 @@ typedef struct {
   int32_t micro_batches;       /* repeats of a lone record; 0: 1 */
   int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
   int32_t t, m, period, slots; /* HEC_AUTO */
+  int32_t ep;                  /* ranks of an expert-parallel group; 0: the largest */
   int32_t esp;                 /* ranks of an expert-sharding group; 0: 1 */
   int32_t mp;                  /* ranks that share the dense part; 0: 1 */
   double nonmoe_scale;         /* 0: the model's */

@@ -43,6 +43,17 @@ void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, in
   hec_text_free(&names);
 }
 
+static bool over_all_ranks(const hec_policy *policy) {
+  return policy->all_ranks;
+}
+
+void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena) {
+  hec_text names = {0};
+  if (job->problem.dp > 1 && add_names(policies, n, over_all_ranks, &names) > 0)
+    hec_job_say(job, arena, "over all ranks, not inside groups, as in their papers: %s", names.data);
+  hec_text_free(&names);
+}
+
 void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
                          hec_arena *arena) {
   hec_text names = {0};

@@ -185,7 +185,7 @@ START_TEST(test_layer_model) {
     hec_layer_model model = hec_layer_model_new(&c->arena, p, &links);
     hec_routing routing = hec_routing_new(&c->arena, p);
     double *part = HEC_NEW(&c->arena, double, model.n_cells);
-    hec_layer_model_set(&model, &plan, 1, &load, holders);
+    hec_layer_model_set(&model, &plan, 1, hec_load_row(&load, 1, 0), holders);
     ck_assert(hec_layer_model_total(&model, hec_layer_model_time(&model)) ==
               plain_layer_s(c, &routing, &plan, 1, &load));
     for (int32_t r = 0; r < p->n_ranks; r++)

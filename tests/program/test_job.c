@@ -114,7 +114,7 @@ START_TEST(more_ranks_than_experts) {
   ck_assert_int_eq(made.job.problem.ep, 4); /* largest divisor of 16 that is at most 6 */
   ck_assert_int_eq(made.job.problem.dp, 4);
   ck_assert(hec_test_job_said(&made, "4 expert-parallel groups of 4"));
-  ck_assert(hec_test_job_said(&made, "ep keeps tokens in their group"));
+  ck_assert(hec_test_job_said(&made, "gradients are reduced between them"));
 }
 END_TEST
 

@@ -33,6 +33,7 @@ hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *optio
                                .m = (int32_t)args->m,
                                .period = (int32_t)args->period,
                                .slots = (int32_t)args->slots,
+                               .ep = (int32_t)args->ep,
                                .esp = (int32_t)args->esp,
                                .mp = (int32_t)args->mp,
                                .nonmoe_scale = args->nonmoe_scale,
@@ -238,8 +239,10 @@ void hec_job_args_list(void) {
                                       "past loads, every micro-batch", "the gate's choice"};
   printf("policies\n");
   for (int32_t i = 0; hec_policies[i]; i++)
-    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s]", hec_policies[i]->summary,
-                       known[hec_policies[i]->known], hec_policies[i]->schedule, hec_policies[i]->source);
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
+                       known[hec_policies[i]->known], hec_policies[i]->schedule,
+                       hec_policies[i]->all_ranks ? "over all ranks, not inside expert-parallel groups; " : "",
+                       hec_policies[i]->source);
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);

@@ -13,7 +13,7 @@ typedef struct {
   const char *cluster, *model, *attention, *phase, *policies, *schedule, *law, *collective, *t;
   hec_stragglers stragglers;
   const char *placement;
-  int64_t first_layer, ranks, tokens, micro_batches, warmup, m, period, slots, esp, mp;
+  int64_t first_layer, ranks, tokens, micro_batches, warmup, m, period, slots, ep, esp, mp;
   double nonmoe_scale;
 } hec_job_args;
 
@@ -38,6 +38,7 @@ extern const hec_job_args hec_job_args_default;
   HEC_ARG_WORD("--schedule", (a).schedule, S, "auto (default: each policy's own) or a schedule of --list for all"), \
   HEC_ARG_WORD("--collective", (a).collective, "K", "a sparse collective of --list (default: the cheapest by cost)"), \
   HEC_FSSDP_ARG_ROWS(a, K), \
+  HEC_ARG_WHOLE("--ep", (a).ep, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536), \
   HEC_ARG_WHOLE("--esp", (a).esp, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536), \
   HEC_ARG_WHOLE("--mp", (a).mp, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536), \
   HEC_ARG_REAL("--nonmoe-scale", (a).nonmoe_scale, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6)

@@ -49,6 +49,7 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
   if (r->n_left_out > 0)
     say_left_out(r, job);
+  hec_job_say_groups(job, r->options->policies, r->options->n_policies, r->arena);
   hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
   if (status == HEC_OK) {

@@ -154,6 +154,7 @@ static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) 
   HEC_TRY(hec_job_make_executed(&wanted, reader, &c->arena, &c->job));
   c->options.policies = c->policies;
   HEC_TRY(hec_execution_policies(&c->s->job, &c->job, &c->arena, c->policies, &c->options.n_policies));
+  hec_job_say_groups(&c->job, c->policies, c->options.n_policies, &c->arena);
   hec_job_say_transitions(&c->job, c->policies, c->options.n_policies, &c->arena);
   HEC_TRY(choose_steps(c, reader));
   return HEC_OK;

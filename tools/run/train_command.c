@@ -28,7 +28,7 @@ enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /
 
 typedef struct {
   const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
-  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every, esp;
+  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every, ep, esp;
   double rate, aux, memory;
   const hec_gate *gate_row;
   hec_gate_options gate_options;
@@ -129,6 +129,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TITLE("Execution"),
       HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
       HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
+      HEC_ARG_WHOLE(
+          "--ep", s->ep, "N",
+          "ranks of an expert-parallel group: a divisor of the ranks, at most the experts (default: the largest)", 1,
+          65536),
       HEC_ARG_WHOLE("--esp", s->esp, "S", "every expert in shards on S ranks (default 1; policy ep)", 1, 65536),
       HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
       HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
@@ -323,6 +327,7 @@ static hec_status make(command *c) {
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
   HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
+  HEC_TRY(hec_problem_group(&c->problem, (int32_t)s->ep));
   HEC_TRY(hec_problem_shard(&c->problem, (int32_t)s->esp));
   c->problem.solver = hec_solver_cbc();
   c->train = (hec_train){.problem = &c->problem,

@@ -159,6 +159,7 @@ static hec_status draw_random(command *c) {
                           .schedule = s->session.job.schedule,
                           .n_ranks = p->n_ranks,
                           .tokens = p->tokens,
+                          .ep = p->esp > 1 ? 0 : p->ep,
                           .esp = p->esp,
                           .n_steps = steps + WARMUP_STEPS,
                           .warmup = WARMUP_STEPS,
@@ -276,6 +277,7 @@ static hec_status run(command *c) {
   const settings *s = c->s;
   HEC_TRY(hec_session_run_open(&c->run));
   HEC_TRY(hec_execution_policies(&s->session.job, &c->run.job, &c->run.arena, c->policies, &c->n_policies));
+  hec_job_say_groups(&c->run.job, c->policies, c->n_policies, &c->run.arena);
   hec_job_say_transitions(&c->run.job, c->policies, c->n_policies, &c->run.arena);
   HEC_TRY(s->random > 0 ? draw_random(c) : read_trace(c));
   if (s->calibration)

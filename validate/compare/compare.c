@@ -198,6 +198,7 @@ static hec_status predict_case(hec_comparison *c, int32_t a_case, const hec_clus
   prediction p = {.all = c, .a_case = a_case};
   const hec_problem *executed = c->options.cases[a_case].problem;
   HEC_TRY(hec_problem_make(executed->moe, cluster, executed->train, executed->n_ranks, executed->tokens, &p.priced));
+  HEC_TRY(hec_problem_group(&p.priced, executed->esp > 1 ? 0 : executed->ep));
   HEC_TRY(hec_problem_shard(&p.priced, executed->esp));
   hec_status status = predict_steps(&p);
   if (p.sim)

@@ -163,7 +163,7 @@ static void add_cases(const hec_published *p, hec_published_table *table, hec_la
           one->best = systems[k];
         }
       }
-      key.policy = "hecate";
+      key.policy = "hecate-published";
       const hec_lab_cell *hecate = hec_lab_get(lab, key);
       one->hecate_s = hecate->iteration_s;
       one->hecate_overload = hecate->overload;

@@ -47,10 +47,10 @@ static double best_rearrangement(hec_lab *lab, hec_lab_key key) {
 typedef double ratio_of(hec_lab *lab, hec_setting setting, int32_t model);
 
 static double hecate_vs_ep(hec_lab *lab, hec_setting setting, int32_t model) {
-  return ratio(seconds(lab, setting, model, "ep"), seconds(lab, setting, model, "hecate"));
+  return ratio(seconds(lab, setting, model, "ep"), seconds(lab, setting, model, "hecate-published"));
 }
 static double hecate_vs_best(hec_lab *lab, hec_setting setting, int32_t model) {
-  return ratio(best_rearrangement(lab, plain(setting, model, "ep")), seconds(lab, setting, model, "hecate"));
+  return ratio(best_rearrangement(lab, plain(setting, model, "ep")), seconds(lab, setting, model, "hecate-published"));
 }
 static double ep_vs_balanced(hec_lab *lab, hec_setting setting, int32_t model) {
   return ratio(seconds(lab, setting, model, "ep"), seconds(lab, setting, model, "ep-balanced"));
@@ -136,12 +136,12 @@ hec_span hec_measure_slower_than_ep(hec_lab *lab, const hec_lab_models *models) 
 hec_span hec_measure_a2a(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
   return number(ratio(cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "ep")->token_s,
-                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate")->token_s));
+                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published")->token_s));
 }
 
 static int32_t layer_ratios(hec_lab *lab, double *out) {
   const hec_lab_cell *ep = cell(lab, HEC_SETTING_B32, HEC_GPT_S, "ep");
-  const hec_lab_cell *hecate = cell(lab, HEC_SETTING_B32, HEC_GPT_S, "hecate");
+  const hec_lab_cell *hecate = cell(lab, HEC_SETTING_B32, HEC_GPT_S, "hecate-published");
   for (int32_t l = 0; l < ep->n_layers; l++)
     out[l] = ratio(ep->layer_s[l], hecate->layer_s[l]);
   return ep->n_layers;
@@ -164,12 +164,12 @@ hec_span hec_measure_layer_range(hec_lab *lab, const hec_lab_models *models) {
 hec_span hec_measure_full_vs_sharding(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
   return number(ratio(seconds(lab, HEC_SETTING_B32, HEC_GPT_S, "hecate-nomaterialisation"),
-                      seconds(lab, HEC_SETTING_B32, HEC_GPT_S, "hecate")));
+                      seconds(lab, HEC_SETTING_B32, HEC_GPT_S, "hecate-published")));
 }
 
 hec_span hec_measure_full_vs_materialisation(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
-  hec_lab_key full = plain(HEC_SETTING_B32, HEC_GPT_S, "hecate"), part = full;
+  hec_lab_key full = plain(HEC_SETTING_B32, HEC_GPT_S, "hecate-published"), part = full;
   part.policy = "hecate-nosharding";
   full.sweep = part.sweep = true; /* shards must have had the time to change */
   return number(ratio(hec_lab_get(lab, part)->iteration_s, hec_lab_get(lab, full)->iteration_s));
@@ -178,7 +178,7 @@ hec_span hec_measure_full_vs_materialisation(hec_lab *lab, const hec_lab_models 
 hec_span hec_measure_sparse_below(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
   return number(ratio(cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "flexmoe")->rearrange_s,
-                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate")->sparse_s));
+                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published")->sparse_s));
 }
 
 /* ---- rows: re-materialisation ---- */
@@ -186,7 +186,7 @@ hec_span hec_measure_sparse_below(hec_lab *lab, const hec_lab_models *models) {
 hec_span hec_measure_rm_sparse(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
   return number(ratio(cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-rm")->sparse_s,
-                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate")->sparse_s));
+                      cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published")->sparse_s));
 }
 
 hec_span hec_measure_rm_vs_best(hec_lab *lab, const hec_lab_models *models) {
@@ -202,7 +202,7 @@ static hec_span over_batches(hec_lab *lab, bool against_best) {
     hec_lab_key key = plain(HEC_SETTING_B32, HEC_GPT_S, "hecate-rm");
     key.tokens = (b + 1) * SEQUENCE;
     double rm = hec_lab_get(lab, key)->iteration_s;
-    key.policy = "hecate";
+    key.policy = "hecate-published";
     value[b] = against_best ? ratio(best_rearrangement(lab, key), rm) : ratio(rm, hec_lab_get(lab, key)->iteration_s);
   }
   return (hec_span){hec_least(value, BATCHES), hec_most(value, BATCHES)};
@@ -225,7 +225,7 @@ hec_span hec_measure_rm_ahead(hec_lab *lab, const hec_lab_models *models) {
  * re-materialisation is (L + 2 (L - 1)) / L times the default's, that is 3 for many layers. */
 hec_span hec_measure_rm_three(hec_lab *lab, const hec_lab_models *models) {
   (void)models;
-  hec_lab_key key = plain(HEC_SETTING_B32, HEC_BERT_DEEP, "hecate");
+  hec_lab_key key = plain(HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published");
   const hec_lab_cell *own = hec_lab_get(lab, key);
   key.t = own->t_most + (own->t_most + 1) / 2;
   double plain_s = hec_lab_get(lab, key)->sparse_s;
@@ -241,8 +241,8 @@ hec_span hec_measure_rm_three(hec_lab *lab, const hec_lab_models *models) {
     return number(ratio(cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, policy_name)->field,                                 \
                         cell(lab, HEC_SETTING_B32, HEC_BERT_DEEP, "ep")->field));                                      \
   }
-MEMORY(memory_hecate, state_bytes, "hecate")
-MEMORY(memory_params, param_bytes, "hecate")
+MEMORY(memory_hecate, state_bytes, "hecate-published")
+MEMORY(memory_params, param_bytes, "hecate-published")
 MEMORY(memory_rm, state_bytes, "hecate-rm")
 MEMORY(memory_flexmoe, state_bytes, "flexmoe")
 
@@ -255,7 +255,7 @@ hec_span hec_measure_reshard(hec_lab *lab, const hec_lab_models *models) {
   hec_lab_key key = plain(HEC_SETTING_B32, HEC_GPT_S, "hecate-nosharding");
   key.sweep = true;
   double reference = hec_lab_get(lab, key)->iteration_s;
-  key.policy = "hecate";
+  key.policy = "hecate-published";
   for (int32_t i = 0; i < 4; i++) {
     key.period = period[i];
     value[i] = ratio(reference, hec_lab_get(lab, key)->iteration_s);

@@ -83,6 +83,9 @@ typedef struct {
   int32_t m;       /* copies that a rank has room for per layer; HECATE_AUTO: from the device's memory */
   int32_t period;  /* iterations between decisions of policies that move experts; HECATE_AUTO: the policy's */
   int32_t slots;   /* experts' places per rank and layer, of policies that replicate; HECATE_AUTO: the policy's */
+  int32_t ep; /* ranks of an expert-parallel group, a divisor of n_ranks and at most n_experts: each group has every
+                      expert, tokens and guests stay inside it; 0: the largest. Policies whose papers place experts over
+                      all ranks (eplb, flexmoe, laer, ...: hecate-sim --list) have one group of all */
 } hec_planner_options;
 
 HEC_API hec_planner_options hec_planner_defaults(void);
@@ -112,7 +115,7 @@ enum { HECATE_RESIDENT = 0, HECATE_GUEST = 1 };
 /* The plan in force. Copies of `expert` in `layer` are copy_rank[b + i] and copy_kind[b + i] with
  * b = layer * copy_capacity, copy_at[layer * (n_experts + 1) + expert] <= i < copy_at[.. + expert + 1]; ranks ascend.
  * Resident: kept between iterations with its optimizer state, gradients all-reduced among home and residents. Guest:
- * gathered for this micro-batch, gradient returned to the home. Valid until the planner is closed; contents until the
+ * gathered for this micro-batch from the rank that keeps the expert for its group, gradient returned there. Valid until the planner is closed; contents until the
  * next step, refine. */
 typedef struct {
   int32_t n_layers, n_experts, n_ranks;

@@ -155,6 +155,7 @@ static hec_status make_problem(const hec_planner_options *o, hec_planner *p) {
   if ((int64_t)o->n_layers * o->n_experts > CELLS_MAX / ranks)
     return hec_fail(HEC_BAD_INPUT, "layers * experts * ranks: expected at most %d, found %d * %d * %d", CELLS_MAX,
                     o->n_layers, o->n_experts, ranks);
+  HEC_TRY(hec_problem_group(&p->problem, o->ep));
   HEC_TRY(check_wish("t", o->t, HECATE_T_PAPER, o->n_experts));
   HEC_TRY(check_wish("m", o->m, HECATE_AUTO, o->n_experts));
   HEC_TRY(check_wish("period", o->period, HECATE_AUTO, INT32_MAX));

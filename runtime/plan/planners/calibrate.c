@@ -21,6 +21,7 @@ typedef struct {
 
 typedef struct {
   double time_s, gather_s, growth_s; /* T(Q) = layer + (gather_s + growth_s) */
+  double return_s;                   /* T_spRS(Q -> homes) */
 } objective;
 
 hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links,
@@ -32,12 +33,15 @@ hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, co
       .gather = gather,
       .scatter = scatter,
       .rematerialise = rematerialise,
+      .own_s = hec_problem_own_gradients_s(problem),
       .home = HEC_NEW(arena, int32_t, experts),
       .n_holders = HEC_NEW(arena, int32_t, experts),
       .holds = HEC_NEW(arena, uint8_t, experts * ranks),
       .n_guests = HEC_NEW(arena, int32_t, ranks),
       .receivers = HEC_NEW(arena, int32_t, ranks),
       .guests = HEC_NEW(arena, int32_t, ranks),
+      .rank_order = HEC_NEW(arena, int32_t, ranks),
+      .node_count = HEC_NEW(arena, int32_t, problem->n_nodes),
       .bound = HEC_NEW(arena, double, experts),
       .holders = HEC_NEW(arena, int32_t, 2 * ranks),
       .added = hec_spread_sum_new(arena, gather),
@@ -99,6 +103,50 @@ static candidate candidate_of(hec_calibrate *c, int32_t expert, int32_t m) {
   return cand;
 }
 
+/* Orders the ranks by ascending tokens, ties to the lower one. */
+static void order_ranks(hec_calibrate *c) {
+  const double *tokens = c->model.tokens + c->model.rank_at;
+  for (int32_t r = 0; r < c->problem->n_ranks; r++) {
+    int32_t at = r;
+    for (; at > 0 && tokens[c->rank_order[at - 1]] > tokens[r]; at--)
+      c->rank_order[at] = c->rank_order[at - 1];
+    c->rank_order[at] = r;
+  }
+}
+
+/* At most n receivers: round by round over the nodes, those with fewest holders of the expert first, in each the rank with
+ * fewest tokens. */
+static candidate candidate_of_some(hec_calibrate *c, int32_t expert, int32_t m, int32_t n) {
+  enum { CHOSEN = 2 };
+  int32_t n_ranks = c->problem->n_ranks;
+  candidate cand = {.expert = expert};
+  uint8_t *holds = holds_of(c, expert);
+  memset(c->node_count, 0, (size_t)c->problem->n_nodes * sizeof *c->node_count);
+  for (int32_t r = 0; r < n_ranks; r++)
+    c->node_count[hec_problem_node(c->problem, r)] += holds[r];
+  int32_t left = n;
+  for (int32_t most = 0; left > 0 && most < n_ranks; most++)
+    for (int32_t i = 0; left > 0 && i < n_ranks; i++) {
+      int32_t r = c->rank_order[i], *count = &c->node_count[hec_problem_node(c->problem, r)];
+      if (*count > most || holds[r] || c->n_guests[r] >= m)
+        continue;
+      holds[r] = CHOSEN;
+      ++*count;
+      left--;
+    }
+  for (int32_t r = 0; r < n_ranks; r++)
+    if (holds[r] == CHOSEN) {
+      c->receivers[cand.n_receivers++] = r;
+      holds[r] = 0;
+    }
+  return cand;
+}
+
+/* The candidate with all receivers that there can be (most 0), or with at most so many. */
+static candidate candidate_with(hec_calibrate *c, int32_t expert, int32_t m, int32_t most) {
+  return most == 0 ? candidate_of(c, expert, m) : candidate_of_some(c, expert, m, most);
+}
+
 /* The guests that a candidate's expert would have, ascending in c->guests: its number. */
 static int32_t guests_with(hec_calibrate *c, const candidate *cand) {
   const uint8_t *holds = holds_of(c, cand->expert);
@@ -147,8 +195,8 @@ static void make_base(hec_calibrate *c) {
   sum_guests(c, c->scatter, -1, &c->returned_item, &c->returned);
   if (c->rematerialise)
     sum_guests(c, c->gather, -1, &c->gathered_item, &c->gathered);
-  c->base_s = exposed(c, hec_spread_cost(c->scatter, &c->returned),
-                      c->rematerialise ? hec_spread_cost(c->gather, &c->gathered) : 0);
+  c->base_return_s = hec_spread_cost(c->scatter, &c->returned);
+  c->base_s = exposed(c, c->base_return_s, c->rematerialise ? hec_spread_cost(c->gather, &c->gathered) : 0);
   c->has_base = true;
 }
 
@@ -167,15 +215,17 @@ static double total_with(hec_calibrate *c, hec_spread *spread, const candidate *
   return hec_spread_cost_with(spread, all, &pattern);
 }
 
-/* exposed(Q) - exposed(P') with the candidate. */
-static double growth_with(hec_calibrate *c, const candidate *cand) {
+/* exposed(Q) - exposed(P') with the candidate, and what returns. */
+static void price_return(hec_calibrate *c, const candidate *cand, objective *of) {
+  of->growth_s = of->return_s = 0;
   if (!c->scatter)
-    return 0;
+    return;
   make_base(c);
   double return_s = total_with(c, c->scatter, cand, &c->returned, &c->returned_item, &c->returned_rest), gather_s = 0;
   if (c->rematerialise)
     gather_s = total_with(c, c->gather, cand, &c->gathered, &c->gathered_item, &c->gathered_rest);
-  return exposed(c, return_s, gather_s) - c->base_s;
+  of->growth_s = exposed(c, return_s, gather_s) - c->base_s;
+  of->return_s = return_s;
 }
 
 /* What the candidate's gather adds to `added`; made in added_item unless it is ready. */
@@ -210,12 +260,15 @@ static double larger(double a, double b) {
 typedef struct {
   objective now;
   int32_t link_cell, rank_cell, best; /* best: -1 none */
+  int32_t most;                       /* receivers of the best; 0: all */
   double score;
   objective after; /* with the best */
 } search;
 
-/* (T - T_new) / bytes. */
+/* (T - T_new) / bytes; with `some` T - T_new. */
 static double score_of(const hec_calibrate *c, const search *s, double time_s, int32_t n_receivers) {
+  if (c->some)
+    return s->now.time_s - time_s;
   double bytes = (double)n_receivers * larger((double)c->gather->bytes, 1);
   return (s->now.time_s - time_s) / bytes;
 }
@@ -225,15 +278,25 @@ static bool beats(const search *s, int32_t expert, double score) {
   return score > s->score || (score == s->score && expert < s->best);
 }
 
+/* T of a plan whose layer takes so long, with what is added in `of`. */
+static double time_of(const hec_calibrate *c, hec_layer_time layer, const objective *of) {
+  if (!c->some)
+    return hec_layer_model_total(&c->model, layer) + (of->gather_s + of->growth_s);
+  hec_layer_end end = {layer.a2a_s,  layer.compute_s, 2 * layer.compute_s,
+                       of->gather_s, of->return_s,    c->scatter ? c->base_s + of->growth_s : 0};
+  return hec_calibrate_end_s(c, &end);
+}
+
 /* At least this is added to the layer's time: the gather so far, or this expert's alone. */
 static objective least_added(hec_calibrate *c, const search *s, const candidate *cand) {
-  objective least = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s};
-  if (cand->fresh)
+  objective least = {.gather_s = s->now.gather_s, .growth_s = s->now.growth_s, .return_s = s->now.return_s};
+  if (cand->fresh && !c->some) /* some of the ranks cost less */
     least.gather_s = larger(least.gather_s, c->gather->everywhere_s[c->home[cand->expert]]);
   if (c->scatter &&
       c->n_holders[cand->expert] > 1) { /* more holders may return over another entry: no bound but zero */
     make_base(c);
     least.growth_s = -c->base_s;
+    least.return_s = 0;
   }
   return least;
 }
@@ -245,31 +308,40 @@ static double bound_of(hec_calibrate *c, const search *s, int32_t expert, int32_
     return 0;
   objective least = least_added(c, s, &cand);
   hec_layer_time layer = hec_layer_model_least(&c->model, expert, s->link_cell, s->rank_cell);
-  double time_s = hec_layer_model_total(&c->model, layer) + (least.gather_s + least.growth_s);
-  return score_of(c, s, time_s, cand.n_receivers);
+  return score_of(c, s, time_of(c, layer, &least), cand.n_receivers);
 }
 
-/* Computes the expert's score, dearest terms last; keeps it if it is the best so far. */
-static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
-  candidate cand = candidate_of(c, expert, m);
-  objective least = least_added(c, s, &cand);
-  double layer_s = hec_layer_model_total(&c->model, hec_layer_model_time_with(&c->model, expert, part_with(c, &cand)));
+/* Computes the score of the expert on at most `most` more ranks (0: all), dearest terms last; keeps it if it is the best so
+ * far. Returns the receivers. */
+static int32_t judge_with(hec_calibrate *c, search *s, int32_t expert, int32_t m, int32_t most, uint64_t *units) {
+  candidate cand = candidate_with(c, expert, m, most);
+  objective of = least_added(c, s, &cand);
+  hec_layer_time layer = hec_layer_model_time_with(&c->model, expert, part_with(c, &cand));
   *units += (uint64_t)c->model.n_cells / 2;
-  if (!beats(s, expert, score_of(c, s, layer_s + (least.gather_s + least.growth_s), cand.n_receivers)))
-    return;
+  if (!beats(s, expert, score_of(c, s, time_of(c, layer, &of), cand.n_receivers)))
+    return cand.n_receivers;
   hec_spread_sum pattern = added_pattern(c, &cand);
-  double gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
+  of.gather_s = hec_spread_cost_with(c->gather, &c->added, &pattern);
   *units += (uint64_t)(c->gather->n_stages * c->gather->links->n_padded);
-  if (!beats(s, expert, score_of(c, s, layer_s + (gather_s + least.growth_s), cand.n_receivers)))
-    return;
-  double growth_s = growth_with(c, &cand);
+  if (!beats(s, expert, score_of(c, s, time_of(c, layer, &of), cand.n_receivers)))
+    return cand.n_receivers;
+  price_return(c, &cand, &of);
   *units += c->scatter ? (uint64_t)(c->scatter->n_stages * c->scatter->links->n_padded) : 0;
-  double time_s = layer_s + (gather_s + growth_s), score = score_of(c, s, time_s, cand.n_receivers);
+  of.time_s = time_of(c, layer, &of);
+  double score = score_of(c, s, of.time_s, cand.n_receivers);
   if (score <= 0 || !beats(s, expert, score))
-    return;
+    return cand.n_receivers;
   s->score = score;
   s->best = expert;
-  s->after = (objective){time_s, gather_s, growth_s};
+  s->most = most;
+  s->after = of;
+  return cand.n_receivers;
+}
+
+static void judge(hec_calibrate *c, search *s, int32_t expert, int32_t m, uint64_t *units) {
+  int32_t n = judge_with(c, s, expert, m, 0, units);
+  for (int32_t most = n / 2; c->some && most > 0; most /= 2)
+    (void)judge_with(c, s, expert, m, most, units);
 }
 
 /* Finds the best expert of a step; s->best < 0 if none improves. The one with the largest bound is judged first, so
@@ -278,6 +350,8 @@ static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
   int32_t n_experts = c->problem->n_experts, first = 0;
   s->best = -1;
   s->score = 0;
+  if (c->some)
+    order_ranks(c);
   hec_layer_model_busiest(&c->model, &s->link_cell, &s->rank_cell);
   for (int32_t e = 0; e < n_experts; e++) {
     c->bound[e] = bound_of(c, s, e, m);
@@ -293,7 +367,7 @@ static void find_best(hec_calibrate *c, search *s, int32_t m, uint64_t *units) {
 
 /* Adds the best expert to everything that is kept. */
 static void accept(hec_calibrate *c, search *s, int32_t m) {
-  candidate cand = candidate_of(c, s->best, m);
+  candidate cand = candidate_with(c, s->best, m, s->most);
   if (cand.fresh) { /* the list is not made for ready patterns */
     cand.n_receivers = 0;
     for (int32_t r = 0; r < c->problem->n_ranks; r++)
@@ -341,24 +415,49 @@ static void write_plan(const hec_calibrate *c, hec_plan *plan, int32_t layer) {
   memset(plan->copy_kind + block, HEC_COPY_GUEST, (size_t)at);
 }
 
+double hec_calibrate_end_s(const hec_calibrate *c, const hec_layer_end *of) {
+  double forward_s = 2 * of->a2a_s + of->forward_s + of->gather_s;
+  if (!c->problem->train)
+    return forward_s;
+  double backward_s = 2 * of->a2a_s + of->backward_s + 2 * c->window_s + of->exposed_s;
+  return forward_s + larger(backward_s, c->own_s + of->return_s);
+}
+
+/* The end of the layer with its work by the whole law of computing. */
+static double whole_s(const hec_calibrate *c, const objective *of) {
+  hec_layer_end end = {hec_layer_model_time(&c->model).a2a_s,
+                       hec_layer_model_work_s(&c->model, false),
+                       hec_layer_model_work_s(&c->model, true),
+                       of->gather_s,
+                       of->return_s,
+                       c->scatter ? c->base_s + of->growth_s : 0};
+  return hec_calibrate_end_s(c, &end);
+}
+
 int32_t hec_calibrate_layer(hec_calibrate *c, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,
                             uint64_t *units) {
   int32_t n_experts = c->problem->n_experts, added = 0;
   *units += (uint64_t)n_experts;
   if (!read_holders(c, plan, layer, m))
     return 0;
-  hec_layer_model_set(&c->model, plan, layer, load, c->holders);
+  hec_layer_model_set(&c->model, plan, layer, hec_load_row(load, layer, 0), c->holders);
   *units += (uint64_t)n_experts * (uint64_t)(c->problem->n_ranks + c->model.n_cells);
   hec_spread_clear(c->gather, &c->added);
   c->has_base = false;
   c->window_s = hec_problem_window_s(c->problem, layer);
-  search s = {.now = {.time_s = hec_layer_model_total(&c->model, hec_layer_model_time(&c->model))}};
+  if (c->some && c->scatter)
+    make_base(c);
+  search s = {.now = {.return_s = c->some && c->scatter ? c->base_return_s : 0}};
+  s.now.time_s = time_of(c, hec_layer_model_time(&c->model), &s.now);
+  double before_s = c->some ? whole_s(c, &s.now) : 0;
   for (; added < n_experts; added++) {
     find_best(c, &s, m, units);
     if (s.best < 0)
       break;
     accept(c, &s, m);
   }
+  if (c->some && added > 0 && !(whole_s(c, &s.now) < before_s))
+    return 0;
   if (added > 0)
     write_plan(c, plan, layer);
   return added;

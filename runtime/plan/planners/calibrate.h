@@ -12,9 +12,16 @@
  * A step adds one expert: a guest on every rank that does not hold it and has fewer than m guests of this layer. It
  * takes the expert with the largest (T - T_new) / (bytes added), ties to the lower id, and only if T_new < T; at most
  * n_experts steps. An expert is passed over without pricing when even a gather for free could not make it the best so
- * far. */
+ * far.
+ *
+ * Where a copy everywhere is dear, this does nothing, though a few copies would pay: gradients of n copies all end at one
+ * owner, so with 63 copies of a large expert their return takes longer than the overload that it removes. With `some`, which
+ * is not in the paper, a step also tries half as many guests, a quarter, ... one: on the nodes with fewest holders of the
+ * expert, there on the ranks with fewest tokens. It takes what ends the layer soonest, not what gains most per byte; and it
+ * leaves the plan as it was unless the layer, its work by the whole law of computing, ends sooner than that. */
 #ifndef HEC_PLAN_CALIBRATE_H
 #define HEC_PLAN_CALIBRATE_H
+#include "models/load.h"
 #include "runtime/plan/planners/layer_model.h"
 #include "runtime/plan/planners/spread_cost.h"
 
@@ -23,7 +30,10 @@ typedef struct {
   hec_layer_model model;
   hec_spread *gather, *scatter; /* parameters out, gradients back; scatter NULL: nothing returns */
   bool rematerialise;
+  bool some;                                   /* copies on some ranks, too; set after new */
+  int32_t *rank_order, *node_count;            /* [n_ranks], [n_nodes] scratch of `some` */
   double window_s;                             /* of the layer */
+  double own_s;                                /* hec_problem_own_gradients_s */
   int32_t *home;                               /* [n_experts] of the layer */
   int32_t *n_holders;                          /* [n_experts] home included */
   uint8_t *holds;                              /* [n_experts * n_ranks] */
@@ -38,13 +48,26 @@ typedef struct {
   hec_spread_sum gathered, gathered_item;      /* gather of all guests, for re-materialisation */
   hec_spread_sum returned, returned_item;      /* scatter of all guests */
   hec_spread_sum gathered_rest, returned_rest; /* of all guests but those of one expert */
-  bool has_base; /* gathered, returned and base_s are made (only when a candidate is priced) */
-  double base_s; /* exposed(P') */
+  bool has_base;                /* gathered, returned and base_s are made (only when a candidate is priced) */
+  double base_s, base_return_s; /* exposed(P'), T_spRS(P' -> homes) */
 } hec_calibrate;
 
 /* `gather` and `scatter` (NULL when not training) are the caller's and must outlive it. */
 hec_calibrate hec_calibrate_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links,
                                 hec_spread *gather, hec_spread *scatter, bool rematerialise);
+
+/* What ends a layer, for plans that are compared with none. With `some`; copies hidden in `exposed_s` as above:
+ *
+ *     forward  = 2 a2a + forward work + gather that is not hidden
+ *     backward = 2 a2a + backward work + 2 window + exposed          lane = the layer's own gradients + those of guests
+ *     end      = forward + max(backward, lane)
+ *
+ * The lane of gradients also has what any plan reduces (hec_problem_own_gradients_s). Where that takes longer than the
+ * backward pass, as with several groups and large experts, a shorter backward gains nothing and every return is late. */
+typedef struct {
+  double a2a_s, forward_s, backward_s, gather_s, return_s, exposed_s;
+} hec_layer_end;
+double hec_calibrate_end_s(const hec_calibrate *calibrate, const hec_layer_end *of);
 
 /* Adds guests to one layer of the plan. Returns the number of experts added; its inner steps are added to *units. */
 int32_t hec_calibrate_layer(hec_calibrate *calibrate, hec_plan *plan, int32_t layer, const hec_load *load, int32_t m,

@@ -12,6 +12,7 @@
 
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
+#include "runtime/plan/planners/weigh.h"
 
 #include <string.h>
 
@@ -22,6 +23,8 @@ typedef struct {
   hec_spread_sum sum;
   hec_fssdp fssdp;
   hec_calibrate calibrate;
+  hec_weigh weigh;
+  int32_t *k;          /* [n_layers] with options.weigh: experts copied by the last decision, at most t */
   uint64_t *load;      /* [n_layers * n_experts] window sums */
   int32_t *order;      /* [n_layers * n_experts] experts by descending load */
   int32_t *last_place; /* [n_layers * n_experts] places of the experts in the order for which t was searched */
@@ -52,7 +55,11 @@ void hec_fssdp_policy_init(hec_policy_run *run, hec_fssdp_options options) {
       state->scatter = hec_spread_new(arena, problem, &state->links, problem->bytes.expert_grad, true);
     state->calibrate = hec_calibrate_new(arena, problem, &state->links, &state->gather,
                                          problem->train ? &state->scatter : NULL, options.rematerialise);
+    state->calibrate.some = options.weigh;
+    if (options.weigh)
+      state->weigh = hec_weigh_new(arena, &state->calibrate, &state->fssdp);
   }
+  state->k = HEC_NEW(arena, int32_t, problem->n_layers);
   state->load = HEC_NEW(arena, uint64_t, rows);
   state->order = HEC_NEW(arena, int32_t, rows);
   state->last_place = HEC_NEW(arena, int32_t, rows);
@@ -125,7 +132,8 @@ static bool shards_are_due(hec_policy_run *run, fssdp_state *state) {
 
 static void reshard(hec_policy_run *run, fssdp_state *state) {
   find_overlap(run, state);
-  run->units += hec_fssdp_shard(&state->fssdp, state->load, state->order, run->t, state->owner);
+  run->units +=
+      hec_fssdp_shard(&state->fssdp, state->load, state->order, state->options.weigh ? state->k : run->t, state->owner);
   size_t rows = (size_t)run->plan.n_layers * (size_t)run->plan.n_experts;
   if (memcmp(state->owner, run->plan.home, rows * sizeof *state->owner) == 0)
     return;
@@ -133,6 +141,20 @@ static void reshard(hec_policy_run *run, fssdp_state *state) {
   memcpy(run->plan.opt_home, state->owner, rows * sizeof *state->owner);
   memset(state->t_known, 0, (size_t)run->plan.n_layers * sizeof *state->t_known);
   run->plan.version++;
+}
+
+/* Algorithm 1 for one layer, with all t experts or with those that pay. */
+static void materialise(hec_policy_run *run, fssdp_state *state, int32_t layer) {
+  size_t row = (size_t)layer * (size_t)run->plan.n_experts;
+  const uint64_t *load = state->load + row;
+  const int32_t *order = state->order + row;
+  int32_t length = hec_history_length(&run->history);
+  if (!state->options.weigh) {
+    run->units += hec_fssdp_materialise(&state->fssdp, &run->plan, layer, load, order, run->t[layer], run->m[layer]);
+    return;
+  }
+  hec_weigh_case of = {load, order, layer, length > 0 ? length : 1, run->t[layer], run->m[layer]};
+  state->k[layer] = hec_weigh_layer(&state->weigh, &run->plan, &of, &run->units);
 }
 
 void hec_fssdp_policy_decide(hec_policy_run *run) {
@@ -145,11 +167,8 @@ void hec_fssdp_policy_decide(hec_policy_run *run) {
   if (due)
     reshard(run, state);
   find_overlap(run, state);
-  for (int32_t l = 0; state->options.materialise && l < run->plan.n_layers; l++) {
-    size_t row = (size_t)l * (size_t)run->plan.n_experts;
-    run->units += hec_fssdp_materialise(&state->fssdp, &run->plan, l, state->load + row, state->order + row, run->t[l],
-                                        run->m[l]);
-  }
+  for (int32_t l = 0; state->options.materialise && l < run->plan.n_layers; l++)
+    materialise(run, state, l);
 }
 
 void hec_fssdp_policy_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {

@@ -7,6 +7,9 @@ typedef struct {
   bool shard;         /* heterogeneous sharding every `period` iterations; else even shards for ever */
   bool materialise;   /* copies: before the gate from the window, after it by calibration */
   bool rematerialise; /* copies live in one pass only and are gathered again in backward */
+  /* Not in the paper. Copies only what is predicted to end the layer sooner (weigh.h), calibrates with copies on some ranks
+   * too (calibrate.h), and shards by what is copied, where the paper shards by what could be. */
+  bool weigh;
 } hec_fssdp_options;
 
 void hec_fssdp_policy_init(hec_policy_run *run, hec_fssdp_options options);

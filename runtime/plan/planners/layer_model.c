@@ -2,6 +2,7 @@
  * without having to reorder floating point; a maximum does not depend on the order. */
 #include "runtime/plan/planners/layer_model.h"
 
+#include "models/compute_cost.h"
 #include "runtime/plan/dispatch/dispatch.h"
 
 #include <string.h>
@@ -34,7 +35,11 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   model.arrive = HEC_NEW(arena, double, (size_t)problem->n_experts *(size_t)rank_cells);
   for (int32_t l = 0; l < links->n_links; l++)
     model.cell_s[l] = problem->bytes.token / links->bandwidth[l];
+  model.rate = HEC_NEW(arena, hec_work_rate, 2 * (size_t)n_ranks);
+  hec_work_shape backward = hec_work_backward_of(problem->moe, problem->expert);
   for (int32_t r = 0; r < n_ranks; r++) {
+    model.rate[r] = hec_work_rate_of(&problem->cluster->devices[r], &problem->expert);
+    model.rate[n_ranks + r] = hec_work_rate_of(&problem->cluster->devices[r], &backward);
     const hec_device *d = &problem->cluster->devices[r];
     model.cell_s[model.rank_at + r] = problem->expert.flops_per_row / (d->flops * d->flops_efficiency * d->speed) +
                                       problem->expert.bytes_per_row / d->hbm_bandwidth;
@@ -125,13 +130,13 @@ static void set_everywhere(const hec_layer_model *model, int32_t expert, double 
   memcpy(out + model->rank_at, arrive_of(model, expert), (size_t)(model->n_cells - model->rank_at) * sizeof *out);
 }
 
-void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const hec_load *load,
+void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders) {
   int32_t n_experts = model->problem->n_experts, n_ranks = model->problem->n_ranks;
-  HEC_ASSERT(plan->n_slices == 1 && load->n_sources == n_ranks);
+  HEC_ASSERT(plan->n_slices == 1);
   int32_t stride = model->n_cells - model->rank_at;
   for (int32_t s = 0; s < n_ranks; s++) {
-    const uint32_t *row = hec_load_row(load, layer, s);
+    const uint32_t *row = counts + (size_t)s * (size_t)n_experts;
     for (int32_t e = 0; e < n_experts; e++)
       model->arrive[e * stride + s] = (double)row[e];
   }
@@ -170,6 +175,19 @@ hec_layer_time hec_layer_model_time(const hec_layer_model *model) {
   int32_t at = model->rank_at;
   return (hec_layer_time){busiest(model->tokens, NULL, NULL, model->cell_s, at),
                           busiest(model->tokens + at, NULL, NULL, model->cell_s + at, model->n_cells - at)};
+}
+
+double hec_layer_model_work_s(const hec_layer_model *model, bool backward) {
+  double most = 0;
+  for (int32_t r = 0; r < model->problem->n_ranks; r++) {
+    double sum = 0;
+    for (int32_t e = 0; e < model->problem->n_experts; e++) {
+      double tokens = part_of(model, e)[model->rank_at + r];
+      sum += tokens > 0 ? hec_layer_model_expert_s(model, r, backward, tokens) : 0;
+    }
+    most = sum > most ? sum : most;
+  }
+  return most;
 }
 
 static int32_t busiest_cell(const hec_layer_model *model, int32_t begin, int32_t end) {

@@ -6,10 +6,12 @@
  *   T      = 2 T_a2a + T_comp  forward,  plus 2 T_a2a + 2 T_comp  backward when training
  *
  * Links and ranks are cells of one vector. tokens(cell) is the sum of the experts' parts, all whole numbers below 2^53,
- * so taking a part out and putting another in is exact: an incremental time equals the one computed from nothing. */
+ * so taking a part out and putting another in is exact: an incremental time equals the one computed from nothing.
+ *
+ * The linear part leaves out what an expert costs on a rank beside its rows: the start of its GEMMs, a tile that is not full,
+ * its weights from memory. hec_layer_model_work_s has all of it, for sets of copies that are compared with none. */
 #ifndef HEC_PLAN_LAYER_MODEL_H
 #define HEC_PLAN_LAYER_MODEL_H
-#include "models/load.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/rank_links.h"
 
@@ -20,6 +22,7 @@ typedef struct {
   int32_t rank_at; /* cell of rank 0 */
   double *cell_s;  /* [n_cells] seconds per assignment over that link or on that rank; 0 in the padding */
   double a2a_weight, compute_weight; /* how often T_a2a and T_comp occur */
+  hec_work_rate *rate;               /* [2 * n_ranks] of an expert, then of its backward */
   double *tokens;                    /* [n_cells] of the layer */
   double *part;                      /* [n_experts * n_cells] what each expert adds to it */
   double *arrive;                    /* [n_experts * padded ranks] assignments of each source */
@@ -32,9 +35,9 @@ typedef struct {
 
 hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem, const hec_rank_links *links);
 
-/* Takes the loads and the plan of a layer (whole homes). `holders` is scratch [2 * n_ranks].
- * O(experts * (sources * route + cells)). */
-void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const hec_load *load,
+/* Takes the loads, counts[source * n_experts + expert], and the plan of a layer (whole homes). `holders` is scratch
+ * [2 * n_ranks]. O(experts * (sources * route + cells)). */
+void hec_layer_model_set(hec_layer_model *model, const hec_plan *plan, int32_t layer, const uint32_t *counts,
                          int32_t *holders);
 
 /* What `expert` adds to every cell when the ranks `holders` (ascending, different) hold it: out[n_cells]. */
@@ -50,6 +53,14 @@ void hec_layer_model_busiest(const hec_layer_model *model, int32_t *link_cell,
 /* The times if `expert` added `part` instead of what it adds now. NULL: every rank holds it, so nothing travels. */
 hec_layer_time hec_layer_model_time_with(const hec_layer_model *model, int32_t expert, const double *part);
 void hec_layer_model_replace(hec_layer_model *model, int32_t expert, const double *part); /* NULL: likewise */
+
+/* Seconds of `tokens` assignments of one expert on a rank by the law of computing, forward or backward. */
+static inline double hec_layer_model_expert_s(const hec_layer_model *model, int32_t rank, bool backward,
+                                              double tokens) {
+  return hec_work_rate_s(&model->rate[backward ? model->problem->n_ranks + rank : rank], tokens);
+}
+/* The busiest rank's experts by the law: O(experts * ranks). */
+double hec_layer_model_work_s(const hec_layer_model *model, bool backward);
 
 static inline double hec_layer_model_total(const hec_layer_model *model, hec_layer_time time) {
   return model->a2a_weight * time.a2a_s + model->compute_weight * time.compute_s;

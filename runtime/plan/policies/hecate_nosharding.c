@@ -8,7 +8,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_hecate_nosharding = {
     .name = "hecate-nosharding",
-    .summary = "hecate with even contiguous shards for ever",
+    .summary = "hecate-published with even contiguous shards for ever",
     .source = "Hecate, arXiv 2502.02581",
     .known = HEC_KNOWN_LAST,
     .schedule = "hecate",

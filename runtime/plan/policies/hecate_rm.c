@@ -9,7 +9,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_hecate_rm = {
     .name = "hecate-rm",
-    .summary = "hecate with copies gathered again in backward",
+    .summary = "hecate-published with copies gathered again in backward",
     .source = "Hecate, arXiv 2502.02581",
     .known = HEC_KNOWN_LAST,
     .schedule = "hecate",
