@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "traces/synth.h"
+#include "traces/synth_memory.h"
 #include "validate/stats.h"
 
 #include <gsl/gsl_randist.h>
@@ -135,8 +136,8 @@ hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   course on = {.order = HEC_NEW(&arena, int32_t, lab->n_cases),
                .chosen = HEC_NEW(&arena, bool, lab->n_cases),
                .n_known = lab->n_cases * lab->n_rounds};
+  hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-  HEC_ASSERT(random);
   gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
   for (int32_t i = 0; i < lab->n_cases; i++)
     on.order[i] = i;
