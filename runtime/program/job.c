@@ -128,7 +128,8 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   if (options->model)
-    HEC_TRY(hec_moe_load(options->model, &job->moe));
+    HEC_TRY(options->model_text ? hec_moe_parse(options->model_text, options->model, &job->moe)
+                                : hec_moe_load(options->model, &job->moe));
   else
     HEC_TRY(shape_by_default(job, options->executed, arena));
   hec_moe *moe = &job->moe;
@@ -162,7 +163,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
-  HEC_TRY(hec_cluster_load(name, arena, &job->cluster));
+  HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
+                                : hec_cluster_load(name, arena, &job->cluster));
   job->cluster_spec = hec_arena_text(arena, name);
   if (hec_cluster_is_line(name) && !strstr(name, " tile=") && !strstr(name, "\ttile="))
     hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",

@@ -10,19 +10,20 @@
 enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
 
 typedef struct {
-  const char *cluster, *model; /* NULL: chosen from the header, else by default */
-  const char *phase;           /* "train", "forward" or NULL: from the header */
-  int32_t ranks;               /* 0: header, sources, else all devices */
-  int32_t tokens;              /* per rank and micro-batch; 0: the trace's own number */
-  int32_t micro_batches;       /* repeats of a lone record; 0: 1 */
-  int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
-  int32_t t, m, period, slots; /* HEC_AUTO */
-  int32_t esp;                 /* ranks of an expert-sharding group; 0: 1 */
-  int32_t mp;                  /* ranks that share the dense part; 0: 1 */
-  double nonmoe_scale;         /* 0: the model's */
-  const char *attention;       /* models/attention.h; NULL: the model's */
-  hec_stragglers stragglers;   /* what is slower or later than the cluster says; NULLs: nothing */
-  int32_t layers;              /* the first MoE layers of the trace; 0: all */
+  const char *cluster, *model;           /* NULL: chosen from the header, else by default */
+  const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
+  const char *phase;                     /* "train", "forward" or NULL: from the header */
+  int32_t ranks;                         /* 0: header, sources, else all devices */
+  int32_t tokens;                        /* per rank and micro-batch; 0: the trace's own number */
+  int32_t micro_batches;                 /* repeats of a lone record; 0: 1 */
+  int32_t warmup;                        /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
+  int32_t t, m, period, slots;           /* HEC_AUTO */
+  int32_t esp;                           /* ranks of an expert-sharding group; 0: 1 */
+  int32_t mp;                            /* ranks that share the dense part; 0: 1 */
+  double nonmoe_scale;                   /* 0: the model's */
+  const char *attention;                 /* models/attention.h; NULL: the model's */
+  hec_stragglers stragglers;             /* what is slower or later than the cluster says; NULLs: nothing */
+  int32_t layers;                        /* the first MoE layers of the trace; 0: all */
   const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
   const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
   const char *placement;    /* a file with the present placement, for policies that stand as it says; NULL: none */
