@@ -8,8 +8,10 @@
 
 #include "models/preset_data.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 hec_cluster_spec hec_cluster_spec_default(void) {
   return (hec_cluster_spec){
@@ -239,10 +241,8 @@ hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *clu
     return hec_cluster_parse_json(preset->text, preset->name, arena, cluster);
   if (hec_cluster_is_line(spec))
     return hec_cluster_parse_line(spec, arena, cluster);
-  FILE *file = fopen(spec, "rb");
-  if (!file)
+  if (access(spec, F_OK) != 0 && errno != EACCES) /* a folder on the way that is closed is not "no such preset" */
     return no_such_cluster(spec);
-  (void)fclose(file);
   return hec_cluster_read(spec, arena, cluster);
 }
 

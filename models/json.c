@@ -4,15 +4,15 @@
 #include "models/json.h"
 
 #include "models/json_scan.h"
+#include "runtime/base/files.h"
 #include "runtime/base/text.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <float.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct hec_json_value {
   const cJSON *node;
@@ -28,8 +28,6 @@ struct hec_json {
   hec_json_value *values; /* [n_values] in file order; the root first */
   size_t n_values;
 };
-
-static const size_t file_bytes_max = (size_t)64 << 20;
 
 static hec_status syntax_error(const hec_json *json, size_t at, const char *expected) {
   int line = 1, column = 1;
@@ -168,6 +166,16 @@ static hec_status reject_duplicates(const hec_json *json) {
   return found ? hec_json_error(json, found, "every key once in an object") : HEC_OK;
 }
 
+/* cJSON answers NULL when memory runs out, as it does for a bad text. With this hook it never sees that. */
+static void *allocate(size_t bytes) {
+  return hec_malloc(bytes, 1);
+}
+
+static void set_hooks(void) {
+  cJSON_Hooks hooks = {allocate, free};
+  cJSON_InitHooks(&hooks);
+}
+
 static hec_status read_values(hec_json *json) {
   hec_json_scan scan = hec_json_scan_text(json->text, json->length);
   if (scan.expected) {
@@ -175,6 +183,8 @@ static hec_status read_values(hec_json *json) {
     return syntax_error(json, scan.error_at, scan.expected);
   }
   const char *end = json->text;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, set_hooks);
   json->tree = cJSON_ParseWithLengthOpts(json->text, json->length + 1, &end, 1);
   if (!json->tree) {
     free(scan.value_at);
@@ -188,8 +198,8 @@ static hec_status read_values(hec_json *json) {
 }
 
 hec_status hec_json_parse(const char *text, size_t length, const char *origin, hec_json **out) {
-  if (length > file_bytes_max)
-    return hec_fail(HEC_BAD_INPUT, "%s:1: expected at most %zu bytes, found %zu", origin, file_bytes_max, length);
+  if (length > HEC_JSON_BYTES_MAX)
+    return hec_fail(HEC_BAD_INPUT, "%s:1: expected at most %d bytes, found %zu", origin, HEC_JSON_BYTES_MAX, length);
   hec_json *json = hec_malloc(1, sizeof *json);
   size_t origin_bytes = strlen(origin) + 1;
   *json = (hec_json){.origin = hec_malloc(origin_bytes, 1), .text = hec_malloc(length + 1, 1), .length = length};
@@ -215,37 +225,11 @@ void hec_json_free(hec_json *json) {
   free(json);
 }
 
-/* Reads what there is, but at most one byte more than the limit. */
-static hec_status read_file(const char *path, FILE *file, char **text, size_t *length) {
-  size_t capacity = 0, n = 0;
-  *text = NULL;
-  do {
-    HEC_RESERVE(*text, capacity, n + 65536);
-    n += fread(*text + n, 1, capacity - n, file);
-  } while (!feof(file) && !ferror(file) && n <= file_bytes_max);
-  *length = n;
-  if (ferror(file))
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-  return n <= file_bytes_max
-             ? HEC_OK
-             : hec_fail(HEC_BAD_INPUT, "%s:1: expected at most %zu bytes, found more", path, file_bytes_max);
-}
-
 hec_status hec_json_read(const char *path, hec_json **json) {
-  struct stat info;
-  if (stat(path, &info) != 0)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-  if (S_ISDIR(info.st_mode))
-    return hec_fail(HEC_BAD_INPUT, "%s: expected a JSON file, found a directory", path);
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
   char *text;
   size_t length;
-  hec_status status = read_file(path, file, &text, &length);
-  (void)fclose(file);
-  if (status == HEC_OK)
-    status = hec_json_parse(text, length, path, json);
+  HEC_TRY(hec_file_read(path, "a JSON file", HEC_JSON_BYTES_MAX, &text, &length));
+  hec_status status = hec_json_parse(text, length, path, json);
   free(text);
   return status;
 }

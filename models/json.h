@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { HEC_JSON_BYTES_MAX = 64 << 20 }; /* of a document */
+
 typedef struct hec_json hec_json;             /* a document */
 typedef struct hec_json_value hec_json_value; /* one value in it; lives as long as the document */
 

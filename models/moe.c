@@ -8,9 +8,11 @@
 #include "models/json.h"
 #include "models/preset_data.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One row per integer field: key, least and largest value, offset in hec_moe. */
 typedef struct {
@@ -141,9 +143,13 @@ static hec_status read_document(const hec_json *json, const char *origin, hec_mo
 }
 
 hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) {
+  return hec_moe_parse_said(text, origin, moe, NULL);
+}
+
+hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe, hec_text *said) {
   hec_json *json;
   HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
-  hec_status status = read_document(json, origin, moe, NULL);
+  hec_status status = read_document(json, origin, moe, said);
   hec_json_free(json);
   return status;
 }
@@ -166,10 +172,8 @@ hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) {
   const hec_preset_data *preset = hec_preset_find("moe", name);
   if (preset)
     return hec_moe_parse(preset->text, preset->name, moe);
-  FILE *file = fopen(name, "rb");
-  if (!file)
+  if (access(name, F_OK) != 0 && errno != EACCES) /* a folder on the way that is closed is not "no such preset" */
     return no_such_preset(name);
-  (void)fclose(file);
   hec_json *json;
   HEC_TRY(hec_json_read(name, &json));
   hec_status status = read_document(json, name, moe, said);

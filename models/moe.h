@@ -47,11 +47,13 @@ typedef struct {
  * or as a config.json of Hugging Face (hf_config.h). Errors: unknown preset (the message lists those there are), bad field
  * (file, line, path, expected, found). */
 hec_status hec_moe_load(const char *name, hec_moe *moe) HEC_MUST_USE;
-/* The same. `said`: appended to, what a config.json was taken for and what had to be assumed; NULL: nobody asks. */
-hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) HEC_MUST_USE;
 
 /* Parses a preset's text; `origin` names it in messages. */
 hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) HEC_MUST_USE;
+
+/* The same two. `said`: appended to, what a config.json was taken for and what had to be assumed; NULL: nobody asks. */
+hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) HEC_MUST_USE;
+hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe, hec_text *said) HEC_MUST_USE;
 
 /* Values must be positive where a law divides or multiplies by them, top_k <= n_experts, ...; says which is not. */
 hec_status hec_moe_check(const hec_moe *moe, const char *origin) HEC_MUST_USE;

@@ -2,6 +2,7 @@
 #include "models/traffic_matrix.h"
 
 #include "models/cluster.h"
+#include "runtime/base/files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -110,21 +111,11 @@ hec_status hec_traffic_matrix_parse(const char *text, size_t length, const char 
 }
 
 hec_status hec_traffic_matrix_read(const char *path, hec_arena *arena, hec_traffic_matrix *matrix) {
-  char block[65536];
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-  hec_text text = {0};
-  for (size_t n; text.length <= MOST_FILE_BYTES && (n = fread(block, 1, sizeof block, file)) > 0;)
-    hec_text_add_bytes(&text, block, n);
-  int failed = ferror(file) ? errno : 0; /* a directory can be opened */
-  (void)fclose(file);
-  hec_status status =
-      failed ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(failed))
-      : text.length > MOST_FILE_BYTES
-          ? hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes of matrix, found more", path, MOST_FILE_BYTES)
-          : hec_traffic_matrix_parse(text.data ? text.data : "", text.length, path, arena, matrix);
-  hec_text_free(&text);
+  char *text;
+  size_t length;
+  HEC_TRY(hec_file_read(path, "a matrix", MOST_FILE_BYTES, &text, &length));
+  hec_status status = hec_traffic_matrix_parse(text, length, path, arena, matrix);
+  free(text);
   return status;
 }
 

@@ -2,11 +2,12 @@
  * per configuration. A configuration is an index of the product; the last axis (policy) turns fastest.
  *
  *   spec      JSON: {"trace": ..., "policy": ..., ...}, keys as hecate-sim's options with _ for -, each one value or an
- *             array of them (sim/sweep_spec.c has the table)
+ *             array of them (sim/sweep_spec.c has the table); paths in it are relative to its own folder
  *   journal   one header line, then one line per finished row, in any order (sim/sweep_journal.c)
  *   part      a journal that is complete for its shard, rows in order: what merge joins
  *
- * A row depends on its configuration alone: which thread, shard or run computed it cannot be seen in the results. */
+ * A row depends on its configuration alone: which thread, shard or run computed it cannot be seen in the results. All
+ * files are read once, before the first row; rows are computed from what was read, and the digest is of the same bytes. */
 #ifndef HEC_SIM_SWEEP_H
 #define HEC_SIM_SWEEP_H
 #include "models/json.h"
@@ -48,6 +49,8 @@ extern const char *const hec_sweep_axis_name[HEC_SWEEP_AXES]; /* keys of the spe
 
 typedef struct {
   const char *text;         /* as results show it; "" of slow and skew: none */
+  const char *path;         /* of the file that `text` names, relative to the spec; NULL: it names none */
+  char *content;            /* of a model's or cluster's file, with a zero behind it; NULL until loaded */
   double number;            /* of numeric axes */
   const hec_json_value *at; /* for messages; NULL: not in the file */
 } hec_sweep_value;
@@ -86,9 +89,9 @@ hec_status hec_sweep_read(const char *path, hec_sweep *sweep) HEC_MUST_USE;
  * for many builds while a program is worked on. */
 extern const char hec_source_digest[];
 
-/* Loads every model and cluster once to see that they can be, every trace into memory (files are read to their end, so
- * a bad record is found here), and sums it all up in `digest`, with `tool`, the program's name and version, and `sources`,
- * hec_source_digest: so rows of another build are neither taken over nor merged. */
+/* Reads every model, cluster and trace into memory, sees that they can be used (traces to their end, so a bad record is
+ * found here), and sums it all up in `digest`, with `tool`, the program's name and version, and `sources`,
+ * hec_source_digest: so rows of another build are neither taken over nor merged. No file is opened after this. */
 hec_status hec_sweep_load(hec_sweep *sweep, const char *tool, const char *sources) HEC_MUST_USE;
 void hec_sweep_free(hec_sweep *sweep);
 

@@ -1,13 +1,13 @@
 /* From a spec to what runs: traces in memory, and one number that tells this sweep from every other.
  *
  * The digest is FNV-1a (64 bits) over the program's name and version, the bytes of the spec, and each trace, model and
- * cluster it names, with their lengths. It guards against mixing up sweeps, not against malice. Traces of files are
- * kept as text with gzip undone, read-only, one copy for all threads; each thread scans them with a reader of its own.
- * */
+ * cluster it names, with their lengths. It guards against mixing up sweeps, not against malice. Files are kept as text
+ * (traces with gzip undone), read-only, one copy for all threads, and rows are computed from these bytes alone: what
+ * happens to the files later changes nothing. */
 #include "sim/sweep.h"
 
 #include "models/preset_data.h"
-#include "runtime/base/temporary.h"
+#include "runtime/base/files.h"
 #include "traces/source.h"
 
 #include <errno.h>
@@ -17,12 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct {
-  size_t bytes;
-  const char *what;
-} limit;
-static const limit of_traces = {(size_t)8 << 30, " of traces in one sweep"}, of_file = {(size_t)64 << 20, ""};
-static const double made_counts_max = 1 << 30; /* of a synthetic one: before it fills a disk */
+static const size_t bytes_max = (size_t)8 << 30; /* of all traces together */
+static const double made_counts_max = 1 << 30;   /* of a synthetic one: before it fills the memory */
 
 static uint64_t add_bytes(uint64_t digest, const char *bytes, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -46,50 +42,34 @@ static hec_status blame(const hec_sweep *s, const hec_sweep_value *value, const 
 
 /* ---- Traces ---- */
 
-/* A source to its end; *bytes is the caller's to free, also on failure. Of `limit` bytes for `what`, `most` are left. */
-static hec_status read_source(const char *path, const limit *of, size_t most, char **bytes, size_t *length) {
+/* A source to its end, which may have `left` more bytes; *bytes is the caller's to free, also on failure. */
+static hec_status read_source(const char *path, size_t left, char **bytes, size_t *length) {
   hec_source *source = NULL;
   size_t capacity = 0, n = 0, got = 1;
   HEC_TRY(hec_source_open(path, &source));
   hec_status status = HEC_OK;
-  while (status == HEC_OK && got > 0 && n <= most) {
+  while (status == HEC_OK && got > 0 && n <= left) {
     HEC_RESERVE(*bytes, capacity, n + ((size_t)1 << 18));
     status = source->read(source, *bytes + n, capacity - n, &got);
     n += status == HEC_OK ? got : 0;
   }
   source->close(source);
   *length = n;
-  if (status == HEC_OK && n > most)
-    status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu bytes%s, found more", path, of->bytes, of->what);
+  if (status == HEC_OK && n > left)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected at most %zu more bytes, found more", path, left);
   return status;
 }
 
-/* Made as hecate-trace synth makes it: through a file, which is gone before anything runs. */
-static hec_status make(const hec_synth_options *options, size_t most, char **bytes, size_t *length) {
-  const char *parent = getenv("TMPDIR");
+/* Made as hecate-trace synth makes it. */
+static hec_status make(const hec_synth_options *options, size_t left, char **bytes, size_t *length) {
   double counts = (double)options->n_iterations * options->n_layers * options->n_sources * options->n_experts;
   if (counts > made_counts_max)
     return hec_fail(HEC_BAD_INPUT, "iterations x layers x source_ranks x experts: expected at most %.0f, found %.0f",
                     made_counts_max, counts);
-  hec_text folder = {0}, path = {0};
-  hec_text_printf(&folder, "%s/hecate-sweep-XXXXXX", parent && parent[0] ? parent : "/tmp");
-  hec_temporary_shield(); /* its name is known when it is there */
-  hec_status status = HEC_OK;
-  if (!mkdtemp(folder.data))
-    status = hec_fail(HEC_FAILED, "%s: cannot be made: %s", folder.data, strerror(errno));
-  hec_text_printf(&path, "%s/trace.jsonl", folder.data);
-  hec_temporary_add_below(folder.data);
-  hec_temporary_add_below(path.data);
-  hec_temporary_unshield();
-  if (status == HEC_OK) {
-    status = hec_synth_write(options, path.data);
-    if (status == HEC_OK)
-      status = read_source(path.data, &of_traces, most, bytes, length);
-    (void)unlink(path.data);
-    (void)rmdir(folder.data);
-  }
-  hec_text_free(&folder);
-  hec_text_free(&path);
+  hec_text text = {0};
+  hec_status status = hec_synth_write_memory(options, &text, left);
+  *bytes = text.data;
+  *length = text.length;
   return status;
 }
 
@@ -105,28 +85,37 @@ static hec_status check_trace(const hec_sweep_trace *trace, const char *origin) 
   return status;
 }
 
+/* A path in a spec that leads nowhere: where it was looked for. */
+static hec_status blame_path(const hec_sweep *s, const hec_sweep_value *value, const char *what) {
+  char why[1100];
+  bool nowhere = value->path && access(value->path, F_OK) != 0;
+  (void)snprintf(why, sizeof why, "%.900s%s", hec_last_error(),
+                 nowhere ? "; paths in a spec are relative to its folder" : "");
+  return blame(s, value, what, why);
+}
+
 /* The header alone is looked at first, so that something else of any size is told at once. */
-static hec_status read_trace(const char *path, size_t most, char **bytes, size_t *length) {
+static hec_status read_trace(const char *path, size_t left, char **bytes, size_t *length) {
   struct stat info;
   hec_trace_reader *reader = NULL;
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "%s: expected a regular file, found something else", path);
   HEC_TRY(hec_trace_open(path, &reader));
   hec_trace_close(reader);
-  return read_source(path, &of_traces, most, bytes, length);
+  return read_source(path, left, bytes, length);
 }
 
 static hec_status load_traces(hec_sweep *s) {
-  size_t left = of_traces.bytes;
+  size_t left = bytes_max;
   for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++) {
     hec_sweep_trace *trace = &s->traces[i];
     const hec_sweep_value *value = &s->axis[HEC_SWEEP_TRACE].value[i];
     hec_status status = trace->made ? make(&trace->synth, left, &trace->bytes, &trace->length)
-                                    : read_trace(value->text, left, &trace->bytes, &trace->length);
+                                    : read_trace(value->path, left, &trace->bytes, &trace->length);
     if (status == HEC_OK)
-      status = check_trace(trace, value->text);
-    if (status != HEC_OK) /* a folder that cannot be made is no fault of the spec */
-      return status == HEC_FAILED ? status : blame(s, value, "a trace that can be read", hec_last_error());
+      status = check_trace(trace, trace->made ? value->text : value->path);
+    if (status != HEC_OK) /* a disk that fails is no fault of the spec */
+      return status == HEC_FAILED ? status : blame_path(s, value, "a trace that can be read");
     left -= trace->length;
     s->digest = add_text(add_text(s->digest, value->text, strlen(value->text)), trace->bytes, trace->length);
   }
@@ -135,40 +124,51 @@ static hec_status load_traces(hec_sweep *s) {
 
 /* ---- Models and clusters ---- */
 
-static hec_status add_preset_or_file(hec_sweep *s, const char *kind, const char *name) {
-  const hec_preset_data *preset = hec_preset_find(kind, name);
-  if (preset) {
-    s->digest = add_text(s->digest, preset->text, preset->length);
-    return HEC_OK;
-  }
-  char *bytes = NULL;
+/* A file goes to `content`: it is a JSON document, which has no zero inside. */
+static hec_status read_preset_or_file(hec_sweep *s, const char *kind, hec_sweep_value *value) {
+  const hec_preset_data *preset = hec_preset_find(kind, value->text);
   size_t length = 0;
-  hec_status status = read_source(name, &of_file, of_file.bytes, &bytes, &length);
-  if (status == HEC_OK)
-    s->digest = add_text(s->digest, bytes, length);
-  free(bytes);
-  return status;
+  hec_json *json = NULL;
+  if (preset)
+    s->digest = add_text(s->digest, preset->text, preset->length);
+  if (!value->path) /* a cluster's line is in the spec */
+    return HEC_OK;
+  HEC_TRY(hec_file_read(value->path, "a JSON file", HEC_JSON_BYTES_MAX, &value->content, &length));
+  HEC_TRY(hec_json_parse(value->content, length, value->path, &json));
+  hec_json_free(json);
+  s->digest = add_text(s->digest, value->content, length);
+  return HEC_OK;
 }
 
-static hec_status load_cluster(hec_sweep *s, const hec_sweep_value *value) {
+static hec_status make_cluster(const hec_sweep_value *value, hec_arena *arena, hec_cluster *cluster) {
+  return value->content ? hec_cluster_parse_json(value->content, value->path, arena, cluster)
+                        : hec_cluster_load(value->text, arena, cluster);
+}
+
+static hec_status load_cluster(hec_sweep *s, hec_sweep_value *value) {
   hec_arena arena = {0};
   hec_cluster cluster;
-  hec_status status = hec_cluster_load(value->text, &arena, &cluster);
-  if (status == HEC_OK && !hec_cluster_is_line(value->text)) /* a line is in the spec */
-    status = add_preset_or_file(s, "cluster", value->text);
+  hec_status status = read_preset_or_file(s, "cluster", value);
+  if (status == HEC_OK)
+    status = make_cluster(value, &arena, &cluster);
   hec_arena_free(&arena);
-  return status == HEC_OK ? HEC_OK : blame(s, value, "a cluster: preset, JSON file or line", hec_last_error());
+  return status == HEC_OK ? HEC_OK
+                          : blame_path(s, value, "a cluster: a preset of hecate-sim --list, a JSON file or a line");
 }
 
-static hec_status load_model(hec_sweep *s, const hec_sweep_value *value) {
+static hec_status load_model(hec_sweep *s, hec_sweep_value *value) {
   hec_moe moe;
-  hec_status status = hec_moe_load(value->text, &moe);
+  hec_status status = read_preset_or_file(s, "moe", value);
   if (status == HEC_OK)
-    status = add_preset_or_file(s, "moe", value->text);
-  return status == HEC_OK ? HEC_OK : blame(s, value, "a model: preset or JSON file", hec_last_error());
+    status = value->content ? hec_moe_parse(value->content, value->path, &moe) : hec_moe_load(value->text, &moe);
+  return status == HEC_OK ? HEC_OK : blame_path(s, value, "a model: a preset of hecate-sim --list or a JSON file");
 }
 
 /* ---- Stragglers ---- */
+
+static bool is_auto(const hec_sweep_value *value) {
+  return strcmp(value->text, HEC_SWEEP_AUTO) == 0;
+}
 
 /* The cluster looked at last. */
 typedef struct {
@@ -177,18 +177,16 @@ typedef struct {
   hec_cluster cluster;
 } loaded;
 
-static hec_status load_once(loaded *last, const char *name) {
+static hec_status load_once(loaded *last, const hec_sweep_value *value, int32_t ranks_wanted) {
+  const char *name = is_auto(value) ? hec_job_cluster_default(ranks_wanted) : value->text;
   if (last->name && strcmp(last->name, name) == 0)
     return HEC_OK;
   hec_arena_free(&last->arena);
   last->name = NULL;
-  HEC_TRY(hec_cluster_load(name, &last->arena, &last->cluster));
+  HEC_TRY(is_auto(value) ? hec_cluster_load(name, &last->arena, &last->cluster)
+                         : make_cluster(value, &last->arena, &last->cluster));
   last->name = name;
   return HEC_OK;
-}
-
-static bool is_auto(const hec_sweep_value *value) {
-  return strcmp(value->text, HEC_SWEEP_AUTO) == 0;
 }
 
 /* Ranks that a value of that axis, with a trace, asks for. */
@@ -219,7 +217,7 @@ static hec_status try_cluster(const hec_sweep *s, const hec_stragglers *one, con
     for (int32_t t = 0; t < (is_auto(ranks) ? s->axis[HEC_SWEEP_TRACE].n : 1); t++) {
       int32_t wanted;
       HEC_TRY(ranks_wanted(s, ranks, t, &wanted));
-      HEC_TRY(load_once(last, is_auto(cluster) ? hec_job_cluster_default(wanted) : cluster->text));
+      HEC_TRY(load_once(last, cluster, wanted));
       int32_t n_devices = last->cluster.n_devices, n_ranks = wanted > 0 ? wanted : n_devices;
       if (n_ranks > n_devices) /* cannot run, whatever is slow */
         continue;
@@ -256,7 +254,7 @@ static hec_status check_stragglers(const hec_sweep *s) {
 }
 
 static hec_status load_each(hec_sweep *s, hec_sweep_axis axis,
-                            hec_status (*load)(hec_sweep *sweep, const hec_sweep_value *value)) {
+                            hec_status (*load)(hec_sweep *sweep, hec_sweep_value *value)) {
   for (int32_t i = 0; i < s->axis[axis].n; i++)
     if (!is_auto(&s->axis[axis].value[i]))
       HEC_TRY(load(s, &s->axis[axis].value[i]));
@@ -279,7 +277,7 @@ hec_status hec_sweep_read(const char *path, hec_sweep *s) {
   size_t length = 0;
   if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
     return hec_fail(HEC_BAD_INPUT, "%s: expected a JSON file, found a directory", path);
-  hec_status status = read_source(path, &of_file, of_file.bytes, &bytes, &length);
+  hec_status status = read_source(path, HEC_JSON_BYTES_MAX, &bytes, &length);
   if (status == HEC_OK)
     status = hec_sweep_parse(bytes, length, path, s);
   free(bytes);
@@ -289,6 +287,9 @@ hec_status hec_sweep_read(const char *path, hec_sweep *s) {
 void hec_sweep_free(hec_sweep *s) {
   for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++)
     free(s->traces[i].bytes);
+  for (int32_t a = HEC_SWEEP_MODEL; a <= HEC_SWEEP_CLUSTER; a++)
+    for (int32_t i = 0; i < s->axis[a].n; i++)
+      free(s->axis[a].value[i].content);
   hec_json_free(s->json);
   hec_arena_free(&s->arena);
   *s = (hec_sweep){0};

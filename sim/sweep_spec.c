@@ -5,12 +5,14 @@
  *    "policy": "all", "cluster": ["p4d-4x8", "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"],
  *    "tokens": [1024, 4096], "law": ["alpha_beta", "max_min"], "m": ["auto", 0, 2]}
  *
- * Members of "synth" are options of hecate-trace synth (all but --drift and --out); arrays there multiply, too. An axis
- * that is left out has the one value "auto": what hecate-sim takes without the option; so do policy (all), law
- * (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
+ * Paths are relative to the folder of the spec. Members of "synth" are options of hecate-trace synth (all but --drift and
+ * --out); arrays there multiply, too. An axis that is left out has the one value "auto": what hecate-sim takes without the
+ * option; so do policy (all), law (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
  * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
 #include "sim/sweep.h"
 
+#include "models/preset_data.h"
+#include "runtime/base/files.h"
 #include "runtime/base/table.h"
 
 #include <inttypes.h>
@@ -116,7 +118,7 @@ static hec_status add_value(hec_sweep *s, hec_sweep_axis axis, const char *text,
     s->axis[axis].value = grown;
     s->axis[axis].capacity = capacity;
   }
-  s->axis[axis].value[n] = (hec_sweep_value){hec_arena_text(&s->arena, text), number, at};
+  s->axis[axis].value[n] = (hec_sweep_value){.text = hec_arena_text(&s->arena, text), .number = number, .at = at};
   s->axis[axis].n++;
   return HEC_OK;
 }
@@ -182,6 +184,21 @@ static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
   return status;
 }
 
+/* The value added last names a file beside the spec. */
+static void set_path(hec_sweep *s, hec_sweep_axis axis) {
+  hec_sweep_value *value = &s->axis[axis].value[s->axis[axis].n - 1];
+  hec_text path = {0};
+  hec_file_beside(s->origin, value->text, &path);
+  value->path = hec_arena_text(&s->arena, path.data);
+  hec_text_free(&path);
+}
+
+static bool names_file(hec_sweep_axis axis, const char *text) {
+  if (axis == HEC_SWEEP_CLUSTER)
+    return !hec_preset_find("cluster", text) && !hec_cluster_is_line(text);
+  return axis == HEC_SWEEP_MODEL && !hec_preset_find("moe", text);
+}
+
 static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   bool none = axes[axis].kind == OF_NONE_OR_TEXT && hec_json_is_string(v);
   const char *text = hec_json_is_string(v) ? hec_json_text(v) : "";
@@ -192,7 +209,12 @@ static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_val
     expected = "train, forward or auto";
   if (!expected && axis == HEC_SWEEP_ATTENTION)
     expected = hec_attention_read(text, &kind, &s2);
-  return expected ? hec_json_error(s->json, v, expected) : add_value(s, axis, text, 0, v);
+  if (expected)
+    return hec_json_error(s->json, v, expected);
+  HEC_TRY(add_value(s, axis, text, 0, v));
+  if (names_file(axis, text))
+    set_path(s, axis);
+  return HEC_OK;
 }
 
 /* ---- Traces ---- */
@@ -212,6 +234,8 @@ static hec_status add_trace(hec_sweep *s, const char *label, const hec_synth_opt
   s->traces[n] = (hec_sweep_trace){.made = made != NULL};
   if (made)
     s->traces[n].synth = *made;
+  else
+    set_path(s, HEC_SWEEP_TRACE);
   return HEC_OK;
 }
 
@@ -393,6 +417,8 @@ void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *optio
     else
       *(int32_t *)to = (int32_t)v->number;
   }
+  options->model_text = hec_sweep_at(s, index, HEC_SWEEP_MODEL)->content;
+  options->cluster_text = hec_sweep_at(s, index, HEC_SWEEP_CLUSTER)->content;
 }
 
 /* splitmix64's finisher. */

@@ -1,8 +1,9 @@
-/* File sink. The file is whole or absent: bytes go to PATH.PID.part in the same folder, renamed at the end. A device or
+/* Sinks of files and of memory. The file is whole or absent: bytes go to PATH.PID.part in the same folder, renamed at the end. A device or
  * a pipe cannot be replaced by a rename (and must not be): it is written in place. */
 #include "traces/sink.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 #include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 
@@ -69,7 +70,7 @@ hec_status hec_sink_open(const char *path, hec_sink **sink) {
   }
   if (!standard && (!exists || S_ISREG(info.st_mode)))
     hec_temporary_begin(path, &s->temporary);
-  s->file = standard ? stdout : fopen(s->temporary.data ? s->temporary.data : path, "wb");
+  s->file = standard ? stdout : hec_file_open(s->temporary.data ? s->temporary.data : path, "wb");
   if (!s->file) {
     hec_status status = hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
     if (s->temporary.data)
@@ -83,4 +84,31 @@ hec_status hec_sink_open(const char *path, hec_sink **sink) {
     hec_temporary_hold(s->file);
   *sink = ends_with(path, ".gz") ? hec_gzip_pack(&s->base) : &s->base;
   return HEC_OK;
+}
+
+typedef struct {
+  hec_sink base;
+  hec_text *text;
+  size_t limit;
+} memory_sink;
+
+static hec_status memory_write(hec_sink *sink, const char *bytes, size_t n) {
+  memory_sink *s = (memory_sink *)sink;
+  if (n > s->limit - s->text->length)
+    return hec_fail(HEC_BAD_INPUT, "expected at most %zu bytes, found more", s->limit);
+  hec_text_add_bytes(s->text, bytes, n);
+  return HEC_OK;
+}
+
+static hec_status memory_close(hec_sink *sink, int keep) {
+  (void)keep;
+  free(sink);
+  return HEC_OK;
+}
+
+hec_sink *hec_sink_memory(hec_text *text, size_t limit) {
+  HEC_ASSERT(text->length <= limit);
+  memory_sink *s = hec_malloc(1, sizeof *s);
+  *s = (memory_sink){{memory_write, memory_close}, text, limit};
+  return &s->base;
 }

@@ -1,8 +1,9 @@
-/* Where a written trace goes: a file under a temporary name, standard output, gzip in front when the name ends in .gz.
- */
+/* Where a written trace goes: a file under a temporary name, standard output, gzip in front when the name ends in .gz; or
+ * memory. */
 #ifndef HEC_TRACES_SINK_H
 #define HEC_TRACES_SINK_H
 #include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 #include <stddef.h>
 
@@ -14,6 +15,8 @@ struct hec_sink {
 };
 
 hec_status hec_sink_open(const char *path, hec_sink **sink) HEC_MUST_USE;
+/* Adds to `text`, which stays the caller's; more than `limit` bytes are an error. */
+hec_sink *hec_sink_memory(hec_text *text, size_t limit);
 
 /* traces/gzip.c. Takes over `plain`. The gzip header carries no time and no name: same bytes in, same bytes out. */
 hec_sink *hec_gzip_pack(hec_sink *plain);

@@ -4,6 +4,7 @@
 #include "traces/source.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,15 +87,14 @@ static hec_status recognise(plain_source *s, hec_source **source) {
   memcpy(s->head, head, n_head);
   s->n_head = n_head;
   s->head_at = 0;
-  if (n_head == 2 && (unsigned char)head[0] == 0x1f && (unsigned char)head[1] == 0x8b)
-    return hec_gzip_unpack(&s->base, source);
-  *source = &s->base;
+  bool packed = n_head == 2 && (unsigned char)head[0] == 0x1f && (unsigned char)head[1] == 0x8b;
+  *source = packed ? hec_gzip_unpack(&s->base) : &s->base;
   return HEC_OK;
 }
 
 hec_status hec_source_open(const char *path, hec_source **source) {
   bool standard = strcmp(path, "-") == 0;
-  FILE *file = standard ? stdin : fopen(path, "rb");
+  FILE *file = standard ? stdin : hec_file_open(path, "rb");
   if (!file)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
   struct stat info = {.st_mode = 0};

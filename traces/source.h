@@ -19,7 +19,7 @@ hec_status hec_source_open(const char *path, hec_source **source) HEC_MUST_USE;
 hec_status hec_source_open_memory(const char *bytes, size_t length, const char *origin,
                                   hec_source **source) HEC_MUST_USE;
 
-/* traces/gzip.c. Takes over `packed` in every case (closed with the new source, or at once on failure). */
-hec_status hec_gzip_unpack(hec_source *packed, hec_source **source) HEC_MUST_USE;
+/* traces/gzip.c. Takes over `packed`, which is closed with the new source. */
+hec_source *hec_gzip_unpack(hec_source *packed);
 
 #endif

@@ -4,6 +4,8 @@
  * that are written. O(layers * experts * (sources + taps)) per iteration. */
 #include "traces/synth_state.h"
 
+#include "traces/synth_memory.h"
+
 #include <gsl/gsl_randist.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,8 +118,8 @@ hec_synth *hec_synth_with_filter(const hec_synth_options *options, const hec_syn
   synth->more = HEC_NEW(&synth->arena, uint32_t, n_experts);
   synth->ragged = HEC_NEW(&synth->arena, double, n_sources);
   synth->tokens = HEC_NEW(&synth->arena, uint32_t, n_sources);
+  hec_gsl_watch_memory(false);
   synth->rng = gsl_rng_alloc(gsl_rng_taus2);
-  HEC_ASSERT(synth->rng != NULL);
   return synth;
 }
 

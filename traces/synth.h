@@ -53,7 +53,8 @@ hec_status hec_synth_new(const hec_synth_options *options, hec_synth **synth) HE
 void hec_synth_next(hec_synth *synth, hec_load *load);
 void hec_synth_free(hec_synth *synth);
 
-/* Makes the whole trace. */
+/* Makes the whole trace: a file (hec_trace_create), or at most `limit` bytes in memory. */
 hec_status hec_synth_write(const hec_synth_options *options, const char *path) HEC_MUST_USE;
+hec_status hec_synth_write_memory(const hec_synth_options *options, hec_text *text, size_t limit) HEC_MUST_USE;
 
 #endif

@@ -13,6 +13,7 @@
  * trace): a fixed-point iteration whose slope is near one. A short trace may not reach it with its noise; then other
  * noise is tried. */
 #include "traces/drift.h"
+#include "traces/synth_memory.h"
 #include "traces/synth_state.h"
 
 #include <gsl/gsl_errno.h>
@@ -51,8 +52,9 @@ static void interpolate(const hec_synth_options *o, const double *knot, int32_t 
   }
   double last = x[n - 1], at_last = y[n - 1], width = tail_width(last, at_last);
   bool enough = n >= gsl_interp_type_min_size(gsl_interp_steffen);
+  hec_gsl_watch_memory(false);
   gsl_interp *interpolation = gsl_interp_alloc(enough ? gsl_interp_steffen : gsl_interp_linear, n);
-  HEC_ASSERT(interpolation && gsl_interp_init(interpolation, x, y, n) == GSL_SUCCESS);
+  HEC_ASSERT(gsl_interp_init(interpolation, x, y, n) == GSL_SUCCESS);
   for (int32_t k = 0; k <= half; k++)
     g[k] = k <= last ? gsl_interp_eval(interpolation, x, y, k, NULL)
                      : at_last * exp((last - k) * (last + k) / (width * width));

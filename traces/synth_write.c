@@ -216,7 +216,8 @@ static hec_status make_transitions(const hec_synth_options *o, hec_arena *arena,
   return HEC_OK;
 }
 
-hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
+/* Into a file, or where there is none, into memory. */
+static hec_status write_to(const hec_synth_options *o, const char *path, hec_text *text, size_t limit) {
   HEC_TRY(hec_synth_check(o));
   hec_synth *synth = NULL;
   HEC_TRY(hec_synth_new(o, &synth));
@@ -246,7 +247,7 @@ hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
   hec_arena arena = {0};
   hec_status status = make_transitions(o, &arena, &header);
   if (status == HEC_OK)
-    status = hec_trace_create(path, &header, &writer);
+    status = path ? hec_trace_create(path, &header, &writer) : hec_trace_create_memory(text, limit, &header, &writer);
   hec_arena_free(&arena);
   if (status == HEC_OK) {
     status = write_records(synth, writer);
@@ -261,4 +262,12 @@ hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
   hec_text_free(&shape);
   hec_synth_free(synth);
   return status;
+}
+
+hec_status hec_synth_write(const hec_synth_options *o, const char *path) {
+  return write_to(o, path, NULL, 0);
+}
+
+hec_status hec_synth_write_memory(const hec_synth_options *o, hec_text *text, size_t limit) {
+  return write_to(o, NULL, text, limit);
 }

@@ -64,6 +64,9 @@ void hec_trace_close(hec_trace_reader *reader);
  * ends in .gz is compressed. "-" writes to standard output. */
 typedef struct hec_trace_writer hec_trace_writer;
 hec_status hec_trace_create(const char *path, const hec_trace_header *header, hec_trace_writer **writer) HEC_MUST_USE;
+/* The same, added to `text` (at most `limit` bytes in all), which stays the caller's. */
+hec_status hec_trace_create_memory(hec_text *text, size_t limit, const hec_trace_header *header,
+                                   hec_trace_writer **writer) HEC_MUST_USE;
 hec_status hec_trace_write(hec_trace_writer *writer, int64_t iter, const char *label,
                            const hec_load *load) HEC_MUST_USE;
 hec_status hec_trace_finish(hec_trace_writer *writer) HEC_MUST_USE; /* frees the writer in every case */

@@ -58,13 +58,11 @@ static hec_status put_row(hec_trace_writer *writer, const uint32_t *counts, int3
   return put(writer, "]", 1);
 }
 
-hec_status hec_trace_create(const char *path, const hec_trace_header *header, hec_trace_writer **created) {
+static hec_status begin(hec_sink *sink, const hec_trace_header *header, hec_trace_writer **created) {
   HEC_ASSERT(header->n_layers > 0 && header->n_experts > 0 && header->n_sources > 0);
   HEC_ASSERT(header->top_k > 0 && header->top_k <= header->n_experts);
   HEC_ASSERT(header->per_source || header->n_sources == 1);
   *created = NULL;
-  hec_sink *sink = NULL;
-  HEC_TRY(hec_sink_open(path, &sink));
   hec_trace_writer *writer = hec_malloc(1, sizeof *writer);
   writer->sink = sink;
   writer->per_source = header->per_source;
@@ -83,6 +81,18 @@ hec_status hec_trace_create(const char *path, const hec_trace_header *header, he
   }
   *created = writer;
   return HEC_OK;
+}
+
+hec_status hec_trace_create(const char *path, const hec_trace_header *header, hec_trace_writer **created) {
+  hec_sink *sink = NULL;
+  *created = NULL;
+  HEC_TRY(hec_sink_open(path, &sink));
+  return begin(sink, header, created);
+}
+
+hec_status hec_trace_create_memory(hec_text *text, size_t limit, const hec_trace_header *header,
+                                   hec_trace_writer **created) {
+  return begin(hec_sink_memory(text, limit), header, created);
 }
 
 /* {"iter":7,"label":"..","layers": */

@@ -3,6 +3,7 @@
 #include "validate/configurations.h"
 
 #include "runtime/base/arena.h"
+#include "traces/synth_memory.h"
 
 #include <gsl/gsl_rng.h>
 
@@ -48,8 +49,9 @@ static hec_status draw_one(const hec_configurations *o, gsl_rng *random, int32_t
 }
 
 hec_status hec_configurations_draw(const hec_configurations *o, int32_t n, hec_arena *arena, hec_lab_case *cases) {
+  hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-  HEC_ASSERT(random && o->n_policies > 0);
+  HEC_ASSERT(o->n_policies > 0);
   gsl_rng_set(random, (unsigned long)(o->seed % 4294967291u) + 1);
   hec_status status = HEC_OK;
   for (int32_t i = 0; status == HEC_OK && i < n; i++)

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "traces/synth.h"
+#include "traces/synth_memory.h"
 #include "validate/stats.h"
 
 #include <gsl/gsl_randist.h>
@@ -113,8 +114,8 @@ hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   hec_arena arena = {0};
   int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases);
   double *pace = HEC_NEW(&arena, double, rank->n_ranks);
+  hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
-  HEC_ASSERT(random);
   gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
   for (int32_t i = 0; i < lab->n_cases; i++)
     order[i] = i;

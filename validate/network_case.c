@@ -2,6 +2,7 @@
 #include "validate/network_case.h"
 
 #include "runtime/base/temporary.h"
+#include "traces/synth_memory.h"
 
 #include <errno.h>
 #include <gsl/gsl_randist.h>
@@ -39,6 +40,7 @@ static void make_routes(hec_network network, int32_t n, hec_flows *flows) {
 }
 
 static void draw_bytes(int32_t n, uint64_t seed, hec_arena *arena, hec_flows *flows) {
+  hec_gsl_watch_memory(false);
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_taus2);
   double *popularity = HEC_NEW(arena, double, n);
   gsl_rng_set(rng, (unsigned long)seed);

@@ -4,10 +4,12 @@
 #include "runtime/base/arena.h"
 
 #include "runtime/base/status.h"
+#include "runtime/base/temporary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct hec_arena_block {
   hec_arena_block *older;
@@ -30,31 +32,38 @@ void hec_fail_allocation(uint64_t k) {
   failing_allocation = k;
 }
 
-static _Noreturn void no_memory(size_t bytes) {
+/* Any thread may come here, at any place. So nothing is flushed or unwound: half a document on standard output would look
+ * like a result, and other threads may hold what exit(3) wants. */
+_Noreturn void hec_no_memory(size_t bytes) {
+  char line[80], wanted[40] = "";
   if (no_memory_handler)
     no_memory_handler(bytes, no_memory_context);
-  fprintf(stderr, "hecate: out of memory (%zu bytes wanted)\n", bytes);
-  exit(HEC_FAILED);
+  hec_temporary_remove();
+  if (bytes > 0 && bytes < SIZE_MAX)
+    (void)snprintf(wanted, sizeof wanted, " (%zu bytes wanted)", bytes);
+  int n = snprintf(line, sizeof line, "hecate: out of memory%s\n", wanted);
+  (void)!write(STDERR_FILENO, line, (size_t)n);
+  _exit(HEC_FAILED);
 }
 
-/* All memory of the project passes here or through `zeroed`. */
+/* All memory of the project passes here or through `zeroed`; that of cJSON and zlib passes hec_malloc. */
 static void *resize(void *old, size_t n, size_t bytes) {
   if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
-    no_memory(SIZE_MAX);
+    hec_no_memory(SIZE_MAX);
   if (failing_allocation != 0 && --failing_allocation == 0)
-    no_memory(n * bytes);
+    hec_no_memory(n * bytes);
   void *p = realloc(old, n * bytes > 0 ? n * bytes : 1);
   if (!p)
-    no_memory(n * bytes);
+    hec_no_memory(n * bytes);
   return p;
 }
 
 static void *zeroed(size_t bytes) {
   if (failing_allocation != 0 && --failing_allocation == 0)
-    no_memory(bytes);
+    hec_no_memory(bytes);
   void *p = calloc(1, bytes);
   if (!p)
-    no_memory(bytes);
+    hec_no_memory(bytes);
   return p;
 }
 
@@ -81,7 +90,7 @@ static void *alloc_alone(hec_arena *arena, size_t want) {
 
 void *hec_arena_alloc(hec_arena *arena, size_t n, size_t bytes) {
   if (bytes != 0 && n > SIZE_MAX / 2 / bytes)
-    no_memory(SIZE_MAX);
+    hec_no_memory(SIZE_MAX);
   size_t want = (n * bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   hec_arena_block *block = arena->newest;
   if (want >= alone_bytes)

@@ -1,8 +1,9 @@
 /* Memory. Two forms:
  *   hec_arena   many objects with one end of life (a job, an iteration); nothing is freed one by one
  *   hec_reserve one array that grows and is reused; allocates only while it still grows
- * Running out of memory never returns: the handler is called (default: message, exit 1). An embedder or a test installs
- * its own, which must not return either (longjmp); arenas it owns can then be freed as usual. */
+ * Running out of memory never returns: the handler is called. The default one removes the files that were being written,
+ * says "out of memory" and ends the process with code 1. An embedder or a test installs its own, which must not return
+ * either (longjmp); arenas it owns can then be freed as usual. */
 #ifndef HEC_BASE_ARENA_H
 #define HEC_BASE_ARENA_H
 #include <stddef.h>
@@ -40,6 +41,9 @@ static inline void *hec_reserve(void *array, size_t *capacity, size_t need, size
 
 /* malloc that does not return NULL. Free with free(). */
 void *hec_malloc(size_t n, size_t bytes);
+
+/* What a failed allocation comes to, here and at the doors of libraries that allocate for themselves. Does not return. */
+_Noreturn void hec_no_memory(size_t bytes);
 
 typedef void hec_no_memory_handler(size_t bytes, void *context);
 void hec_set_no_memory_handler(hec_no_memory_handler *handler, void *context); /* NULL: the default again */

@@ -1,10 +1,10 @@
-/* A fixed table, because a signal handler may only look and unlink. A slot is taken by its flag, set last and cleared
- * first, so the handler never sees half a path. */
+/* A list that only grows, at its head, so that a signal handler, which may only look and unlink, can walk it at any time. An
+ * entry is taken by its flag, set last and cleared first, so the handler never sees half a path. */
 #include "runtime/base/temporary.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,65 +18,87 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { N_SLOTS = 8, PATH_BYTES = 4096 };
-
-static struct {
+typedef struct entry {
+  struct entry *older;
+  pid_t maker; /* children have the list, too */
+  bool below;  /* never dropped, so never taken again */
   volatile sig_atomic_t used;
-  char path[PATH_BYTES];
-} slots[N_SLOTS];
+  size_t room; /* bytes of `path` */
+  char path[];
+} entry;
+
+static _Atomic(entry *) newest;
+static atomic_bool stopping;
+
+/* One that was dropped and is large enough. Those below folders are added by several threads and take none. */
+static entry *find_dropped(size_t bytes) {
+  entry *e = atomic_load(&newest);
+  while (e && (e->below || e->used || e->room < bytes))
+    e = e->older;
+  return e;
+}
+
+static void add(const char *path, bool below) {
+  size_t bytes = strlen(path) + 1;
+  entry *e = below ? NULL : find_dropped(bytes);
+  bool again = e != NULL;
+  if (!again) {
+    e = hec_malloc(1, sizeof *e + bytes);
+    *e = (entry){.below = below, .room = bytes};
+  }
+  e->maker = getpid();
+  memcpy(e->path, path, bytes);
+  e->used = 1;
+  if (again)
+    return;
+  e->older = atomic_load(&newest);
+  while (!atomic_compare_exchange_weak(&newest, &e->older, e))
+    ;
+}
 
 void hec_temporary_add(const char *path) {
-  size_t bytes = strlen(path) + 1;
-  for (int i = 0; i < N_SLOTS && bytes <= PATH_BYTES; i++) {
-    if (slots[i].used)
-      continue;
-    memcpy(slots[i].path, path, bytes);
-    slots[i].used = 1;
-    return;
-  }
+  add(path, false);
+}
+
+void hec_temporary_add_below(const char *path) {
+  add(path, true);
+  while (atomic_load(&stopping))
+    (void)pause();
 }
 
 void hec_temporary_drop(const char *path) {
-  for (int i = 0; i < N_SLOTS; i++)
-    if (slots[i].used && strcmp(slots[i].path, path) == 0)
-      slots[i].used = 0;
+  for (entry *e = atomic_load(&newest); e; e = e->older)
+    if (!e->below && e->used && strcmp(e->path, path) == 0)
+      e->used = 0;
 }
 
-/* ---- Below folders: a list that only grows, at its head, so that a handler may walk it at any time ---- */
+void hec_temporary_forget(void) {
+  for (entry *e = atomic_load(&newest); e; e = e->older)
+    e->used = 0;
+}
 
-typedef struct below {
-  struct below *older;
-  pid_t maker; /* children have the list, too */
-  char path[];
-} below;
-
-static _Atomic(below *) newest;
-static atomic_bool stopping;
-
-void hec_temporary_add_below(const char *path) {
-  size_t bytes = strlen(path) + 1;
-  below *made = hec_malloc(1, sizeof *made + bytes);
-  made->maker = getpid();
-  memcpy(made->path, path, bytes);
-  made->older = atomic_load(&newest);
-  while (!atomic_compare_exchange_weak(&newest, &made->older, made))
-    ;
-  while (atomic_load(&stopping))
-    (void)pause();
+static void for_each(bool below, pid_t mine, int (*remove_path)(const char *path)) {
+  for (const entry *e = atomic_load(&newest); e; e = e->older)
+    if (e->used && e->below == below && e->maker == mine)
+      (void)remove_path(e->path);
 }
 
 /* Whether something is left, which a thread was making meanwhile. */
 static bool remove_below(pid_t mine) {
   bool left = false;
-  for (const below *e = atomic_load(&newest); e; e = e->older)
-    if (e->maker == mine && unlink(e->path) != 0 && errno != ENOENT && rmdir(e->path) != 0)
+  for (const entry *e = atomic_load(&newest); e; e = e->older)
+    if (e->used && e->below && e->maker == mine && unlink(e->path) != 0 && errno != ENOENT && rmdir(e->path) != 0)
       left = left || errno == ENOTEMPTY || errno == EEXIST;
   return left;
 }
 
-void hec_temporary_forget(void) {
-  for (int i = 0; i < N_SLOTS; i++)
-    slots[i].used = 0;
+void hec_temporary_remove(void) {
+  pid_t mine = getpid();
+  atomic_store(&stopping, true);
+  for_each(false, mine, unlink);
+  for (int i = 0; i < 1000 && remove_below(mine); i++)
+    (void)poll(NULL, 0, 1);
+  for_each(false, mine, rmdir); /* folders, now that nothing of ours is in them */
 }
 
 /* ---- Signals ---- */
@@ -110,14 +132,7 @@ static bool is_to_wait(int number) {
 static void clean_up(int number) {
   if (is_to_wait(number))
     return;
-  for (int i = 0; i < N_SLOTS; i++)
-    if (slots[i].used)
-      (void)unlink(slots[i].path);
-  for (int i = 0; i < 1000 && remove_below(getpid()); i++)
-    (void)poll(NULL, 0, 1);
-  for (int i = 0; i < N_SLOTS; i++) /* folders, now that nothing of ours is in them */
-    if (slots[i].used)
-      (void)rmdir(slots[i].path);
+  hec_temporary_remove();
   (void)signal(number, SIG_DFL);
   (void)raise(number); /* blocked here: the default action follows this handler */
 }
@@ -166,12 +181,12 @@ void hec_temporary_begin(const char *path, hec_text *name) {
   const char *slash = strrchr(path, '/');
   hec_text folder = {0}, left = {0};
   hec_text_add_bytes(&folder, path, slash ? (size_t)(slash - path) + 1 : 0);
-  DIR *names = opendir(slash ? folder.data : ".");
-  for (const struct dirent *entry; names && (entry = readdir(names)) != NULL;) {
-    if (!is_left(entry->d_name, slash ? slash + 1 : path))
+  DIR *names = hec_folder_open(slash ? folder.data : ".");
+  for (const struct dirent *found; names && (found = readdir(names)) != NULL;) {
+    if (!is_left(found->d_name, slash ? slash + 1 : path))
       continue;
     left.length = 0;
-    hec_text_printf(&left, "%s%s", folder.data, entry->d_name);
+    hec_text_printf(&left, "%s%s", folder.data, found->d_name);
     remove_left(left.data);
   }
   if (names)

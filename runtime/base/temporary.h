@@ -1,5 +1,5 @@
-/* Files that are being written under a temporary name: removed when a signal ends the program. One thread writes, but
- * below folders. */
+/* Files that are being written under a temporary name: removed when a signal or a lack of memory ends the program. One
+ * thread writes, but below folders. */
 #ifndef HEC_BASE_TEMPORARY_H
 #define HEC_BASE_TEMPORARY_H
 #include "runtime/base/text.h"
@@ -13,8 +13,7 @@ void hec_temporary_begin(const char *path, hec_text *name);
 /* The file is being written: held until it is closed. */
 void hec_temporary_hold(FILE *file);
 
-/* Every path from its making until it was renamed or removed; a folder goes last, and only if it is empty. Paths of 4 KiB
- * and more are not remembered. */
+/* Every path from its making until it was renamed or removed, however many; a folder goes last, and only if it is empty. */
 void hec_temporary_add(const char *path);
 void hec_temporary_drop(const char *path);
 /* A file or folder before it is made below a folder that is written as a whole: a signal removes all of them, the last one
@@ -27,6 +26,8 @@ void hec_temporary_shield(void);
 void hec_temporary_unshield(void);
 /* In a forked child: the files that its parent is writing are none of its business. */
 void hec_temporary_forget(void);
+/* All of them now, for a program that cannot go on; from any thread or handler. What this process did not add stays. */
+void hec_temporary_remove(void);
 
 /* For programs: SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files, then end the program as they always do (ignored
  * ones stay ignored). Writing past a file size limit becomes an error like a full disk (SIGXFSZ is ignored). */

@@ -2,6 +2,7 @@
 #include "runtime/base/text.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 #include "runtime/base/temporary.h"
 
 #include <errno.h>
@@ -266,7 +267,7 @@ static bool is_in_place(const char *path) {
 }
 
 static hec_status write_bytes(const hec_file_out *out, const char *name, bool in_place) {
-  FILE *file = fopen(name, "wb");
+  FILE *file = hec_file_open(name, "wb");
   if (!file)
     return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
   if (!in_place)

@@ -126,9 +126,10 @@ static hec_status choose_attention(const hec_job_options *options, hec_moe *moe)
                : HEC_OK;
 }
 
-static hec_status load_model(hec_job *job, const char *name, hec_arena *arena) {
+static hec_status load_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   hec_text said = {0};
-  hec_status status = hec_moe_load_said(name, &job->moe, &said);
+  hec_status status = options->model_text ? hec_moe_parse_said(options->model_text, options->model, &job->moe, &said)
+                                          : hec_moe_load_said(options->model, &job->moe, &said);
   if (status == HEC_OK && said.length > 0)
     hec_job_say(job, arena, "model shape: %s", said.data);
   hec_text_free(&said);
@@ -137,7 +138,7 @@ static hec_status load_model(hec_job *job, const char *name, hec_arena *arena) {
 
 static hec_status choose_model(hec_job *job, const hec_job_options *options, hec_arena *arena) {
   if (options->model)
-    HEC_TRY(load_model(job, options->model, arena));
+    HEC_TRY(load_model(job, options, arena));
   else
     HEC_TRY(shape_by_default(job, options->executed, arena));
   hec_moe *moe = &job->moe;
@@ -171,7 +172,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
     hec_job_say(job, arena, "cluster: preset %s%s; choose with --cluster", name,
                 wanted_ranks > 32 ? " (more ranks than the 32 devices of p4d-4x8)" : "");
   }
-  HEC_TRY(hec_cluster_load(name, arena, &job->cluster));
+  HEC_TRY(options->cluster_text ? hec_cluster_parse_json(options->cluster_text, name, arena, &job->cluster)
+                                : hec_cluster_load(name, arena, &job->cluster));
   job->cluster_spec = hec_arena_text(arena, name);
   if (hec_cluster_is_line(name) && !strstr(name, " tile=") && !strstr(name, "\ttile="))
     hec_job_say(job, arena, "GEMM tile: %" PRId32 " rows, as on GPUs; choose with tile= in the cluster's line%s",

@@ -11,6 +11,7 @@ enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
 
 typedef struct {
   const char *cluster, *model; /* NULL: chosen from the header, else by default */
+  const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
   const char *phase;           /* "train", "forward" or NULL: from the header */
   int32_t ranks;               /* 0: header, sources, else all devices */
   int32_t tokens;              /* per rank and micro-batch; 0: the trace's own number */

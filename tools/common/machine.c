@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 #include "tools/common/machine.h"
 
+#include "runtime/base/files.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include <unistd.h>
 
 void hec_machine_cpu(hec_text *name) {
-  FILE *file = fopen("/proc/cpuinfo", "r");
+  FILE *file = hec_file_open("/proc/cpuinfo", "r");
   char line[512];
   while (file && name->length == 0 && fgets(line, sizeof line, file)) {
     char *colon = strchr(line, ':');
@@ -42,7 +44,7 @@ double hec_machine_memory_free(const char *meminfo) {
   static const char key[] = "MemAvailable:"; /* in kB: with what the page cache would give back */
   double all = hec_machine_memory(), bytes = -1;
   char line[256];
-  FILE *file = fopen(meminfo, "r");
+  FILE *file = hec_file_open(meminfo, "r");
   while (file && bytes < 0 && fgets(line, sizeof line, file))
     if (strncmp(line, key, sizeof key - 1) == 0) {
       char *end, *from = line + sizeof key - 1;
@@ -57,7 +59,7 @@ double hec_machine_memory_free(const char *meminfo) {
 double hec_machine_load(void) {
   double load = -1;
   char line[64];
-  FILE *file = fopen("/proc/loadavg", "r");
+  FILE *file = hec_file_open("/proc/loadavg", "r");
   if (file && fgets(line, sizeof line, file)) {
     char *end;
     double read = strtod(line, &end);

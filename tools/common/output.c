@@ -18,6 +18,9 @@ void hec_output_hold_standard(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
       (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest free one: fd */
+  static char room[1 << 16]; /* for lists and help as a whole: a run that fails meanwhile has written nothing */
+  if (!isatty(STDOUT_FILENO))
+    (void)setvbuf(stdout, room, _IOFBF, sizeof room);
 }
 
 /* The folder that `path` is in, with its last slash; "" for the current one. */
@@ -128,13 +131,15 @@ static void say_waiting(const char *folder) {
   hec_text_free(&line);
 }
 
-/* A signal between the two would leave an empty folder. */
+/* A signal between the two would leave an empty folder, or remove one that was there. It is remembered first: memory may run
+ * out there. */
 static bool make_folder(const char *folder) {
   hec_temporary_shield();
+  hec_temporary_add(folder);
   bool made = mkdir(folder, 0777) == 0;
   int error = errno;
-  if (made)
-    hec_temporary_add(folder);
+  if (!made)
+    hec_temporary_drop(folder);
   hec_temporary_unshield();
   errno = error;
   return made;

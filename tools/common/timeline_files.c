@@ -1,6 +1,7 @@
 /* See timeline_files.h. */
 #include "tools/common/timeline_files.h"
 
+#include "runtime/base/files.h"
 #include "runtime/base/table.h"
 #include "runtime/base/temporary.h"
 
@@ -58,7 +59,7 @@ static hec_status walk_folder(const walk *w, const char *path, bool rows) {
   struct stat info;
   if (lstat(path, &info) != 0)
     return errno == ENOENT ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno));
-  DIR *folder = S_ISDIR(info.st_mode) ? opendir(path) : NULL;
+  DIR *folder = S_ISDIR(info.st_mode) ? hec_folder_open(path) : NULL;
   hec_status status = HEC_OK;
   if (!folder)
     return S_ISDIR(info.st_mode) ? hec_fail(HEC_FAILED, "%s: cannot be replaced: %s", path, strerror(errno))
@@ -166,7 +167,7 @@ hec_status hec_timeline_files_put(void *context, const char *folder, int32_t ran
   hec_status status = make_folder(path.data);
   hec_text_printf(&path, "/%s%" PRId32 "%s", files->format->prefix, rank, files->format->suffix);
   hec_temporary_add_below(path.data);
-  FILE *out = status == HEC_OK ? fopen(path.data, "wb") : NULL;
+  FILE *out = status == HEC_OK ? hec_file_open(path.data, "wb") : NULL;
   bool written = out && fwrite(file->data, 1, file->length, out) == file->length;
   int error = errno;
   if (out && fclose(out) != 0 && written) {

@@ -44,7 +44,7 @@ static const char notes[] =
     "  keys: trace (required), model, cluster, slow, skew, ranks, tokens, micro_batches, layers, phase, attention,\n"
     "  nonmoe_scale, esp, mp, t, m, period, slots, warmup, collective, law, schedule, policy (default all);\n"
     "  \"auto\": hecate-sim's default. slow, skew: \"\" is none; \"rank=3:0.5,rank=4:0.5\" is one value.\n"
-    "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the working directory.\n"
+    "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the spec's folder.\n"
     "  At most 1000000 configurations, 4096 traces, 8 GiB of traces (unpacked, in memory, once for all threads).\n"
     "\n"
     "Rows: in the order of the product, the last of the keys above turning fastest; the same bytes for any number of\n"
@@ -209,9 +209,8 @@ static hec_status check_targets(const targets *t, const char *what, const char *
     uses[at++] = (hec_path_use){what, read[i], false};
   for (int32_t f = 0; f < 3; f++)
     for (int32_t i = 0; i < sweep->axis[of_files[f]].n; i++) {
-      const char *text = sweep->axis[of_files[f]].value[i].text;
-      bool made = of_files[f] == HEC_SWEEP_TRACE && sweep->traces[i].made;
-      uses[at++] = (hec_path_use){hec_sweep_axis_name[of_files[f]], made ? NULL : text, false};
+      const char *path = sweep->axis[of_files[f]].value[i].path;
+      uses[at++] = (hec_path_use){hec_sweep_axis_name[of_files[f]], path, false};
     }
   for (int i = 0; i < N_TARGETS; i++)
     uses[at++] = (hec_path_use){written[i].option, written[i].path->data, true};

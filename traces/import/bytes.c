@@ -2,6 +2,8 @@
  * gzip have no such places, so they are read whole. */
 #include "traces/import/bytes.h"
 
+#include "runtime/base/files.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ hec_status hec_import_bytes_open(const hec_import_input *input, hec_import_bytes
   if (hec_import_is_stream(input))
     return hec_fail(HEC_BAD_INPUT, "%s: expected a file, as its parts are read where they lie, found a stream",
                     input->path);
-  bytes->file = fopen(input->path, "rb");
+  bytes->file = hec_file_open(input->path, "rb");
   if (!bytes->file || fseeko(bytes->file, 0, SEEK_END) != 0)
     return cannot(input, HEC_BAD_INPUT, "opened");
   off_t end = ftello(bytes->file);
@@ -31,7 +33,7 @@ static bool has_places(const hec_import_input *input) {
   if (input->bytes || hec_import_is_stream(input))
     return false;
   unsigned char head[2] = {0};
-  FILE *file = fopen(input->path, "rb");
+  FILE *file = hec_file_open(input->path, "rb");
   bool plain = file && fread(head, 1, 2, file) == 2 && !(head[0] == 0x1f && head[1] == 0x8b);
   if (file)
     (void)fclose(file);

@@ -4,6 +4,7 @@
 #include "traces/import/import_bench.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 #include "traces/import/import.h"
 
 #include <errno.h>
@@ -211,7 +212,7 @@ hec_status hec_import_bench_make(const hec_importer *format, const char *path, u
   size_t f = find(format);
   generator g = {.random = 1};
   uint64_t written = 0, before = 1;
-  FILE *file = fopen(path, "wb");
+  FILE *file = hec_file_open(path, "wb");
   bool good = file != NULL;
   if (!files[f].add)
     files[f].make(&g, bytes);
@@ -236,7 +237,7 @@ static double now_s(void) {
 }
 
 static uint64_t length_of(const char *path) {
-  FILE *file = fopen(path, "rb");
+  FILE *file = hec_file_open(path, "rb");
   long n = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
   if (file)
     (void)fclose(file);

@@ -3,6 +3,8 @@
  * compared with their numbers as numbers too; where an input is a stream, whose name says nothing, they stay as named. */
 #include "traces/import/job.h"
 
+#include "runtime/base/files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -83,7 +85,7 @@ static void free_listing(listing *found) {
 }
 
 static hec_status walk(const char *folder, int depth, listing *found) {
-  DIR *entries = opendir(folder);
+  DIR *entries = hec_folder_open(folder);
   if (!entries)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", folder, strerror(errno));
   hec_status status = HEC_OK;
@@ -293,9 +295,19 @@ static hec_status take_folder(const char *folder, const hec_importer **format, c
   return status;
 }
 
+/* A folder that cannot be read is none where a file matches, unless it is for lack of memory. */
+static int pass_over(const char *folder, int error) {
+  (void)folder;
+  if (error == ENOMEM)
+    hec_no_memory(0);
+  return 0;
+}
+
 static hec_status take_pattern(const char *word, const hec_importer **format, char *head, hec_import_inputs *inputs) {
   glob_t found;
-  int code = glob(word, 0, NULL, &found);
+  int code = glob(word, 0, pass_over, &found);
+  if (code == GLOB_NOSPACE)
+    hec_no_memory(0);
   if (code == GLOB_NOMATCH)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", word,
                     strpbrk(word, "*?[") ? "no file is named so" : strerror(ENOENT));

@@ -4,6 +4,8 @@
  * tokens a small part of the input. Without transitions records are written as they come. */
 #include "traces/import/job.h"
 
+#include "runtime/base/files.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +39,7 @@ static hec_status open_spool(output *o) {
   hec_text path = {0};
   hec_text_printf(&path, "%s.%ld.spool", o->out, (long)getpid());
   bool beside = strcmp(o->out, "-") != 0 && (stat(o->out, &info) != 0 || S_ISREG(info.st_mode));
-  o->spool = beside ? fopen(path.data, "w+b") : tmpfile();
+  o->spool = beside ? hec_file_open(path.data, "w+b") : hec_file_temporary();
   int cause = errno;
   if (o->spool && beside)
     (void)remove(path.data);

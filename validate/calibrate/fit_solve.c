@@ -12,6 +12,7 @@
  * Columns are scaled to norm 1. O(n p^2) per iteration of a fit, up to N_ITERATIONS of them. */
 #include "validate/calibrate/fit_solve.h"
 
+#include "traces/synth_memory.h"
 #include "validate/stats.h"
 
 #include <gsl/gsl_errno.h>
@@ -168,8 +169,6 @@ typedef struct {
 
 static int least_squares(system_of *q, gsl_matrix *a, gsl_vector *ones, gsl_vector *c, gsl_matrix *cov) {
   gsl_multifit_linear_workspace *work = gsl_multifit_linear_alloc((size_t)q->n, (size_t)q->p);
-  if (!work)
-    return GSL_ENOMEM;
   double chisq;
   int code = gsl_multifit_linear(a, ones, c, cov, &chisq, work);
   gsl_multifit_linear_free(work);
@@ -181,8 +180,6 @@ static int least_squares(system_of *q, gsl_matrix *a, gsl_vector *ones, gsl_vect
 static int robust(const gsl_multifit_robust_type *type, system_of *q, gsl_matrix *a, gsl_vector *ones, gsl_vector *c,
                   gsl_matrix *cov) {
   gsl_multifit_robust_workspace *work = gsl_multifit_robust_alloc(type, (size_t)q->n, (size_t)q->p);
-  if (!work)
-    return GSL_ENOMEM;
   int code = gsl_multifit_robust_maxiter(N_ITERATIONS, work);
   if (code == GSL_SUCCESS)
     code = gsl_multifit_robust(a, ones, c, cov, work);
@@ -199,7 +196,7 @@ static hec_status solve_free(system_of *q, hec_fit_how *how) {
   gsl_matrix_view cov = gsl_matrix_view_array(q->cov, (size_t)q->p, (size_t)q->p);
   gsl_vector_view ones = gsl_vector_view_array(q->ones, (size_t)q->n);
   gsl_vector_view c = gsl_vector_view_array(q->c, (size_t)q->p);
-  gsl_error_handler_t *before = gsl_set_error_handler_off();
+  hec_gsl_watch_memory(true);
   int code = GSL_EMAXITER;
   if (*how == HEC_FIT_BISQUARE) {
     code = robust(gsl_multifit_robust_bisquare, q, &a.matrix, &ones.vector, &c.vector, &cov.matrix);
@@ -211,7 +208,7 @@ static hec_status solve_free(system_of *q, hec_fit_how *how) {
   }
   if (code == GSL_EMAXITER)
     code = least_squares(q, &a.matrix, &ones.vector, &c.vector, &cov.matrix);
-  gsl_set_error_handler(before);
+  hec_gsl_watch_memory(false);
   return code == GSL_SUCCESS ? HEC_OK
                              : hec_fail(HEC_FAILED, "a fit of %d coefficients to %d observations failed: %s", q->p,
                                         q->n, gsl_strerror(code));

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* dladdr */
 #include "runtime/exec/launch/plugin.h"
 
+#include "runtime/base/files.h"
+
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,7 +57,7 @@ static bool cut_short(const char *path) {
   unsigned char head[64];
   uint64_t at = 0;
   uint16_t bytes = 0, n = 0;
-  FILE *file = fopen(path, "rb");
+  FILE *file = hec_file_open(path, "rb");
   bool cut = false;
   if (file && fread(head, sizeof head, 1, file) == 1 && memcmp(head, "\177ELF\2", 5) == 0 &&
       fseek(file, 0, SEEK_END) == 0) {

@@ -1,5 +1,6 @@
 /* A text file as symbols, and random windows of it. */
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 #include "runtime/exec/train/language.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 1 << 30, READ_BYTES = 1 << 16 };
+enum { TEXT_BYTES_MAX = 1 << 30 };
 
 hec_status hec_corpus_make(const char *bytes, size_t n, const char *origin, hec_corpus *corpus) {
   bool there[HEC_SYMBOLS_MAX] = {false};
@@ -36,30 +37,12 @@ void hec_corpus_free(hec_corpus *corpus) {
   *corpus = (hec_corpus){0};
 }
 
-static hec_status read_all(FILE *file, const char *path, char **bytes, size_t *n) {
-  size_t capacity = 0, got = 0;
-  do {
-    HEC_RESERVE(*bytes, capacity, *n + READ_BYTES);
-    errno = 0;
-    got = fread(*bytes + *n, 1, READ_BYTES, file);
-    *n += got;
-    if (*n > TEXT_BYTES_MAX)
-      return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d bytes of text", path, (int)TEXT_BYTES_MAX);
-  } while (got > 0);
-  return ferror(file) ? hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno)) : HEC_OK;
-}
-
 hec_status hec_corpus_load(const char *path, hec_corpus *corpus) {
+  char *bytes;
+  size_t n;
   *corpus = (hec_corpus){0};
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-  char *bytes = NULL;
-  size_t n = 0;
-  hec_status status = read_all(file, path, &bytes, &n);
-  (void)fclose(file);
-  if (status == HEC_OK)
-    status = hec_corpus_make(bytes, n, path, corpus);
+  HEC_TRY(hec_file_read(path, "a text", TEXT_BYTES_MAX, &bytes, &n));
+  hec_status status = hec_corpus_make(bytes, n, path, corpus);
   free(bytes);
   return status;
 }

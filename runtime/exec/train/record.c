@@ -4,6 +4,7 @@
 #include "runtime/exec/train/record.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/files.h"
 #include "runtime/exec/model/gate.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ hec_status hec_record_open(const hec_model *model, hec_rank *rank, hec_record **
   *record = (hec_record){.model = model, .rank = rank};
   record->transitions = hec_malloc(n_transitions(record) + 1, sizeof *record->transitions);
   memset(record->transitions, 0, n_transitions(record) * sizeof *record->transitions);
-  if (rank->rank == 0 && !(record->spool = tmpfile()))
+  if (rank->rank == 0 && !(record->spool = hec_file_temporary()))
     return hec_rank_fail(rank, "a temporary file for the loads cannot be made: %s", strerror(errno));
   return HEC_OK;
 }

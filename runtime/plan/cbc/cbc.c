@@ -68,14 +68,22 @@ static bool find(void *handle, const char *name, void *function, size_t bytes) {
   return symbol != NULL;
 }
 
+/* C++ without memory throws, which would end in an abort here. */
+static void no_memory(void) {
+  hec_no_memory(0);
+}
+
 /* A library that lacks one of the functions is not it. What was opened stays open: it may have threads of its own. */
 static bool open_library(const char *file) {
   void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   void (*set_threads)(int) = NULL;
+  void *(*set_new_handler)(void (*handler)(void)) = NULL; /* std::set_new_handler */
   bool complete = handle != NULL;
 #define FIND(result, name, parameters) complete = complete && find(handle, "Cbc_" #name, &cbc.name, sizeof cbc.name);
   CBC_FUNCTIONS(FIND)
 #undef FIND
+  if (complete && find(handle, "_ZSt15set_new_handlerPFvvE", &set_new_handler, sizeof set_new_handler))
+    (void)set_new_handler(no_memory);
   if (complete && find(handle, "openblas_set_num_threads", &set_threads, sizeof set_threads))
     set_threads(1);
   return complete;

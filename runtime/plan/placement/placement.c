@@ -4,6 +4,7 @@
  * stand twice on a rank (EPLB does that), but no rank has more slots than experts. Linear in slots + layers * experts. */
 #include "runtime/plan/placement/placement.h"
 
+#include "runtime/base/files.h"
 #include "runtime/base/table.h"
 
 #include <errno.h>
@@ -151,34 +152,12 @@ hec_status hec_placement_parse(const char *text, size_t length, const char *orig
   return status;
 }
 
-static hec_status read_file(const char *path, hec_text *text) {
-  struct stat info;
-  if (stat(path, &info) != 0)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-  if (S_ISDIR(info.st_mode))
-    return hec_fail(HEC_BAD_INPUT, "%s: expected a placement, found a directory", path);
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-  char block[65536];
-  for (size_t n; text->length <= FILE_BYTES_MAX && (n = fread(block, 1, sizeof block, file)) > 0;)
-    hec_text_add_bytes(text, block, n);
-  bool failed = ferror(file) != 0;
-  int error = errno;
-  (void)fclose(file);
-  if (failed)
-    return hec_fail(HEC_BAD_INPUT, "%s: cannot be read: %s", path, strerror(error));
-  if (text->length > FILE_BYTES_MAX)
-    return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d bytes, found more", path, FILE_BYTES_MAX);
-  return HEC_OK;
-}
-
 hec_status hec_placement_read(const char *path, hec_placement_shape shape, hec_arena *arena, hec_placement *placement) {
-  hec_text text = {0};
-  hec_status status = read_file(path, &text);
-  if (status == HEC_OK)
-    status = hec_placement_parse(text.data ? text.data : "", text.length, path, shape, arena, placement);
-  hec_text_free(&text);
+  char *text;
+  size_t length;
+  HEC_TRY(hec_file_read(path, "a placement", FILE_BYTES_MAX, &text, &length));
+  hec_status status = hec_placement_parse(text, length, path, shape, arena, placement);
+  free(text);
   return status;
 }
 

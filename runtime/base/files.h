@@ -1,0 +1,23 @@
+/* Opening and reading what others wrote. Running out of memory ends the run here as everywhere (arena.h): it is never
+ * "cannot be opened", which would blame the file. */
+#ifndef HEC_BASE_FILES_H
+#define HEC_BASE_FILES_H
+#include "runtime/base/status.h"
+#include "runtime/base/text.h"
+
+#include <dirent.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* fopen. NULL: errno says why, and it is not for lack of memory. All of the project opens its streams here. */
+FILE *hec_file_open(const char *path, const char *mode);
+/* The same for tmpfile and for opendir. */
+FILE *hec_file_temporary(void);
+DIR *hec_folder_open(const char *path);
+/* A file as a whole, at most `limit` bytes, with a zero behind it: *bytes is the caller's to free, NULL on failure.
+ * `wanted` is what messages call it: "a JSON file". */
+hec_status hec_file_read(const char *path, const char *wanted, size_t limit, char **bytes, size_t *length) HEC_MUST_USE;
+/* Adds the path of `name` as seen from `file`'s folder: names in a file are relative to it. Absolute ones stay. */
+void hec_file_beside(const char *file, const char *name, hec_text *path);
+
+#endif
