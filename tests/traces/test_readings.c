@@ -527,6 +527,29 @@ START_TEST(a_phase_is_known_or_said) {
 }
 END_TEST
 
+/* A key of a trace's own header that is not quite one: others' keys are welcome, but this one is said. */
+START_TEST(a_misspelt_key_of_a_trace_is_said) {
+  static const struct {
+    const char *members, *misspelt;
+  } cases[] = {{"\"phaes\":\"decode\"", "\"phaes\" (nearest known key: phase)"},
+               {"\"phase\":\"decode\",\"phaes\":1", ""}, /* what it may mean is there */
+               {"\"mine\":1,\"source-ranks\":1", "\"source-ranks\" (nearest known key: source_ranks)"},
+               {"\"mine\":1", ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_text text = {0};
+    hec_trace_reader *reader = NULL;
+    hec_text_printf(&text,
+                    "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,\"top_k\":1,%s}\n"
+                    "{\"iter\":0,\"layers\":[[1,2]]}\n",
+                    cases[i].members);
+    ck_assert_msg(hec_trace_open_memory(text.data, text.length, "t", &reader) == HEC_OK, "%s", hec_last_error());
+    ck_assert_str_eq(hec_trace_header_of(reader)->misspelt, cases[i].misspelt);
+    hec_trace_close(reader);
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
 /* A table of one's own is nobody else's. */
 START_TEST(a_source_says_what_is_known) {
   const reading r = {.format = "csv-counts", .path = "d/mine.csv", .bytes = COUNTS, .options = {.top_k = 1}};
@@ -545,6 +568,7 @@ static Suite *make_suite(void) {
   tcase_add_loop_test(cases, what_is_left_out_is_said, 0, (int)(sizeof readings / sizeof *readings));
   tcase_add_loop_test(cases, a_phase_is_known_or_said, 0, (int)(sizeof phase_cases / sizeof *phase_cases));
   tcase_add_test(cases, headers_are_strict);
+  tcase_add_test(cases, a_misspelt_key_of_a_trace_is_said);
   tcase_add_test(cases, a_source_says_what_is_known);
   suite_add_tcase(suite, cases);
   return suite;
