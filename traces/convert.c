@@ -169,11 +169,12 @@ static hec_status copy(copier *c, hec_source *source, char *bytes) {
 /* ---- all of it ---- */
 
 /* Is it a trace to its end? */
-static hec_status check(const char *in, bool *object) {
+static hec_status check(const char *in, bool *object, hec_trace_converted *result) {
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
   HEC_TRY(hec_trace_open(in, &reader));
   *object = hec_trace_is_object(reader);
+  hec_name_copy(result->misspelt, sizeof result->misspelt, hec_trace_header_of(reader)->misspelt);
   hec_status status = HEC_OK;
   do
     status = hec_trace_next(reader, &record);
@@ -188,7 +189,7 @@ hec_status hec_trace_convert(const char *in, const char *out, hec_trace_form for
   *result = (hec_trace_converted){0};
   if (strcmp(in, "-") == 0)
     return hec_fail(HEC_BAD_INPUT, "-: expected a file that can be read twice, found standard input");
-  HEC_TRY(check(in, &c.object));
+  HEC_TRY(check(in, &c.object, result));
   HEC_TRY(hec_source_open(in, &source));
   hec_status status = hec_sink_open(out, &c.sink);
   if (status == HEC_OK) {

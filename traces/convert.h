@@ -10,7 +10,8 @@ typedef enum { HEC_FORM_LINES, HEC_FORM_OBJECT } hec_trace_form;
 
 typedef struct {
   int64_t n_records;
-  bool left_out; /* there were members behind "iterations", which JSON Lines have no place for */
+  char misspelt[128]; /* as of the header: hec_trace_header */
+  bool left_out;      /* there were members behind "iterations", which JSON Lines have no place for */
 } hec_trace_converted;
 
 /* Reads all of `in` and checks it, then copies: every key, number and text byte for byte, also those that nobody knows.

@@ -23,7 +23,9 @@ typedef struct {
   char *phase_text;                                     /* as written */
   hec_phase phase;                                      /* prefill, decode or both: forward; absent or train: train */
   int32_t n_layers, n_experts, top_k, n_sources;
-  bool per_source;                 /* layout "layer x source_rank x expert" */
+  bool per_source; /* layout "layer x source_rank x expert" */
+  char *
+      misspelt; /* "" or a key that is not known and looks like one that is absent: "phaes" (nearest known key: phase) */
   char *synthetic;                 /* raw JSON of the "synthetic" member, NULL when the loads were recorded */
   char *shape;                     /* raw JSON of "shape" (object or preset name), NULL when absent */
   int32_t ranks, devices_per_node; /* 0 when absent */

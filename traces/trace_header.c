@@ -3,6 +3,7 @@
  * culprit. */
 #include "traces/trace_header.h"
 
+#include "runtime/base/nearest.h"
 #include "traces/transitions.h"
 
 #include <inttypes.h>
@@ -19,12 +20,16 @@ typedef struct {
   size_t offset; /* in found_header */
 } field;
 
+enum { KEYS_KEPT = 8 };
+
 typedef struct {
   hec_trace_header header;
   char *format, *layout, *counted;
   int32_t version;
   int64_t range[2];
   hec_transitions transitions; /* malloc family, till they are in the header */
+  char unknown[KEYS_KEPT][48]; /* [n_unknown] keys */
+  int n_unknown;
 } found_header;
 
 #define IN_HEADER(member) offsetof(found_header, header.member)
@@ -249,8 +254,11 @@ static hec_status scan_member(hec_scan *scan, hec_arena *arena, int64_t line[N_F
   if (*iterations)
     return hec_scan_expect(scan, '[');
   const field *f = find(scan->key);
-  if (!f)
+  if (!f) {
+    if (found->n_unknown < KEYS_KEPT)
+      hec_name_copy(found->unknown[found->n_unknown++], sizeof found->unknown[0], scan->key);
     return hec_scan_skip(scan);
+  }
   if (line[f - fields] != 0)
     return hec_scan_fail(scan, "a second one", "this key once");
   line[f - fields] = scan->line;
@@ -258,6 +266,23 @@ static hec_status scan_member(hec_scan *scan, hec_arena *arena, int64_t line[N_F
   if (f == &fields[FORMAT] && (!found->format || strcmp(found->format, "hecate-trace") != 0))
     return wrong_text(scan, line, FORMAT, found->format ? found->format : "null", "\"hecate-trace\"");
   return HEC_OK;
+}
+
+/* Others' keys are welcome, but one that looks like a known one which is absent may be meant as that. */
+static char *find_misspelt(hec_arena *arena, const int64_t line[N_FIELDS], const found_header *found) {
+  const char *absent[N_FIELDS];
+  size_t n = 0;
+  char words[128] = "";
+  for (int i = 0; i < N_FIELDS; i++)
+    if (line[i] == 0)
+      absent[n++] = fields[i].key;
+  for (int i = found->n_unknown - 1; i >= 0; i--) {
+    const char *nearest = hec_nearest(found->unknown[i], absent, n);
+    if (nearest)
+      (void)snprintf(words, sizeof words, "\"%s\" (nearest known key: %s)", found->unknown[i], nearest);
+  }
+  hec_make_plain(words);
+  return hec_arena_text(arena, words);
 }
 
 /* Texts that are absent read as "". `false` and `null` are no claim of being synthetic. */
@@ -287,6 +312,7 @@ static hec_status scan_header(hec_scan *scan, hec_arena *arena, found_header *fo
     HEC_TRY(scan_member(scan, arena, line, found, in_object));
   }
   fill_gaps(arena, &found->header);
+  found->header.misspelt = find_misspelt(arena, line, found);
   HEC_TRY(check(scan, line, found));
   return check_transitions(scan, line, arena, found);
 }

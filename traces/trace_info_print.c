@@ -98,6 +98,7 @@ void hec_trace_info_table(const hec_trace_info *info, const hec_trace_header *h,
     add_line(text, "loads", "recorded");
   add_line(text, "model", h->model);
   add_line(text, "source", h->source);
+  add_line(text, "key not read", h->misspelt);
   add_shape(info, h, text);
   hec_text_printf(text, "\n%-22s %9s %9s %9s %9s %9s   over %" PRIu64 " (record, layer)%s\n", "imbalance", "min", "p5",
                   "p50", "p95", "max", info->overload.n, h->synthetic ? ", synthetic" : "");

@@ -313,6 +313,8 @@ static hec_status choose_warmup(hec_job *job, const hec_job_options *options, he
 }
 
 static hec_status choose_phase(const hec_job_options *options, hec_job *job, hec_arena *arena, bool *train) {
+  if (job->header.misspelt && job->header.misspelt[0])
+    hec_job_say(job, arena, "nothing reads the trace's key %s", job->header.misspelt);
   if (!options->phase) {
     *train = job->header.phase == HEC_PHASE_TRAIN;
     if (job->header.phase_text[0] == 0)

@@ -1,6 +1,7 @@
-/* Any bytes as files of an importer, which the first byte chooses (or the name in HECATE_IMPORTER); the second one chooses
- * options, the third where the bytes are cut in two: files of ranks 0 and 1. The answer is OK or bad input, and records
+/* Any bytes as files of an importer, which the first byte chooses (or the name in HECATE_IMPORTER), and what axes of bare tables
+ * mean; the second one chooses options, the third where the bytes are cut in two: files of ranks 0 and 1. The answer is OK or bad input, and records
  * are of the sizes that the header then says. */
+#include "traces/import/axes.h"
 #include "traces/import/import.h"
 
 #include <stdlib.h>
@@ -19,6 +20,14 @@ static const hec_importer *choose(uint8_t byte) {
   while (hec_importers[n])
     n++;
   return hec_importers[byte % n];
+}
+
+/* NULL (nobody says), or one of the readings. */
+static const char *axes_of(uint8_t byte) {
+  size_t n = 0, i = byte / 16;
+  while (hec_readings[n].name)
+    n++;
+  return i % (n + 1) == n ? NULL : hec_readings[i % (n + 1)].name;
 }
 
 static hec_import_options options_of(uint8_t byte) {
@@ -55,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   const hec_importer *format = choose(data[0]);
   hec_import_options options = options_of(data[1]);
+  options.axes = format->axes ? axes_of(data[0]) : NULL;
+  options.gaps = data[0] & 8;
   size_t n = size - 3, first = data[2] == 0 ? n : n * data[2] / 256;
   hec_import_input inputs[3] = {
       {.path = "fuzz/0/rank0-layer-0", .bytes = (const char *)data + 3, .length = first},

@@ -258,7 +258,7 @@ refuses 2 "twice.csv:1: rank: expected one column of rank, found rank too" twice
 
 # Tables as pandas writes them: an index without a name, floats; without the experts that have no tokens, where asked.
 printf ',step,layer,expert,count\n0,0,0,0,5.0\n1,0,0,1,3.00\n2,1,0.0,1,8.0\n' >pandas.csv
-refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, as in the first, found 1 for 2 (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
+refuses 2 "pandas.csv:4: line: expected a line for every expert of every layer in step 1, found 1 for 2 (--gaps: those without one have no tokens)" pandas.csv --top-k 1 --out o
 imports pandas.csv --top-k 1 --gaps
 has "assumed   experts without a line have no tokens"
 [ "$(tail -n +2 o.jsonl)" = '{"iter":0,"layers":[[5,3]]}

@@ -201,6 +201,38 @@ START_TEST(axes_are_not_guessed) {
 }
 END_TEST
 
+/* A header is as NumPy writes it, or refused: junk in it may be a damaged size. */
+START_TEST(headers_are_strict) {
+  static const char *const headers[] = {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), }",
+                                        "{\"shape\": (1,2),\"descr\":\"|u1\",\"fortran_order\":False}   ",
+                                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), } x",
+                                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1 2), }",
+                                        "{'descr': '|u1',x'fortran_order': False, 'shape': (1, 2), }",
+                                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), 'shape': (2, 1), }",
+                                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), 'more': 1}",
+                                        "{'descr': '|u1' 'fortran_order': False, 'shape': (1, 2)}",
+                                        "{'descr': '|u1', 'fortran_order': Falsey, 'shape': (1, 2)}",
+                                        "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)",
+                                        "'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}"};
+  for (int i = 0; i < (int)(sizeof headers / sizeof *headers); i++) {
+    hec_text file = {0};
+    hec_text_add_bytes(&file, "\x93NUMPY\1\0", 8);
+    char length[2] = {(char)strlen(headers[i]), 0};
+    hec_text_add_bytes(&file, length, 2);
+    hec_text_add(&file, headers[i]);
+    hec_text_add_bytes(&file, "\1\0", 2);
+    const reading r = {.format = "npy-routed-experts",
+                       .path = "d/a.npy",
+                       .bytes = file.data,
+                       .length = file.length,
+                       .options = {.experts = 3, .axes = "tokens,top_k"},
+                       .error = i < 2 ? NULL : "d/a.npy: "};
+    check(&r, i < 2 ? "{\"iter\":0,\"layers\":[[1,1,0]]}\n" : NULL);
+    hec_text_free(&file);
+  }
+}
+END_TEST
+
 /* ---- the rest ---- */
 
 #define RECORD                                                                                                         \
@@ -380,13 +412,14 @@ static const reading readings[] = {
      "a.csv:3: phase: expected train as before (a trace has one phase), found decode",
      NULL,
      NULL},
-    /* How many experts there are, sparse tables do not say. */
+    /* How many experts there are, sparse tables do not say; a line that was lost is not a zero. */
     {"csv-counts",
      "a.csv",
      "layer,expert,count\n0,0,3\n0,2,4\n",
      0,
      {.top_k = 1},
-     "a.csv:3: experts: expected --experts N, as not every expert of every layer has a line",
+     "a.csv:3: line: expected a line for every expert of every layer in step 0, found 2 for 3 (--gaps and --experts "
+     "N: ",
      NULL,
      NULL},
     {"csv-counts",
@@ -394,9 +427,33 @@ static const reading readings[] = {
      "layer,expert,count\n0,0,3\n0,2,4\n",
      0,
      {.top_k = 1, .experts = 4},
+     "found 2 for 4 (--gaps: those without one have no tokens)",
+     NULL,
+     NULL},
+    {"csv-counts",
+     "a.csv",
+     "layer,expert,count\n0,0,3\n0,2,4\n",
+     0,
+     {.top_k = 1, .experts = 4, .gaps = true},
      NULL,
      "assumed   experts without a line have no tokens",
      "1 row of counts in 1 step; left out: nothing"},
+    {"csv-counts",
+     "a.csv",
+     "layer,expert,count\n0,0,3\n0,1,4",
+     0,
+     {.top_k = 1},
+     NULL,
+     "assumed   the last line of a.csv is whole, though no line end is behind it",
+     NULL},
+    {"csv-ranks",
+     "a.csv",
+     "rank,layer,iter,tokens\n0,0,0,3\n1,0,0,4\n",
+     0,
+     {.top_k = 1},
+     NULL,
+     "assumed   ranks 0 to 1 are all there are (--ranks N checks)",
+     NULL},
     /* What the user chose is counted too. */
     {"csv-counts",
      "a.csv",
@@ -470,6 +527,29 @@ START_TEST(a_phase_is_known_or_said) {
 }
 END_TEST
 
+/* A key of a trace's own header that is not quite one: others' keys are welcome, but this one is said. */
+START_TEST(a_misspelt_key_of_a_trace_is_said) {
+  static const struct {
+    const char *members, *misspelt;
+  } cases[] = {{"\"phaes\":\"decode\"", "\"phaes\" (nearest known key: phase)"},
+               {"\"phase\":\"decode\",\"phaes\":1", ""}, /* what it may mean is there */
+               {"\"mine\":1,\"source-ranks\":1", "\"source-ranks\" (nearest known key: source_ranks)"},
+               {"\"mine\":1", ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hec_text text = {0};
+    hec_trace_reader *reader = NULL;
+    hec_text_printf(&text,
+                    "{\"format\":\"hecate-trace\",\"version\":1,\"layers\":1,\"experts\":2,\"top_k\":1,%s}\n"
+                    "{\"iter\":0,\"layers\":[[1,2]]}\n",
+                    cases[i].members);
+    ck_assert_msg(hec_trace_open_memory(text.data, text.length, "t", &reader) == HEC_OK, "%s", hec_last_error());
+    ck_assert_str_eq(hec_trace_header_of(reader)->misspelt, cases[i].misspelt);
+    hec_trace_close(reader);
+    hec_text_free(&text);
+  }
+}
+END_TEST
+
 /* A table of one's own is nobody else's. */
 START_TEST(a_source_says_what_is_known) {
   const reading r = {.format = "csv-counts", .path = "d/mine.csv", .bytes = COUNTS, .options = {.top_k = 1}};
@@ -487,6 +567,8 @@ static Suite *make_suite(void) {
   tcase_add_loop_test(cases, axes_are_not_guessed, 0, (int)(sizeof axes_cases / sizeof *axes_cases));
   tcase_add_loop_test(cases, what_is_left_out_is_said, 0, (int)(sizeof readings / sizeof *readings));
   tcase_add_loop_test(cases, a_phase_is_known_or_said, 0, (int)(sizeof phase_cases / sizeof *phase_cases));
+  tcase_add_test(cases, headers_are_strict);
+  tcase_add_test(cases, a_misspelt_key_of_a_trace_is_said);
   tcase_add_test(cases, a_source_says_what_is_known);
   suite_add_tcase(suite, cases);
   return suite;

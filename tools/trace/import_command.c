@@ -195,7 +195,10 @@ static hec_status convert(const char *in, const char *out, const char *form) {
     HEC_TRY(hec_output_check_file("--out", out));
   HEC_TRY(check_input(in, out));
   HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));
-  fprintf(strcmp(out, "-") == 0 ? stderr : stdout, "%s%-9s %s: %" PRId64 " record%s as %s\n",
+  FILE *to = strcmp(out, "-") == 0 ? stderr : stdout;
+  if (result.misspelt[0])
+    fprintf(to, "%-9s the header has the key %s; copied, but nothing reads it\n", "unknown", result.misspelt);
+  fprintf(to, "%s%-9s %s: %" PRId64 " record%s as %s\n",
           result.left_out ? "left out  members behind \"iterations\"\n" : "", "written", out, result.n_records,
           result.n_records > 1 ? "s" : "", object ? "one JSON object" : "JSON Lines");
   return HEC_OK;

@@ -13,9 +13,6 @@
 
 #define COUNT "count|tokens|token_count|num_tokens"
 
-/* What the rank's first step was like: had every expert of every layer a line? */
-enum { NOT_YET, COMPLETE, SPARSE };
-
 enum { LINES_MAX = 1 << 22 }; /* of a step: 96 MiB of cells, far above any model's layers x experts */
 
 typedef struct {
@@ -130,26 +127,19 @@ static hec_status judge(hec_import_file *file, table *t) {
   HEC_TRY(check_cells(file, t, &n_layers));
   for (size_t i = 0; i < t->n; i++)
     most = t->cells[i].expert > most ? t->cells[i].expert : most;
-  if (hec_import_experts(file->job) == 0) {
-    if (t->n != n_layers * ((size_t)most + 1))
-      return hec_import_fail(file, t->cells[t->n - 1].line, "experts",
-                             "expected --experts N, as not every expert of every layer has a line (the last ones may "
-                             "have none either), found lines of %zu of %zu in the first step",
-                             t->n, n_layers * ((size_t)most + 1));
-    HEC_TRY(hec_import_set_experts(file, 0, "expert", most + 1));
-    hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)most + 1);
-  }
-  size_t all = n_layers * (size_t)hec_import_experts(file->job);
-  if (file->kept == NOT_YET)
-    file->kept = t->n == all && !hec_import_options_of(file->job)->gaps ? COMPLETE : SPARSE;
-  if (t->n != all && file->kept == SPARSE)
-    hec_import_assume(file->job, "experts without a line have no tokens");
-  else if (t->n != all)
+  bool gaps = hec_import_options_of(file->job)->gaps, known = hec_import_experts(file->job) > 0;
+  size_t all = n_layers * (known ? (size_t)hec_import_experts(file->job) : (size_t)most + 1);
+  if (t->n != all && !(gaps && known))
     return hec_import_fail(file, t->cells[t->n - 1].line, "line",
                            "expected a line for every expert of every layer in step %" PRId64
-                           ", as in the first, found %zu for %zu (--gaps: those without one have no tokens)",
-                           t->step_at, t->n, all);
-  return HEC_OK;
+                           ", found %zu for %zu (--gaps%s: those without one have no tokens)",
+                           t->step_at, t->n, all, known ? "" : " and --experts N");
+  if (t->n != all)
+    hec_import_assume(file->job, "experts without a line have no tokens");
+  if (known)
+    return HEC_OK;
+  hec_import_assume(file->job, "experts: %d, the highest of the first step (--experts)", (int)most + 1);
+  return hec_import_set_experts(file, 0, "expert", most + 1);
 }
 
 /* All lines of the next step. */

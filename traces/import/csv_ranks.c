@@ -124,6 +124,8 @@ static hec_status read_table(hec_import_file *file, table *t) {
                            (int)ranks);
   if (o->ep == 0)
     hec_import_assume(file->job, "expert parallelism over all %d ranks (--ep)", (int)ranks);
+  if (o->ranks == 0)
+    hec_import_assume(file->job, "ranks 0 to %d are all there are (--ranks N checks)", (int)ranks - 1);
   hec_import_assume(file->job,
                     "an expert is all that one expert-parallel rank has; who sent the tokens is not recorded");
   HEC_TRY(hec_import_set_ranks(file, 0, "rank", ranks));

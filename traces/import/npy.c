@@ -1,4 +1,5 @@
-/* The header is read as text, key by key, and not as Python: a file of NumPy's has these three keys, each once. */
+/* The header is read strictly, as NumPy writes it: these three keys, each once, and blanks behind. What is not quite one would be
+ * numbers of an unknown meaning. */
 #include "traces/import/npy.h"
 
 #include "runtime/base/arena.h"
@@ -8,43 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_BYTES = 1 << 16 };
+enum { HEADER_BYTES = 1 << 16, VALUE_BYTES = 64 };
+enum { DESCR, ORDER, SHAPE, N_KEYS };
 
 bool hec_npy_is(const char *head, size_t n) {
   return n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0;
 }
 
-/* What stands there in Python, for messages: a text, a tuple, a list or a word. */
-static const char *quote(const char *value, char room[48]) {
-  size_t n = value ? strcspn(value, ",} ") : 0;
-  const char *closing = value ? strchr("'\"([", *value) : NULL;
-  if (closing && *closing) {
-    const char *end = strchr(value + 1, *closing == '(' ? ')' : *closing == '[' ? ']' : *closing);
-    n = end ? (size_t)(end - value) + 1 : strlen(value);
-  }
-  (void)snprintf(room, 48, "%.*s", (int)(n < 47 ? n : 47), value ? value : "no such key");
-  if (!value)
-    (void)strcpy(room, "no such key");
-  return room;
+/* For messages. */
+static const char *found(const char *value) {
+  return *value ? value : "no such key";
 }
 
 static hec_status read_type(const hec_import_file *file, int64_t line, const char *descr, hec_npy *a) {
-  bool known = descr && strlen(descr) > 4 && (descr[1] == '<' || descr[1] == '|') &&
-               (descr[2] == 'u' || descr[2] == 'i') && strchr("1248", descr[3]) &&
-               (descr[4] == '\'' || descr[4] == '"') && (descr[1] == '<' || descr[3] == '1');
-  char found[48];
+  bool known = strlen(descr) == 5 && (descr[1] == '<' || descr[1] == '|') && (descr[2] == 'u' || descr[2] == 'i') &&
+               strchr("1248", descr[3]) && (descr[4] == '\'' || descr[4] == '"') &&
+               (descr[1] == '<' || descr[3] == '1');
   if (!known)
     return hec_import_fail(file, line, "descr",
-                           "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %s",
-                           quote(descr, found));
+                           "expected whole numbers, little-endian ('|u1', '<u2', '<i4' ...), found %s", found(descr));
   a->is_signed = descr[2] == 'i';
   a->item = descr[3] - '0';
   return HEC_OK;
 }
 
 static hec_status read_shape(const hec_import_file *file, int64_t line, const char *shape, hec_npy *a) {
-  const char *p = shape && *shape == '(' ? shape + 1 : "";
-  char found[48];
+  const char *p = *shape == '(' ? shape + 1 : "";
   bool comma = true;
   for (a->n_dimensions = 0; a->n_dimensions < 3 && comma;) {
     p += strspn(p, " ");
@@ -58,26 +48,55 @@ static hec_status read_shape(const hec_import_file *file, int64_t line, const ch
   }
   p += strspn(p, " ");
   if (a->n_dimensions < 2 || *p != ')')
-    return hec_import_fail(file, line, "shape", "expected (tokens, layers, top_k) or (tokens, layers), found %s",
-                           quote(shape, found));
+    return hec_import_fail(file, line, "shape", "expected two or three sizes, as (tokens, layers, top_k), found %s",
+                           found(shape));
   return HEC_OK;
 }
 
-/* Behind 'KEY': and blanks; NULL: not there. */
-static const char *value_of(const char *header, const char *key) {
-  const char *at = strstr(header, key);
-  if (!at)
-    return NULL;
-  at += strlen(key);
-  at += strspn(at, "'\" ");
-  at += *at == ':';
-  return at + strspn(at, " ");
+static const char *pass_blanks(const char *p) {
+  while (*p == ' ')
+    p++;
+  return p;
+}
+
+/* Behind a text, a tuple, a list or a word; NULL: it has no end. */
+static const char *pass_value(const char *p) {
+  char closing = *p == '(' ? ')' : *p == '[' ? ']' : *p;
+  if (!*p || !strchr("'\"([", *p))
+    return p + strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  const char *end = strchr(p + 1, closing);
+  return end ? end + 1 : NULL;
+}
+
+/* {'KEY': VALUE, 'KEY': VALUE, } and blanks; "" for a key that is not there. */
+static bool cut_header(const char *p, char values[N_KEYS][VALUE_BYTES]) {
+  static const char *const keys[N_KEYS] = {"descr", "fortran_order", "shape"};
+  if (*p++ != '{')
+    return false;
+  for (bool comma = true; *(p = pass_blanks(p)) != '}';) {
+    const char *key = p + 1, *end = *p == '\'' || *p == '"' ? pass_value(p) : NULL;
+    int k = 0;
+    while (end && k < N_KEYS &&
+           (strlen(keys[k]) != (size_t)(end - key - 1) || memcmp(keys[k], key, strlen(keys[k])) != 0))
+      k++;
+    if (!comma || !end || k == N_KEYS || values[k][0] || *(p = pass_blanks(end)) != ':')
+      return false;
+    p = pass_blanks(p + 1);
+    end = pass_value(p);
+    if (!end || end == p || end - p >= VALUE_BYTES)
+      return false;
+    memcpy(values[k], p, (size_t)(end - p));
+    p = pass_blanks(end);
+    comma = *p == ',';
+    p += comma;
+  }
+  return p[1 + strspn(p + 1, " \n")] == 0;
 }
 
 /* `b`: as many of the n bytes as a header may have. */
 static hec_status read_header(const hec_import_file *file, int64_t line, const unsigned char *b, size_t n, hec_npy *a) {
   size_t length_bytes = n > 6 && b[6] == 1 ? 2 : 4, begin = 8 + length_bytes, length = 0;
-  if (n < begin || b[6] < 1 || b[6] > 3)
+  if (n < begin || b[6] < 1 || b[6] > 3 || b[7] != 0)
     return hec_import_fail(file, line, "header", "expected a .npy file of version 1 to 3, found %s",
                            n < begin ? "its end" : "another version");
   for (size_t i = 0; i < length_bytes; i++)
@@ -87,16 +106,20 @@ static hec_status read_header(const hec_import_file *file, int64_t line, const u
   hec_text header = {0};
   hec_text_add_bytes(&header, (const char *)b + begin, length);
   hec_text_add(&header, "");
-  const char *descr = value_of(header.data, "descr"), *order = value_of(header.data, "fortran_order");
-  const char *shape = value_of(header.data, "shape");
-  hec_status status = read_type(file, line, descr, a);
-  char found[48];
-  if (status == HEC_OK && (!order || strncmp(order, "False", 5) != 0))
+  char values[N_KEYS][VALUE_BYTES] = {{0}};
+  hec_status status = HEC_OK;
+  if (strlen(header.data) != length || !cut_header(header.data, values))
+    status = hec_import_fail(file, line, "header",
+                             "expected {'descr': ..., 'fortran_order': ..., 'shape': ..., } as NumPy "
+                             "writes it, found another");
+  if (status == HEC_OK)
+    status = read_type(file, line, values[DESCR], a);
+  if (status == HEC_OK && strcmp(values[ORDER], "False") != 0)
     status = hec_import_fail(file, line, "fortran_order",
                              "expected False (np.ascontiguousarray before np.save makes it so), found %s",
-                             quote(order, found));
+                             found(values[ORDER]));
   if (status == HEC_OK)
-    status = read_shape(file, line, shape, a);
+    status = read_shape(file, line, values[SHAPE], a);
   hec_text_free(&header);
   a->data_at = begin + length;
   return status;
