@@ -12,9 +12,10 @@ static void measured(void *context, const hec_lab_reading *reading, const hec_re
   hec_session *s = context;
   int32_t n = s->options.given ? 0 : s->calibration.n_cases;
   if (reading->a_case < n) {
+    hec_lab_reading of_training = *reading;
+    of_training.round += s->second; /* step 1 is its round 0 */
     hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading, iteration);
-    if (s->second)
-      hec_comparison_add(&s->training, reading, iteration);
+    hec_comparison_add(&s->training, &of_training, iteration);
     return;
   }
   hec_lab_reading of_case = *reading;
@@ -87,6 +88,7 @@ hec_status hec_session_open(hec_session *s, const hec_session_options *options, 
   training.cases = s->calibration.cases;
   training.n_cases = s->calibration.n_cases;
   training.timelines = NULL;
+  training.n_rounds++;
   training.seed++; /* draws of its own */
   hec_comparison_open(&s->training, &training, arena);
   return HEC_OK;

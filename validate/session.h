@@ -36,7 +36,7 @@ typedef struct {
   hec_session_options options;
   hec_calibration calibration;
   hec_comparison comparison;
-  hec_comparison training; /* the calibration's own cases of step 2: what pace is fitted to; not in any error */
+  hec_comparison training; /* the calibration's own cases: what pace is fitted to; not in any error */
   hec_lab lab;
   hec_arena *arena;
   const char *phase;
