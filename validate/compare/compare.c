@@ -265,7 +265,7 @@ static void finish_case(hec_comparison *c, int32_t a_case, const double *predict
   of->range = hec_error_range_of(predicted, &c->medians, first, last, NULL, scale);
   of->error = of->range.error;
   if (hec_medians_level(&c->medians, first, last, drawn)) {
-    of->measured = hec_interval_of(1, drawn, HEC_DRAWS, true);
+    of->measured = hec_interval_of(1, drawn, HEC_DRAWS);
     of->measured.low *= of->measured_s;
     of->measured.high *= of->measured_s;
   }
