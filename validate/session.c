@@ -31,10 +31,12 @@ static double now_s(const hec_session *s) {
   return s->options.now_s ? s->options.now_s(s->options.context) : 1e-9 * (double)hec_clock_ns();
 }
 
-/* Every case's level is known within HEC_NARROW. */
+/* Every case is known within HEC_NARROW; of a calibration beside others, its level. */
 static bool is_narrow(const hec_session *s) {
-  bool training = s->options.given || hec_comparison_half_width(&s->training) <= HEC_NARROW;
-  return training && hec_comparison_half_width(&s->comparison) <= HEC_NARROW;
+  if (s->options.compare.n_cases == 0)
+    return hec_comparison_half_width(&s->training) <= HEC_NARROW;
+  return hec_comparison_half_width(&s->comparison) <= HEC_NARROW &&
+         (s->options.given || hec_comparison_level_half(&s->training) <= HEC_NARROW);
 }
 
 /* Before each case: has the next one time, and is it needed? */
@@ -77,7 +79,9 @@ static hec_lab lab_of_all(hec_session *s) {
     memcpy(all, s->calibration.cases, (size_t)n * sizeof *all);
   if (m > 0)
     memcpy(all + n, s->options.compare.cases, (size_t)m * sizeof *all);
-  return lab_of(s, all, n + m, s->options.compare.n_rounds);
+  hec_lab lab = lab_of(s, all, n + m, s->options.compare.n_rounds);
+  lab.n_in_turn = n;
+  return lab;
 }
 
 hec_status hec_session_open(hec_session *s, const hec_session_options *options, hec_arena *arena) {
