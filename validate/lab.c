@@ -98,9 +98,29 @@ static hec_status run_case(hec_lab *lab, hec_rank *rank, int32_t a_case, int32_t
   return hec_replay_run(&replay, lab->cases[a_case].policy, rank, &result);
 }
 
-static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t round, double *pace,
+/* The cases of a round, in order: the two kinds evenly mixed. */
+static int32_t choose(const hec_lab *lab, int32_t round, gsl_rng *random, int32_t *order, int32_t *scratch) {
+  int32_t n_others = lab->n_cases - lab->n_in_turn, n_turns = lab->n_in_turn;
+  n_turns = n_others > 0 && n_others < n_turns ? n_others : n_turns;
+  int32_t *turns = scratch, *others = scratch + n_turns, n = 0;
+  for (int32_t i = 0; i < n_turns; i++)
+    turns[i] = (int32_t)(((int64_t)round * n_turns + i) % lab->n_in_turn);
+  for (int32_t i = 0; i < n_others; i++)
+    others[i] = lab->n_in_turn + i;
+  if (n_turns > 0)
+    gsl_ran_shuffle(random, turns, (size_t)n_turns, sizeof *turns);
+  if (n_others > 0)
+    gsl_ran_shuffle(random, others, (size_t)n_others, sizeof *others);
+  for (int32_t i = 0, k = 0; i < n_turns || k < n_others;) {
+    bool turn = i < n_turns && (int64_t)i * n_others <= (int64_t)k * n_turns;
+    order[n++] = turn || k == n_others ? turns[i++] : others[k++];
+  }
+  return n;
+}
+
+static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, int32_t n, int32_t round, double *pace,
                             bool *stop) {
-  for (int32_t i = 0; i < lab->n_cases; i++) {
+  for (int32_t i = 0; i < n; i++) {
     *stop = rank->rank == 0 && lab->go_on && !lab->go_on(lab->context, round, i);
     HEC_TRY(hec_rank_broadcast(rank, stop, sizeof *stop));
     if (*stop)
@@ -112,18 +132,16 @@ static hec_status run_round(hec_lab *lab, hec_rank *rank, const int32_t *order, 
 
 hec_status hec_lab_run(hec_lab *lab, hec_rank *rank) {
   hec_arena arena = {0};
-  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases);
+  int32_t *order = HEC_NEW(&arena, int32_t, lab->n_cases), *scratch = HEC_NEW(&arena, int32_t, lab->n_cases);
   double *pace = HEC_NEW(&arena, double, rank->n_ranks);
   hec_gsl_watch_memory(false);
   gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
   gsl_rng_set(random, (unsigned long)(lab->seed % 4294967291u) + 1);
-  for (int32_t i = 0; i < lab->n_cases; i++)
-    order[i] = i;
   hec_status status = HEC_OK;
   bool stop = false;
   for (int32_t round = 0; status == HEC_OK && !stop && round < lab->n_rounds; round++) {
-    gsl_ran_shuffle(random, order, (size_t)lab->n_cases, sizeof *order);
-    status = run_round(lab, rank, order, round, pace, &stop);
+    int32_t n = choose(lab, round, random, order, scratch);
+    status = run_round(lab, rank, order, n, round, pace, &stop);
   }
   gsl_rng_free(random);
   hec_arena_free(&arena);

@@ -1,5 +1,6 @@
 /* Cases executed for real, interleaved: in every round all of them run, in an order drawn anew, so that what changes on the
- * machine while it measures hits all alike. Each run starts from the case's first step: policies carry history.
+ * machine while it measures hits all alike. Some may take turns, as many in a round as there are others: then the two kinds
+ * alternate, each case beside one of the other kind. Each run starts from the case's first step: policies carry history.
  *
  * What a machine does to a reading is taken out of it where that can be measured, and told where not:
  *   a rank lost its processor   the executor knows of each operation how long; that time is taken out (spans.h, mending)
@@ -46,6 +47,7 @@ static inline bool hec_lab_undisturbed(const hec_lab_reading *reading) {
 typedef struct {
   const hec_lab_case *cases; /* [n_cases] */
   int32_t n_cases, n_rounds; /* at most so many rounds */
+  int32_t n_in_turn;         /* the first so many take turns; 0: none */
   uint64_t seed;             /* of the orders */
   const hec_collective *collective;
   bool virtual_time;

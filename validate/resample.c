@@ -132,12 +132,11 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-hec_interval hec_interval_of(double estimate, double *drawn, int32_t n, bool absolute) {
+hec_interval hec_interval_of(double estimate, double *drawn, int32_t n) {
   qsort(drawn, (size_t)n, sizeof *drawn, ascending);
   int32_t cut = (int32_t)(TAIL * n);
   double low = drawn[cut], high = drawn[n - 1 - cut];
-  double from = fmin(low, 2 * estimate - high), to = fmax(high, 2 * estimate - low);
-  return (hec_interval){absolute && from < 0 ? 0 : from, to};
+  return (hec_interval){fmin(low, estimate * (estimate / high)), fmax(high, estimate * (estimate / low))};
 }
 
 bool hec_medians_level(const hec_medians *m, int32_t first, int32_t last, double *level) {
@@ -158,7 +157,7 @@ double hec_medians_level_half(const hec_medians *m, int32_t first, int32_t last)
   double level[HEC_DRAWS];
   if (!hec_medians_level(m, first, last, level))
     return INFINITY;
-  hec_interval i = hec_interval_of(1, level, HEC_DRAWS, true);
+  hec_interval i = hec_interval_of(1, level, HEC_DRAWS);
   return (i.high - i.low) / 2;
 }
 
@@ -167,7 +166,7 @@ double hec_medians_half_width(const hec_medians *m, int32_t first, int32_t last)
   for (int32_t i = first; i < last; i++) {
     for (int32_t b = 0; m->known[i] && b < HEC_DRAWS; b++)
       drawn[b] = m->drawn[(size_t)b * (size_t)m->n_rows + (size_t)i] / m->middle[i];
-    hec_interval own = m->known[i] ? hec_interval_of(1, drawn, HEC_DRAWS, true) : (hec_interval){0, INFINITY};
+    hec_interval own = m->known[i] ? hec_interval_of(1, drawn, HEC_DRAWS) : (hec_interval){0, INFINITY};
     half[i - first] = (own.high - own.low) / 2;
   }
   double middle = last > first ? hec_quantile(half, last - first, 0.5) : 0;
@@ -179,8 +178,9 @@ double hec_medians_half_width(const hec_medians *m, int32_t first, int32_t last)
 static hec_interval error_interval(double predicted, const hec_medians *m, int32_t row, const double *scale) {
   double drawn[HEC_DRAWS];
   for (int32_t b = 0; b < HEC_DRAWS; b++)
-    drawn[b] = predicted * (scale ? scale[b] : 1) / m->drawn[(size_t)b * (size_t)m->n_rows + (size_t)row] - 1;
-  return hec_interval_of(predicted / m->middle[row] - 1, drawn, HEC_DRAWS, false);
+    drawn[b] = predicted * (scale ? scale[b] : 1) / m->drawn[(size_t)b * (size_t)m->n_rows + (size_t)row];
+  hec_interval ratio = hec_interval_of(predicted / m->middle[row], drawn, HEC_DRAWS);
+  return (hec_interval){ratio.low - 1, ratio.high - 1};
 }
 
 hec_error_range hec_error_range_of(const double *predicted, const hec_medians *m, int32_t first, int32_t last,
@@ -231,7 +231,7 @@ hec_contest hec_contest_of(const hec_medians *m, const int32_t *a, const int32_t
     drawn[d] = middle_of_rows(of, a, n, scratch) / middle_of_rows(of, b, n, scratch);
   }
   if (known) {
-    c.range = hec_interval_of(c.ratio, drawn, HEC_DRAWS, true);
+    c.range = hec_interval_of(c.ratio, drawn, HEC_DRAWS);
     c.apart = c.range.low > 1 || c.range.high < 1;
   }
   free(scratch);

@@ -83,7 +83,8 @@ typedef struct {
 } hec_contest;
 hec_contest hec_contest_of(const hec_medians *medians, const int32_t *a, const int32_t *b, int32_t n);
 
-/* From draws (sorted in place) of an estimate; absolute: never below 0. */
-hec_interval hec_interval_of(double estimate, double *drawn, int32_t n, bool absolute);
+/* From draws (sorted in place) of an estimate; all are ratios or times, above 0, and mirrored as such: twice as much beside
+ * half. */
+hec_interval hec_interval_of(double estimate, double *drawn, int32_t n);
 
 #endif

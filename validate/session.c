@@ -12,9 +12,10 @@ static void measured(void *context, const hec_lab_reading *reading, const hec_re
   hec_session *s = context;
   int32_t n = s->options.given ? 0 : s->calibration.n_cases;
   if (reading->a_case < n) {
+    hec_lab_reading of_training = *reading;
+    of_training.round += s->second; /* step 1 is its round 0 */
     hec_calibration_add(&s->calibration, s->lab.cases[reading->a_case].problem, reading, iteration);
-    if (s->second)
-      hec_comparison_add(&s->training, reading, iteration);
+    hec_comparison_add(&s->training, &of_training, iteration);
     return;
   }
   hec_lab_reading of_case = *reading;
@@ -30,10 +31,12 @@ static double now_s(const hec_session *s) {
   return s->options.now_s ? s->options.now_s(s->options.context) : 1e-9 * (double)hec_clock_ns();
 }
 
-/* Every case's level is known within HEC_NARROW. */
+/* Every case is known within HEC_NARROW; of a calibration beside others, its level. */
 static bool is_narrow(const hec_session *s) {
-  bool training = s->options.given || hec_comparison_half_width(&s->training) <= HEC_NARROW;
-  return training && hec_comparison_half_width(&s->comparison) <= HEC_NARROW;
+  if (s->options.compare.n_cases == 0)
+    return hec_comparison_half_width(&s->training) <= HEC_NARROW;
+  return hec_comparison_half_width(&s->comparison) <= HEC_NARROW &&
+         (s->options.given || hec_comparison_level_half(&s->training) <= HEC_NARROW);
 }
 
 /* Before each case: has the next one time, and is it needed? */
@@ -76,7 +79,9 @@ static hec_lab lab_of_all(hec_session *s) {
     memcpy(all, s->calibration.cases, (size_t)n * sizeof *all);
   if (m > 0)
     memcpy(all + n, s->options.compare.cases, (size_t)m * sizeof *all);
-  return lab_of(s, all, n + m, s->options.compare.n_rounds);
+  hec_lab lab = lab_of(s, all, n + m, s->options.compare.n_rounds);
+  lab.n_in_turn = n;
+  return lab;
 }
 
 hec_status hec_session_open(hec_session *s, const hec_session_options *options, hec_arena *arena) {
@@ -87,6 +92,7 @@ hec_status hec_session_open(hec_session *s, const hec_session_options *options, 
   training.cases = s->calibration.cases;
   training.n_cases = s->calibration.n_cases;
   training.timelines = NULL;
+  training.n_rounds++;
   training.seed++; /* draws of its own */
   hec_comparison_open(&s->training, &training, arena);
   return HEC_OK;

@@ -2,8 +2,8 @@
  * side, then fit and predict.
  *
  *   1  calibration cases, one round      the reference's pace, and a first cluster that plans are made for (unless given)
- *   2  calibration cases and the others, shuffled together, round after round, until every level is known well enough
- *      (compare.h) or the time is over
+ *   2  the cases that are compared, in every round, each beside a calibration case, which take turns; round after round, until
+ *      every case is known well enough (compare.h) or the time is over
  *   3  on rank 0: the laws are fitted to the calibration cases of steps 1 and 2, and predict the others
  *
  * A machine's speed drifts by some percent within a minute; what is fitted and what is predicted from it ran in the same
@@ -36,7 +36,7 @@ typedef struct {
   hec_session_options options;
   hec_calibration calibration;
   hec_comparison comparison;
-  hec_comparison training; /* the calibration's own cases of step 2: what pace is fitted to; not in any error */
+  hec_comparison training; /* the calibration's own cases: what pace is fitted to; not in any error */
   hec_lab lab;
   hec_arena *arena;
   const char *phase;

@@ -84,7 +84,9 @@ void hec_report_add_rounds(const hec_session_report *r, hec_text *out) {
 }
 
 void hec_report_add_interval(hec_text *out, hec_interval interval) {
-  if (hec_interval_known(interval))
+  if (hec_interval_known(interval) && interval.high > 10)
+    hec_text_printf(out, "[%.1f, above 1000 %%]", 100 * interval.low);
+  else if (hec_interval_known(interval))
     hec_text_printf(out, "[%.1f, %.1f %%]", 100 * interval.low, 100 * interval.high);
   else
     hec_text_add(out, "[not known]");

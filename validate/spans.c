@@ -86,10 +86,10 @@ void hec_spans_find(hec_spans *spans, const hec_program *program, const hec_time
 
 /* ---- Mending ---- */
 
-/* What is left of a piece of computing that lasted `ps`. */
-static int64_t kept_ps(const hec_mending *m, size_t at, int32_t rank, int64_t ps) {
+/* What is left of a piece that lasted `ps`. */
+static int64_t kept_ps(const hec_mending *m, size_t at, double pace, int64_t ps) {
   int64_t lost = m->lost_ps ? m->lost_ps[at] : 0;
-  return ps > lost ? (int64_t)((double)(ps - lost) / m->pace[rank] + 0.5) : 0;
+  return ps > lost ? (int64_t)((double)(ps - lost) / pace + 0.5) : ps < 0 ? ps : 0;
 }
 
 static void mend(const pass *was, const pass *is, int32_t id, const hec_mending *m, hec_timeline *mended) {
@@ -102,9 +102,10 @@ static void mend(const pass *was, const pass *is, int32_t id, const hec_mending 
       continue;
     bool alone = op->kind == HEC_OP_PLAN; /* what the host did before it counts as nobody's, and stays */
     int64_t offset = end - (alone ? was->ready[r] : was->start[r]), lasted = end - begin;
-    if (computes) {
-      offset = kept_ps(m, at, r, offset);
-      lasted = kept_ps(m, at, r, lasted);
+    double pace = computes ? m->pace[r] : 1;
+    if (!alone) {
+      offset = kept_ps(m, at, pace, offset);
+      lasted = kept_ps(m, at, pace, lasted);
     }
     int64_t until = (alone ? is->ready[r] : is->start[r]) + offset;
     until = until > is->ready[r] ? until : is->ready[r];

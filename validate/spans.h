@@ -9,11 +9,12 @@
  * In a simulated timeline the spans are the durations that the laws gave (a test).
  *
  * Mending: the timeline as it would have been if no rank had lost its processor and every core had kept the reference's
- * pace. Computing and local operations get shorter by what they lost and are put at the pace of their rank; all else keeps
- * its span; then waiting follows from the same dependencies. Without losses and at pace 1 it is the same timeline (a test).
+ * pace. Operations get shorter by what they lost, computing and local ones are put at the pace of their rank, planning is
+ * left as it was; then waiting follows from the same dependencies. Without losses and at pace 1 it is the same timeline (a
+ * test). With start as above, for planning start = ready:
  *
  *     end'(op, r) = max(ready'(op, r), start'(op, r) + (end - start - lost) / pace(r))      computing and local operations
- *     end'(op, r) = max(ready'(op, r), start'(op, r) + end - start)                         the others */
+ *     end'(op, r) = max(ready'(op, r), start'(op, r) + end - start - lost)                  the others */
 #ifndef HEC_VALIDATE_SPANS_H
 #define HEC_VALIDATE_SPANS_H
 #include "runtime/program/timeline.h"

@@ -10,9 +10,11 @@
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/rows/relays.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PAGE = 4096 };
 /* Address space for planned buffers: they take what the memory model says and some fragments. */
@@ -112,6 +114,7 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
   e->cost = hec_link_cost_new(e->links, arena);
   if (e->train) /* a region may have been used before */
     e->rank->processor->math->zero(e->rank->processor, hec_exec_dense(e, 0).grads, dense_floats(options));
+  e->delays = options->watched && !e->streams ? open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC) : -1;
   *exec = e;
   return HEC_OK;
 }
@@ -119,6 +122,8 @@ hec_status hec_exec_new(const hec_exec_options *options, hec_arena *arena, hec_e
 void hec_exec_free(hec_exec *exec) {
   if (!exec)
     return;
+  if (exec->delays >= 0)
+    (void)close(exec->delays);
   hec_buffers_free(&exec->buffers);
   hec_link_cost_free(&exec->cost);
   hec_arena_free(&exec->step);

@@ -43,6 +43,7 @@ typedef struct {
   /* of its steps, on the thread and on the clock; exchanges: cpu_ns spent moving bytes. On a device: its own time, and
    * that with what the stream stood idle before because the host was late */
   int64_t cpu_ns, wall_ns;
+  int64_t late_ns; /* exchanges: without a processor while waiting for the end */
 } hec_exec_op;
 
 /* What compute and local operations do. `bind` is called when the operation is posted, with its buffers open: it sets
@@ -69,6 +70,7 @@ typedef struct {
   int32_t n_micro_batches; /* at most */
   int64_t workspace_size;  /* floats that the work table wants in the rank's region */
   bool virtual_time;
+  bool watched; /* asks the kernel after each wait how late the rank came back from it: two microseconds */
   double capacity; /* bytes that state and planned buffers may take, as the program counts them; 0: no limit */
 } hec_exec_options;
 
@@ -137,8 +139,9 @@ hec_status hec_exec_timeline(hec_exec *exec, const hec_program *program, hec_tim
  * (something else ran there); on a device: in which its compute stream had nothing to do but could have had, since the host
  * was late. */
 double hec_exec_interrupted(const hec_exec *exec);
-/* Likewise, of each (operation, rank): picoseconds of its computing in which the rank had no processor, [n_ops * n_ranks],
- * valid until the next iteration. NULL in virtual time, whose times have none of that, and on a device. */
+/* Likewise, of each (operation, rank): picoseconds in which the rank had no processor, [n_ops * n_ranks], valid until the next
+ * iteration: of its computing; where it is watched, also how late it woke up to end an exchange, all-reduce or counts.
+ * NULL in virtual time, whose times have none of that, and on a device. */
 const int64_t *hec_exec_lost_ps(const hec_exec *exec);
 /* Likewise: seconds that all ranks spent moving bytes on their processors, and seconds that their exchanges, all-reduces
  * and counts lasted once the partners were there. 0 and 0 in virtual time. */

@@ -4,7 +4,9 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const int64_t slice_ns = 50 * 1000 * 1000;
 
@@ -30,16 +32,17 @@ static bool ready(const hec_exec *exec, const hec_exec_op *op) {
   return true;
 }
 
+bool hec_op_exchanges(const hec_exec_op *op) {
+  return op->op.kind == HEC_OP_EXCHANGE || op->op.kind == HEC_OP_ALLREDUCE || op->op.kind == HEC_OP_COUNTS;
+}
+
 static void finish(hec_exec *exec, hec_lane_queue *lane, hec_exec_op *op) {
   op->state = HEC_OP_DONE;
   if (op->op.kind != HEC_OP_PLAN)
     op->end_ns = hec_clock_ns();
+  op->late_ns = hec_op_exchanges(op) ? exec->late_ns : 0;
   lane->head++;
   exec->n_done++;
-}
-
-bool hec_op_exchanges(const hec_exec_op *op) {
-  return op->op.kind == HEC_OP_EXCHANGE || op->op.kind == HEC_OP_ALLREDUCE || op->op.kind == HEC_OP_COUNTS;
 }
 
 static hec_status begin(hec_exec *exec, hec_exec_op *op) {
@@ -168,6 +171,17 @@ static int64_t next_due(const hec_exec *exec, int64_t now) {
   return due;
 }
 
+/* How long this thread has been ready to run without a processor, by Linux's account (the second number of schedstat). */
+static int64_t delay_ns(const hec_exec *exec) {
+  char text[96];
+  ssize_t n = exec->delays >= 0 ? pread(exec->delays, text, sizeof text - 1, 0) : 0;
+  if (n <= 0)
+    return 0;
+  text[n] = 0;
+  const char *second = strchr(text, ' ');
+  return second ? strtoll(second, NULL, 10) : 0;
+}
+
 static hec_status idle(hec_exec *exec) {
   int64_t now = hec_clock_ns();
   const hec_exec_op *op = oldest_exchange(exec);
@@ -179,7 +193,10 @@ static hec_status idle(hec_exec *exec) {
   exec->turns = hec_rank_turns(exec->rank);
   if (peer >= 0 && now - exec->progress_ns > exec->rank->limit_ns)
     return hec_exec_late(exec, op, peer);
-  return exec->rank->transport->wait(exec->rank, next_due(exec, now));
+  int64_t delayed_ns = delay_ns(exec);
+  hec_status status = exec->rank->transport->wait(exec->rank, next_due(exec, now));
+  exec->late_ns = delay_ns(exec) - delayed_ns;
+  return status;
 }
 
 static hec_status run(hec_exec *exec, int32_t id) {
@@ -188,6 +205,7 @@ static hec_status run(hec_exec *exec, int32_t id) {
     bool moved;
     HEC_TRY(hec_rank_check(exec->rank));
     HEC_TRY(pass(exec, &moved));
+    exec->late_ns = 0;
     if (moved)
       exec->progress_ns = hec_clock_ns();
     else

@@ -70,6 +70,8 @@ struct hec_exec {
   int32_t newest[HEC_N_LANES]; /* operation of this rank on each lane that was posted last, -1: none */
   int32_t first_undone;        /* streams: all operations before it are done */
   int64_t progress_ns;         /* when something last moved */
+  int delays;                  /* the kernel's account of this thread; -1: not watched, or there is none */
+  int64_t late_ns;             /* without a processor in the wait before this pass */
   uint32_t turns;              /* of all ranks, as of then */
   const hec_cluster *links;    /* that held transports and virtual time imitate; plans may be made for others */
   hec_link_cost cost;          /* of them */

@@ -77,7 +77,7 @@ hec_status hec_exec_finish(hec_exec *exec, const hec_program *program) {
 
 /* ---- The timeline ---- */
 
-enum { POSTED, BEGIN, END, CPU, WALL, N_STAMPS };
+enum { POSTED, BEGIN, END, CPU, LOST, N_STAMPS };
 
 static int64_t *own_stamps(hec_exec *exec) {
   int64_t *stamps = HEC_NEW(&exec->step, int64_t, N_STAMPS * exec->n_ops + 1);
@@ -87,7 +87,7 @@ static int64_t *own_stamps(hec_exec *exec) {
     s[POSTED] = op ? op->posted_ns - exec->start_ns : -1;
     s[BEGIN] = op ? op->begin_ns - exec->start_ns : -1;
     s[END] = op ? op->end_ns - exec->start_ns : -1;
-    s[WALL] = op ? op->wall_ns : 0;
+    s[LOST] = op ? (op->wall_ns > op->cpu_ns ? op->wall_ns - op->cpu_ns : op->late_ns) : 0;
     s[CPU] = op ? (op->op.kind == HEC_OP_PLAN ? op->end_ns - op->begin_ns : op->cpu_ns) : 0;
   }
   return stamps;
@@ -147,15 +147,13 @@ static void put_virtual(hec_exec *exec, const hec_program *program, const int64_
   hec_arena_rewind(&exec->step, mark);
 }
 
-/* What each operation's steps took on the clock beyond the thread's own time. */
+/* What each operation's steps took on the clock beyond the thread's own time; how late the end of an exchange was. */
 static int64_t *lost_ps(hec_exec *exec, const int64_t *all) {
   size_t row = N_STAMPS * exec->n_ops + 1, n_ranks = (size_t)exec->n_ranks;
   int64_t *lost = HEC_NEW(&exec->step, int64_t, exec->n_ops * n_ranks + 1);
   for (size_t i = 0; i < exec->n_ops; i++)
-    for (size_t r = 0; r < n_ranks; r++) {
-      const int64_t *s = all + r * row + N_STAMPS * i;
-      lost[i * n_ranks + r] = s[WALL] > s[CPU] ? to_ps(s[WALL] - s[CPU]) : 0;
-    }
+    for (size_t r = 0; r < n_ranks; r++)
+      lost[i * n_ranks + r] = to_ps(all[r * row + N_STAMPS * i + LOST]);
   return lost;
 }
 

@@ -54,6 +54,7 @@ static hec_runner_options options_of(const hec_replay *replay, const hec_policy 
                               .schedule = replay->schedule,
                               .collective = replay->collective,
                               .virtual_time = replay->virtual_time,
+                              .watched = replay->probe,
                               .keep_grads = replay->check,
                               .capacity = replay->capacity};
 }

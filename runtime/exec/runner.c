@@ -25,6 +25,7 @@ static hec_exec_options exec_options(const hec_runner_options *o, hec_rank *rank
                             .workspace_size =
                                 hec_work_workspace(&parts, o->problem->tokens, o->n_micro_batches, o->assigned),
                             .virtual_time = o->virtual_time,
+                            .watched = o->watched,
                             .capacity = o->capacity};
 }
 

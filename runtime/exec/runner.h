@@ -14,7 +14,7 @@ typedef struct {
   int32_t n_micro_batches, assigned; /* assigned: see work.h */
   const char *schedule;              /* "auto" or a row */
   const hec_collective *collective;  /* NULL: by cost */
-  bool virtual_time, keep_grads;
+  bool virtual_time, keep_grads, watched; /* watched: hec_exec_options */
   bool gated;      /* gates choose, loads are not given */
   double capacity; /* bytes of a rank, see hec_exec_options; 0: no limit */
 } hec_runner_options;

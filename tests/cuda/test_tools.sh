@@ -6,7 +6,7 @@ source "$(dirname "$0")/imitated.sh"
 export FAKE_CUDA_DEVICES=2
 run=("$build/hecate-run" "$sample" --backend nccl --steps 2 --policy ep,hecate)
 tiny=(--model tiny --ranks 2 --tokens 32 --layers 1 --repeat 2)
-other=(compare "$sample" --backend nccl --model tiny --layers 1 --extra 0 --steps 1 --policy ep,hecate) # but for the rest of tiny
+other=(compare "$sample" --backend nccl --model tiny --layers 1 --steps 1 --policy ep,hecate) # but for the rest of tiny
 compare=("${other[@]}" --ranks 2 --tokens 32 --repeat 2)
 
 # accepts ARGS...: it works, with what it says in out.txt and warnings in err.txt.

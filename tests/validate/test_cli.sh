@@ -19,7 +19,7 @@ for arguments in "" "nonsense" "published --nonsense" "published --cluster-a non
                  "gate more" "gate --break nonsense" "gate --baseline $folder/none.json" "gate --baseline $folder" \
                  "gate --out $folder" "gate --self-test --break flat_rate" "gate --transport nonsense" \
                  "gate --stored-only --self-test" "gate --stored-only --break flat_rate" \
-                 "gate --stored-only --calibrated $folder/x" "gate --stored-only --attempts 2" "gate --stored-only --seed 7" \
+                 "gate --stored-only --calibrated $folder/x" "gate --stored-only --within 2m" "gate --stored-only --seed 7" \
                  "gate --stored-only --transport shm" "gate --update $folder/x --json" \
                  "gate --update $folder/x --out $folder/y" "gate --update $folder/x --stored-only"; do
   message=$("$tool" $arguments 2>&1 >"$folder/stdout"); code=$?

@@ -132,7 +132,7 @@ static void note(void *context, const hec_lab_reading *reading, const hec_replay
 
 static bool go_on(void *context, int32_t round, int32_t done) {
   notes *to = context;
-  ck_assert(to->n_asked++ == round * CASES + done);
+  ck_assert(to->n_asked++ == round * (to->lab.n_in_turn > 0 ? 2 : CASES) + done);
   return to->stop_after == 0 || to->n_asked <= to->stop_after;
 }
 
@@ -175,12 +175,14 @@ static hec_launch_options launch_of(size_t bytes, bool threads) {
                               .limit_s = 30};
 }
 
+static int32_t n_in_turn;
 static void run_all(notes *to, uint64_t seed, int32_t stop_after) {
   hec_lab_case *cases = HEC_NEW(&arena, hec_lab_case, CASES);
   make_cases(hec_imitated_model(&arena, 1, 4, 1), cases, CASES);
   *to = (notes){.lab = {.cases = cases,
                         .n_cases = CASES,
                         .n_rounds = ROUNDS,
+                        .n_in_turn = n_in_turn,
                         .seed = seed,
                         .measured = note,
                         .go_on = go_on,
@@ -208,6 +210,20 @@ START_TEST(every_case_every_round) {
   ck_assert(memcmp(one.order, again.order, sizeof one.order) == 0);
   hec_lab_close(&one.lab);
   hec_lab_close(&again.lab);
+}
+END_TEST
+
+/* The first four of five take turns, one in a round beside the fifth, which is in every round. */
+START_TEST(in_turn) {
+  static notes one;
+  n_in_turn = CASES - 1;
+  run_all(&one, 5, 0);
+  n_in_turn = 0;
+  for (int32_t round = 0; round < ROUNDS; round++)
+    for (int32_t i = 0; i < CASES; i++)
+      ck_assert_int_eq(one.seen[round][i], i == round || i == CASES - 1 ? STEPS - WARMUP : 0);
+  ck_assert_int_eq(one.n_asked, 2 * ROUNDS);
+  hec_lab_close(&one.lab);
 }
 END_TEST
 
@@ -305,7 +321,7 @@ START_TEST(whole_session) {
   timed t;
   run_whole(&t, 0, true);
   int32_t n = t.session.calibration.n_cases;
-  ck_assert_int_eq(t.n_progress, n + 2 * (n + 2)); /* one round, then two with the cases */
+  ck_assert_int_eq(t.n_progress, n + 2 * 4); /* one round, then two of the cases, each beside one of them */
   ck_assert(!t.session.time_over && isinf(t.left_s));
   for (int32_t i = 0; i < t.session.comparison.n_points; i++)
     ck_assert_int_eq(t.session.comparison.points[i].n_read, 2);
@@ -325,9 +341,9 @@ START_TEST(time_is_over) {
   ck_assert_int_eq(t.session.comparison.points[0].n_read, 0);
   hec_session_close(&t.session);
   int32_t n = t.session.calibration.n_cases;
-  run_whole(&t, 2.5 * n, false); /* in the first round: what ran counts, and all of it was in time */
-  ck_assert(t.session.time_over && t.n_progress > n && t.n_progress < n + n + 2);
-  ck_assert(t.session.seconds <= 2.5 * n);
+  run_whole(&t, n + 5, false); /* in the first round: what ran counts, and all of it was in time */
+  ck_assert(t.session.time_over && t.n_progress > n && t.n_progress < n + 4);
+  ck_assert(t.session.seconds <= n + 5);
   hec_session_close(&t.session);
 }
 END_TEST
@@ -340,6 +356,7 @@ static Suite *suite(void) {
   tcase_add_test(c, loads);
   tcase_add_test(c, random_configurations);
   tcase_add_test(c, every_case_every_round);
+  tcase_add_test(c, in_turn);
   tcase_add_test(c, stopped);
   tcase_add_test(c, whole_session);
   tcase_add_test(c, time_is_over);

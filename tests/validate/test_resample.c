@@ -79,14 +79,14 @@ END_TEST
 START_TEST(an_interval) {
   double drawn[HEC_DRAWS];
   for (int32_t i = 0; i < HEC_DRAWS; i++)
-    drawn[i] = 0.02 + 0.01 * ((i * 7) % HEC_DRAWS) / HEC_DRAWS; /* 0.02 to 0.03 */
-  hec_interval i = hec_interval_of(0.022, drawn, HEC_DRAWS, true); /* draws that noise made larger: mirrored below */
-  ck_assert_double_eq_tol(i.low, 0.044 - 0.02975, 1e-4);
-  ck_assert_double_eq_tol(i.high, 0.02975, 1e-4);
-  i = hec_interval_of(0.01, drawn, HEC_DRAWS, true);
-  ck_assert(i.low >= 0 && i.low <= 0);
-  ck_assert(hec_interval_of(0.01, drawn, HEC_DRAWS, false).low < 0);
-  ck_assert(!hec_interval_known((hec_interval){NAN, NAN}));
+    drawn[i] = 2 + (double)((i * 7) % HEC_DRAWS) / HEC_DRAWS; /* 2 to 3 */
+  hec_interval i = hec_interval_of(2.2, drawn, HEC_DRAWS); /* draws that are larger than the estimate: mirrored below it */
+  ck_assert_double_eq_tol(i.low, 2.2 * 2.2 / 2.97, 1e-9);
+  ck_assert_double_eq_tol(i.high, 2.97, 1e-9);
+  i = hec_interval_of(2.8, drawn, HEC_DRAWS);
+  ck_assert_double_eq_tol(i.low, 2.025, 1e-9);
+  ck_assert_double_eq_tol(i.high, 2.8 * 2.8 / 2.025, 1e-9);
+  ck_assert(hec_interval_known(i) && !hec_interval_known((hec_interval){NAN, NAN}));
 }
 END_TEST
 

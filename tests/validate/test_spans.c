@@ -68,7 +68,7 @@ static void ck_mended(tools *t, const hec_test_step *step) {
   for (size_t i = 0; i < n; i++) {
     hec_op_kind kind = program->ops[i / (size_t)program->n_ranks].kind;
     bool computes = kind == HEC_OP_COMPUTE || kind == HEC_OP_LOCAL;
-    lost[i] = computes && hec_test_uniform(&t->seed) < 0.3 ? (int64_t)hec_test_below(&t->seed, 5000000) : 0;
+    lost[i] = kind != HEC_OP_PLAN && hec_test_uniform(&t->seed) < 0.3 ? (int64_t)hec_test_below(&t->seed, 5000000) : 0;
     ps[i] = (computes ? (int64_t)((double)t->ps[i] * pace[i % (size_t)program->n_ranks] + 0.5) : t->ps[i]) + lost[i];
   }
   hec_imitated_timeline(program, ps, &disturbed);

@@ -42,7 +42,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
           "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores), two at most.\n"
           "A busy machine is never refused: the report and the file say how disturbed it was and how far the times\n"
-          "can be trusted. Large residuals are printed and are no failure.",
+          "can be trusted. Exit code 1: a run failed; large residuals are printed and are no failure.",
       .examples = "  hecate-validate calibrate --out this-machine.json\n"
                   "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
                   "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"

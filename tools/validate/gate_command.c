@@ -283,8 +283,12 @@ static hec_status measure(gate *g, int *code) {
   if (status == HEC_OK && verdict == HEC_GATE_FAILED)
     status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
   if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
-    fprintf(stderr, "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed: %s\n",
-            g->run.seconds, 100 * g->run.disturbed, why.data);
+    const hec_error_range *e = &g->judgement.error;
+    fprintf(stderr,
+            "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed, median error %.1f %% "
+            "[%.1f, %.1f]: %s\n",
+            g->run.seconds, 100 * g->run.disturbed, 100 * e->error.median, 100 * e->median.low, 100 * e->median.high,
+            why.data);
     *code = EXIT_NOISY;
   }
   hec_text_free(&why);

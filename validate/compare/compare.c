@@ -92,16 +92,29 @@ static hec_readings chosen_readings(const hec_comparison *c, hec_arena *arena) {
   return (hec_readings){c->options.n_cases, c->options.n_rounds, c->point_at, value};
 }
 
+static hec_medians medians_so_far(const hec_comparison *c, hec_arena *arena) {
+  hec_medians medians;
+  hec_readings readings = chosen_readings(c, arena);
+  hec_medians_draw(&readings, c->options.seed, arena, &medians);
+  return medians;
+}
+
 double hec_comparison_half_width(const hec_comparison *c) {
   hec_arena arena = {0};
-  hec_medians medians;
-  hec_readings readings = chosen_readings(c, &arena);
+  hec_medians medians = medians_so_far(c, &arena);
   double most = 0;
-  hec_medians_draw(&readings, c->options.seed, &arena, &medians);
   for (int32_t i = 0; i < c->options.n_cases; i++)
     most = fmax(most, hec_medians_half_width(&medians, c->point_at[i], c->point_at[i + 1]));
   hec_arena_free(&arena);
   return most;
+}
+
+double hec_comparison_level_half(const hec_comparison *c) {
+  hec_arena arena = {0};
+  hec_medians medians = medians_so_far(c, &arena);
+  double half = hec_medians_level_half(&medians, 0, c->n_points);
+  hec_arena_free(&arena);
+  return half;
 }
 
 /* ---- Predictions ---- */
@@ -266,7 +279,7 @@ static void finish_case(hec_comparison *c, int32_t a_case, const double *predict
   of->range = hec_error_range_of(predicted, &c->medians, first, last, NULL, scale);
   of->error = of->range.error;
   if (hec_medians_level(&c->medians, first, last, drawn)) {
-    of->measured = hec_interval_of(1, drawn, HEC_DRAWS, true);
+    of->measured = hec_interval_of(1, drawn, HEC_DRAWS);
     of->measured.low *= of->measured_s;
     of->measured.high *= of->measured_s;
   }

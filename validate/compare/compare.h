@@ -113,6 +113,8 @@ void hec_comparison_open(hec_comparison *comparison, const hec_comparison_option
 void hec_comparison_add(hec_comparison *comparison, const hec_lab_reading *reading, const hec_replayed *iteration);
 /* On rank 0, at any time: half the width of the interval of the case that is known least. */
 double hec_comparison_half_width(const hec_comparison *comparison);
+/* The same of the level of all cases together. */
+double hec_comparison_level_half(const hec_comparison *comparison);
 /* Readings of a point, by round; their number. */
 const hec_round_reading *hec_comparison_readings(const hec_comparison *comparison, int32_t point, int32_t *n);
 /* On rank 0, after all rounds: predicts every point for the cluster, then compares. scale[HEC_DRAWS]: how far the cluster's

@@ -181,7 +181,9 @@ static void judge_order(judging *j) {
       out->n_wrong += (j->law[a] > j->law[b]) != (c.ratio > 1) || !(j->law[a] < j->law[b] || j->law[a] > j->law[b]);
     }
   double right = out->n_pairs > 0 ? 1 - (double)out->n_wrong / out->n_pairs : 1;
-  if (!(right >= j->bands->order))
+  if (out->n_pairs * (1 - j->bands->order) < 1) /* a single one would decide */
+    SAY(j, true, "only %" PRId32 " pairs are told apart and more than %g %% apart", out->n_pairs, 100 * HEC_APART);
+  else if (!(right >= j->bands->order))
     SAY(j, false, "%" PRId32 " of %" PRId32 " pairs more than %g %% apart are in the wrong order", out->n_wrong,
         out->n_pairs, 100 * HEC_APART);
 }
