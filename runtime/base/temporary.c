@@ -3,6 +3,7 @@
 #include "runtime/base/temporary.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -110,6 +111,7 @@ static bool is_to_wait(int number) {
 static void clean_up(int number) {
   if (is_to_wait(number))
     return;
+  hec_progress_stop();
   for (int i = 0; i < N_SLOTS; i++)
     if (slots[i].used)
       (void)unlink(slots[i].path);
