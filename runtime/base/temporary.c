@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/files.h"
+#include "runtime/base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,6 +133,7 @@ static bool is_to_wait(int number) {
 static void clean_up(int number) {
   if (is_to_wait(number))
     return;
+  hec_progress_stop();
   hec_temporary_remove();
   (void)signal(number, SIG_DFL);
   (void)raise(number); /* blocked here: the default action follows this handler */

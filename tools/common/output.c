@@ -1,6 +1,7 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
 #include "tools/common/colour.h"
 #include "validate/plain.h"
@@ -8,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -55,6 +55,14 @@ hec_status hec_output_check_file(const char *option, const char *path) {
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that can be written, found: %s", option, path,
                   strerror(errno));
+}
+
+hec_status hec_output_check_stream(const char *path) {
+  if (strcmp(path, "-") != 0)
+    return hec_output_check_file("--out", path);
+  if (isatty(STDOUT_FILENO) == 1)
+    hec_progress_end();
+  return HEC_OK;
 }
 
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) {
@@ -127,6 +135,7 @@ static void say_waiting(const char *folder) {
   hec_text_add(&line, "note: --out ");
   hec_text_add_plain(&line, folder);
   hec_text_add(&line, ": another run is writing there; waiting until it is done\n");
+  hec_progress_wipe();
   (void)fputs(line.data, stderr);
   hec_text_free(&line);
 }
@@ -258,6 +267,7 @@ void hec_output_mention(const char *folder, bool page, bool report, const hec_ti
 
 hec_status hec_output_print(const hec_text *text) {
   hec_text coloured = {0};
+  hec_progress_end();
   if (text->length > 0 && hec_colour_wanted()) {
     hec_colour_add(text->data, text->length, &coloured);
     text = &coloured;
@@ -281,22 +291,4 @@ hec_status hec_output_report_print(hec_output_report *report, const char *file) 
   hec_text_free(&report->whole);
   hec_text_free(&report->json);
   return status;
-}
-
-void hec_output_shared(const char *below, hec_text *path) {
-  const char *shared = getenv("HECATE_SHARED");
-  hec_text_printf(path, "%s/%s", shared && shared[0] ? shared : "../shared", below);
-}
-
-hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) {
-  if (given) {
-    hec_text_add(path, given);
-    return HEC_OK;
-  }
-  hec_output_shared(below, path);
-  if (access(path->data, R_OK) == 0)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: no recorded data there; name a file with --cases, or the folder of cases/ in HECATE_SHARED",
-                  path->data);
 }

@@ -19,6 +19,8 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
  * taken by what the command prints. */
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
+/* The same for --out PATH of a trace, where "-" is standard output: at a terminal no progress is shown then. */
+hec_status hec_output_check_stream(const char *path) HEC_MUST_USE;
 /* The same for a file whose name hecate made up from another: one that is there begins with `head`, as hecate's do, or is
  * empty. */
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;
@@ -55,10 +57,5 @@ typedef struct {
 } hec_output_report;
 /* Writes `whole` into `file` unless NULL, then prints. Frees the texts. */
 hec_status hec_output_report_print(hec_output_report *report, const char *file) HEC_MUST_USE;
-/* Where recorded data is: `given`, or else `below` $HECATE_SHARED or ../shared, where it must be readable: an error
- * that says how to name it when it is not. */
-hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) HEC_MUST_USE;
-/* The second of the two alone. */
-void hec_output_shared(const char *below, hec_text *path);
 
 #endif

@@ -1,8 +1,10 @@
 /* hecate-validate gate: stored predictions first, then a session; the verdict as exit code. */
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
+#include "tools/common/data.h"
 #include "tools/common/handover.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
@@ -30,8 +32,8 @@ typedef struct {
   hec_arena arena;
   hec_gate_file file;
   hec_where where;
-  hec_text cpu;
-  int32_t broken; /* -1: none */
+  hec_text cpu, baseline; /* baseline: found, where none is given */
+  int32_t broken;         /* -1: none */
   /* The session: */
   hec_session session;
   hec_handover handover;
@@ -42,14 +44,15 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT,
-                  .within_s = WITHIN_S, .seed = SEED};
+  *s = (settings){.transport = TRANSPORT, .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
-      HEC_ARG_TIME("--within", s->within_s, "TIME",
-                   "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
-                   "60s)",
-                   1, 1e6),
+      HEC_ARG_WORD("--baseline", s->baseline, "FILE",
+                   "what runs and what must hold (default: validate/gate/gate.json of hecate itself)"),
+      HEC_ARG_TIME(
+          "--within", s->within_s, "TIME",
+          "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
+          "60s)",
+          1, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
       HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
       HEC_ARG_TITLE("Is it a gate?"),
@@ -139,7 +142,7 @@ static hec_status take_over(gate *g) {
   HEC_TRY(get(g, run, sizeof *run));
   int32_t n = run->n_points;
   run->points = HEC_NEW(&g->arena, hec_gate_point, n);
-  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n * HEC_DRAWS),
+  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n *HEC_DRAWS),
                                HEC_NEW(&g->arena, bool, n)};
   run->scale = run->scale ? HEC_NEW(&g->arena, double, HEC_DRAWS) : NULL; /* rank 0's pointer, of its own process */
   parts_of(run, parts);
@@ -161,7 +164,7 @@ static hec_status body(hec_rank *rank, void *context) {
 
 static void progress(void *context, const char *what, int32_t done, double left_s) {
   (void)context;
-  hec_progress_time(what, done, left_s);
+  hec_progress_until(what, done, left_s);
 }
 
 static hec_session_options session_options(gate *g) {
@@ -198,8 +201,7 @@ static hec_status launch(gate *g) {
                                       .cluster = &g->file.links_cluster,
                                       .memory_bytes = hec_session_bytes(&g->session)};
   hec_status status = g->where.backend->launch(&options, body, g);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
+  hec_progress_stage("judging", NULL);
   return status == HEC_OK ? take_over(g) : status;
 }
 
@@ -283,6 +285,7 @@ static hec_status measure(gate *g, int *code) {
   if (status == HEC_OK && verdict == HEC_GATE_FAILED)
     status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
   if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
+    hec_progress_end();
     const hec_error_range *e = &g->judgement.error;
     fprintf(stderr,
             "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed, median error %.1f %% "
@@ -361,6 +364,9 @@ static hec_status check_unmeasured(const settings *s) {
 static hec_status run(gate *g, int *code) {
   const settings *s = g->s;
   HEC_TRY(find_broken(g));
+  if (!g->s->baseline)
+    HEC_TRY(hec_data_find("--baseline", "validate/gate/gate.json", &g->baseline));
+  const char *baseline = s->baseline ? s->baseline : g->baseline.data;
   HEC_TRY(check_unmeasured(s));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
@@ -368,12 +374,12 @@ static hec_status run(gate *g, int *code) {
     HEC_TRY(hec_output_check_file("--update", s->update));
   if (s->calibrated)
     HEC_TRY(hec_output_check_file("--calibrated", s->calibrated));
-  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : s->baseline, false}, /* may be updated in place */
+  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : baseline, false}, /* may be updated in place */
                                {"--update", s->update, true},
                                {"--out", s->out, true},
                                {"--calibrated", s->calibrated, true}};
   HEC_TRY(hec_paths_check(uses, 4));
-  HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
+  HEC_TRY(hec_gate_read(baseline, &g->arena, &g->file));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"the baseline's cluster", g->file.cluster_path, false},
                                                  {"--update", s->update, true},
                                                  {"--out", s->out, true},
@@ -403,6 +409,7 @@ int hec_gate_command(int argc, char **argv) {
   for (int32_t k = 0; k < HEC_CONTROLS_MAX; k++)
     hec_gate_release(&g.of_broken[k]);
   hec_text_free(&g.cpu);
+  hec_text_free(&g.baseline);
   hec_text_free(&g.preset);
   hec_arena_free(&g.arena);
   int ended = hec_where_exit(&g.where, "hecate-validate", status, true);

@@ -1,7 +1,9 @@
 /* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
+#include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
+#include "tools/common/data.h"
 #include "tools/common/output.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/published/published.h"
@@ -58,7 +60,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 /* The default trace when it can be read; free the result. NULL without. */
 static char *default_trace(void) {
   hec_text path = {0};
-  hec_output_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
+  hec_data_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
   if (access(path.data, R_OK) == 0)
     return path.data;
   hec_text_free(&path);
@@ -67,7 +69,8 @@ static char *default_trace(void) {
 
 static void show_progress(const char *what, int32_t done, int32_t of, void *context) {
   (void)context;
-  fprintf(stderr, "\r\033[K%s %" PRId32 "/%" PRId32, what, done + 1, of);
+  hec_progress_doing(what, NULL);
+  hec_progress_at(done, of, 0);
 }
 
 static hec_status print(const settings *s, const hec_published *published) {
@@ -117,11 +120,10 @@ static hec_status run_hecate(settings *s) {
   char *found = s->synthetic || s->options.trace ? NULL : default_trace();
   s->options.trace = found ? found : s->options.trace;
   s->options.seed = (uint64_t)s->seed;
-  s->options.progress = hec_progress_wanted() ? show_progress : NULL;
+  s->options.progress = show_progress;
+  hec_progress_stage("simulating", "cells");
   hec_published *published = NULL;
   hec_status status = hec_published_run(&s->options, &published);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
   if (status == HEC_OK)
     status = print(s, published);
   hec_published_free(published);
@@ -154,14 +156,13 @@ static hec_status run_systems(settings *s) {
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
   hec_text shared = {0};
-  hec_output_shared(".", &shared);
+  hec_data_shared(".", &shared);
   hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
   options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
-  options.progress = hec_progress_wanted() ? show_progress : NULL;
+  options.progress = show_progress;
+  hec_progress_stage("simulating", "cells");
   hec_system_report *report = NULL;
   hec_status status = hec_systems_run(system, &options, &report);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
   hec_output_report output = {0};
   if (status == HEC_OK) {
     hec_systems_markdown(report, &output.whole);
