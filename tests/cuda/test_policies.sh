@@ -12,7 +12,7 @@ check() {
   local transport=$1 devices=$2 ranks=$3
   shift 3
   seed=$((seed + 1))
-  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 120 "$build/hecate-run" "$sample" \
+  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 300 "$build/hecate-run" "$sample" \
     --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy $policies --check "$@" \
     >"$work/out" 2>"$work/err"
   local status=$? passed

@@ -113,7 +113,7 @@ while read -r line; do
   [[ $line != "hecate-trace import"* ]] || line=$(sed 's/--experts 64/--experts 4/; s/--top-k 8/--top-k 2/' <<<"$line")
   split "$line"
   set -- "${words[@]}"
-  timeout 120 "$@" >out.txt 2>err.txt </dev/null || fail "example \"$line\": exit code $?: $(head -c 300 err.txt)"
+  timeout 300 "$@" >out.txt 2>err.txt </dev/null || fail "example \"$line\": exit code $?: $(head -c 300 err.txt)"
 done <examples.txt
 [ $n_run -ge 12 ] || fail "only $n_run examples ran"
 
