@@ -16,6 +16,11 @@ hec_may_install=yes
 # shellcheck disable=SC2034 # read by those who source this
 n_passed=0 n_failed=0 n_skipped=0
 
+# Compilers run through ccache where it is there, unless somebody chose otherwise: build folders then share their work.
+if command -v ccache >/dev/null && [ -z "${CMAKE_C_COMPILER_LAUNCHER+chosen}" ]; then
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+
 hec_say() { printf '%s\n' "$*"; }
 hec_die() {
   printf '%s\n' "$*" >&2

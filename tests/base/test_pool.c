@@ -64,9 +64,8 @@ static void meet(void *context, int32_t worker, int64_t item) {
   (void)worker;
   (void)item;
   (void)atomic_fetch_add(there, 1);
-  for (int32_t i = 0; atomic_load(there) < 4 && i < 100; i++)
+  while (atomic_load(there) < 4) /* a pool with fewer never gets there */
     nap();
-  ck_assert_int_eq(atomic_load(there), 4);
 }
 
 START_TEST(workers_work_at_once) {

@@ -12,7 +12,7 @@ check() {
   local transport=$1 devices=$2 ranks=$3
   shift 3
   seed=$((seed + 1))
-  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 120 "$build/hecate-run" "$sample" \
+  FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 300 "$build/hecate-run" "$sample" \
     --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy $policies --check "$@" \
     >"$work/out" 2>"$work/err"
   local status=$? passed
@@ -28,16 +28,17 @@ check local 1 4
 check nccl 6 6
 policies=fsdp,fastermoe,hecate,hecate-rm,laer,prophet,symi,ultraep n_policies=8
 check local 3 4 --virtual
-for collective in direct two_level chain; do
+for collective in direct two_level chain; do # half of them over each link, in turn
+  policies=fsdp,hecate,laer,symi n_policies=4
   check local 2 6 --collective "$collective" --cluster "$machine"
+  policies=fastermoe,hecate-rm,prophet,ultraep
   check nccl 4 4 --collective "$collective" --cluster "$machine"
 done
 policies=ep,ep-balanced n_policies=2 # experts in shards
-for schedule in serial fsmoe; do
-  check local 2 4 --esp 2 --schedule $schedule
-  check nccl 4 4 --esp 4 --schedule $schedule
-  check nccl 8 8 --esp 2 --schedule $schedule
-done
+check local 2 4 --esp 2 --schedule serial
+check nccl 8 8 --esp 2 --schedule fsmoe
+check nccl 4 4 --esp 4 --schedule serial
+check local 2 4 --esp 4 --schedule fsmoe
 check local 1 4 --esp 2 --schedule tutel --virtual
 policies=hiermoe,hecate n_policies=2 # token rows once per node
 slow="4x2 nvlink=300G@0s nic=1M@0s flops=100T mem=40G a=0s c=0s launch=0s"

@@ -6,7 +6,7 @@ source "$(dirname "$0")/imitated.sh"
 run() {
   local transport=$1 devices=$2 steps=$3
   shift 3
-  env "FAKE_CUDA_DEVICES=$devices" "$@" timeout 100 "$build/hecate-run" "$sample" --backend nccl \
+  env "FAKE_CUDA_DEVICES=$devices" "$@" timeout 300 "$build/hecate-run" "$sample" --backend nccl \
     --transport "$transport" --ranks 4 --tokens 32 --layers 2 --steps "$steps" --policy hecate,fsdp --check >"$work/out" 2>"$work/err"
   status=$?
   grep -v "warning: times are of" "$work/err" >"$work/said"

@@ -121,7 +121,7 @@ for kind in openmpi mpich; do
     echo "SKIPPED alltoallv_cli ($kind): this MPI is not installed or its plug-in not built"
     continue
   fi
-  tool=(timeout -k 5 60 mpirun.$kind -n 3 "${run[@]}" --backend mpi)
+  tool=(timeout -k 5 300 mpirun.$kind -n 3 "${run[@]}" --backend mpi)
   "${tool[@]}" three --check --json --iterations 5 --cluster "$slow" >mpi.json 2>err.txt </dev/null ||
     fail "$kind: exit code $?: $(head -c 500 err.txt)"
   expect mpi.json '(d["backend"], d["transport"], d["check"]["passed"], d["check"]["compared_bytes"])' "('mpi', 'mpi', True, 9260110)"

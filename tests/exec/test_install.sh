@@ -104,8 +104,8 @@ export OMPI_MCA_plm_rsh_agent=/bin/false
 unset HECATE_PLUGINS
 for kind in openmpi mpich; do
   if command -v "mpirun.$kind" >/dev/null && [ -e "$prefix/lib/hecate/hecate-mpi-$kind.so" ]; then
-    runs "under mpirun.$kind" timeout -k 5 60 "mpirun.$kind" -n 4 "$folder/plain" mpi
-    runs "under mpirun.$kind, chain" timeout -k 5 60 "mpirun.$kind" -n 4 "$folder/plain" mpi chain
+    runs "under mpirun.$kind" timeout -k 5 300 "mpirun.$kind" -n 4 "$folder/plain" mpi
+    runs "under mpirun.$kind, chain" timeout -k 5 300 "mpirun.$kind" -n 4 "$folder/plain" mpi chain
   else
     echo "SKIPPED exec.install ($kind): mpirun.$kind or its plug-in is not there"
   fi

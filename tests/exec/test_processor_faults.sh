@@ -10,7 +10,7 @@ export HECATE_PLUGINS=$build/fake
 
 # runs CODE ARGS...: exit code CODE, with words exactly when it is 3.
 outcome() {
-  timeout 60 "$build/program_processor" "$@" >out.txt 2>err.txt
+  timeout 300 "$build/program_processor" "$@" >out.txt 2>err.txt
   code=$?
   case $code in
   0) [ ! -s err.txt ] || fail "$FAKE_CUDA_FAIL: no failure, but words: $(cat err.txt)" ;;

@@ -24,7 +24,7 @@ for kind in openmpi mpich; do
   fi
   for ranks in 1 2 3 4 8; do
     n_run=$((n_run + 1))
-    said=$(timeout -k 5 100 "$launcher" -n $ranks "$program" $((ranks * 1000)) $((ranks < 8 ? 6 : 3)) 2>&1 </dev/null)
+    said=$(timeout -k 5 300 "$launcher" -n $ranks "$program" $((ranks * 1000)) $((ranks < 8 ? 6 : 3)) 2>&1 </dev/null)
     rc=$?
     [ $rc = 0 ] && grep -qx "passed on $ranks ranks" <<<"$said" && continue
     echo "FAILED: $launcher -n $ranks: exit $rc: $said"
@@ -33,7 +33,7 @@ for kind in openmpi mpich; do
   # Rank 0 alone cannot start: the others, which wait for it already, are not left waiting.
   trace=$(dirname "$0")/../../traces/sample-synthetic.jsonl
   cannot_start() {
-    said=$(timeout -k 5 60 "$launcher" -n 2 "$build/hecate-run" "$@" no-such-folder/x --backend mpi 2>&1 </dev/null)
+    said=$(timeout -k 5 300 "$launcher" -n 2 "$build/hecate-run" "$@" no-such-folder/x --backend mpi 2>&1 </dev/null)
     rc=$?
     [ $rc = 2 ] && grep -q '^hecate-run.*no-such-folder/x: expected' <<<"$said" && return
     echo "FAILED: $launcher -n 2 hecate-run $* no-such-folder/x: exit $rc: $said"
@@ -44,7 +44,7 @@ for kind in openmpi mpich; do
   # More ranks than cores: said on stderr and beside the numbers, as the other backend does.
   ranks=$(($(nproc) + 1))
   [ $ranks -le 16 ] || continue
-  timeout -k 5 100 "$launcher" -n $ranks "$build/hecate-run" "$sample" --backend mpi --policy ep --steps 2 \
+  timeout -k 5 300 "$launcher" -n $ranks "$build/hecate-run" "$sample" --backend mpi --policy ep --steps 2 \
     >"$work/out" 2>"$work/err" </dev/null
   if ! grep -q "times are of $ranks ranks on $((ranks - 1)) core" "$work/err" ||
     ! grep -q "fewer cores than ranks" "$work/out"; then

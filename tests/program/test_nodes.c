@@ -194,6 +194,7 @@ START_TEST(programs_by_definition) {
   for (int32_t i = 0; i < 12; i++) {
     hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = RANKS});
     c->detail = i % 2;
+    c->only_schedule = "hiermoe"; /* the one that goes by nodes */
     if (c->problem.n_experts <= EXPERTS)
       hec_test_each(c, false, visit, NULL);
     hec_arena_free(&arena);
@@ -323,6 +324,7 @@ START_TEST(seldom_slower) {
   most_lost = most_won = 1;
   for (int32_t i = 0; i < 40; i++) {
     hec_test_case *c = hec_test_random_case(&arena, &seed, (hec_test_wish){.ranks_most = RANKS});
+    c->only_policy = "ep";
     hec_test_each(c, false, race, NULL);
     hec_arena_free(&arena);
   }

@@ -1,7 +1,7 @@
 /* Nothing is allocated while a job runs: once the growing arrays have stopped growing, planning, lowering and the walk of
  * every policy under every schedule take no memory, be a decision due or not. Three loads take turns, so that before
  * long whatever a policy does it has done before. Ranks and experts are those that the claim on planning costs is made for;
- * a few layers do what twelve do. */
+ * two layers do what twelve do. */
 #include "runtime/program/walk.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { RANKS = 32, LAYERS = 4, EXPERTS = 64, WARM = 60, ITERATIONS = 12, LOADS = 3 };
+enum { RANKS = 32, LAYERS = 2, EXPERTS = 64, WARM = 48, ITERATIONS = 12, LOADS = 3 };
 
 static void allocation(size_t bytes, void *context) {
   fprintf(stderr, "%s allocates %zu bytes\n", (const char *)context, bytes);

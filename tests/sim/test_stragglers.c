@@ -249,7 +249,9 @@ START_TEST(bounds_stay_bounds) {
   context x = {.law = _i % 4 < 3 ? &hec_law_alpha_beta : &hec_law_max_min,
                .bound = hec_bound_new(&c->problem, &arena),
                .fill = true};
+  c->only_policy = "ideal";
   hec_test_each(c, false, visit_bounds, &x);
+  c->only_policy = NULL;
   x.fill = false;
   hec_test_each(c, false, visit_bounds, &x);
 }

@@ -81,8 +81,10 @@ static void run(uint64_t first, hec_test_wish wish, const hec_law *law) {
       continue;
     own.bound = hec_bound_new(&c->problem, &arena);
     own.fill = true;
+    c->only_policy = "ideal";
     hec_test_each(c, false, visit, &own);
     own.fill = false;
+    c->only_policy = NULL;
     hec_test_each(c, false, visit, &own);
   }
 }

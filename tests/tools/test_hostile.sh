@@ -48,9 +48,7 @@ trace() {
 }
 
 # ---- options ----
-for value in 0 -1 1e1 0x10 '' ' 4' 4.0 nan 99999999999999999999; do
-  refused 2 '--ranks: expected a whole number from 1 to 65536' "$sim" $sample --ranks "$value"
-done
+refused 2 '--ranks: expected a whole number from 1 to 65536' "$sim" $sample --ranks 0 # other numbers: test_args.c
 refused 2 'ranks: expected at most the 64 devices' "$sim" $sample --ranks 65536
 refused 2 '--t: expected' "$sim" $sample --t -1
 refused 2 '--t: expected' "$sim" $sample --t 99999999999999999999
@@ -90,7 +88,7 @@ refused 2 '--schedule: expected one of the' "$sim" $sample --schedule serial,
 refused 2 '--affinity: expected a number from 0 to 1, found "0x1p-1"' "${synth[@]}" --workload W0 --affinity 0x1p-1 --out "$folder/none"
 refused 2 '--drift: expected LAG:CORRELATION' "${synth[@]}" --workload zipf --drift 1:0x1p-1 --out "$folder/none"
 refused 2 '--layers: expected a whole number' "${synth[@]}" --workload W0 --layers ' 3' --out "$folder/none"
-for number in ' 3' -0 +3 03 0x3 3.0 3e0 '' '3 '; do # "3" is the only way to write it
+for number in -0 03 ''; do
   refused 2 "--layers: expected a whole number from 0 to 2147483647, found \"$number\"" \
     "${synth[@]}" --workload W0 "--layers=$number" --out "$folder/none"
   refused 2 "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"$number\"" "$sim" $sample "--t=$number"
@@ -98,10 +96,10 @@ for number in ' 3' -0 +3 03 0x3 3.0 3e0 '' '3 '; do # "3" is the only way to wri
     "$sim" plan $sample --policy ep --iter 1 "--layer=$number"
 done
 refused 2 '--hot-share: expected a number from 0 to 1, found "-0"' "${synth[@]}" --workload W1 --hot-share -0 --out "$folder/none"
-for list in 1,,2 ,1 1, ' 1' '1, 2' -1 0 1001 01 +1 1x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
+for list in 1,,2 1001; do
   refused 2 "--lags: expected up to 16 whole numbers from 1 to 1000 with commas, found \"$list\"" "${synth[0]}" info $sample "--lags=$list"
 done
-for list in 16,,32 '16, 32' 016 1 1025 +16; do
+for list in 16,,32 1; do
   refused 2 "--ranks: expected up to 16 whole numbers from 2 to 1024 with commas, found \"$list\"" "$bench" network "--ranks=$list"
 done
 for knots in ' 1:0.9' 1:0.9,,5:0.8 01:0.9 +1:0.9; do
@@ -290,20 +288,22 @@ refused 1 'File too large' bash -c 'ulimit -f 8; exec "$@"' bash "${small[@]}" -
 [ "$(cat "$folder"/kept/*)" = "$(printf 'old\nold')" ] || fail "a run that could not write touched earlier files"
 works 'Written' "${small[@]}" --out "$folder/with spaces"
 [ "$(ls "$folder/with spaces")" = "$(printf 'report.html\nsummary.csv\nsummary.json\ntimeline.json')" ] || fail "--out: other files"
-timeout --preserve-status -k 10 -s TERM 0.5 "${synth[@]}" --workload zipf --iterations 100000000 --out "$folder/endless"
-[ $? -eq 143 ] || fail "SIGTERM: exit $?"
-[ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
-[ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
 # What could not be removed at once, the next run removes; what a living process writes stays.
 begin_endless() {
   "${synth[@]}" --workload zipf --iterations 100000000 --out "$folder/endless" 2>/dev/null &
   writer=$!
-  for _ in $(seq 100); do [ -e "$folder/endless.$writer.part" ] && break || sleep 0.1; done
+  until [ -e "$folder/endless.$writer.part" ] || ! kill -0 $writer; do sleep 0.01; done
 }
 end_endless() {
   kill -KILL $writer
   wait $writer 2>/dev/null # until then its process is there
 }
+begin_endless
+kill -TERM $writer
+wait $writer
+[ $? -eq 143 ] || fail "SIGTERM: exit $?"
+[ -z "$(find "$folder" -name '*.part')" ] || fail "temporary files are left"
+[ ! -e "$folder/endless" ] || fail "an interrupted run left its file"
 for _ in 1 2; do
   begin_endless
   end_endless
@@ -329,11 +329,14 @@ done
 
 # ---- a folder, a device or nothing where a file is read: one error that says so ----
 mkdir "$folder/a folder"
+n=0
 while read -r command; do
-  for file in "$folder/a folder" /dev/null /dev/zero "$folder/none"; do
+  n=$((n + 1)) # two of the four each, the next command the others
+  [ $((n % 2)) = 0 ] && files=("$folder/a folder" /dev/null) || files=(/dev/zero "$folder/none")
+  for file in "${files[@]}"; do
     read -ra words <<<"$command"
     words[0]=$1/${words[0]}
-    refused 2 "$file" timeout 20 "${words[@]/FILE/$file}"
+    refused 2 "$file" timeout 300 "${words[@]/FILE/$file}"
   done
 done <<E
 hecate-sim FILE
@@ -381,17 +384,18 @@ trace odd '"layers":2,"experts":5,"top_k":5,"source_ranks":3' "{\"iter\":0,\"lay
   "{\"iter\":1000000000000000,\"layers\":[$three,$three]}" "{\"iter\":1000000000000000,\"layers\":[$three,$three]}" \
   "{\"iter\":9007199254740991,\"layers\":[$three,$three]}"
 for law in alpha_beta max_min; do
-  for schedule in serial hecate; do
-    for collective in direct two_level chain; do # ranks fill no node, divide no experts
-      works '"fits"' "$sim" "$folder/odd" --json --check --law $law --schedule $schedule --collective $collective \
-        --ranks 7 --cluster "2x5 $line"
-    done
+  for collective in direct two_level chain; do # ranks fill no node, divide no experts
+    works '"fits"' "$sim" "$folder/odd" --json --check --law $law --schedule serial,hecate --collective $collective \
+      --ranks 7 --cluster "2x5 $line"
   done
 done
 works '"iter": 9007199254740991' "$sim" plan "$folder/odd" --policy hecate --layer 1 --iter 9007199254740991 --json
-for policy in $("$sim" --list | awk '$1 == "schedules" {exit} /^  [a-z]/ {print $1}'); do
-  [ "$policy" != given ] || continue # needs a file: test_placement.sh
-  works "\"name\": \"$policy\"" "$sim" "$folder/odd" --json --check --policy "$policy" --period 1 --slots 2 --t 999999
+policies=$("$sim" --list | awk '$1 == "schedules" {exit} /^  [a-z]/ {print $1}' | grep -vx given) # needs a file: test_placement.sh
+works '"policies"' "$sim" "$folder/odd" --json --check --policy "$(tr '\n' , <<<"$policies" | sed 's/,*$//')" --period 1 --slots 2 --t 999999
+for policy in $policies; do
+  grep -qF "\"name\": \"$policy\"" "$folder/stdout" || fail "nothing of $policy"
+done
+for policy in $policies; do
   works "\"policy\": \"$policy\"" "$sim" plan "$folder/odd" --policy "$policy" --layer 0 --iter 0 --m 0 --json
 done
 for option in '--t paper' '--m 0' '--m 1000000' '--slots 1000000' '--nonmoe-scale 1e-6' '--nonmoe-scale 1e6' \

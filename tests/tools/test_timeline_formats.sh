@@ -185,11 +185,10 @@ for format in kineto chrome; do
   : >twice/kineto.part/ep/rank0.json
   "$sim" one.jsonl --policy ep --out twice --timeline-format $format >out.txt 2>err.txt 9<&- &
   pid=$!
-  for ((i = 0; i < 1000; i++)); do
-    ! grep -q "note: --out twice: another run is writing there; waiting" err.txt || break
+  until grep -q "note: --out twice: another run is writing there; waiting" err.txt; do
+    kill -0 $pid 2>/dev/null || { fail "$format: does not say that it waits: $(cat err.txt)"; break; }
     sleep 0.01
   done
-  [ "$i" -lt 1000 ] || fail "$format: does not say that it waits: $(cat err.txt)"
   [ -e twice/kineto.part/ep/rank0.json ] && [ ! -e twice/summary.json ] || fail "the other run's files: $(find twice)"
   exec 9<&-
   wait $pid || fail "$format: once the other is gone: $(cat err.txt)"
@@ -209,10 +208,7 @@ done
 mkdir gone
 exec 9<gone && flock 9
 "$sim" one.jsonl --policy ep --ranks 4 --out gone --timeline-format kineto >/dev/null 2>gone.txt 9<&- &
-for ((i = 0; i < 1000; i++)); do
-  { ! grep -q "another run is writing there" gone.txt && kill -0 $! 2>/dev/null; } || break
-  sleep 0.01
-done
+until grep -q "another run is writing there" gone.txt || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
 rmdir gone
 exec 9<&-
 wait $! || fail "waited: $(cat gone.txt)"
@@ -234,10 +230,7 @@ for signal in INT TERM; do
     rm -rf stopped
     "$sim" "$sample" --out stopped --timeline-format kineto >/dev/null 2>&1 &
     pid=$!
-    for ((i = 0; i < 1000; i++)); do
-      { [ ! -e stopped/kineto.part ] && kill -0 $pid 2>/dev/null; } || break
-      sleep 0.01
-    done
+    until [ -e stopped/kineto.part ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
     sleep $pause
     kill -$signal $pid 2>/dev/null
     wait $pid

@@ -303,7 +303,7 @@ mkfifo pipe
 for form in '<(cat long.jsonl)' '<(gzip -c long.jsonl)' 'pipe' '- <long.jsonl' '/dev/stdin <<<"$(cat long.jsonl)"' \
   '- --format vllm-eplb <long.jsonl' '<(cat long.jsonl) --format vllm-eplb'; do
   [ "${form#pipe}" = "$form" ] || cat long.jsonl >pipe &
-  eval "timeout 60 \"\${tool[@]}\" $form --top-k 2 --name x --out o.jsonl" >out.txt 2>err.txt || fail "$form: $(cat err.txt)"
+  eval "timeout 300 \"\${tool[@]}\" $form --top-k 2 --name x --out o.jsonl" >out.txt 2>err.txt || fail "$form: $(cat err.txt)"
   cmp a.jsonl o.jsonl || fail "$form: other records"
 done
 wait
