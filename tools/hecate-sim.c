@@ -1,5 +1,6 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
  * plan, flows, sweep, breakeven. */
+#include "models/gpu.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
 #include "runtime/report/report.h"
@@ -41,7 +42,11 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       HEC_TIMELINE_FORMAT_ARG(s->format),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
-      {"--list", HEC_ARG_FLAG, &s->list, NULL, "list policies, schedules, collectives, laws and presets", 0, 0},
+      {"--list", HEC_ARG_FLAG, &s->list, NULL,
+       "list policies, schedules, collectives, laws and presets; --list devices: GPUs, what is measured of each, and "
+       "the "
+       "error",
+       0, 0},
       {"--preset", HEC_ARG_TEXT, &s->preset, "NAME",
        "print a preset of --list, a model or a cluster, as JSON: a form for a file of your own", 0, 0},
       {.name = NULL}};
@@ -130,12 +135,27 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
   return status;
 }
 
+static hec_status list_devices(void) {
+  hec_text text = {0};
+  hec_status status = hec_gpu_list(&text);
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
+  hec_text_free(&text);
+  return status;
+}
+
 static int compare_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-sim", status);
+  if (s.list && s.trace) {
+    status = strcmp(s.trace, "devices") == 0
+                 ? list_devices()
+                 : hec_fail(HEC_BAD_INPUT, "--list: expected nothing or \"devices\" beside it, found \"%s\"", s.trace);
+    return hec_tool_exit("hecate-sim", status);
+  }
   if (s.list) {
     hec_job_args_list();
     return hec_tool_exit("hecate-sim", HEC_OK);

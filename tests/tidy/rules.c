@@ -363,7 +363,7 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
 
 static const char *const top_level[] = {"CMakeLists.txt",    "sim",          "runtime",        "models",    "traces",
                                         "validate",          "tests",        "tools",          "README.md", "LICENSE",
-                                        "CMakePresets.json", "CHANGELOG.md", "CONTRIBUTING.md"};
+                                        "CMakePresets.json", "CHANGELOG.md", "CONTRIBUTING.md", "docs"};
 
 void hec_tidy_top_entry(hec_tidy *f, const char *name, bool is_folder, bool has_sources) {
   for (size_t i = 0; i < sizeof top_level / sizeof *top_level; i++)

@@ -229,7 +229,9 @@ hec_status hec_job_args_print_preset(const char *name) {
   if (!preset)
     preset = hec_preset_find("cluster", name);
   if (!preset)
-    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model or cluster of --list, found \"%s\"", name);
+    preset = hec_preset_find("device", name);
+  if (!preset)
+    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model, cluster or device of --list, found \"%s\"", name);
   (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
   return HEC_OK;
 }
@@ -255,4 +257,5 @@ void hec_job_args_list(void) {
                        hec_law_limits(hec_laws[i]));
   list_presets("cluster", "clusters");
   list_presets("moe", "models");
+  list_presets("device", "devices");
 }

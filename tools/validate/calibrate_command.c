@@ -1,6 +1,7 @@
 /* hecate-validate calibrate: a session without anything to compare; the table, the cluster file. */
 #include "tools/common/output.h"
 #include "tools/validate/session_run.h"
+#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 typedef struct {
   hec_session_args session;
+  hec_tables_calibrate_args tables;
   const char *out;
   bool json;
 } settings;
@@ -30,6 +32,17 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_SESSION_TIME_ROWS(s->session, "2m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
       HEC_SESSION_WHERE_ROWS(s->session),
+      HEC_ARG_TITLE("From tables, nothing is measured"),
+      HEC_ARG_WORD("--from", s->tables.from, "DIR",
+                   "fit the cost laws of a GPU to published tables in CSV instead (docs/devices.md); the rest of the "
+                   "options but for Output does not apply"),
+      HEC_ARG_WORD(
+          "--device", s->tables.device, "NAME",
+          "with --from: the GPU, a preset of hecate-sim --list devices or a file with a data sheet; its rows have "
+          "that name"),
+      HEC_ARG_WORD("--law", s->tables.law, "NAME", "with --from: fit this cost law alone, keep the device's others"),
+      {"--ablate", HEC_ARG_FLAG, &s->tables.ablate, NULL,
+       "with --from: also the error without each term of each law, the others fitted again", 0, 0},
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--out", s->out, "FILE",
                    "write the cluster file, for --cluster of hecate-sim and for compare --calibration"),
@@ -46,11 +59,16 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .examples = "  hecate-validate calibrate --out this-machine.json\n"
                   "  hecate-sim trace.jsonl --model cpu-512 --cluster this-machine.json\n"
                   "  mpirun -n 2 hecate-validate calibrate --backend mpi --out this-mpi.json\n"
-                  "  hecate-validate calibrate --backend nccl --virtual --out this-gpu.json",
+                  "  hecate-validate calibrate --backend nccl --virtual --out this-gpu.json\n"
+                  "  hecate-validate calibrate --from ../shared/cases/gpu --device h100 --out device-h100.json",
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
-  *done = *done || hec_session_run_list(&s->session);
+  s->tables.out = s->out;
+  s->tables.json = s->json;
+  if (!*done && !s->tables.from && (s->tables.device || s->tables.law || s->tables.ablate))
+    return hec_fail(HEC_BAD_INPUT, "--device, --law, --ablate: expected --from DIR beside them, found none");
+  *done = *done || (!s->tables.from && hec_session_run_list(&s->session));
   s->session.where.ranks = s->session.job.ranks;
   return HEC_OK;
 }
@@ -101,6 +119,8 @@ int hec_calibrate_command(int argc, char **argv) {
   hec_status status = parse(argc, argv, &s, &done);
   if (status != HEC_OK || done)
     return hec_tool_exit("hecate-validate", status);
+  if (s.tables.from)
+    return hec_tool_exit("hecate-validate", hec_tables_calibrate(&s.tables));
   command c = {
       .s = &s,
       .run = {.tool = "hecate-validate calibrate " HEC_VERSION, .args = &s.session, .file = s.out, .report = report}};

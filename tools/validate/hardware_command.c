@@ -2,6 +2,7 @@
 #include "tools/common/args.h"
 #include "tools/common/data.h"
 #include "tools/common/output.h"
+#include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"
 
@@ -14,8 +15,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){0};
   const hec_arg args[] = {
       {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
-       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project)", 0,
-       0},
+       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project); a folder: "
+       "tables in CSV (docs/devices.md), priced with the cost laws of --list devices",
+       0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
       {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row, and who measured", 0, 0},
@@ -33,7 +35,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "code 1 when\n"
           "that does not hold. Nothing there measures H100, H200, H800 or GB200 (presets dgx-h100, dgx-h200, h800,\n"
           "gb200-nvl72). Text on stdout, Markdown in --out. The form of the file: validate/hardware/hardware.h.",
-      .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json",
+      .examples = "  hecate-validate hardware --out hardware.md\n  hecate-validate hardware --cases mine.json --json\n"
+                  "  hecate-validate hardware --cases ../shared/cases/gpu",
       .args = args};
   int32_t n;
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
@@ -69,6 +72,8 @@ int hec_hardware_command(int argc, char **argv) {
     return hec_tool_exit("hecate-validate", status);
   if (s.out)
     status = hec_output_check_file("--out", s.out);
+  if (status == HEC_OK && hec_tables_is_folder(s.cases))
+    return hec_tool_exit("hecate-validate", hec_tables_judge(s.cases, s.out, s.json));
   if (status == HEC_OK)
     status = hec_data_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
   if (status == HEC_OK)

@@ -1,0 +1,102 @@
+/* Collectives and exchanges of a device: which fit prices an operation on a number of ranks, and what is between fits.
+ * Source of the twins: NCCL's ring all-gather and reduce-scatter send the same bytes over the same links in n - 1 steps. */
+#include "models/gpu.h"
+
+#include <stdio.h>
+
+const char *const hec_collective_op_name[HEC_N_COLLECTIVE_OPS] = {"all_gather", "all_reduce", "all_to_all",
+                                                                  "reduce_scatter"};
+enum { RANKS_MAX = 72 };                                     /* of one NVLink domain */
+static const double nic_share = 0.92, nic_latency_s = 12e-6; /* assumed: docs/devices.md */
+
+double hec_collective_port_bytes(hec_collective_op op, int32_t ranks, double bytes) {
+  double once = bytes * (double)(ranks - 1) / (double)ranks;
+  return op == HEC_ALL_REDUCE ? 2 * once : once;
+}
+
+static const hec_law_fit *fit_of(const hec_gpu *gpu, hec_collective_op op, int32_t ranks) {
+  char variant[32];
+  (void)snprintf(variant, sizeof variant, "%s %d", hec_collective_op_name[op], (int)ranks);
+  return hec_gpu_fit(gpu, "collective", variant);
+}
+
+static const hec_law_fit *fit_or_twin(const hec_gpu *gpu, hec_collective_op op, int32_t ranks) {
+  const hec_law_fit *fit = fit_of(gpu, op, ranks);
+  if (!fit && op == HEC_ALL_GATHER)
+    fit = fit_of(gpu, HEC_REDUCE_SCATTER, ranks);
+  if (!fit && op == HEC_REDUCE_SCATTER)
+    fit = fit_of(gpu, HEC_ALL_GATHER, ranks);
+  return fit;
+}
+
+/* Exact at powers of two, linear between them. */
+static double log2_of(int32_t n) {
+  double at = 0;
+  int32_t power = 1;
+  for (; power * 2 <= n; power *= 2)
+    at += 1;
+  return at + (double)(n - power) / (double)power;
+}
+
+static double fit_s(const hec_gpu *gpu, const hec_law_fit *fit, hec_collective_op op, int32_t ranks, double bytes) {
+  const hec_collective_work work = {hec_collective_port_bytes(op, ranks, bytes)};
+  return hec_law_fit_s(gpu, fit, &work);
+}
+
+double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ranks, double bytes,
+                            hec_collective_how *how) {
+  const hec_law_fit *own = fit_or_twin(gpu, op, ranks), *below = NULL, *above = NULL;
+  int32_t low = 0, high = 0;
+  *how = fit_of(gpu, op, ranks) ? HEC_COLLECTIVE_FITTED : HEC_COLLECTIVE_BETWEEN;
+  if (own)
+    return fit_s(gpu, own, op, ranks, bytes);
+  for (int32_t n = 2; n <= RANKS_MAX; n++) {
+    const hec_law_fit *fit = fit_or_twin(gpu, op, n);
+    if (fit && n < ranks) {
+      below = fit;
+      low = n;
+    }
+    if (fit && n > ranks && !above) {
+      above = fit;
+      high = n;
+    }
+  }
+  if (!below && !above) {
+    *how = HEC_COLLECTIVE_NONE;
+    return 0;
+  }
+  if (!below || !above)
+    return fit_s(gpu, below ? below : above, op, ranks, bytes);
+  double share = (log2_of(ranks) - log2_of(low)) / (log2_of(high) - log2_of(low));
+  return (1 - share) * fit_s(gpu, below, op, ranks, bytes) + share * fit_s(gpu, above, op, ranks, bytes);
+}
+
+double hec_gpu_exchange_s(const hec_gpu *gpu, const double *bytes, int32_t n, int32_t per_node, int32_t nics) {
+  double port = 0, nic = 0;
+  for (int32_t first = 0; first < n; first += per_node) {
+    double out[RANKS_MAX] = {0}, in[RANKS_MAX] = {0}; /* [nics] of this node */
+    for (int32_t r = first; r < first + per_node && r < n; r++) {
+      double sent = 0, got = 0;
+      int32_t own = (int32_t)((int64_t)(r - first) * nics / per_node);
+      HEC_ASSERT(own >= 0 && own < RANKS_MAX);
+      for (int32_t p = 0; p < n; p++) {
+        bool same = p >= first && p < first + per_node;
+        sent += same && p != r ? bytes[(int64_t)r * n + p] : 0;
+        got += same && p != r ? bytes[(int64_t)p * n + r] : 0;
+        out[own] += same ? 0 : bytes[(int64_t)r * n + p];
+        in[own] += same ? 0 : bytes[(int64_t)p * n + r];
+      }
+      port = sent > port ? sent : port;
+      port = got > port ? got : port;
+      nic = out[own] > nic ? out[own] : nic;
+      nic = in[own] > nic ? in[own] : nic;
+    }
+  }
+  hec_collective_how how;
+  int32_t ranks = n < per_node ? n : per_node;
+  double full =
+      ranks > 1 ? port * (double)ranks / (double)(ranks - 1) : 0; /* the equal buffer with that busiest port */
+  double inside_s = port > 0 ? hec_gpu_collective_s(gpu, HEC_ALL_TO_ALL, ranks, full, &how) : 0;
+  double across_s = nic > 0 ? nic_latency_s + nic / (nic_share * gpu->sheet.nic_bandwidth) : 0;
+  return inside_s > across_s ? inside_s : across_s;
+}

@@ -1,0 +1,165 @@
+/* Devices: every preset loads and says what is measured; a sister's constants are scaled by the data sheet; collectives that
+ * were not fitted are taken from a twin or from between; bad files are refused by name. */
+#include "models/gpu.h"
+#include "models/preset_data.h"
+#include "tests/support/check_main.h"
+
+#include <math.h>
+#include <string.h>
+
+static hec_arena arena;
+
+static hec_gpu load(const char *name) {
+  hec_gpu gpu;
+  if (hec_gpu_load(name, &arena, &gpu) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  return gpu;
+}
+
+static void near(double found, double expected) {
+  ck_assert_msg(fabs(found - expected) <= 1e-9 * expected, "expected %.12g, found %.12g", expected, found);
+}
+
+START_TEST(all_presets_load) {
+  int n = 0, measured = 0;
+  for (const hec_preset_data *preset = hec_preset_table; preset->name; preset++) {
+    if (strncmp(preset->name, "device-", 7) != 0)
+      continue;
+    hec_gpu gpu = load(preset->name + 7);
+    ck_assert_str_eq(gpu.name, preset->name + 7);
+    for (int32_t i = 0; i < gpu.n_fits; i++) {
+      const hec_law_fit *fit = &gpu.fits[i];
+      ck_assert(fit->scaled == (i >= gpu.n_own) && fit->median >= 0 && fit->p90 >= fit->median &&
+                strlen(fit->source) > 10);
+      ck_assert_msg(fit->median <= 0.15, "%s %s %s: a fit as bad as that is not kept", gpu.name, fit->law->name,
+                    fit->variant);
+      for (int32_t k = 0; k < fit->law->n_constants; k++)
+        ck_assert_msg(fit->constants[k] >= 0.999 * fit->law->constants[k].low &&
+                          fit->constants[k] <= 1.001 * fit->law->constants[k].high,
+                      "%s %s %s: %s is %g", gpu.name, fit->law->name, fit->variant, fit->law->constants[k].name,
+                      fit->constants[k]);
+    }
+    measured += gpu.n_own > 0;
+    n++;
+  }
+  ck_assert_int_ge(n, 12);
+  ck_assert_int_ge(measured, 4);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+/* H200 is an H100 with faster memory: the same where math counts, faster where bytes do. */
+START_TEST(a_sister_is_scaled) {
+  hec_gpu h100 = load("h100"), h200 = load("h200");
+  const hec_law_fit *a = hec_gpu_default_fit(&h100, "gemm", "bf16"), *b = hec_gpu_default_fit(&h200, "gemm", "bf16");
+  ck_assert(a && b && !a->scaled && b->scaled);
+  ck_assert_str_eq(b->device, "h100");
+  const hec_gemm_work math = {.m = 8192, .n = 8192, .k = 8192, .groups = 1},
+                      bytes = {.m = 16, .n = 16384, .k = 16384, .groups = 1};
+  double same = hec_law_fit_s(&h200, b, &math) / hec_law_fit_s(&h100, a, &math);
+  double faster = hec_law_fit_s(&h200, b, &bytes) / hec_law_fit_s(&h100, a, &bytes);
+  ck_assert_msg(same > 0.97 && same <= 1 && faster < 0.8 && faster > 0.65, "same %g faster %g", same, faster);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+/* A device with fits for all-gather on 4 and all-to-all on 2 and 8, latency alone: 4, 2 and 8 us. */
+static const char made_up[] =
+    "{\"name\": \"x\", \"title\": \"x\", \"sheet\": {\"bf16\": 1e15, \"sms\": 100, \"hbm_bandwidth\": 1e12, "
+    "\"memory_bytes\": 8e10,"
+    "\"nvlink_bandwidth\": 1e11, \"nvlink_ranks\": 8, \"nic_bandwidth\": 1e10, \"launch_s\": 3e-6}, \"fits\": ["
+    "{\"law\": \"collective\", \"variant\": \"all_gather 4\", \"rows\": 9, \"median\": 0, \"p90\": 0, \"source\": "
+    "\"made up\", \"constants\":"
+    "{\"a1\": 4e-6, \"b1\": 1, \"v1\": 0, \"a2\": 4e-6, \"b2\": 1, \"v2\": 0, \"a3\": 4e-6, \"b3\": 1, \"knee\": 0}},"
+    "{\"law\": \"collective\", \"variant\": \"all_to_all 2\", \"rows\": 9, \"median\": 0, \"p90\": 0, \"source\": "
+    "\"made up\", \"constants\":"
+    "{\"a1\": 2e-6, \"b1\": 1, \"v1\": 0, \"a2\": 2e-6, \"b2\": 1, \"v2\": 0, \"a3\": 2e-6, \"b3\": 1, \"knee\": 0}},"
+    "{\"law\": \"collective\", \"variant\": \"all_to_all 8\", \"rows\": 9, \"median\": 0, \"p90\": 0, \"source\": "
+    "\"made up\", \"constants\":"
+    "{\"a1\": 8e-6, \"b1\": 1, \"v1\": 0, \"a2\": 8e-6, \"b2\": 1, \"v2\": 0, \"a3\": 8e-6, \"b3\": 1, \"knee\": 0}}]}";
+
+static hec_gpu parse(const char *text) {
+  hec_gpu gpu;
+  if (hec_gpu_parse(text, strlen(text), "made-up", &arena, &gpu) != HEC_OK)
+    ck_abort_msg("%s", hec_last_error());
+  return gpu;
+}
+
+START_TEST(collectives_that_were_not_fitted) {
+  hec_gpu gpu = parse(made_up);
+  hec_collective_how how;
+  near(hec_gpu_collective_s(&gpu, HEC_ALL_GATHER, 4, 4e6, &how), 4e-6 + 3e6 / 1e11);
+  ck_assert_int_eq(how, HEC_COLLECTIVE_FITTED);
+  near(hec_gpu_collective_s(&gpu, HEC_REDUCE_SCATTER, 4, 4e6, &how), 4e-6 + 3e6 / 1e11); /* the twin */
+  ck_assert_int_eq(how, HEC_COLLECTIVE_BETWEEN);
+  near(hec_gpu_collective_s(&gpu, HEC_ALL_TO_ALL, 4, 0, &how), 5e-6); /* half way between 2 and 8 in log2 */
+  ck_assert_int_eq(how, HEC_COLLECTIVE_BETWEEN);
+  (void)hec_gpu_collective_s(&gpu, HEC_ALL_REDUCE, 4, 4e6, &how);
+  ck_assert_int_eq(how, HEC_COLLECTIVE_NONE);
+  hec_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(unequal_exchange) {
+  hec_gpu gpu = parse(made_up);
+  double bytes[16] = {0};
+  bytes[0 * 4 + 1] = 3e6; /* two nodes of two ranks, one NIC: 0 -> 1 inside */
+  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 1), 2e-6 + 3e6 / 1e11);
+  bytes[0 * 4 + 2] = 1e8;
+  bytes[1 * 4 + 3] = 5e7; /* both leave through the NIC of node 0 */
+  double across = 12e-6 + 1.5e8 / (0.92 * 1e10);
+  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 1), across);
+  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 2), 12e-6 + 1e8 / (0.92 * 1e10)); /* a NIC each: the busier one */
+  hec_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(bad_files) {
+  static const struct {
+    const char *from, *to, *words;
+  } damage[] = {{"\"law\": \"collective\"", "\"law\": \"collectiv\"", "fits[0].law"},
+                {"\"a1\": 4e-6, ", "", "constants"},
+                {"\"all_to_all 2\"", "\"all_gather 4\"", "fits[1].variant"},
+                {"\"sms\": 100", "\"sms\": 0", "sheet.sms"},
+                {"\"sheet\"", "\"sheets\"", "sheets"},
+                {"\"title\": \"x\"", "\"title\": \"x\", \"sister\": \"nobody\"", "sister"}};
+  for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+    hec_text text = {0};
+    const char *at = strstr(made_up, damage[i].from);
+    ck_assert_ptr_nonnull(at);
+    hec_text_add_bytes(&text, made_up, (size_t)(at - made_up));
+    hec_text_printf(&text, "%s%s", damage[i].to, at + strlen(damage[i].from));
+    hec_gpu gpu;
+    ck_assert_int_eq(hec_gpu_parse(text.data, text.length, "bad.json", &arena, &gpu), HEC_BAD_INPUT);
+    ck_assert_msg(strstr(hec_last_error(), "bad.json:1") && strstr(hec_last_error(), damage[i].words), "%s",
+                  hec_last_error());
+    hec_text_free(&text);
+  }
+  hec_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(the_list_says_what_is_measured) {
+  hec_text text = {0};
+  ck_assert(hec_gpu_list(&text) == HEC_OK);
+  ck_assert_ptr_nonnull(strstr(text.data, "h100     NVIDIA H100 SXM5 80 GB, measured"));
+  ck_assert_ptr_nonnull(strstr(text.data, "h200     NVIDIA H200 SXM 141 GB, scaled from h100"));
+  ck_assert_ptr_nonnull(strstr(text.data, "assumed: data sheet only"));
+  hec_text_free(&text);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("gpu");
+  TCase *c = tcase_create("gpu");
+  tcase_add_test(c, all_presets_load);
+  tcase_add_test(c, a_sister_is_scaled);
+  tcase_add_test(c, collectives_that_were_not_fitted);
+  tcase_add_test(c, unequal_exchange);
+  tcase_add_test(c, bad_files);
+  tcase_add_test(c, the_list_says_what_is_measured);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+HEC_TEST_MAIN(suite)

@@ -1,0 +1,59 @@
+/* See tables.h. */
+#include "tools/validate/tables.h"
+
+#include "tools/common/output.h"
+#include "validate/device/constants.h"
+#include "validate/device/judge.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+bool hec_tables_is_folder(const char *path) {
+  struct stat found;
+  return path && stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+hec_status hec_tables_judge(const char *folder, const char *out, bool json) {
+  hec_judgement judgement;
+  hec_output_report report = {0};
+  hec_status status = hec_judge_folder(folder, &judgement);
+  if (status == HEC_OK) {
+    hec_judgement_text(&judgement, &report.shown);
+    hec_judgement_text(&judgement, &report.whole);
+    if (json)
+      hec_judgement_json(&judgement, &report.json);
+    status = hec_output_report_print(&report, out);
+  }
+  hec_judgement_free(&judgement);
+  return status;
+}
+
+hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) {
+  if (!args->device)
+    return hec_fail(HEC_BAD_INPUT,
+                    "--from: expected --device NAME beside it: a preset of hecate-sim --list devices, or a file with a "
+                    "data sheet (docs/devices.md)");
+  if (args->out) {
+    HEC_TRY(hec_output_check_file("--out", args->out));
+    HEC_TRY(hec_paths_check((const hec_path_use[]){{"--device", args->device, false}, {"--out", args->out, true}}, 2));
+  }
+  hec_constants calibration;
+  hec_text text = {0}, file = {0};
+  const hec_constants_options options = {
+      .folder = args->from, .device = args->device, .law = args->law, .ablate = args->ablate};
+  hec_status status = hec_constants_run(&options, &calibration);
+  if (status == HEC_OK) {
+    hec_constants_text(&calibration, &text);
+    hec_constants_json(&calibration, &file);
+    if (args->out)
+      status = hec_write_file(args->out, file.data, file.length);
+  }
+  if (status == HEC_OK && !args->out)
+    hec_text_printf(&text, "\nNot kept: add --out FILE to write the device file, or --json.\n");
+  if (status == HEC_OK)
+    status = hec_output_print(args->json ? &file : &text);
+  hec_text_free(&text);
+  hec_text_free(&file);
+  hec_constants_free(&calibration);
+  return status;
+}

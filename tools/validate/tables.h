@@ -1,0 +1,20 @@
+/* What `calibrate --from` and `hardware --cases FOLDER` do with published tables of GPU measurements. */
+#ifndef HEC_TOOLS_VALIDATE_TABLES_H
+#define HEC_TOOLS_VALIDATE_TABLES_H
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+
+bool hec_tables_is_folder(const char *path); /* NULL: no */
+
+/* out: a file for the report as text, or NULL. */
+hec_status hec_tables_judge(const char *folder, const char *out, bool json) HEC_MUST_USE;
+
+typedef struct {
+  const char *from, *device, *law, *out;
+  bool ablate, json;
+} hec_tables_calibrate_args;
+/* Fits the device's constants to the tables; out: the device file. */
+hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) HEC_MUST_USE;
+
+#endif

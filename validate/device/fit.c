@@ -1,0 +1,182 @@
+/* A downhill simplex (Nelder and Mead 1965, GSL's nmsimplex2) in the logarithms of the constants, over the mean of
+ * |log(predicted / measured)|. Absolute errors make it robust: a row that is ten times off pulls no harder than one that is
+ * 10 % off. Constants are held inside the law's bounds by a penalty, and the simplex is restarted where it shrank, with other
+ * steps, since a tiling law is only piecewise smooth. The first rounds see a quarter of the rows. Nothing is random.
+ * O(restarts * steps * constants * rows * one evaluation). */
+#include "validate/device/fit.h"
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <gsl/gsl_multimin.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_PER_CONSTANT = 110, DIGITS = 4, SPARSE_LEAST = 400 };
+static const struct {
+  double step;
+  int32_t stride; /* sees each row of so many */
+} rounds[] = {{0.4, 4}, {-0.25, 4}, {0.2, 1}, {-0.12, 1}};
+enum { N_ROUNDS = sizeof rounds / sizeof *rounds };
+
+typedef struct {
+  const hec_fit_rows *rows;
+  int32_t stride, n_free;
+  int32_t free[HEC_LAW_CONSTANTS_MAX]; /* constant of each coordinate */
+  double constants[HEC_LAW_CONSTANTS_MAX];
+} search;
+
+static double clamp(double value, double low, double high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+/* Sets the constants from coordinates; returns the penalty for being outside. */
+static double place(search *s, const gsl_vector *z) {
+  double penalty = 0;
+  for (int32_t i = 0; i < s->n_free; i++) {
+    const hec_law_constant *c = &s->rows->law->constants[s->free[i]];
+    double at = gsl_vector_get(z, (size_t)i), inside = clamp(at, log(c->low), log(c->high));
+    penalty += (at - inside) * (at - inside);
+    s->constants[s->free[i]] = exp(inside);
+  }
+  return penalty;
+}
+
+static double loss(const gsl_vector *z, void *context) {
+  search *s = context;
+  const hec_fit_rows *rows = s->rows;
+  double sum = 0, penalty = place(s, z);
+  int32_t n = 0;
+  for (int32_t i = 0; i < rows->n; i += s->stride, n++)
+    sum += fabs(log(rows->law->seconds(rows->sheet, s->constants, rows->work[i]) / rows->measured_s[i]));
+  return sum / (double)n + penalty;
+}
+
+/* Bits of constants that change no prediction. */
+static uint32_t unused_of(const hec_fit_rows *rows, uint32_t pinned, const double *constants) {
+  uint32_t unused = 0;
+  for (int32_t k = 0; k < rows->law->n_constants; k++) {
+    double moved[HEC_LAW_CONSTANTS_MAX];
+    bool counts = false;
+    if (pinned >> k & 1)
+      continue;
+    for (int up = 0; up < 2 && !counts; up++) {
+      memcpy(moved, constants, sizeof moved);
+      moved[k] = up ? rows->law->constants[k].high : rows->law->constants[k].low;
+      for (int32_t i = 0; i < rows->n && !counts; i++) {
+        double a = rows->law->seconds(rows->sheet, constants, rows->work[i]);
+        double b = rows->law->seconds(rows->sheet, moved, rows->work[i]);
+        counts = fabs(a - b) > 1e-9 * a;
+      }
+    }
+    unused |= counts ? 0 : UINT32_C(1) << k;
+  }
+  return unused;
+}
+
+static void run_round(search *s, int32_t round, gsl_vector *z, gsl_vector *step) {
+  gsl_multimin_function function = {.f = loss, .n = (size_t)s->n_free, .params = s};
+  gsl_multimin_fminimizer *minimizer =
+      gsl_multimin_fminimizer_alloc(gsl_multimin_fminimizer_nmsimplex2, (size_t)s->n_free);
+  HEC_ASSERT(minimizer);
+  s->stride = s->rows->n >= SPARSE_LEAST ? rounds[round].stride : 1;
+  gsl_vector_set_all(step, rounds[round].step);
+  for (int32_t i = 0; i < s->n_free; i++) { /* into the bounds */
+    const hec_law_constant *c = &s->rows->law->constants[s->free[i]];
+    double at = clamp(gsl_vector_get(z, (size_t)i), log(c->low), log(c->high));
+    gsl_vector_set(z, (size_t)i, at);
+    double to = at + rounds[round].step;
+    if (to > log(c->high) || to < log(c->low))
+      gsl_vector_set(step, (size_t)i, -rounds[round].step);
+  }
+  HEC_ASSERT(gsl_multimin_fminimizer_set(minimizer, &function, z, step) == GSL_SUCCESS);
+  for (int32_t i = 0; i < STEPS_PER_CONSTANT * s->n_free; i++)
+    if (gsl_multimin_fminimizer_iterate(minimizer) != GSL_SUCCESS || gsl_multimin_fminimizer_size(minimizer) < 1e-4)
+      break;
+  gsl_vector_memcpy(z, gsl_multimin_fminimizer_x(minimizer));
+  gsl_multimin_fminimizer_free(minimizer);
+}
+
+static double rounded(double value) {
+  char text[32];
+  (void)snprintf(text, sizeof text, "%.*g", DIGITS, value);
+  return strtod(text, NULL);
+}
+
+static void search_from(const hec_fit_rows *rows, uint32_t fixed, double *constants) {
+  search s = {.rows = rows};
+  memcpy(s.constants, constants, sizeof s.constants);
+  for (int32_t k = 0; k < rows->law->n_constants; k++)
+    if (!(fixed >> k & 1))
+      s.free[s.n_free++] = k;
+  if (s.n_free == 0)
+    return;
+  gsl_vector *z = gsl_vector_alloc((size_t)s.n_free), *step = gsl_vector_alloc((size_t)s.n_free);
+  HEC_ASSERT(z && step);
+  for (int32_t i = 0; i < s.n_free; i++)
+    gsl_vector_set(z, (size_t)i, log(constants[s.free[i]]));
+  for (int32_t round = 0; round < N_ROUNDS; round++)
+    run_round(&s, round, z, step);
+  (void)place(&s, z);
+  memcpy(constants, s.constants, sizeof s.constants);
+  gsl_vector_free(z);
+  gsl_vector_free(step);
+}
+
+uint32_t hec_law_fit_solve(const hec_fit_rows *rows, uint32_t pinned, double *constants) {
+  HEC_ASSERT(rows->n > 0);
+  uint32_t unused = unused_of(rows, pinned, constants);
+  if (rows->law == &hec_cost_law_collective)
+    hec_law_fit_ranges(rows, constants);
+  else
+    search_from(rows, pinned | unused, constants);
+  for (int32_t k = 0; k < rows->law->n_constants; k++)
+    constants[k] = rounded(constants[k]);
+  return unused;
+}
+
+/* The fold of each row; returns the number of folds. */
+static int32_t make_folds(const hec_fit_rows *rows, int32_t *fold) {
+  uint64_t shapes[HEC_FIT_SHAPES_MAX];
+  int32_t n = 0;
+  for (int32_t i = 0; i < rows->n && n <= HEC_FIT_SHAPES_MAX; i++) {
+    int32_t k = 0;
+    while (k < n && shapes[k] != rows->shape[i])
+      k++;
+    if (k == n && n++ < HEC_FIT_SHAPES_MAX)
+      shapes[k] = rows->shape[i];
+    fold[i] = k;
+  }
+  if (n <= HEC_FIT_SHAPES_MAX)
+    return n;
+  for (int32_t i = 0; i < rows->n; i++)
+    fold[i] = (int32_t)((rows->shape[i] >> 20) % HEC_FIT_FOLDS);
+  return HEC_FIT_FOLDS;
+}
+
+void hec_law_fit_cross(const hec_fit_rows *rows, double *predicted_s) {
+  const void **work = hec_malloc((size_t)rows->n, sizeof *work);
+  double *measured_s = hec_malloc((size_t)rows->n, sizeof *measured_s);
+  int32_t *fold_of = hec_malloc((size_t)rows->n, sizeof *fold_of), n_folds = make_folds(rows, fold_of);
+  for (int32_t fold = 0; fold < n_folds; fold++) {
+    hec_fit_rows seen = {.law = rows->law, .sheet = rows->sheet, .work = work, .measured_s = measured_s};
+    double constants[HEC_LAW_CONSTANTS_MAX] = {0};
+    for (int32_t i = 0; i < rows->n; i++)
+      if (fold_of[i] != fold) {
+        work[seen.n] = rows->work[i];
+        measured_s[seen.n++] = rows->measured_s[i];
+      }
+    for (int32_t k = 0; k < rows->law->n_constants; k++)
+      constants[k] = rows->law->constants[k].start;
+    if (seen.n > 0)
+      (void)hec_law_fit_solve(&seen, 0, constants);
+    for (int32_t i = 0; i < rows->n; i++)
+      if (fold_of[i] == fold) /* with nothing seen: the law's start */
+        predicted_s[i] = rows->law->seconds(rows->sheet, constants, rows->work[i]);
+  }
+  free(work);
+  free(measured_s);
+  free(fold_of);
+}

@@ -1,0 +1,31 @@
+/* Constants of a cost law from measured rows: robust, deterministic, cross-validated by whole shapes. */
+#ifndef HEC_VALIDATE_DEVICE_FIT_H
+#define HEC_VALIDATE_DEVICE_FIT_H
+#include "models/laws/cost_law.h"
+
+#include <stdint.h>
+
+typedef struct {
+  const hec_cost_law *law;
+  const hec_gpu_sheet *sheet;
+  int32_t n;
+  const void *const *work;  /* [n] of the law's type */
+  const double *measured_s; /* [n] > 0 */
+  const uint64_t *shape;    /* [n] */
+} hec_fit_rows;
+
+/* Minimises the mean of |log(predicted / measured)| over the constants whose bit in `pinned` is 0; the others keep what is in
+ * `constants`. Constants that no row depends on keep it too: returns their bits. The result has four significant digits, so
+ * that it is written as it was judged. */
+uint32_t hec_law_fit_solve(const hec_fit_rows *rows, uint32_t pinned, double *constants);
+
+/* predicted_s[i] of each row by constants that were fitted to the folds without its shape: each shape is a fold of its own
+ * where there are at most HEC_FIT_SHAPES_MAX of them, else shapes are spread over HEC_FIT_FOLDS folds by their hash. */
+enum { HEC_FIT_FOLDS = 5, HEC_FIT_SHAPES_MAX = 24 };
+void hec_law_fit_cross(const hec_fit_rows *rows, double *predicted_s);
+
+/* The law `collective` is fitted by linear least squares over all places where its ranges may change: its constants in the
+ * same form. Called by hec_law_fit_solve. */
+void hec_law_fit_ranges(const hec_fit_rows *rows, double *constants);
+
+#endif

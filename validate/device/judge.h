@@ -1,0 +1,26 @@
+/* Predicted against measured for all rows of a folder of tables: `hecate-validate hardware --cases FOLDER`. */
+#ifndef HEC_VALIDATE_DEVICE_JUDGE_H
+#define HEC_VALIDATE_DEVICE_JUDGE_H
+#include "validate/device/cases.h"
+
+typedef struct {
+  const char *kind, *gpu;
+  int32_t rows;                                   /* predicted */
+  double median, p90, signed_median, correlation; /* |predicted / measured - 1|; Spearman's rank correlation */
+} hec_judged_kind;
+
+typedef struct {
+  hec_cases cases;
+  hec_arena arena;
+  int32_t n_kinds;
+  hec_judged_kind *kinds; /* [n_kinds] by kind, then GPU */
+  int32_t n_not;          /* rows without a prediction */
+} hec_judgement;
+
+/* Every row is priced by the preset of its GPU (or its name up to '_': "h100_sxm" is "h100"). Nothing is fitted. */
+hec_status hec_judge_folder(const char *folder, hec_judgement *judgement) HEC_MUST_USE;
+void hec_judgement_free(hec_judgement *judgement);
+void hec_judgement_text(const hec_judgement *judgement, hec_text *text);
+void hec_judgement_json(const hec_judgement *judgement, hec_text *text);
+
+#endif
