@@ -9,8 +9,9 @@
 
 enum { RANKS_MAX = 32 };
 
-static const hec_policy *const rows[] = {&hec_policy_hecate, &hec_policy_hecate_rm, &hec_policy_hecate_nosharding,
-                                         &hec_policy_hecate_nomaterialisation};
+static const hec_policy *const rows[] = {&hec_policy_hecate_published, &hec_policy_hecate_rm,
+                                         &hec_policy_hecate_nosharding, &hec_policy_hecate_nomaterialisation,
+                                         &hec_policy_hecate};
 
 static int32_t copies_on(const hec_plan *plan, int32_t layer, int32_t rank, int32_t *distinct) {
   int32_t n = 0;
@@ -136,7 +137,7 @@ START_TEST(test_rows_on_random_problems) {
     p->m = overrides[hec_test_below(&seed, 7)];
     p->m = p->m == HEC_T_PAPER ? HEC_AUTO : p->m;
     p->period = 3;
-    for (int32_t r = 0; r < 4; r++)
+    for (int32_t r = 0; r < 5; r++)
       ck_assert_uint_eq(play(rows[r], c, seed, true), play(rows[r], c, seed, true));
     hec_case_free(c);
   }
@@ -149,7 +150,7 @@ START_TEST(test_schedule_of_decisions) {
   c->problem.t = 2;
   c->problem.m = 4;
   hec_arena arena = {0};
-  hec_policy_run run = hec_policy_start(&hec_policy_hecate, &c->problem, &arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_hecate_published, &c->problem, &arena);
   ck_assert_int_eq(hec_policy_hecate.period, 100);
   hec_policy_decide(&run, 50, 0);
   ck_assert(run.planned && run.units > 0);
@@ -178,7 +179,7 @@ START_TEST(test_schedule_of_decisions) {
   ck_assert_uint_eq(run.plan.version, 1);
   hec_policy_stop(&run);
 
-  run = hec_policy_start(&hec_policy_hecate, &c->problem, &arena); /* asked for: at once */
+  run = hec_policy_start(&hec_policy_hecate_published, &c->problem, &arena); /* asked for: at once */
   hec_policy_observe(&run, &load);
   hec_fssdp_policy_reshard(&run);
   hec_policy_decide(&run, 1, 0);
@@ -205,7 +206,7 @@ START_TEST(test_rematerialisation_raises_m) {
   hec_case *c = hec_case_new("1x4 nvlink=100G@1us nic=10G@5us flops=100T mem=1000", 4, 5, 8, 10);
   c->problem.tokens = 0;
   hec_arena arena = {0};
-  for (int32_t k = 0; k < 4; k++) {
+  for (int32_t k = 0; k < 5; k++) {
     hec_policy_run run = hec_policy_start(rows[k], &c->problem, &arena);
     ck_assert_int_eq(run.plan.rematerialise, k == 1);
     ck_assert_int_eq(run.m[4], k == 3 ? 0 : k == 1 ? 8 : 3);
@@ -221,7 +222,7 @@ START_TEST(test_no_allocation_after_start) {
   c->problem.period = 2;
   c->problem.m = 6;
   hec_arena arena = {0};
-  hec_policy_run run = hec_policy_start(&hec_policy_hecate_rm, &c->problem, &arena);
+  hec_policy_run run = hec_policy_start(_i ? &hec_policy_hecate : &hec_policy_hecate_rm, &c->problem, &arena);
   hec_load load = hec_load_new(&arena, 3, 16, 32);
   uint64_t seed = 34;
   hec_fail_allocation(1); /* from here on an allocation ends the program */
@@ -246,7 +247,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, test_rows_on_random_problems);
   tcase_add_test(cases, test_schedule_of_decisions);
   tcase_add_test(cases, test_rematerialisation_raises_m);
-  tcase_add_test(cases, test_no_allocation_after_start);
+  tcase_add_loop_test(cases, test_no_allocation_after_start, 0, 2);
   suite_add_tcase(suite, cases);
   return suite;
 }

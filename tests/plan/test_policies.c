@@ -179,9 +179,19 @@ START_TEST(rearranging_rows) {
                                     "eplb-global", "eplb-no-replicas", "eplb-match", "eplb-online", "lplb",
                                     "echo",        "harmoeny",         "llep",       "moonep",      "ultraep",
                                     "taot",        "hiermoe",          "exflow",     "moetuner",    "symi"};
-  static const char *const no[] = {"ep",     "ep-balanced", "ep-capacity",       "ideal",
-                                   "fsdp",   "janus",       "micromoe",          "laer",
-                                   "hecate", "hecate-rm",   "hecate-nosharding", "hecate-nomaterialisation"};
+  static const char *const no[] = {"ep",
+                                   "ep-balanced",
+                                   "ep-capacity",
+                                   "ideal",
+                                   "fsdp",
+                                   "janus",
+                                   "micromoe",
+                                   "laer",
+                                   "hecate",
+                                   "hecate-published",
+                                   "hecate-rm",
+                                   "hecate-nosharding",
+                                   "hecate-nomaterialisation"};
   for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
     ck_assert_msg(hec_policy_find(yes[i])->rearranges, "%s", yes[i]);
   for (size_t i = 0; i < sizeof no / sizeof *no; i++)

@@ -115,7 +115,7 @@ static measured run(const char *policy, const hec_schedule *schedule, double rat
 static const double within[] = {0.1, 0.5, 0.9, 0.999};
 START_TEST(hidden_costs_nothing) {
   const hec_schedule *schedule = &hec_schedule_hecate;
-  measured plain = run("hecate", schedule, within[_i]), again = run("hecate-rm", schedule, within[_i]);
+  measured plain = run("hecate-published", schedule, within[_i]), again = run("hecate-rm", schedule, within[_i]);
   measured none = run("ep", schedule, within[_i]);
   ck_assert_int_eq(plain.regathers, 0);
   ck_assert_int_eq(again.regathers, LAYERS - 1);
@@ -130,7 +130,7 @@ END_TEST
 static const double beyond[] = {1.1, 1.5, 1.9};
 START_TEST(exposed_three_times) {
   const hec_schedule *schedule = &hec_schedule_hecate;
-  measured plain = run("hecate", schedule, beyond[_i]), again = run("hecate-rm", schedule, beyond[_i]);
+  measured plain = run("hecate-published", schedule, beyond[_i]), again = run("hecate-rm", schedule, beyond[_i]);
   measured none = run("ep", schedule, beyond[_i]);
   ck_assert_int_eq(plain.gather, plain.scatter);
   int64_t forward = plain.gather - plain.window - plain.counts, backward = 2 * (plain.gather - plain.window);
@@ -146,8 +146,8 @@ END_TEST
 static const double under_experts[] = {0.5, 1.5, 10, 30};
 START_TEST(experts_hide_more) {
   double ratio = under_experts[_i];
-  measured plain = run("hecate", &hec_schedule_laer, ratio), again = run("hecate-rm", &hec_schedule_laer, ratio);
-  measured none = run("ep", &hec_schedule_laer, ratio), beside = run("hecate", &hec_schedule_hecate, ratio);
+  measured plain = run("hecate-published", &hec_schedule_laer, ratio), again = run("hecate-rm", &hec_schedule_laer, ratio);
+  measured none = run("ep", &hec_schedule_laer, ratio), beside = run("hecate-published", &hec_schedule_hecate, ratio);
   ck_assert_int_eq(plain.regathers, 0);
   ck_assert_int_eq(again.regathers, LAYERS - 1);
   ck_assert_int_le(plain.gather, plain.experts);
@@ -166,7 +166,7 @@ START_TEST(a_shorter_attention_hides_less) {
                                       "s2:shards=4,local=4,block=4"};
   measured before = {0};
   for (int k = 0; k < 4; k++) {
-    measured plain = run_with(kinds[k], "hecate", &hec_schedule_hecate, 1.2);
+    measured plain = run_with(kinds[k], "hecate-published", &hec_schedule_hecate, 1.2);
     measured none = run_with(kinds[k], "ep", &hec_schedule_hecate, 1.2);
     int64_t exposed = plain.total - none.total, expected = LAYERS * (plain.gather - plain.counts) - plain.windows;
     int64_t rounding = 4 * LAYERS;

@@ -188,7 +188,7 @@ START_TEST(a_cell_is_simulated_once_and_is_sound) {
   ck_assert_ptr_eq(hec_lab_get(lab, key), ep);
   ck_assert_int_eq(hec_lab_count(lab), 1);
   key.tokens = 0;
-  key.policy = "hecate";
+  key.policy = "hecate-published";
   const hec_lab_cell *hecate = hec_lab_get(lab, key);
   ck_assert_double_lt(hecate->iteration_s, ep->iteration_s);
   ck_assert_double_lt(hecate->token_s, ep->token_s);
@@ -220,7 +220,7 @@ START_TEST(rematerialisation_exposes_three_times_as_much) {
   inputs.still = true;
   hec_loads_store *store;
   hec_lab *lab = open_lab(&store, &inputs);
-  hec_lab_key key = {HEC_SETTING_B32, HEC_BERT_DEEP, "hecate", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
+  hec_lab_key key = {HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
   int32_t own = hec_lab_get(lab, key)->t_most;
   hec_lab_free(lab);
   inputs.t = inputs.m = own + (own + 1) / 2;

@@ -8,7 +8,7 @@ static void init(hec_policy_run *run) {
 
 const hec_policy hec_policy_hecate_published = {
     .name = "hecate-published",
-    .summary = "FSSDP as published: copies the t hottest experts whether or not that ends the layer sooner",
+    .summary = "FSSDP as published: copies all experts that attention hides, whether or not the layer ends sooner",
     .source = "Hecate, arXiv 2502.02581",
     .known = HEC_KNOWN_LAST,
     .schedule = "hecate",
