@@ -42,14 +42,14 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT,
-                  .within_s = WITHIN_S, .seed = SEED};
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
       HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
-      HEC_ARG_TIME("--within", s->within_s, "TIME",
-                   "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
-                   "60s)",
-                   1, 1e6),
+      HEC_ARG_TIME(
+          "--within", s->within_s, "TIME",
+          "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
+          "60s)",
+          1, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
       HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
       HEC_ARG_TITLE("Is it a gate?"),
@@ -139,7 +139,7 @@ static hec_status take_over(gate *g) {
   HEC_TRY(get(g, run, sizeof *run));
   int32_t n = run->n_points;
   run->points = HEC_NEW(&g->arena, hec_gate_point, n);
-  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n * HEC_DRAWS),
+  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n *HEC_DRAWS),
                                HEC_NEW(&g->arena, bool, n)};
   run->scale = run->scale ? HEC_NEW(&g->arena, double, HEC_DRAWS) : NULL; /* rank 0's pointer, of its own process */
   parts_of(run, parts);
