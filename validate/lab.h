@@ -56,7 +56,8 @@ typedef struct {
   /* On rank 0, before a case runs, the `done`-th of its round: whether it shall. False ends the run. NULL: it shall. */
   bool (*go_on)(void *context, int32_t round, int32_t done);
   void *context;
-  double reference_s; /* probe that pace 1 means, hec_lab_reference of an earlier run; 0: the median of the probes so far */
+  double
+      reference_s; /* probe that pace 1 means, hec_lab_reference of an earlier run; 0: the median of the probes so far */
   double *probes;     /* [n_probes] on rank 0: all that were read */
   int32_t n_probes;
   size_t probes_capacity;

@@ -112,7 +112,7 @@ void hec_medians_draw(const hec_readings *readings, uint64_t seed, hec_arena *ar
   int32_t n = readings->row_at[readings->n_blocks], n_rounds = readings->n_rounds;
   *m = (hec_medians){.n_rows = n,
                      .middle = HEC_NEW(arena, double, n),
-                     .drawn = HEC_NEW(arena, double, (size_t)n * HEC_DRAWS),
+                     .drawn = HEC_NEW(arena, double, (size_t)n *HEC_DRAWS),
                      .known = HEC_NEW(arena, bool, n)};
   drawing d = {.readings = readings,
                .out = m,

@@ -177,9 +177,9 @@ static void add_ranking(const hec_session_report *r, hec_text *out) {
     hec_text_printf(out, "Ranking kept: the order of the one pair of %s more than %g %% apart is predicted right", what,
                     100 * HEC_APART);
   else if (wrong == 0)
-    hec_text_printf(out,
-                    "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pairs more than %g %% apart",
-                    what, pairs, 100 * HEC_APART);
+    hec_text_printf(
+        out, "Ranking kept: the order of the %s is predicted right for all %" PRId32 " pairs more than %g %% apart",
+        what, pairs, 100 * HEC_APART);
   else
     hec_text_printf(out,
                     "Ranking NOT kept: %" PRId32 " of %" PRId32

@@ -155,8 +155,7 @@ static hec_status iterate(hec_runner *r, const hec_replay *replay, const hec_rep
   HEC_TRY(verify_counts(r, step->iter));
   if (r->rank->rank == 0 && replay->measured)
     replay->measured(replay->context, &(hec_replayed){step, r->low, &r->timeline, hec_exec_interrupted(r->exec),
-                                                      hec_exec_moved(r->exec), hec_exec_lost_ps(r->exec),
-                                                      s->probe_s});
+                                                      hec_exec_moved(r->exec), hec_exec_lost_ps(r->exec), s->probe_s});
   return check ? hec_check_step(check, &r->work, index, r->loads, NULL) : HEC_OK;
 }
 

@@ -143,7 +143,8 @@ START_TEST(known_errors) {
   ck_assert(c->kendall_tau >= 1 && c->ranking.pairs == 6 && c->ranking.wrong == 0);
   ck_assert(c->n_right == 6 && c->n_wrong == 0 && c->n_not_apart == 0);
   ck_assert(c->chosen == 0 && c->best == 0 && fabs(c->regret) <= 0);
-  for (int32_t i = 0; i < CASES; i++) { /* readings are 2 % to either side, and five of them do not say all (resample.h) */
+  for (int32_t i = 0; i < CASES;
+       i++) { /* readings are 2 % to either side, and five of them do not say all (resample.h) */
     const hec_compared_case *one = &c->by_case[i];
     ck_assert(one->measured.low < one->measured_s && one->measured.high > one->measured_s);
     ck_assert_double_eq_tol((one->measured.high - one->measured.low) / one->measured_s, 0.04 * 1.32, 0.01);

@@ -33,7 +33,7 @@ static void make(session *s) {
 
 static void judge(session *s, int32_t broken, hec_arena *arena, hec_gate_judgement *j) {
   int32_t row_at[N + 1];
-  double *value = HEC_NEW(arena, double, N * ROUNDS);
+  double *value = HEC_NEW(arena, double, N *ROUNDS);
   for (int32_t i = 0; i < N; i++) {
     row_at[i + 1] = i + 1;
     for (int32_t k = 0; s->points[i].executed && k < ROUNDS; k++)

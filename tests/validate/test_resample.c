@@ -28,10 +28,10 @@ START_TEST(undisturbed_or_the_better_half) {
     double disturbance[6], value[6], kept[6];
   } rows[] = {
       {{0, 0, 0, 0, 0, 0}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}},
-      {{0, 1, 5, 1, 1, 1}, {1, 2, 3, 4, 5, 6}, {1, 2, 0, 4, 5, 6}},  /* at most 1 is undisturbed */
-      {{7, 5, 6, 4, 9, 8}, {1, 2, 3, 4, 5, 6}, {0, 2, 3, 4, 0, 0}},  /* the better half */
-      {{9, 9, 9, 9, 9, 9}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 0, 0, 0}},  /* ties to the earlier */
-      {{9, 0, 8, 7, 9, 9}, {1, 2, 0, 0, 5, 6}, {1, 2, 0, 0, 5, 0}},  /* three, where there are as many */
+      {{0, 1, 5, 1, 1, 1}, {1, 2, 3, 4, 5, 6}, {1, 2, 0, 4, 5, 6}}, /* at most 1 is undisturbed */
+      {{7, 5, 6, 4, 9, 8}, {1, 2, 3, 4, 5, 6}, {0, 2, 3, 4, 0, 0}}, /* the better half */
+      {{9, 9, 9, 9, 9, 9}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 0, 0, 0}}, /* ties to the earlier */
+      {{9, 0, 8, 7, 9, 9}, {1, 2, 0, 0, 5, 6}, {1, 2, 0, 0, 5, 0}}, /* three, where there are as many */
       {{9, 8, 7, 9, 9, 9}, {1, 0, 0, 0, 0, 6}, {1, 0, 0, 0, 0, 6}},
       {{0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}},
   };
@@ -71,7 +71,8 @@ START_TEST(medians) {
   for (int32_t b = 0; b < HEC_DRAWS; b++)
     ck_assert((one.drawn[b * 4] < 2) == (one.drawn[b * 4 + 1] > 20));
   double level[HEC_DRAWS];
-  ck_assert(hec_medians_level(&one, 0, 2, level) && !hec_medians_level(&one, 2, 4, level) && level[0] >= 1 && level[7] <= 1);
+  ck_assert(hec_medians_level(&one, 0, 2, level) && !hec_medians_level(&one, 2, 4, level) && level[0] >= 1 &&
+            level[7] <= 1);
   ck_assert(isinf(hec_medians_half_width(&one, 2, 4)));
 }
 END_TEST
@@ -80,7 +81,8 @@ START_TEST(an_interval) {
   double drawn[HEC_DRAWS];
   for (int32_t i = 0; i < HEC_DRAWS; i++)
     drawn[i] = 2 + (double)((i * 7) % HEC_DRAWS) / HEC_DRAWS; /* 2 to 3 */
-  hec_interval i = hec_interval_of(2.2, drawn, HEC_DRAWS); /* draws that are larger than the estimate: mirrored below it */
+  hec_interval i =
+      hec_interval_of(2.2, drawn, HEC_DRAWS); /* draws that are larger than the estimate: mirrored below it */
   ck_assert_double_eq_tol(i.low, 2.2 * 2.2 / 2.97, 1e-9);
   ck_assert_double_eq_tol(i.high, 2.97, 1e-9);
   i = hec_interval_of(2.8, drawn, HEC_DRAWS);
@@ -280,7 +282,8 @@ START_TEST(stopping_favours_nothing) {
       hec_arena_free(&own);
     }
   }
-  printf("stopped after %.1f rounds of %d on average, bias %+.3f %%\n", rounds_used / all, ROUNDS_MOST, 100 * bias / all);
+  printf("stopped after %.1f rounds of %d on average, bias %+.3f %%\n", rounds_used / all, ROUNDS_MOST,
+         100 * bias / all);
   ck_assert(rounds_used / all < ROUNDS_MOST - 2 && rounds_used / all > 5.5);
   ck_assert(fabs(bias / all) < 0.002);
 }

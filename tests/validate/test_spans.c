@@ -45,8 +45,8 @@ static void count_waits(tools *t, const hec_program *program, const hec_timeline
 static void ck_same(const tools *t, const hec_test_step *step, const hec_timeline *timeline, const char *what) {
   for (size_t i = 0; i < step->program->n_ops * (size_t)step->program->n_ranks; i++)
     if (t->again.begin_ps[i] != timeline->begin_ps[i] || llabs(t->again.end_ps[i] - timeline->end_ps[i]) > 0)
-      ck_abort_msg("%s, %s: (operation, rank) %d from %lld to %lld, expected %lld to %lld", hec_test_step_name(step), what,
-                   (int)i, (long long)timeline->begin_ps[i], (long long)timeline->end_ps[i],
+      ck_abort_msg("%s, %s: (operation, rank) %d from %lld to %lld, expected %lld to %lld", hec_test_step_name(step),
+                   what, (int)i, (long long)timeline->begin_ps[i], (long long)timeline->end_ps[i],
                    (long long)t->again.begin_ps[i], (long long)t->again.end_ps[i]);
 }
 

@@ -53,7 +53,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .usage = "hecate-validate calibrate [options]",
       .summary =
           "Measures what the operations of a model shape take on this machine, all ranks at work, and fits the laws\n"
-          "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores), two at most.\n"
+          "that the simulator uses: a cluster file. About a minute with the defaults (2 ranks on 2 cores), two at "
+          "most.\n"
           "A busy machine is never refused: the report and the file say how disturbed it was and how far the times\n"
           "can be trusted. Exit code 1: a run failed; large residuals are printed and are no failure.",
       .examples = "  hecate-validate calibrate --out this-machine.json\n"

@@ -53,10 +53,10 @@ typedef struct {
   hec_line exchange, plan;
   double flops, gemm_a_s, hbm_bandwidth, launch_s;
   double comm_share; /* of a processor, that moving bytes takes while an exchange lasts */
-  double speed;         /* 1, or less: see hec_calibration_pace */
-  double disturbed;     /* share of the iterations that were disturbed */
-  bool contaminated;    /* more than HEC_CONTAMINATED_MOST of them */
-  double probe_s;       /* of the pace that its times are at; 0: not known */
+  double speed;      /* 1, or less: see hec_calibration_pace */
+  double disturbed;  /* share of the iterations that were disturbed */
+  bool contaminated; /* more than HEC_CONTAMINATED_MOST of them */
+  double probe_s;    /* of the pace that its times are at; 0: not known */
   double level, own[3]; /* how far times may be off altogether, of 1: half an interval (resample.h); NAN: not known.
                          * Median error on its own cases, and its interval. Set by the session that ran it. */
 } hec_calibration;

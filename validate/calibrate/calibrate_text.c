@@ -119,7 +119,8 @@ static void add_verdict(const hec_session_report *r, hec_text *out) {
     hec_text_add(out, "For predictions of this model shape on this machine. Devices are not probed: whether anything "
                       "else used them is not known.\n");
   else if (c->contaminated)
-    hec_text_printf(out, "Mind: %.0f %% of the iterations were disturbed; a quiet machine gives a better calibration.\n",
+    hec_text_printf(out,
+                    "Mind: %.0f %% of the iterations were disturbed; a quiet machine gives a better calibration.\n",
                     100 * c->disturbed);
   else
     hec_text_add(out, "Good for predictions of this model shape on this machine.\n");

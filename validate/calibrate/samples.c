@@ -115,11 +115,12 @@ static void add_exchange(hec_samples *samples, const hec_program *program, const
   for (int32_t r = 0; r < program->n_ranks; r++)
     if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0 &&
         computed(samples, program, t, id, r) < HEC_COMPUTED_MOST)
-      add_pair(&samples->exchange[kind], links->done_s[r],
-               1e-12 * (double)hec_span_ps(&samples->spans, program, id, r), samples->reading);
+      add_pair(&samples->exchange[kind], links->done_s[r], 1e-12 * (double)hec_span_ps(&samples->spans, program, id, r),
+               samples->reading);
 }
 
-static void add_op(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id, hec_link_cost *links) {
+static void add_op(hec_samples *samples, const hec_program *program, const hec_timeline *t, int32_t id,
+                   hec_link_cost *links) {
   const hec_op *op = &program->ops[id];
   if (op->kind == HEC_OP_EXCHANGE) {
     add_exchange(samples, program, t, id, links);

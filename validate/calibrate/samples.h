@@ -40,8 +40,8 @@ typedef struct {
   hec_sample_pairs plan;
   hec_spans spans;
   double busy_s, lasted_s; /* of exchanges: processor time that moving bytes took, and how long they lasted */
-  int32_t reading; /* that is being added */
-} hec_samples;     /* zero-initialise */
+  int32_t reading;         /* that is being added */
+} hec_samples;             /* zero-initialise */
 
 /* Adds all operations of an executed iteration under a schedule without overlap, whose timeline is mended (lab.h), as reading
  * `reading`; of those that move bytes only where the rank did nothing else (reductions of gradients overlap in every

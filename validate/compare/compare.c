@@ -81,7 +81,7 @@ const hec_round_reading *hec_comparison_readings(const hec_comparison *c, int32_
 /* The readings that count, by point and round. */
 static hec_readings chosen_readings(const hec_comparison *c, hec_arena *arena) {
   size_t n = (size_t)c->options.n_rounds;
-  double *value = HEC_NEW(arena, double, (size_t)c->n_points * n), *disturbance = HEC_NEW(arena, double, n);
+  double *value = HEC_NEW(arena, double, (size_t)c->n_points *n), *disturbance = HEC_NEW(arena, double, n);
   for (size_t i = 0; i < (size_t)c->n_points; i++) {
     for (size_t k = 0; k < n; k++) {
       value[i * n + k] = c->readings[i * n + k].total_s;
@@ -269,8 +269,7 @@ static void finish_case(hec_comparison *c, int32_t a_case, const double *predict
   hec_compared_case *of = &c->by_case[a_case];
   int32_t first = c->point_at[a_case], last = c->point_at[a_case + 1];
   double drawn[HEC_DRAWS];
-  *of = (hec_compared_case){
-      .a_case = &c->options.cases[a_case], .measured = {NAN, NAN}, .n_points = last - first};
+  *of = (hec_compared_case){.a_case = &c->options.cases[a_case], .measured = {NAN, NAN}, .n_points = last - first};
   of->n_conclusive = pairs_of(c, first, last, pairs);
   if (of->n_conclusive == 0)
     return;

@@ -28,12 +28,12 @@ enum { HEC_ROUNDS_LEAST = 5 };
 typedef struct {
   int32_t a_case;
   int64_t iter;
-  uint64_t digest;                /* of the program; 0: not executed, the time was over */
-  double predicted_s, measured_s; /* both at the reference's pace */
-  double raw_s;                   /* measured, as it was */
-  double spread;                  /* of the readings that count: (75th - 25th percentile) / median */
-  int32_t n_read, n_clean;        /* n_clean: undisturbed */
-  bool conclusive;                /* executed at least once */
+  uint64_t digest;                    /* of the program; 0: not executed, the time was over */
+  double predicted_s, measured_s;     /* both at the reference's pace */
+  double raw_s;                       /* measured, as it was */
+  double spread;                      /* of the readings that count: (75th - 25th percentile) / median */
+  int32_t n_read, n_clean;            /* n_clean: undisturbed */
+  bool conclusive;                    /* executed at least once */
   double control_s[HEC_CONTROLS_MAX]; /* predictions under laws that are broken on purpose */
   double predicted_role_s[HEC_N_ROLES], measured_role_s[HEC_N_ROLES]; /* spans (spans.h), mean over ranks */
 } hec_point;
@@ -99,8 +99,8 @@ typedef struct {
   hec_ranking ranking;        /* the same over those more than HEC_APART apart */
   int32_t n_right, n_wrong, n_not_apart; /* all pairs */
   double regret;                         /* measured: the case that is predicted best over the one that is best, - 1 */
-  int32_t chosen, best; /* the two, of by_case; no meaning without a pair */
-  bool regret_known;    /* they are told apart, or one and the same */
+  int32_t chosen, best;                  /* the two, of by_case; no meaning without a pair */
+  bool regret_known;                     /* they are told apart, or one and the same */
   hec_compared_control controls[HEC_CONTROLS_MAX];
   int32_t n_controls, n_conclusive;
   int32_t n_read, n_least, n_most; /* readings of all points; of the points that have fewest and most */

@@ -104,8 +104,9 @@ static void add_cases(const hec_session_report *r, hec_text *out) {
                       "iteration's time, bias: its median with the sign; interval: of the median error\n");
   else
     hec_text_add(out, "error: predicted / measured - 1 of the iteration's time, with its interval\n");
-  hec_text_add(out, "the measurement of an iteration is the median over its rounds, lost time taken out, at one pace, of\n"
-                    "the least disturbed ones; spread: their middle half over it\n");
+  hec_text_add(out,
+               "the measurement of an iteration is the median over its rounds, lost time taken out, at one pace, of\n"
+               "the least disturbed ones; spread: their middle half over it\n");
 }
 
 static void add_kind(hec_text *out, int width, const char *name, double predicted_s, double measured_s) {

@@ -106,11 +106,11 @@ static void say(judging *j, bool undecided, const char *sentence) {
   hec_text_add(to, sentence);
 }
 
-#define SAY(j, undecided, ...)                                                                                             \
+#define SAY(j, undecided, ...)                                                                                         \
   do {                                                                                                                 \
     hec_text said_ = {0};                                                                                              \
     hec_text_printf(&said_, __VA_ARGS__);                                                                              \
-    say((j), (undecided), said_.data);                                                                                     \
+    say((j), (undecided), said_.data);                                                                                 \
     hec_text_free(&said_);                                                                                             \
   } while (0)
 
@@ -133,8 +133,8 @@ static void judge_band(judging *j, const char *what, const char *where, double e
                        double band) {
   int32_t at = place(interval, band);
   if (at >= 0)
-    SAY(j, at == 0, "%s error%s%s%s %.1f %% [%.1f, %.1f], expected at most %g %%", what, where[0] ? " where " : "", where,
-        where[0] ? " matters" : "", 100 * error, 100 * interval.low, 100 * interval.high, 100 * band);
+    SAY(j, at == 0, "%s error%s%s%s %.1f %% [%.1f, %.1f], expected at most %g %%", what, where[0] ? " where " : "",
+        where, where[0] ? " matters" : "", 100 * error, 100 * interval.low, 100 * interval.high, 100 * band);
 }
 
 /* Does the gate count? And does the law hold where the control says? */

@@ -55,12 +55,12 @@ typedef struct {
 
 typedef struct {
   hec_gate_verdict verdict;
-  bool outside;                   /* a number is outside its band, whether or not the machine lets that count */
-  hec_text failed, undecided;     /* sentences, separated by "; " */
-  const char *why;                /* of the verdict; "" when passed */
+  bool outside;               /* a number is outside its band, whether or not the machine lets that count */
+  hec_text failed, undecided; /* sentences, separated by "; " */
+  const char *why;            /* of the verdict; "" when passed */
   int32_t n_points, n_executed;
   hec_error_range error;
-  int32_t n_pairs, n_wrong;       /* told apart, and more than HEC_APART apart */
+  int32_t n_pairs, n_wrong; /* told apart, and more than HEC_APART apart */
   hec_gate_control controls[HEC_CONTROLS_MAX];
 } hec_gate_judgement;
 

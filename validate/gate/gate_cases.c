@@ -203,8 +203,8 @@ static hec_status read_bands(reader *r, const hec_json_value *root) {
 }
 
 static hec_status read_document(reader *r, const char *path) {
-  static const char *const known[] = {"version", "model",  "shape", "links", "cluster", "tokens",
-                                      "steps",   "bands", "cases", NULL};
+  static const char *const known[] = {"version", "model", "shape", "links", "cluster",
+                                      "tokens",  "steps", "bands", "cases", NULL};
   const hec_json_value *root = hec_json_root(r->json), *list = hec_json_get(root, "cases");
   hec_gate_file *f = r->file;
   int32_t version;

@@ -51,7 +51,8 @@ static void add_errors(const hec_gate_report *r, hec_text *out) {
     add_error(out, &c->error);
     hec_text_printf(out, " %s |\n", failed_text(c, b));
   }
-  hec_text_printf(out, "\nPairs told apart and more than %g %% apart: %" PRId32 ", in the wrong order: %" PRId32 ".\n\n",
+  hec_text_printf(out,
+                  "\nPairs told apart and more than %g %% apart: %" PRId32 ", in the wrong order: %" PRId32 ".\n\n",
                   100 * HEC_APART, j->n_pairs, j->n_wrong);
 }
 
