@@ -12,11 +12,13 @@
 #include "sim/compare.h"
 
 #include "runtime/base/pool.h"
+#include "runtime/base/progress.h"
 #include "runtime/plan/bound/bound.h"
 #include "sim/law.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -53,6 +55,7 @@ typedef struct {
   int32_t *order;                 /* [n_policies] lanes, those that took longest first */
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up */
+  atomic_int n_ended;             /* lanes, of the iteration at hand */
   /* of drawing: */
   const hec_compare_drawing *drawing;
   const hec_timeline_out *out;
@@ -191,19 +194,31 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static void say(const comparison *c, const char *what, const char *row) {
+  if (!c->options->silent)
+    hec_progress_doing(what, row);
+}
+
 static void simulate(void *context, int32_t worker, int64_t item) {
   comparison *c = context;
   int32_t p = c->order[item];
   desk *d = &c->desks[worker];
   lane *one = &c->lanes[p];
   int64_t begin_ns = now_ns();
+  say(c, "planning", c->options->policies[p]->name);
   lower(d, one, c->iteration);
+  if (c->report)
+    say(c, "simulating", c->options->policies[p]->name);
   if (c->report)
     one->status = measure(c, d, one, &c->summary->rows[p]);
   if (one->status != HEC_OK)
     (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
   give_back(d, one);
   one->took_ns = now_ns() - begin_ns;
+  if (!c->options->silent)
+    hec_progress_at((double)c->iteration->index +
+                        (1 + atomic_fetch_add(&c->n_ended, 1)) / (double)c->options->n_policies,
+                    (double)c->options->n_iterations, 0);
 }
 
 static hec_status first_failure(const comparison *c) {
@@ -247,19 +262,19 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
               .rewritten = hec_load_new(&c->arena, problem->n_layers, problem->n_ranks, problem->n_experts)};
   while ((status = hec_feed_next(feed, &c->iteration)) == HEC_OK && c->iteration) {
     c->report = c->iteration->index >= job->warmup;
+    atomic_store(&c->n_ended, 0);
     run_lanes(c, simulate);
     status = first_failure(c);
     if (status != HEC_OK)
       break;
     sort_lanes(c);
     hec_sim_memo_clear(c->memo);
+    say(c, "lower bounds", NULL);
     if (c->report)
       add_bounds(&b, c);
     c->summary->n_iterations += c->report;
     if (c->report)
       hec_series_add(&c->summary->iters, (double)c->iteration->iter);
-    if (c->options->progress)
-      c->options->progress(c->iteration->index + 1, c->options->progress_context);
   }
   c->summary->tokens = hec_feed_tokens(feed);
   hec_feed_free(feed);

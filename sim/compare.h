@@ -12,10 +12,10 @@ typedef struct {
   const char *const *schedules;     /* [n_policies] of each, a policy then standing more than once; NULL: `schedule` */
   const hec_collective *collective; /* NULL: cheapest */
   const hec_law *law;
-  bool check;                                          /* verify every program and timeline (slow) */
-  int32_t n_threads;                                   /* 0, 1: none but the caller's */
-  void (*progress)(int64_t iterations, void *context); /* NULL: none */
-  void *progress_context;
+  bool check;           /* verify every program and timeline (slow) */
+  int32_t n_threads;    /* 0, 1: none but the caller's */
+  int64_t n_iterations; /* of the trace, for the progress; 0: not known */
+  bool silent;          /* one of many: says nothing of its progress */
 } hec_compare_options;
 
 /* One pass over the trace; all policies advance together, so memory does not grow with its length (but for 8 bytes per

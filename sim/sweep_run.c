@@ -110,6 +110,7 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   const char *collective = hec_sweep_at(s, first, HEC_SWEEP_COLLECTIVE)->text;
   hec_compare_options options = {.policies = policies,
                                  .n_policies = n,
+                                 .silent = true,
                                  .schedule = hec_sweep_at(s, first, HEC_SWEEP_SCHEDULE)->text,
                                  .law = hec_law_find(hec_sweep_at(s, first, HEC_SWEEP_LAW)->text)};
   if (strcmp(collective, HEC_SWEEP_AUTO) != 0)

@@ -1,5 +1,6 @@
 /* hecate-sim TRACE: every policy on a recorded trace, simulated, as one table (or JSON, CSV, timeline). Sub-commands:
  * plan, flows, sweep, breakeven. */
+#include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
 #include "runtime/report/report.h"
 #include "tools/common/colour.h"
@@ -68,12 +69,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return *done ? HEC_OK : hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }
 
-static void show_progress(int64_t iterations, void *context) {
-  (void)context;
-  if (iterations % 16 == 0)
-    fprintf(stderr, "\r%" PRId64 " iterations", iterations);
-}
-
 /* The page shows the iterations that the trace events are of. */
 static void look(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline) {
   hec_report_draw(context, row, iter, low, timeline);
@@ -89,6 +84,7 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   hec_summary_json(summary, &files.json);
   hec_timeline_files by_rank = {.out = s->out, .format = s->timelines};
   const hec_timeline_out to = {s->timelines, &files.timeline, hec_timeline_files_put, &by_rank};
+  hec_progress_stage("drawing the timelines", NULL);
   hec_status status = hec_trace_rewind(reader);
   if (status == HEC_OK)
     status = hec_timeline_files_begin(&by_rank);
@@ -124,10 +120,7 @@ static hec_status run(const settings *s, hec_trace_reader *reader, hec_arena *ar
     HEC_TRY(
         hec_timeline_files_check(&(hec_timeline_files){.out = s->out, .format = s->timelines}, reads, HEC_JOB_READS));
   }
-  bool shown = hec_progress_wanted();
-  hec_status status = hec_simulation_run(&s->simulation, reader, shown ? show_progress : NULL, arena, &simulation);
-  if (shown)
-    fprintf(stderr, "\r\033[K");
+  hec_status status = hec_simulation_run(&s->simulation, reader, arena, &simulation);
   simulation.summary.trace = s->trace;
   if (status == HEC_OK && s->out)
     status = write_out(s, &simulation.job, reader, &simulation.options, &simulation.summary);

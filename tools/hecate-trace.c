@@ -209,8 +209,7 @@ static hec_status take_synth(synth_settings *s) {
   HEC_TRY(hec_synth_check(o));
   if (!s->out)
     return hec_fail(HEC_BAD_INPUT, "synth: expected --out FILE; see hecate-trace synth --help");
-  if (strcmp(s->out, "-") != 0)
-    HEC_TRY(hec_output_check_file("--out", s->out));
+  HEC_TRY(hec_output_check_stream(s->out));
   return hec_synth_write(o, s->out);
 }
 

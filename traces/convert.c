@@ -6,6 +6,7 @@
  *
  * Of an object, members before "iterations" are the header. O(bytes), a block of memory. */
 #include "traces/convert.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/base/arena.h"
 #include "traces/sink.h"
@@ -176,9 +177,13 @@ static hec_status check(const char *in, bool *object, hec_trace_converted *resul
   *object = hec_trace_is_object(reader);
   hec_name_copy(result->misspelt, sizeof result->misspelt, hec_trace_header_of(reader)->misspelt);
   hec_status status = HEC_OK;
-  do
+  int64_t n = 0;
+  hec_progress_stage("checking", "records");
+  do {
     status = hec_trace_next(reader, &record);
-  while (status == HEC_OK && record);
+    hec_progress_at((double)n++, 0, 0);
+  } while (status == HEC_OK && record);
+  hec_progress_stage("converting", NULL);
   hec_trace_close(reader);
   return status;
 }

@@ -1,4 +1,5 @@
 /* Options of the generators: defaults, checks, the command line that repeats them, and the whole trace. */
+#include "runtime/base/progress.h"
 #include "traces/synth_state.h"
 
 #include "traces/trace_header.h"
@@ -191,9 +192,11 @@ static hec_status write_records(hec_synth *synth, hec_trace_writer *writer) {
   hec_load load = {o->n_layers, o->n_sources, o->n_experts, NULL};
   load.counts = hec_malloc((size_t)o->n_layers * (size_t)o->n_sources * (size_t)o->n_experts, sizeof *load.counts);
   hec_status status = HEC_OK;
+  hec_progress_stage("writing", "records");
   for (int64_t iter = 1; iter <= o->n_iterations && status == HEC_OK; iter++) {
     hec_synth_next(synth, &load);
     status = hec_trace_write(writer, iter, NULL, &load);
+    hec_progress_at((double)iter, (double)o->n_iterations, 0);
   }
   free(load.counts);
   return status;

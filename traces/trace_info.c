@@ -3,6 +3,7 @@
  *   CV   = sqrt(mean (x - mean x)^2) / mean x
  * O(counts) per record. */
 #include "traces/trace_info.h"
+#include "runtime/base/progress.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -167,11 +168,13 @@ static void finish(gathering *g) {
 }
 
 static hec_status gather(gathering *g, hec_trace_reader *reader) {
-  for (;;) {
+  hec_progress_stage("reading", "records");
+  for (int64_t n = 1;; n++) {
     const hec_trace_record *record = NULL;
     HEC_TRY(hec_trace_next(reader, &record));
     if (!record)
       return HEC_OK;
+    hec_progress_at((double)n, 0, 0);
     sum_sources(&record->load, g->totals);
     for (int32_t l = 0; l < g->n_layers; l++)
       gather_layer(g, l);

@@ -6,6 +6,7 @@
  * Sizes: planners that see the load of the micro-batch, 64 ranks in one domain (TAOT: eight nodes of 8) and 256 experts;
  * LPLB its 8-rank cube, also with so few experts that ranks are uneven without replicas; LAER 64 ranks with 4 slots and
  * 32 experts, where its authors measured 0.75 ms (reference hecate.md 10.3). */
+#include "runtime/base/progress.h"
 #include "runtime/plan/policy.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
@@ -163,24 +164,13 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
   return false;
 }
 
-/* On a line of its own that is wiped afterwards; before anything is timed. */
-static void show_progress(const instance *in, int32_t done, int32_t of) {
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K%s, %d ranks, %d experts: %d of %d", in->policy, (int)in->ranks, (int)in->experts,
-            (int)done + 1, (int)of);
-}
-
-static void wipe_progress(void) {
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
-}
-
 static hec_status run(const settings *s, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies, n_rows = 0, n_wanted = 0;
   HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
   hec_json_out json = hec_json_begin(out, 1);
   print_head(s, &json, out);
+  hec_progress_stage("timing", "instances");
   for (int32_t i = 0; i < N_INSTANCES; i++)
     n_wanted += asked_for(policies, n_policies, instances[i].policy);
   for (int32_t i = 0; i < N_INSTANCES; i++) {
@@ -188,10 +178,10 @@ static hec_status run(const settings *s, hec_text *out) {
     timing t;
     if (!asked_for(policies, n_policies, instances[i].policy))
       continue;
-    show_progress(&instances[i], n_rows, n_wanted);
+    hec_progress_doing("timing", instances[i].policy);
+    hec_progress_at(n_rows, n_wanted, 0);
     hec_status status = time_instance(s, &instances[i], &arena, &t);
     hec_arena_free(&arena);
-    wipe_progress();
     HEC_TRY(status);
     print_row(s, &instances[i], &t, &json, out);
     n_rows++;

@@ -1,5 +1,6 @@
 /* See args.h: one loop over argv, one look-up in the table. */
 #include "tools/common/args.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/base/text.h"
 #include "tools/common/pages.h"
@@ -129,6 +130,7 @@ hec_status hec_args_parse(const hec_command *command, int argc, char **argv, con
 }
 
 int hec_tool_exit(const char *program, hec_status status) {
+  hec_progress_end();
   if (status == HEC_OK && (fflush(stdout) != 0 || ferror(stdout)))
     status = hec_fail(HEC_FAILED, "standard output: cannot be written");
   if (status != HEC_OK)

@@ -27,12 +27,6 @@ bool hec_progress_wanted(void) {
   return is_capable(STDERR_FILENO);
 }
 
-void hec_progress_time(const char *what, int32_t done, double left_s) {
-  fprintf(stderr, "\r\033[K%s: %" PRId32 " done", what, done);
-  if (left_s <= 1e6)
-    fprintf(stderr, ", at most %d:%02d left", (int)(left_s / 60), (int)left_s % 60);
-}
-
 /* Words that are numbers, with a unit of one sign behind them ("1.00x", "3%"); *gaps: runs of blanks between words. */
 static int count_numbers(const char *line, size_t n, int *gaps) {
   int numbers = 0;

@@ -10,8 +10,6 @@ bool hec_colour_wanted(void);
 
 /* Whether standard error is a terminal that can go back in a line and wipe it: TERM as above. Elsewhere no progress is shown. */
 bool hec_progress_wanted(void);
-/* "executing: 12 done, at most 1:20 left" over the line that stands there. left_s INFINITY: not known. */
-void hec_progress_time(const char *what, int32_t done, double left_s);
 
 /* `length` bytes of `text` with colours:
  *   bold       the first line where a tool names itself; heads of tables: after an empty line, columns without any number

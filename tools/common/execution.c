@@ -1,5 +1,6 @@
 /* See execution.h. */
 #include "tools/common/execution.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/exec/link/device_link.h"
 #include "runtime/exec/math/math.h"
@@ -146,6 +147,7 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
 
 void hec_execution_warn(const hec_execution *execution, const hec_where *where, bool pin, const char *advice) {
   const hec_summary_execution *e = &execution->summary;
+  hec_progress_wipe();
   if (hec_summary_execution_crowded(e))
     (void)fprintf(stderr, "hecate-run: warning: times are of %" PRId32 " ranks on %" PRId32 " %s%s%s\n",
                   e->n_ranks_here, e->n_cores, e->unit, e->n_cores == 1 ? "" : "s", advice);

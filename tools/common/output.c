@@ -1,6 +1,7 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
 #include "tools/common/colour.h"
 #include "validate/plain.h"
@@ -55,6 +56,14 @@ hec_status hec_output_check_file(const char *option, const char *path) {
     return HEC_OK;
   return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that can be written, found: %s", option, path,
                   strerror(errno));
+}
+
+hec_status hec_output_check_stream(const char *path) {
+  if (strcmp(path, "-") != 0)
+    return hec_output_check_file("--out", path);
+  if (isatty(STDOUT_FILENO) == 1)
+    hec_progress_end();
+  return HEC_OK;
 }
 
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) {
@@ -127,6 +136,7 @@ static void say_waiting(const char *folder) {
   hec_text_add(&line, "note: --out ");
   hec_text_add_plain(&line, folder);
   hec_text_add(&line, ": another run is writing there; waiting until it is done\n");
+  hec_progress_wipe();
   (void)fputs(line.data, stderr);
   hec_text_free(&line);
 }
@@ -258,6 +268,7 @@ void hec_output_mention(const char *folder, bool page, bool report, const hec_ti
 
 hec_status hec_output_print(const hec_text *text) {
   hec_text coloured = {0};
+  hec_progress_end();
   if (text->length > 0 && hec_colour_wanted()) {
     hec_colour_add(text->data, text->length, &coloured);
     text = &coloured;

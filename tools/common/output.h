@@ -19,6 +19,8 @@ hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32
  * taken by what the command prints. */
 hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
 
+/* The same for --out PATH of a trace, where "-" is standard output: at a terminal no progress is shown then. */
+hec_status hec_output_check_stream(const char *path) HEC_MUST_USE;
 /* The same for a file whose name hecate made up from another: one that is there begins with `head`, as hecate's do, or is
  * empty. */
 hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;

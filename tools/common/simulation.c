@@ -1,12 +1,14 @@
 /* See simulation.h. */
 #include "tools/common/simulation.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/program/job_rows.h"
 #include "tools/common/machine.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct {
   const hec_simulation_args *args;
@@ -51,14 +53,13 @@ static hec_status compare(const runner *r, const char *attention, hec_job *job, 
     say_left_out(r, job);
   hec_job_say_groups(job, r->options->policies, r->options->n_policies, r->arena);
   hec_job_say_transitions(job, r->options->policies, r->options->n_policies, r->arena);
+  hec_progress_stage("simulating", "iterations");
   hec_status status = hec_compare(job, r->reader, r->options, r->arena, summary);
   if (status == HEC_OK) {
     hec_job_say_tokens(job, summary->tokens, r->arena);
     hec_job_say_history(job, r->options->policies, r->options->n_policies, job->warmup + summary->n_iterations,
                         r->arena);
   }
-  if (r->options->progress)
-    fprintf(stderr, "\r\033[K");
   return status;
 }
 
@@ -77,8 +78,27 @@ static hec_status compare_others(const runner *r, const char *const *kind, int32
   return HEC_OK;
 }
 
-hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader,
-                              void (*progress)(int64_t iterations, void *context), hec_arena *arena,
+/* Only where somebody looks, and of a file that can be read again quickly. */
+static hec_status count_iterations(hec_trace_reader *reader, int64_t *n) {
+  enum { BYTES_MAX = 1 << 28 };
+  struct stat info;
+  *n = 0;
+  if (!hec_progress_is_on() || stat(hec_trace_origin(reader), &info) != 0 || !S_ISREG(info.st_mode) ||
+      info.st_size > BYTES_MAX)
+    return HEC_OK;
+  const hec_trace_record *record = NULL;
+  int64_t last = -1;
+  hec_progress_stage("reading the trace", "iterations");
+  hec_status status = HEC_OK;
+  while ((status = hec_trace_next(reader, &record)) == HEC_OK && record) {
+    *n += record->iter != last;
+    last = record->iter;
+    hec_progress_at((double)*n, 0, 0);
+  }
+  return status == HEC_OK ? hec_trace_rewind(reader) : status;
+}
+
+hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader, hec_arena *arena,
                               hec_simulation *simulation) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   const char *kind[HEC_ATTENTIONS_MAX];
@@ -87,8 +107,8 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   hec_compare_options *options = &simulation->options;
   hec_summary *summary = &simulation->summary;
   *options = (hec_compare_options){.check = args->check,
-                                   .n_threads = args->threads > 0 ? (int32_t)args->threads : hec_machine_cores(),
-                                   .progress = progress};
+                                   .n_threads = args->threads > 0 ? (int32_t)args->threads : hec_machine_cores()};
+  HEC_TRY(count_iterations(reader, &options->n_iterations));
   HEC_TRY(hec_job_args_law(args->job.law, &options->law));
   HEC_TRY(choose_policies(&args->job, policies, &n_policies, &n_left_out));
   HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule, arena, &rows));

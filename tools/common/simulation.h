@@ -32,10 +32,9 @@ typedef struct {
   hec_summary_attention attentions[HEC_ATTENTIONS_MAX];
 } hec_simulation; /* stays where it is: the summary points into it. Zero-initialise */
 
-/* Every policy, under every schedule and kind of attention asked for. `progress` may be NULL. The trace stands at its end.
+/* Every policy, under every schedule and kind of attention asked for. The trace stands at its end.
  * Free with hec_simulation_free, after a failure too. */
-hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader,
-                              void (*progress)(int64_t iterations, void *context), hec_arena *arena,
+hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader *reader, hec_arena *arena,
                               hec_simulation *simulation) HEC_MUST_USE;
 void hec_simulation_free(hec_simulation *simulation);
 

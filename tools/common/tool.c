@@ -2,12 +2,15 @@
 #include "tools/common/tool.h"
 
 #include "runtime/base/nearest.h"
+#include "runtime/base/progress.h"
 #include "tools/common/args.h"
+#include "tools/common/colour.h"
 
 #include "runtime/base/text.h"
 
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 static const hec_tool *running; /* set once, by main */
 
@@ -45,6 +48,8 @@ static hec_status without_command(const hec_tool *tool, int argc, char **argv) {
 
 int hec_tool_main(const hec_tool *tool, int argc, char **argv) {
   running = tool;
+  if (hec_progress_wanted())
+    hec_progress_begin(&(hec_progress_options){.name = tool->name, .file = STDERR_FILENO});
   for (const hec_tool_command *c = tool->commands; argc > 1 && c->name; c++)
     if (c->run && strcmp(argv[1], c->name) == 0)
       return c->run(argc - 1, argv + 1);

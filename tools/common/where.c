@@ -1,5 +1,6 @@
 /* The table of backends and the table of transports, asked by name. */
 #include "tools/common/where.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/base/table.h"
 #include "runtime/exec/link/device_link.h"
@@ -65,6 +66,8 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
   HEC_TRY(find_backend(args->backend, &where->backend));
   HEC_TRY(choose_precision(args->precision, where));
   HEC_TRY(start(where, ranks));
+  if (!where->backend->speaks())
+    hec_progress_end(); /* one of several processes that share a terminal */
   HEC_TRY(find_transport(args->transport, where));
   if (*ranks > 0 && args->ranks > 0 && args->ranks != *ranks)
     return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,

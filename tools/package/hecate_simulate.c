@@ -42,7 +42,7 @@ int hec_simulate(const char *trace, size_t length, const char *name, const char 
   if (status == HEC_OK)
     status = open_trace(trace, length, name, &reader);
   if (status == HEC_OK)
-    status = hec_simulation_run(&args, reader, NULL, &arena, &simulation);
+    status = hec_simulation_run(&args, reader, &arena, &simulation);
   if (status == HEC_OK) {
     hec_summary_json(&simulation.summary, &text);
     *json = text.data;

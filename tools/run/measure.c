@@ -4,6 +4,7 @@
  * The iteration to draw is known when the policy is done: until then the events of the newest KEPT iterations are held,
  * so of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/run/measure.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/report/report.h"
 #include "tools/common/timeline_files.h"
@@ -146,9 +147,8 @@ static void measured(void *context, const hec_replayed *iteration) {
   }
   if (o->files && (report || o->timeline_iter >= 0))
     keep_drawing(c, iteration->step, all.total_s, low, timeline);
-  if (o->progress)
-    fprintf(stderr, "\r\033[K%s (%" PRId32 " of %" PRId32 "): iteration %" PRId32 " of %" PRId32,
-            c->summary.rows[c->row].name, c->row + 1, o->n_policies, c->n_done, o->recording.n_steps);
+  hec_progress_doing("executing", c->summary.rows[c->row].name);
+  hec_progress_at(c->row + (double)c->n_done / o->recording.n_steps, o->n_policies, 0);
 }
 
 /* The kept iteration that is drawn goes to the timeline, the others go. */

@@ -16,8 +16,8 @@ typedef struct {
   hec_recording recording;
   const hec_summary_execution *execution;
   const char *tool, *trace, *law;
-  bool check, json, files, progress; /* files: for --out; progress: on stderr */
-  int64_t timeline_iter;             /* -1: nearest the median */
+  bool check, json, files; /* files: for --out */
+  int64_t timeline_iter;   /* -1: nearest the median */
   const hec_timeline_format *timelines;
 } hec_measure_options;
 

@@ -1,6 +1,7 @@
 /* From the command line to a launch, and from its results to the user. Under a process manager every process comes here;
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/run/replay_command.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/program/job_rows.h"
 #include "tools/common/colour.h"
@@ -194,9 +195,9 @@ static hec_status launch(command *c, hec_measure *measure) {
     hec_execution_warn(&c->execution, &c->where, c->s->where.pin,
                        c->where.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
   c->launched = true;
+  hec_progress_stage("executing", "policies");
   hec_status status = c->where.backend->launch(&options, hec_measure_body, measure);
-  if (c->options.progress)
-    fprintf(stderr, "\r\033[K");
+  hec_progress_stage("writing", NULL);
   HEC_TRY(status);
   if (!c->where.backend->speaks())
     return HEC_OK;
@@ -241,7 +242,6 @@ static hec_status run(command *c) {
     c->options.files = s->out != NULL;
     c->options.timeline_iter = s->timeline_iter;
     c->options.timelines = s->timelines;
-    c->options.progress = hec_progress_wanted() && c->where.backend->speaks();
     hec_measure measure;
     status = hec_measure_open(&measure, &c->options, &c->arena);
     if (status == HEC_OK)

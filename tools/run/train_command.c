@@ -2,6 +2,7 @@
  * another process than the one that speaks. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/run/train_command.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
@@ -407,6 +408,7 @@ static hec_status run(command *c) {
     if (c->where.backend->speaks())
       hec_train_report_warn(&c->report);
     c->launched = true;
+    hec_progress_end(); /* the losses come meanwhile */
     status = c->where.backend->launch(&options, body, c);
   }
   if (status == HEC_OK && c->where.backend->speaks())

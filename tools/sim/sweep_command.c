@@ -5,6 +5,7 @@
  *   NAME....part-I-of-N                    instead of the output, of one shard of several */
 #include "tools/sim/sweep_command.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "sim/sweep.h"
 #include "tools/common/args.h"
@@ -317,15 +318,8 @@ static hec_status print_count(const hec_sweep *sweep, const settings *s) {
 /* ---- Running ---- */
 
 static void show_progress(int64_t done, int64_t of, int64_t before, double seconds, void *context) {
-  (void)context;
-  fprintf(stderr, "\r%" PRId64 " of %" PRId64 " rows", done, of);
-  if (before > 0)
-    fprintf(stderr, " (%" PRId64 " from before)", before);
-  if (done > before && done < of) {
-    double left = seconds * (double)(of - done) / (double)(done - before);
-    fprintf(stderr, left < 100 ? ", about %.0f s left" : ", about %.0f min left", left < 100 ? left : left / 60);
-  }
-  fprintf(stderr, "\033[K");
+  (void)seconds, (void)context;
+  hec_progress_at((double)done, (double)of, (double)before);
 }
 
 /* ---- Ctrl-C ---- */
@@ -333,7 +327,7 @@ static void show_progress(int64_t done, int64_t of, int64_t before, double secon
 /* What the handler says: with lock-free counts, digits of its own and write(2), all that a handler may use. */
 static struct {
   _Atomic int64_t done, of;
-  bool kept, shown;           /* there is a journal; the progress is on a line */
+  bool kept;                  /* there is a journal */
   struct sigaction before[2]; /* of `stops` */
 } progress;
 
@@ -359,14 +353,14 @@ static size_t add_words(char *to, const char *words) {
 /* Says it, and hands over to the handler that was there before: files half written are removed by it. */
 static void stopped(int number) {
   char line[160];
-  size_t n = add_words(line, "\nhecate-sim sweep: ");
+  size_t n = add_words(line, "hecate-sim sweep: ");
   n += add_digits(line + n, atomic_load(&progress.done));
   n += add_words(line + n, " of ");
   n += add_digits(line + n, atomic_load(&progress.of));
   n += add_words(line + n, progress.kept ? " rows done; the same command goes on from there\n"
                                          : " rows done, none kept: with --out FILE it would go on from there\n");
-  size_t skipped = progress.shown ? 0 : 1; /* off the line of the progress */
-  ssize_t written = write(STDERR_FILENO, line + skipped, n - skipped);
+  hec_progress_stop();
+  ssize_t written = write(STDERR_FILENO, line, n);
   (void)written;
   (void)sigaction(number, &progress.before[number != stops[0]], NULL);
   (void)raise(number);
@@ -378,7 +372,6 @@ static void say_when_stopped(int64_t done, int64_t of, bool kept) {
   atomic_store(&progress.done, done);
   atomic_store(&progress.of, of);
   progress.kept = kept;
-  progress.shown = hec_progress_wanted();
   for (int i = 0; i < 2; i++)
     if (sigaction(stops[i], NULL, &progress.before[i]) == 0 && progress.before[i].sa_handler != SIG_IGN)
       (void)sigaction(stops[i], &action, NULL);
@@ -391,6 +384,7 @@ static void begin_rows(const settings *s, const targets *t, const hec_sweep_rows
     of += mine;
     before += mine && rows->row[i];
   }
+  hec_progress_wipe();
   if (before > 0)
     fprintf(stderr, "hecate-sim sweep: %" PRId64 " of %" PRId64 " rows taken over from %s\n", before, of,
             t->journal.data);
@@ -399,12 +393,11 @@ static void begin_rows(const settings *s, const targets *t, const hec_sweep_rows
 
 static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *rows) {
   hec_sweep_journal journal = {.file = -1};
-  bool shown = hec_progress_wanted();
   hec_sweep_run_options options = {.n_threads = s->threads > 0 ? (int32_t)s->threads : hec_machine_cores(),
                                    .shard = s->shard,
                                    .n_shards = s->n_shards,
                                    .solver = hec_solver_cbc(),
-                                   .progress = shown ? show_progress : NULL,
+                                   .progress = show_progress,
                                    .done = &progress.done};
   hec_status status = HEC_OK;
   if (s->out) {
@@ -413,10 +406,10 @@ static hec_status compute(const settings *s, const targets *t, hec_sweep_rows *r
   }
   if (status == HEC_OK) {
     begin_rows(s, t, rows);
+    hec_progress_stage("simulating", "rows");
     status = hec_sweep_run(rows, &options);
   }
-  if (shown)
-    fprintf(stderr, "\r\033[K");
+  hec_progress_stage("writing", NULL);
   if (status == HEC_OK && (s->out || s->report))
     status = write_targets(t, rows, s);
   hec_sweep_journal_close(&journal, status == HEC_OK && s->out); /* what is not in place is still in the journal */
@@ -431,6 +424,7 @@ static hec_status run(const settings *s, hec_sweep *sweep, hec_sweep_rows *rows,
     HEC_TRY(choose_targets(s->out, s->shard, s->n_shards, t));
   HEC_TRY(choose_page(s->report, t));
   HEC_TRY(check_targets(t, "the spec", &s->spec, 1, sweep));
+  hec_progress_stage("reading the traces", NULL);
   HEC_TRY(hec_sweep_load(sweep, TOOL, hec_source_digest));
   *rows = hec_sweep_rows_new(sweep);
   HEC_TRY(compute(s, t, rows));

@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/paths.h"
+#include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
@@ -117,10 +118,11 @@ static hec_status import_inputs(const settings *s, const hec_importer *format, c
     hec_import_note(job, "left out", inputs->not_read.data);
   hec_status status = check_input(hec_import_beside(job), s->out);
   if (status == HEC_OK)
-    status = hec_import_write(job, s->out, hec_progress_wanted(), &result);
+    status = hec_import_write(job, s->out, &result);
   if (status == HEC_OK) {
     hec_text text = {0};
     describe(format, &result, s->out, &text);
+    hec_progress_wipe();
     if (strcmp(s->out, "-") == 0)
       fputs(text.data, stderr);
     else
@@ -142,8 +144,7 @@ static hec_status run(const settings *s, const char *const *words, int32_t n_wor
                              s->format);
   if (!s->out)
     return hec_fail(HEC_BAD_INPUT, "import: expected --out FILE (hecate-trace import --help)");
-  if (strcmp(s->out, "-") != 0)
-    HEC_TRY(hec_output_check_file("--out", s->out));
+  HEC_TRY(hec_output_check_stream(s->out));
   HEC_TRY(hec_import_find(words, n_words, &format, &inputs));
   hec_status status = HEC_OK;
   for (size_t i = 0; i < inputs.n && status == HEC_OK; i++)
@@ -191,10 +192,10 @@ static hec_status convert(const char *in, const char *out, const char *form) {
   hec_trace_converted result;
   if (form && !object && strcmp(form, "jsonl") != 0)
     return hec_fail(HEC_BAD_INPUT, "--form: expected jsonl or json, found \"%.40s\"", form);
-  if (strcmp(out, "-") != 0)
-    HEC_TRY(hec_output_check_file("--out", out));
+  HEC_TRY(hec_output_check_stream(out));
   HEC_TRY(check_input(in, out));
   HEC_TRY(hec_trace_convert(in, out, object ? HEC_FORM_OBJECT : HEC_FORM_LINES, &result));
+  hec_progress_end();
   FILE *to = strcmp(out, "-") == 0 ? stderr : stdout;
   if (result.misspelt[0])
     fprintf(to, "%-9s the header has the key %s; copied, but nothing reads it\n", "unknown", result.misspelt);

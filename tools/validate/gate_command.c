@@ -1,5 +1,6 @@
 /* hecate-validate gate: stored predictions first, then a session; the verdict as exit code. */
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
@@ -42,14 +43,14 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT,
-                  .within_s = WITHIN_S, .seed = SEED};
+  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
       HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
-      HEC_ARG_TIME("--within", s->within_s, "TIME",
-                   "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
-                   "60s)",
-                   1, 1e6),
+      HEC_ARG_TIME(
+          "--within", s->within_s, "TIME",
+          "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
+          "60s)",
+          1, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of the order of execution and of calibration's loads (default 1)", 0, 1e9),
       HEC_ARG_WORD("--transport", s->transport, "T", "emulated (default), paced or shm"),
       HEC_ARG_TITLE("Is it a gate?"),
@@ -139,7 +140,7 @@ static hec_status take_over(gate *g) {
   HEC_TRY(get(g, run, sizeof *run));
   int32_t n = run->n_points;
   run->points = HEC_NEW(&g->arena, hec_gate_point, n);
-  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n * HEC_DRAWS),
+  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n *HEC_DRAWS),
                                HEC_NEW(&g->arena, bool, n)};
   run->scale = run->scale ? HEC_NEW(&g->arena, double, HEC_DRAWS) : NULL; /* rank 0's pointer, of its own process */
   parts_of(run, parts);
@@ -161,7 +162,7 @@ static hec_status body(hec_rank *rank, void *context) {
 
 static void progress(void *context, const char *what, int32_t done, double left_s) {
   (void)context;
-  hec_progress_time(what, done, left_s);
+  hec_progress_until(what, done, left_s);
 }
 
 static hec_session_options session_options(gate *g) {
@@ -198,8 +199,7 @@ static hec_status launch(gate *g) {
                                       .cluster = &g->file.links_cluster,
                                       .memory_bytes = hec_session_bytes(&g->session)};
   hec_status status = g->where.backend->launch(&options, body, g);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
+  hec_progress_stage("judging", NULL);
   return status == HEC_OK ? take_over(g) : status;
 }
 
@@ -283,6 +283,7 @@ static hec_status measure(gate *g, int *code) {
   if (status == HEC_OK && verdict == HEC_GATE_FAILED)
     status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
   if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
+    hec_progress_end();
     const hec_error_range *e = &g->judgement.error;
     fprintf(stderr,
             "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed, median error %.1f %% "

@@ -1,4 +1,5 @@
 /* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
+#include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
@@ -67,7 +68,8 @@ static char *default_trace(void) {
 
 static void show_progress(const char *what, int32_t done, int32_t of, void *context) {
   (void)context;
-  fprintf(stderr, "\r\033[K%s %" PRId32 "/%" PRId32, what, done + 1, of);
+  hec_progress_doing(what, NULL);
+  hec_progress_at(done, of, 0);
 }
 
 static hec_status print(const settings *s, const hec_published *published) {
@@ -117,11 +119,10 @@ static hec_status run_hecate(settings *s) {
   char *found = s->synthetic || s->options.trace ? NULL : default_trace();
   s->options.trace = found ? found : s->options.trace;
   s->options.seed = (uint64_t)s->seed;
-  s->options.progress = hec_progress_wanted() ? show_progress : NULL;
+  s->options.progress = show_progress;
+  hec_progress_stage("simulating", "cells");
   hec_published *published = NULL;
   hec_status status = hec_published_run(&s->options, &published);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
   if (status == HEC_OK)
     status = print(s, published);
   hec_published_free(published);
@@ -157,11 +158,10 @@ static hec_status run_systems(settings *s) {
   hec_output_shared(".", &shared);
   hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
   options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
-  options.progress = hec_progress_wanted() ? show_progress : NULL;
+  options.progress = show_progress;
+  hec_progress_stage("simulating", "cells");
   hec_system_report *report = NULL;
   hec_status status = hec_systems_run(system, &options, &report);
-  if (hec_progress_wanted())
-    fprintf(stderr, "\r\033[K");
   hec_output_report output = {0};
   if (status == HEC_OK) {
     hec_systems_markdown(report, &output.whole);

@@ -2,6 +2,7 @@
  * record of equal loads, so that every choice and check is that of a recorded trace; nothing of it is executed. Under a
  * process manager every process comes here. */
 #include "tools/validate/session_run.h"
+#include "runtime/base/progress.h"
 
 #include "runtime/exec/math/math.h"
 #include "tools/common/colour.h"
@@ -213,7 +214,7 @@ static hec_status body(hec_rank *rank, void *context) {
 
 static void progress(void *context, const char *what, int32_t done, double left_s) {
   (void)context;
-  hec_progress_time(what, done, left_s);
+  hec_progress_until(what, done, left_s);
 }
 
 static hec_status launch(hec_session_run_state *run) {
@@ -227,8 +228,7 @@ static hec_status launch(hec_session_run_state *run) {
                                       .limit_s = run->args->where.limit_s};
   run->launched = true;
   hec_status status = run->where.backend->launch(&options, body, run);
-  if (run->session.options.progress)
-    fprintf(stderr, "\r\033[K");
+  hec_progress_stage("writing", NULL);
   return status;
 }
 
@@ -264,7 +264,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
       .seed = (uint64_t)a->seed,
       .within_s = a->within_s,
       .every_round = a->repeat > 0,
-      .progress = speaks && hec_progress_wanted() ? progress : NULL,
+      .progress = speaks ? progress : NULL,
   };
   options.compare.n_rounds = a->repeat > 0 ? (int32_t)a->repeat : ROUNDS_MOST;
   options.compare.seed = (uint64_t)a->seed;

@@ -40,7 +40,7 @@ typedef struct {
   hec_text read;     /* "12 rows of counts in 3 steps; left out: nothing"; to be freed */
   const char *notes; /* "assumed ...\nleft out ...\n" */
 } hec_import_result;
-/* Everything into `out` (as hec_trace_create takes it). `progress`: a line on stderr, updated. */
-hec_status hec_import_write(hec_import *job, const char *out, bool progress, hec_import_result *result) HEC_MUST_USE;
+/* Everything into `out` (as hec_trace_create takes it). */
+hec_status hec_import_write(hec_import *job, const char *out, hec_import_result *result) HEC_MUST_USE;
 
 #endif

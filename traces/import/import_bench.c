@@ -253,7 +253,7 @@ hec_status hec_import_bench_run(const hec_importer *format, const char *path, he
   options.last_step = -1;
   double begin_s = now_s();
   HEC_TRY(hec_import_begin(format, &options, &input, 1, &job));
-  hec_status status = hec_import_write(job, "/dev/null", false, &written);
+  hec_status status = hec_import_write(job, "/dev/null", &written);
   hec_text_free(&written.read);
   hec_import_end(job);
   result->seconds = now_s() - begin_s;

@@ -2,6 +2,7 @@
  * everything twice would halve the speed and rule out pipes, so where transitions are counted records wait in a spool,
  * a file beside the output that has no name (unlinked when opened: nothing can be left of it), as raw counts: of a log of
  * tokens a small part of the input. Without transitions records are written as they come. */
+#include "runtime/base/progress.h"
 #include "traces/import/job.h"
 
 #include "runtime/base/files.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -19,20 +19,7 @@ typedef struct {
   hec_trace_writer *writer;
   FILE *spool;
   const char *out;
-  bool progress;
-  double shown_s;
 } output;
-
-static void show_progress(output *o) {
-  struct timespec time;
-  if (!o->progress || clock_gettime(CLOCK_MONOTONIC, &time) != 0)
-    return;
-  double now_s = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-  if (now_s < o->shown_s + 0.5)
-    return;
-  o->shown_s = now_s;
-  fprintf(stderr, "\r%" PRId64 " records, step %" PRId64 "   ", o->job->n_records, o->job->last_iter);
-}
 
 static hec_status open_spool(output *o) {
   struct stat info;
@@ -86,7 +73,7 @@ static hec_status write_all(output *o, hec_import_result *result) {
   }
   while (more) {
     HEC_TRY(late ? spool_record(o, &record) : hec_trace_write(o->writer, record.iter, record.label, &record.load));
-    show_progress(o);
+    hec_progress_at((double)o->job->n_records, 0, 0);
     HEC_TRY(hec_import_next(o->job, &record, &more));
   }
   hec_import_header(o->job, &result->header);
@@ -96,12 +83,11 @@ static hec_status write_all(output *o, hec_import_result *result) {
   return unspool(o, &record.load);
 }
 
-hec_status hec_import_write(hec_import *job, const char *out, bool progress, hec_import_result *result) {
-  output o = {.job = job, .out = out, .progress = progress};
+hec_status hec_import_write(hec_import *job, const char *out, hec_import_result *result) {
+  output o = {.job = job, .out = out};
+  hec_progress_stage("importing", "records");
   *result = (hec_import_result){.n_files = job->n_inputs, .n_ranks = job->n_ranks};
   hec_status status = write_all(&o, result);
-  if (o.shown_s > 0)
-    fprintf(stderr, "\r%40s\r", "");
   if (o.spool)
     (void)fclose(o.spool);
   if (status == HEC_OK)
