@@ -94,10 +94,10 @@ until_line() {
 until_line "hecate-trace: writing, " "" hecate-trace synth --workload zipf --iterations 1000000000 --out endless.jsonl
 until_line " h left" "" hecate-trace synth --workload zipf --iterations 1000000000 --out endless.jsonl
 [ -z "$(ls | grep endless)" ] || fail "Ctrl-C left $(ls)"
-until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 4000 --law max_min
-until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 4000 --law max_min --threads 1
-printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 4000, "tokens": [1024, 4096]}' "$sample" >long.json
-until_line "simulating, 0 of " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted
+until_line " of 20 iterations, " "" hecate-sim "$sample" --micro-batches 20 --law max_min
+until_line "hecate-sim: simulating" "" hecate-sim "$sample" --micro-batches 20 --law max_min --threads 1
+printf '{"trace": "%s", "policy": "all", "law": "max_min", "micro_batches": 20, "tokens": [1024, 4096]}' "$sample" >long.json
+until_line " rows, " "hecate-sim sweep: * rows done; the same command goes on from there" hecate-sim sweep long.json --out interrupted
 planners=(hecate-bench planners --policy lplb,laer --iterations 2)
 # Where the terminal cannot wipe a line, nothing that has to be wiped. Words without blanks: paths are relative.
 cp "$sample" sample.jsonl
