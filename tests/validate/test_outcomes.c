@@ -276,6 +276,55 @@ START_TEST(the_report_is_the_same_twice) {
 }
 END_TEST
 
+/* The report without the lines that name the inputs. */
+static hec_text conclusions(const hec_outcomes *o) {
+  hec_text all = {0}, kept = {0};
+  hec_outcomes_markdown(o, true, &all);
+  for (const char *line = all.data; *line;) {
+    size_t n = strcspn(line, "\n") + 1;
+    if (strncmp(line, "Case ", 5) != 0 && strncmp(line, "Cluster ", 8) != 0 && strncmp(line, "Model ", 6) != 0)
+      hec_text_add_bytes(&kept, line, n);
+    line += n;
+  }
+  hec_text_free(&all);
+  return kept;
+}
+
+START_TEST(names_of_inputs_conclude_nothing) {
+  hec_outcomes *o = run_on(small, free_links);
+  hec_text before = conclusions(o);
+  (void)strcpy(o->recorded.name, "laer_mixtral_8x7b_e16k4");
+  (void)strcpy(o->cluster.name, "a100-80g-4x8");
+  (void)strcpy(o->moe.name, "mixtral-8x7b-e16k4");
+  hec_text after = conclusions(o);
+  ck_assert_str_eq(after.data, before.data);
+  hec_text_free(&before);
+  hec_text_free(&after);
+  hec_outcomes_free(o);
+}
+END_TEST
+
+START_TEST(the_reach_follows_from_the_numbers) {
+  hec_outcomes *o = run_on(small, free_links);
+  int32_t n = 0;
+  for (int32_t i = 0; i < o->n_changes; i++) {
+    hec_outcome_change *one = &o->change[i];
+    one->cluster = "another";
+    for (int32_t m = 0; m < HEC_METHOD_LAER; m++)
+      one->set.ratio[m] = o->set.ratio[m] * (n == 1 && m == 1 ? 0.75 : 1.02);
+    one->set.within_bound = n++ != 1;
+  }
+  ck_assert_int_gt(n, 1);
+  char expected[160];
+  (void)snprintf(expected, sizeof expected,
+                 "move the ratios to LAER by up to 25.0 %%; on %d of %d clusters they stay within the bound", n - 1, n);
+  hec_text text = conclusions(o);
+  ck_assert_msg(strstr(text.data, expected) != NULL, "%s", text.data);
+  hec_text_free(&text);
+  hec_outcomes_free(o);
+}
+END_TEST
+
 /* ---- the real recording ---- */
 
 START_TEST(the_32_a100_outcomes_are_met) {
@@ -321,6 +370,8 @@ static Suite *make_suite(void) {
   tcase_add_test(known, bad_recordings_are_refused_by_name);
   tcase_add_test(known, what_does_not_fit_together_is_refused);
   tcase_add_test(known, the_report_is_the_same_twice);
+  tcase_add_test(known, names_of_inputs_conclude_nothing);
+  tcase_add_test(known, the_reach_follows_from_the_numbers);
   tcase_set_timeout(real, 120);
   tcase_add_test(real, the_32_a100_outcomes_are_met);
   suite_add_tcase(suite, known);

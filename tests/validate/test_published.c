@@ -246,6 +246,45 @@ START_TEST(small_clusters_are_refused) {
 }
 END_TEST
 
+static int32_t row_of(const char *key) {
+  int32_t i = 0;
+  while (strcmp(hec_published_rows[i].key, key) != 0)
+    i++;
+  return i;
+}
+
+/* What a disagreement may come from is what the changed inputs of this run say, of this row and no other. */
+START_TEST(disagreements_are_explained_by_the_run) {
+  static hec_published p; /* large */
+  p.options = (hec_published_options){.cluster_a = "a", .cluster_b = "b"};
+  int32_t growth = row_of("growth"), fastest = row_of("hecate_fastest"), flex = row_of("smartmoe_total");
+  hec_published_table *table = &p.table[0];
+  table->n_changes = 3;
+  table->change[1].change = "skew 1.5";
+  table->change[2].change = "tokens 4096";
+  table->value[HEC_LOADS_SYNTHETIC][growth] = (hec_published_value){{0.9, 0.9}, 0, HEC_DISAGREES};
+  table->value[HEC_LOADS_SYNTHETIC][fastest] = (hec_published_value){{0.8, 0.8}, 0, HEC_DISAGREES};
+  table->value[HEC_LOADS_SYNTHETIC][flex] = (hec_published_value){{0.7, 0.7}, 0, HEC_DISAGREES};
+  for (int32_t k = 0; k < 3; k++) {
+    table->change[k].ours[growth] = (hec_span){k == 1 ? 1.1 : 0.9, k == 1 ? 1.1 : 0.9};
+    table->change[k].ours[fastest] = (hec_span){0.8, 0.9};
+    table->change[k].ours[flex] = (hec_span){NAN, NAN};
+  }
+  hec_text text = {0};
+  hec_published_markdown(&p, &text);
+  static const char *const expected[] = {
+      "- `growth` (A): the paper says 1.25, here it is 0.900; it agrees with one input changed: skew 1.5.\n",
+      "- `hecate_fastest` (A and B, 16 and 32): the paper says > 1, here it is 0.800; none of 2 changes of one input "
+      "makes "
+      "it agree.\n",
+      "here it is 0.700; no change of one input was run for it.\n"};
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+    ck_assert_msg(strstr(text.data, expected[i]) != NULL, "%s%.1500s", expected[i],
+                  strstr(text.data, "Where the sign"));
+  hec_text_free(&text);
+}
+END_TEST
+
 /* ---- the whole ---- */
 
 static hec_text report(const char *trace, bool json) {
@@ -260,8 +299,6 @@ static hec_text report(const char *trace, bool json) {
     fastest = strcmp(hec_published_rows[i].key, "hecate_fastest") == 0 ? i : fastest;
     ck_assert_msg(isnan(value->ours.low) || value->ours.low > 0 || hec_published_rows[i].kind == HEC_ROW_SIGN, "%s",
                   hec_published_rows[i].key);
-    if (value->verdict == HEC_DISAGREES)
-      ck_assert_msg(hec_published_rows[i].why != NULL || published->options.quick, "%s", hec_published_rows[i].key);
   }
   ck_assert_int_eq(plain->value[HEC_LOADS_SYNTHETIC][fastest].verdict, HEC_AGREES);
   ck_assert_int_ge(published->best, 0);
@@ -313,6 +350,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, a_cell_is_simulated_once_and_is_sound);
   tcase_add_test(cases, rematerialisation_exposes_three_times_as_much);
   tcase_add_test(cases, small_clusters_are_refused);
+  tcase_add_test(cases, disagreements_are_explained_by_the_run);
   tcase_add_test(cases, two_runs_are_the_same_and_whole);
   tcase_add_test(cases, recorded_loads_get_their_columns);
   suite_add_tcase(suite, cases);

@@ -59,7 +59,7 @@ static hec_status add_four(hec_system_report *report) {
   hec_system_add(report, &r);
   return HEC_OK;
 }
-static const hec_system four = {"four", "title", "source", "why", add_four};
+static const hec_system four = {"four", "title", "source", "differs", add_four};
 
 static hec_system_report *run(const hec_system *system, const char *shared) {
   hec_system_report *report;

@@ -22,7 +22,7 @@
  *      "sensitivity":[{"change","inputs":I,"objective","signs_agree","rows":{key:[low,high],..}}]}],
  *    "grid":[{"inputs":I,"objective","fits"}],"best"}          best: index in grid
  *   I = {"tokens","nonmoe_scale","skew","nic_share","m","t","drift"}   m and t: a number, "auto" or (t) "paper"
- *   V = {"ours":[low,high],"distance","sign":"agrees"|"disagrees"|"undefined","why"}     numbers not formed: null */
+ *   V = {"ours":[low,high],"distance","sign":"agrees"|"disagrees"|"undefined"}     numbers not formed: null */
 #ifndef HEC_VALIDATE_PUBLISHED_H
 #define HEC_VALIDATE_PUBLISHED_H
 #include "runtime/base/text.h"

@@ -29,16 +29,12 @@ static void add_inputs(hec_json_out *json, const hec_published_inputs *inputs) {
   hec_json_close(json);
 }
 
-static void add_value(hec_json_out *json, const char *key, const hec_published_value *value, const char *why) {
+static void add_value(hec_json_out *json, const char *key, const hec_published_value *value) {
   static const char *const verdict[] = {"agrees", "disagrees", "undefined"};
   hec_json_object(json, key);
   add_span(json, "ours", value->ours);
   hec_json_double(json, "distance", value->distance);
   hec_json_string(json, "sign", verdict[value->verdict]);
-  if (value->verdict == HEC_DISAGREES && why)
-    hec_json_string(json, "why", why);
-  else
-    hec_json_null(json, "why");
   hec_json_close(json);
 }
 
@@ -60,9 +56,9 @@ static void add_row(hec_json_out *json, const hec_published *p, const hec_publis
     hec_json_string(json, "reading", row->reading);
   else
     hec_json_null(json, "reading");
-  add_value(json, "synthetic", &table->value[HEC_LOADS_SYNTHETIC][i], row->why);
+  add_value(json, "synthetic", &table->value[HEC_LOADS_SYNTHETIC][i]);
   if (p->recorded)
-    add_value(json, "recorded", &table->value[HEC_LOADS_RECORDED][i], row->why);
+    add_value(json, "recorded", &table->value[HEC_LOADS_RECORDED][i]);
   else
     hec_json_null(json, "recorded");
   hec_json_object(json, "moves");

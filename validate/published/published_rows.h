@@ -25,7 +25,6 @@ typedef struct {
   bool sweep;             /* needs long runs, so it is left out of the objective of the search */
   hec_span (*measure)(hec_lab *lab, const hec_lab_models *models);
   const char *reading; /* what of it is our reading of the paper; NULL: nothing */
-  const char *why;     /* shown when the sign disagrees */
 } hec_published_row;
 
 extern const hec_published_row hec_published_rows[];

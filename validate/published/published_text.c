@@ -108,7 +108,23 @@ static bool disagrees(const hec_published *p, const hec_published_table *table, 
          (p->recorded && table->value[HEC_LOADS_RECORDED][row].verdict == HEC_DISAGREES);
 }
 
-static void add_why(const hec_published *p, const hec_published_table *table, hec_text *out) {
+/* Under which changes of one input the sign is the paper's: what the disagreement may come from, as far as this run can
+ * tell. */
+static void add_agreeing(const hec_published_table *table, int32_t i, hec_text *out) {
+  int32_t n = 0, n_formed = 0;
+  for (int32_t k = 1; k < table->n_changes; k++) {
+    hec_verdict verdict = hec_row_verdict(&hec_published_rows[i], table->change[k].ours[i]);
+    n_formed += verdict != HEC_UNDEFINED;
+    if (verdict == HEC_AGREES)
+      hec_text_printf(out, "%s%s", n++ > 0 ? "; " : "; it agrees with one input changed: ", table->change[k].change);
+  }
+  if (n_formed == 0)
+    hec_text_add(out, "; no change of one input was run for it");
+  else if (n == 0)
+    hec_text_printf(out, "; none of %" PRId32 " changes of one input makes it agree", n_formed);
+}
+
+static void add_disagreeing(const hec_published *p, const hec_published_table *table, hec_text *out) {
   bool first = true;
   for (int32_t i = 0; i < hec_n_published_rows; i++) {
     const hec_published_row *row = &hec_published_rows[i];
@@ -117,8 +133,15 @@ static void add_why(const hec_published *p, const hec_published_table *table, he
     if (first)
       hec_text_add(out, "\nWhere the sign does not agree:\n\n");
     first = false;
-    hec_text_printf(out, "- `%s` (%s): %s.\n", row->key, row->where,
-                    row->why ? row->why : "no explanation found; to be looked into");
+    hec_text_printf(out, "- `%s` (%s): the paper says %s, here it is ", row->key, row->where, row->paper_text);
+    add_span(out, table->value[HEC_LOADS_SYNTHETIC][i].ours);
+    if (p->recorded) {
+      hec_text_add(out, " on synthetic loads and ");
+      add_span(out, table->value[HEC_LOADS_RECORDED][i].ours);
+      hec_text_add(out, " on recorded ones");
+    }
+    add_agreeing(table, i, out);
+    hec_text_add(out, ".\n");
   }
 }
 
@@ -267,7 +290,7 @@ void hec_published_markdown(const hec_published *p, hec_text *out) {
     hec_published_describe(&p->table[i].inputs, out);
     hec_text_add(out, ".\n\n");
     add_table(p, &p->table[i], out);
-    add_why(p, &p->table[i], out);
+    add_disagreeing(p, &p->table[i], out);
     add_no_fit(&p->table[i], out);
     add_cases(p, &p->table[i], out);
     add_sensitivity(&p->table[i], out);

@@ -1,14 +1,14 @@
 /* `hecate-validate published --system NAME`: a system's set-up in our simulator, its public numbers beside ours.
  *
  * One file in systems/ with everything static except one hec_system, and one row in system_list.h; list, `all`, table,
- * JSON and tests walk the rows. The head of such a file says source, set-up, what is inferred, and why the numbers can
- * differ. One set of defaults, nothing is tuned to a row: an input that is not public and decides a row is varied, and
+ * JSON and tests walk the rows. The head of such a file says source, set-up, what is inferred, and what is not as
+ * published. One set of defaults, nothing is tuned to a row: an input that is not public and decides a row is varied, and
  * the row says how far it moves.
  *
  * A row is judged by the geometric middle of its ends:  ratio = ours / published, within 10 % when |ratio - 1| <= 0.1.
  * Who wins: a gain's side of 1, published and ours (1 % around 1 is neither side); open where a range of ours holds both.
  *
- * JSON: {"version":1,"seed","quick","recorded" (a folder of recorded data was given),"stamp","systems":[{"name","title","source","why","rows":[{"quantity","kind":"gain"|"value",
+ * JSON: {"version":1,"seed","quick","recorded" (a folder of recorded data was given),"stamp","systems":[{"name","title","source","differs","rows":[{"quantity","kind":"gain"|"value",
  *   "unit","setup","source","assumed","published":[low,high],"ours":[low,high] or null,"ratio":number or null,
  *   "moves":[low,high] or null,"moved_by" or null,"winner":"same"|"other"|"open" or null,"skipped" or null}],"summary":S}],
  *   "summary":S}         S = {"numbers","compared","skipped","within_10","within_25","winners","winners_same","varied","reached"} */
@@ -50,10 +50,10 @@ typedef struct {
 } hec_system_options;
 
 struct hec_system {
-  const char *name;   /* of --system */
-  const char *title;  /* for people */
-  const char *source; /* papers, repositories */
-  const char *why;    /* what is inferred, and why the numbers can differ; sentences */
+  const char *name;    /* of --system */
+  const char *title;   /* for people */
+  const char *source;  /* papers, repositories */
+  const char *differs; /* what is inferred or not as published, of the inputs: no conclusion; sentences */
   /* Adds the rows. Fails on recorded data that is there and cannot be read, or our own bugs; absent data is a skipped
    * row. */
   hec_status (*run)(hec_system_report *report);

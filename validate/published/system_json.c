@@ -76,7 +76,7 @@ void hec_systems_json(const hec_system_report *report, hec_text *out) {
       hec_json_string(&json, "name", system->name);
       hec_json_string(&json, "title", system->title);
       hec_json_string(&json, "source", system->source);
-      hec_json_string(&json, "why", system->why);
+      hec_json_string(&json, "differs", system->differs);
       hec_json_array(&json, "rows");
       last = system;
     }

@@ -92,7 +92,7 @@ static void add_system(hec_text *out, const hec_system_report *report, int32_t f
   hec_text_printf(out,
                   "\n## %s: %s\n\nSource: %s. %s\n\n| | what | published | ours | ours / published | who wins | moves "
                   "|\n|---|---|---|---|---|---|---|\n",
-                  system->name, system->title, system->source, system->why);
+                  system->name, system->title, system->source, system->differs);
   for (int32_t i = first; i < end; i++)
     add_row(out, hec_system_at(report, i, NULL), i - first + 1);
   hec_text_add(out, "\n");

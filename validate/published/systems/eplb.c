@@ -86,6 +86,6 @@ const hec_system hec_system_eplb = {
     .name = "eplb",
     .title = "EPLB in TensorRT-LLM's wide expert parallelism",
     .source = "TensorRT-LLM tech blog 4, github.com/deepseek-ai/EPLB",
-    .why = "Loads are those of another server of the same model.",
+    .differs = "Loads are those of another server of the same model.",
     .run = run,
 };

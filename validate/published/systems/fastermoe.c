@@ -76,8 +76,7 @@ const hec_system hec_system_fastermoe = {
     .name = "fastermoe",
     .title = "FasterMoE, shadowing of hot experts",
     .source = "PPoPP 2022, doi 10.1145/3503221.3508418",
-    .why =
-        "Its numbers are the most over several models and times of training; ours is one model with made-up loads, so "
-        "the range says more than the number.",
+    .differs =
+        "Its numbers are the most over several models and times of training; ours is one model with made-up loads.",
     .run = run,
 };

@@ -68,9 +68,7 @@ const hec_system hec_system_flexmoe = {
     .name = "flexmoe",
     .title = "FlexMoE, replicas edited step by step",
     .source = "arXiv 2304.03946",
-    .why =
-        "Its times are to a quality, with tokens dropped by the baseline; ours are per iteration, charged per computed "
-        "assignment. Ours makes few replicas in this set-up, as an edit is kept only where the estimated time falls, "
-        "all-reduces between nodes included. Models and loads are not public.",
+    .differs = "Its times are to a quality, with tokens dropped by the baseline; ours are per iteration, charged per "
+               "computed assignment. Models and loads are not public.",
     .run = run,
 };

@@ -60,7 +60,7 @@ const hec_system hec_system_harmoeny = {
     .name = "harmoeny",
     .title = "HarMoEny, spare ranks filled after the gate",
     .source = "arXiv 2506.12417, github.com/sacs-epfl/HarMoEny",
-    .why =
+    .differs =
         "The trace is one of several runs behind its numbers. Throughput is not simulated: its experts come from host "
         "memory.",
     .run = run,

@@ -77,6 +77,6 @@ const hec_system hec_system_hiermoe = {
     .name = "hiermoe",
     .title = "HierMoE, tokens once per node and expert swaps",
     .source = "arXiv 2508.09591",
-    .why = "Which tokens share nodes is inferred; ours is over Megatron-LM alone; GPU and network are inferred.",
+    .differs = "Which tokens share nodes is inferred; ours is over Megatron-LM alone; GPU and network are inferred.",
     .run = run,
 };

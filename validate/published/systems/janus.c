@@ -39,6 +39,6 @@ const hec_system hec_system_janus = {
     .name = "janus",
     .title = "Janus, experts fetched in place of tokens",
     .source = "SIGCOMM 2023, doi 10.1145/3603269.3604869",
-    .why = "Its numbers are the most over models that are not at hand.",
+    .differs = "Its numbers are the most over models that are not at hand.",
     .run = run,
 };

@@ -115,9 +115,8 @@ const hec_system hec_system_laer = {
     .name = "laer",
     .title = "LAER-MoE, fully sharded expert parallelism",
     .source = "arXiv 2602.11686, github.com/Fizzmy/LAER-MoE-AE",
-    .why =
-        "Routing of its runs is not public: loads are synthetic with its static imbalance and drift. Its FlexMoE runs "
-        "on LAER's own runtime, where moving is free; ours keeps full copies and pays. See outcomes for the same runs "
-        "from recorded rank loads.",
+    .differs = "Routing of its runs is not public: loads are synthetic with its static imbalance and drift. Its "
+               "FlexMoE runs on LAER's own runtime, where moving is free; here FlexMoE keeps full copies and pays for "
+               "moves. See outcomes for the same runs from recorded rank loads.",
     .run = run,
 };

@@ -143,7 +143,7 @@ const hec_system hec_system_llep = {
     .name = "llep",
     .title = "least-loaded expert parallelism, on 8 H200",
     .source = "arXiv 2601.17111, github.com/SalesforceAIResearch/LeastLoadedEP",
-    .why =
+    .differs =
         "Where the hot experts lie is inferred. Theirs is Python on PyTorch: fixed costs of launching and of blocking "
         "transfers are in both of its times; ours has none beyond the presets' launch times.",
     .run = run,

@@ -59,6 +59,6 @@ const hec_system hec_system_lplb = {
     .name = "lplb",
     .title = "LPLB, tokens split by a linear programme",
     .source = "github.com/deepseek-ai/LPLB, SGLang pull requests 24515 and 36777",
-    .why = "Its gain is that of batches that differ from the average; recorded loads are averages.",
+    .differs = "Its gain is that of batches that differ from the average; recorded loads are averages.",
     .run = run,
 };

@@ -59,6 +59,6 @@ const hec_system hec_system_micromoe = {
     .name = "micromoe",
     .title = "MicroMoE, tokens split over data-parallel copies",
     .source = "arXiv 2511.16947",
-    .why = "Models and loads are not public, and skew decides.",
+    .differs = "Models and loads are not public.",
     .run = run,
 };

@@ -59,7 +59,7 @@ const hec_system hec_system_moonep = {
     .name = "moonep",
     .title = "exact balance of every micro-batch",
     .source = "github.com/MoonshotAI/MoonEP and public forks",
-    .why = "The system sends a token once to a rank that has several of its experts, here every assignment travels "
-           "(5.25 of 8 are expected to differ). End-to-end numbers exist as a figure only.",
+    .differs = "The system sends a token once to a rank that has several of its experts, here every assignment travels "
+               "(5.25 of 8 are expected to differ). End-to-end numbers exist as a figure only.",
     .run = run,
 };

@@ -88,6 +88,6 @@ const hec_system hec_system_prophet = {
     .name = "prophet",
     .title = "Pro-Prophet, copies planned an iteration ahead",
     .source = "arXiv 2411.10003",
-    .why = "Skew decides these gains and is not public; tokens, experts and network are inferred.",
+    .differs = "Skew, tokens, experts and network are inferred.",
     .run = run,
 };

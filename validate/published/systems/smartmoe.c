@@ -91,8 +91,7 @@ const hec_system hec_system_smartmoe = {
     .name = "smartmoe",
     .title = "SmartMoE, placement every so many iterations",
     .source = "ATC 2023, github.com/thu-pacman/SmartMoE-AE",
-    .why =
-        "Loads are the artifact's own trace, every 20th iteration of it; its hottest expert alone leaves a rank at 4.9 "
-        "times the mean, which no placement lowers. Width, GPU and network of that run are inferred.",
+    .differs = "Loads are the artifact's own trace, every 20th iteration of it. Width, GPU and network of that run are "
+               "inferred.",
     .run = run,
 };

@@ -105,7 +105,7 @@ const hec_system hec_system_symi = {
     .name = "symi",
     .title = "SYMI, optimizer apart from experts",
     .source = "arXiv 2504.19925",
-    .why =
+    .differs =
         "What SYMI gathers and returns is exposed here; there it is part of an optimizer step that the baseline has as "
         "well. Its tokens go to slots on all ranks, the baseline's stay in groups of 4 neighbours. Host memory traffic "
         "is "

@@ -77,7 +77,7 @@ const hec_system hec_system_taot = {
     .name = "taot",
     .title = "LoongForge's clones with topology",
     .source = "github.com/baidu-baige/LoongForge issue 28, arXiv 2608.03676",
-    .why =
+    .differs =
         "What its percentages of imbalance mean, and tokens a rank, are inferred; tensor and pipeline parallelism are "
         "not in the set-up.",
     .run = run,

@@ -105,10 +105,8 @@ const hec_system hec_system_ultraep = {
     .name = "ultraep",
     .title = "exact-load replication in an NVLink domain",
     .source = "arXiv 2606.04101, github.com/Dots-Infra/UltraEP",
-    .why =
-        "The experts' size is inferred from the slot sizes the source gives. Weights go along a chain of chunks here, "
-        "which beats both of its ways. Planning is a GPU kernel there, a law of 5 us and 1 ns a step here. The loads "
-        "of "
-        "its training runs are not public.",
+    .differs = "The experts' size is inferred from the slot sizes the source gives. Weights go along a chain of chunks "
+               "here, there in two ways of its own. Planning is a GPU kernel there, a law of 5 us and 1 ns a step "
+               "here. The loads of its training runs are not public.",
     .run = run,
 };
