@@ -6,8 +6,8 @@
  *
  * Of an object, members before "iterations" are the header. O(bytes), a block of memory. */
 #include "traces/convert.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/arena.h"
 #include "traces/sink.h"
 #include "traces/source.h"

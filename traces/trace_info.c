@@ -3,8 +3,8 @@
  *   CV   = sqrt(mean (x - mean x)^2) / mean x
  * O(counts) per record. */
 #include "traces/trace_info.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

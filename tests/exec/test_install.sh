@@ -36,6 +36,14 @@ for name in "$prefix"/bin/hecate-sim; do
   "$name" "$prefix"/share/doc/hecate/traces/sample-synthetic.jsonl --policy ep >/dev/null || fail "no installed trace"
 done
 
+# What tools read without being given it comes along, wherever they are started.
+(cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" gate --stored-only >"$folder/log" 2>&1) || fail "gate: $(tail -n 3 "$folder/log")"
+said=$(cd / && env -u HECATE_SHARED "$prefix/bin/hecate-validate" hardware 2>&1)
+[[ $said == *"name a file with --cases"* ]] || fail "hardware: $said"
+mv "$prefix/share/hecate" "$folder/aside"
+said=$("$prefix/bin/hecate-validate" gate --stored-only 2>&1) && fail "gate without its file"
+[[ $said == *"not there, though it comes with hecate; name the file with --baseline"* ]] || fail "gate without its file: $said"
+
 # Every link of the installed documents leads to something installed.
 find "$prefix/share/doc" -name '*.md' >"$folder/documents"
 [ "$(wc -l <"$folder/documents")" -gt 10 ] || fail "only $(wc -l <"$folder/documents") documents"

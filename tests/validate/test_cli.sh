@@ -80,6 +80,14 @@ done <"$folder/overview"
 HECATE_SHARED=$folder/none "$tool" published --system hecate --quick --json >"$folder/b.json" || fail "--system hecate"
 grep -q '"paper": "arXiv 2502.02581v1"' "$folder/b.json" || fail "--system hecate is not the FSSDP paper"
 
+# The project's own data is found wherever a tool is started; recorded data below HECATE_SHARED, else beside the project.
+(cd / && "$tool" gate --stored-only >"$folder/stdout" 2>"$folder/stderr") || fail "gate started elsewhere: $(cat "$folder/stderr")"
+for command in hardware outcomes; do
+  beside=$(cd "$root/.." && ls shared/cases/$command/*.json 2>/dev/null | head -n 1)
+  (cd / && env -u HECATE_SHARED "$tool" $command >"$folder/stdout" 2>"$folder/stderr"); code=$?
+  [ $code -eq $([ -n "$beside" ] && echo 0 || echo 2) ] || fail "$command started elsewhere: exit $code, $(cat "$folder/stderr")"
+done
+
 # Measurements: none by default where there is no shared folder; made-up ones hold, those of a law twice as fast do not.
 cases=$(dirname "$0")/cases/hardware_law.json
 message=$(HECATE_SHARED=$folder "$tool" hardware 2>&1 >"$folder/stdout"); code=$?

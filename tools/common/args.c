@@ -1,7 +1,7 @@
 /* See args.h: one loop over argv, one look-up in the table. */
 #include "tools/common/args.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/text.h"
 #include "tools/common/pages.h"
 #include "tools/common/tool.h"

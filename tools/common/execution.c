@@ -1,7 +1,7 @@
 /* See execution.h. */
 #include "tools/common/execution.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/exec/link/device_link.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/machine.h"

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -292,22 +291,4 @@ hec_status hec_output_report_print(hec_output_report *report, const char *file) 
   hec_text_free(&report->whole);
   hec_text_free(&report->json);
   return status;
-}
-
-void hec_output_shared(const char *below, hec_text *path) {
-  const char *shared = getenv("HECATE_SHARED");
-  hec_text_printf(path, "%s/%s", shared && shared[0] ? shared : "../shared", below);
-}
-
-hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) {
-  if (given) {
-    hec_text_add(path, given);
-    return HEC_OK;
-  }
-  hec_output_shared(below, path);
-  if (access(path->data, R_OK) == 0)
-    return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT,
-                  "%s: no recorded data there; name a file with --cases, or the folder of cases/ in HECATE_SHARED",
-                  path->data);
 }

@@ -57,10 +57,5 @@ typedef struct {
 } hec_output_report;
 /* Writes `whole` into `file` unless NULL, then prints. Frees the texts. */
 hec_status hec_output_report_print(hec_output_report *report, const char *file) HEC_MUST_USE;
-/* Where recorded data is: `given`, or else `below` $HECATE_SHARED or ../shared, where it must be readable: an error
- * that says how to name it when it is not. */
-hec_status hec_output_find_recorded(const char *given, const char *below, hec_text *path) HEC_MUST_USE;
-/* The second of the two alone. */
-void hec_output_shared(const char *below, hec_text *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* The table of backends and the table of transports, asked by name. */
 #include "tools/common/where.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/link/device_link.h"
 #include "tools/common/args.h"

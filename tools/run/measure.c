@@ -4,8 +4,8 @@
  * The iteration to draw is known when the policy is done: until then the events of the newest KEPT iterations are held,
  * so of a longer run the one nearest the median is drawn among the newest. */
 #include "tools/run/measure.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/report/report.h"
 #include "tools/common/timeline_files.h"
 

@@ -1,8 +1,8 @@
 /* From the command line to a launch, and from its results to the user. Under a process manager every process comes here;
  * all read the trace and plan for themselves, the one that speaks prints. */
 #include "tools/run/replay_command.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/program/job_rows.h"
 #include "tools/common/colour.h"
 #include "tools/common/execution.h"

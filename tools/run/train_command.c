@@ -2,8 +2,8 @@
  * another process than the one that speaks. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/run/train_command.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/model/gate.h"

@@ -4,6 +4,7 @@
 #include "runtime/exec/math/math.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
+#include "tools/common/data.h"
 #include "tools/common/handover.h"
 #include "tools/common/machine.h"
 #include "tools/common/output.h"
@@ -31,8 +32,8 @@ typedef struct {
   hec_arena arena;
   hec_gate_file file;
   hec_where where;
-  hec_text cpu;
-  int32_t broken; /* -1: none */
+  hec_text cpu, baseline; /* baseline: found, where none is given */
+  int32_t broken;         /* -1: none */
   /* The session: */
   hec_session session;
   hec_handover handover;
@@ -43,9 +44,10 @@ typedef struct {
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.baseline = "validate/gate/gate.json", .transport = TRANSPORT, .within_s = WITHIN_S, .seed = SEED};
+  *s = (settings){.transport = TRANSPORT, .within_s = WITHIN_S, .seed = SEED};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--baseline", s->baseline, "FILE", "what runs and what must hold (default validate/gate/gate.json)"),
+      HEC_ARG_WORD("--baseline", s->baseline, "FILE",
+                   "what runs and what must hold (default: validate/gate/gate.json of hecate itself)"),
       HEC_ARG_TIME(
           "--within", s->within_s, "TIME",
           "how long it may take, such as 40s or 2m; it ends sooner once every time is known within 1 % (default "
@@ -362,6 +364,9 @@ static hec_status check_unmeasured(const settings *s) {
 static hec_status run(gate *g, int *code) {
   const settings *s = g->s;
   HEC_TRY(find_broken(g));
+  if (!g->s->baseline)
+    HEC_TRY(hec_data_find("--baseline", "validate/gate/gate.json", &g->baseline));
+  const char *baseline = s->baseline ? s->baseline : g->baseline.data;
   HEC_TRY(check_unmeasured(s));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
@@ -369,12 +374,12 @@ static hec_status run(gate *g, int *code) {
     HEC_TRY(hec_output_check_file("--update", s->update));
   if (s->calibrated)
     HEC_TRY(hec_output_check_file("--calibrated", s->calibrated));
-  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : s->baseline, false}, /* may be updated in place */
+  const hec_path_use uses[] = {{"--baseline", s->update ? NULL : baseline, false}, /* may be updated in place */
                                {"--update", s->update, true},
                                {"--out", s->out, true},
                                {"--calibrated", s->calibrated, true}};
   HEC_TRY(hec_paths_check(uses, 4));
-  HEC_TRY(hec_gate_read(s->baseline, &g->arena, &g->file));
+  HEC_TRY(hec_gate_read(baseline, &g->arena, &g->file));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"the baseline's cluster", g->file.cluster_path, false},
                                                  {"--update", s->update, true},
                                                  {"--out", s->out, true},
@@ -404,6 +409,7 @@ int hec_gate_command(int argc, char **argv) {
   for (int32_t k = 0; k < HEC_CONTROLS_MAX; k++)
     hec_gate_release(&g.of_broken[k]);
   hec_text_free(&g.cpu);
+  hec_text_free(&g.baseline);
   hec_text_free(&g.preset);
   hec_arena_free(&g.arena);
   int ended = hec_where_exit(&g.where, "hecate-validate", status, true);

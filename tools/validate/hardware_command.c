@@ -1,5 +1,6 @@
 /* hecate-validate hardware: options and report. */
 #include "tools/common/args.h"
+#include "tools/common/data.h"
 #include "tools/common/output.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"
@@ -13,7 +14,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){0};
   const hec_arg args[] = {
       {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
-       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED or ../shared)", 0, 0},
+       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project)", 0,
+       0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
       {"--details", HEC_ARG_FLAG, &s->details, NULL, "also every row, and who measured", 0, 0},
@@ -68,7 +70,7 @@ int hec_hardware_command(int argc, char **argv) {
   if (s.out)
     status = hec_output_check_file("--out", s.out);
   if (status == HEC_OK)
-    status = hec_output_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
+    status = hec_data_find_recorded(s.cases, "cases/hardware/a100_v100.json", &path);
   if (status == HEC_OK)
     status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false}, {"--out", s.out, true}}, 2);
   if (status == HEC_OK)

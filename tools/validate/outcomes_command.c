@@ -1,5 +1,6 @@
 /* hecate-validate outcomes: options, report, verdict. */
 #include "tools/common/args.h"
+#include "tools/common/data.h"
 #include "tools/common/output.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/outcomes/outcomes.h"
@@ -14,8 +15,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.options = {.cluster = "a100-80g-4x8", .model = "mixtral-8x7b-e16k4", .first = -1}};
   const hec_arg args[] = {
       {"--cases", HEC_ARG_TEXT, &s->options.path, "FILE",
-       "recorded outcomes (default: cases/outcomes/laer_mixtral_8x7b_e16k4.json below $HECATE_SHARED or ../shared)", 0,
-       0},
+       "recorded outcomes (default: cases/outcomes/laer_mixtral_8x7b_e16k4.json below $HECATE_SHARED, else ../shared "
+       "of the project)",
+       0, 0},
       {"--cluster", HEC_ARG_TEXT, &s->options.cluster, "C", "preset, one-line form or file (a100-80g-4x8)", 0, 0},
       {"--model", HEC_ARG_TEXT, &s->options.model, "M", "preset or file (mixtral-8x7b-e16k4)", 0, 0},
       {"--law", HEC_ARG_TEXT, &s->options.law, "LAW", "of the network: alpha_beta (default), max_min (minutes)", 0, 0},
@@ -35,8 +37,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "compares: order, ratios, step, all-to-all and expert time. Exit code 1 when the order is not kept or a\n"
           "ratio is beyond 15 % on the window of micro-batches taken, 25 to 29 (chosen after the imbalance of several "
           "had been\n"
-          "seen; over all 30 a ratio is beyond). The same loads on other clusters show that the ratios rest on the\n"
-          "recorded imbalance, not on the hardware model. Text on stdout, Markdown in --out. Some seconds.",
+          "seen; others are shown beside it). The same loads are also priced on other clusters, to show how much the\n"
+          "ratios rest on the hardware model. Text on stdout, Markdown in --out. Some seconds.",
       .examples = "  hecate-validate outcomes --out outcomes.md\n  hecate-validate outcomes --cases FILE --json",
       .args = args};
   int32_t n;
@@ -72,7 +74,7 @@ int hec_outcomes_command(int argc, char **argv) {
   if (s.out)
     status = hec_output_check_file("--out", s.out);
   if (status == HEC_OK)
-    status = hec_output_find_recorded(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", &path);
+    status = hec_data_find_recorded(s.options.path, "cases/outcomes/laer_mixtral_8x7b_e16k4.json", &path);
   s.options.path = path.data;
   if (status == HEC_OK)
     status = hec_paths_check((const hec_path_use[]){{"--cases", path.data, false},

@@ -3,6 +3,7 @@
 #include "runtime/base/table.h"
 #include "tools/common/args.h"
 #include "tools/common/colour.h"
+#include "tools/common/data.h"
 #include "tools/common/output.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/published/published.h"
@@ -59,7 +60,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 /* The default trace when it can be read; free the result. NULL without. */
 static char *default_trace(void) {
   hec_text path = {0};
-  hec_output_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
+  hec_data_shared("traces/smartmoe_gpt_e32_r16.jsonl", &path);
   if (access(path.data, R_OK) == 0)
     return path.data;
   hec_text_free(&path);
@@ -155,7 +156,7 @@ static hec_status run_systems(settings *s) {
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
   hec_text shared = {0};
-  hec_output_shared(".", &shared);
+  hec_data_shared(".", &shared);
   hec_system_options options = {.seed = (uint64_t)s->seed, .stamp = s->options.stamp, .quick = s->options.quick};
   options.shared = s->synthetic || access(shared.data, R_OK) != 0 ? NULL : shared.data;
   options.progress = show_progress;

@@ -2,8 +2,8 @@
  * record of equal loads, so that every choice and check is that of a recorded trace; nothing of it is executed. Under a
  * process manager every process comes here. */
 #include "tools/validate/session_run.h"
-#include "runtime/base/progress.h"
 
+#include "runtime/base/progress.h"
 #include "runtime/exec/math/math.h"
 #include "tools/common/colour.h"
 #include "tools/common/machine.h"
