@@ -30,7 +30,7 @@ static hec_text run(const reading *r, hec_trace_header *header, hec_text *source
   options.last_step = options.last_step == 0 ? -1 : options.last_step;
   hec_status status = hec_import_begin(hec_importer_find(r->format), &options, &input, 1, &job);
   if (status == HEC_OK)
-    status = hec_import_write(job, out, false, &result);
+    status = hec_import_write(job, out, &result);
   if (r->error) {
     ck_assert_msg(status == HEC_BAD_INPUT, "%s: accepted", r->path);
     ck_assert_msg(strstr(hec_last_error(), r->error) != NULL, "\"%s\" does not say \"%s\"", hec_last_error(), r->error);
