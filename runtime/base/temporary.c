@@ -96,6 +96,7 @@ static bool remove_below(pid_t mine) {
 void hec_temporary_remove(void) {
   pid_t mine = getpid();
   atomic_store(&stopping, true);
+  hec_progress_stop();
   for_each(false, mine, unlink);
   for (int i = 0; i < 1000 && remove_below(mine); i++)
     (void)poll(NULL, 0, 1);
