@@ -12,7 +12,8 @@ static const hec_gpu_sheet sheet = {.flops = {1e15, 2e15},
                                     .memory_bytes = 8e10,
                                     .nvlink_bandwidth = 1e11,
                                     .nvlink_ranks = 8,
-                                    .nic_bandwidth = 1e10};
+                                    .nic_bandwidth = 1e10,
+                                    .launch_s = 2e-7};
 
 static void near(double found, double expected) {
   ck_assert_msg(fabs(found - expected) <= 1e-9 * expected, "expected %.12g, found %.12g", expected, found);
@@ -35,6 +36,8 @@ START_TEST(gemm_by_hand) {
   work.precision = HEC_FP8; /* half the math, x and W half the bytes, and 4 bytes per element of x to quantise it */
   work.quantise = true;
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 1e-6 + 1.6384e-7 + 1.048576e-7 + 2.62144e-7);
+  work.quantise = false; /* x is fp8 already: nothing to quantise, and a launch less */
+  near(hec_cost_law_gemm.seconds(&sheet, c, &work), 8e-7 + 1.6384e-7 + 1.048576e-7);
 }
 END_TEST
 
