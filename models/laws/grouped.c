@@ -2,10 +2,10 @@
  *
  *     gemm(N, K) = min over tiles (bm in 16 .. 256, bn in 64, 128, 256) of overlap(math, memory)
  *       blocks   = sum over experts of ceil(n_e / bm) * ceil(N / bn)
- *       block    = max(2 bm bn K / (P/SMs e),  element (bm + bn) K / (l2 B/SMs)) + tau
+ *       block    = max(2 bm bn K / (P/SMs e),  element (bm + bn) K / (l2 B/SMs))
  *       math     = (q ceil(u) + (1 - q) u) block (1 + uneven (1 - mean/busiest)),  u = blocks / SMs
  *       memory   = element (A N K + R (K + N)) / (h B)        A: experts with rows, R: all rows
- *     t = t0 + gemm(g inter, hidden) + gemm(hidden, inter) + 2 (R (3 hidden + (g+1) inter) + tokens_share T hidden) / (h_el B)
+ *     t = t0 + gemm(g inter, hidden) + gemm(hidden, inter) + 2 (R (3 hidden + (g+1) inter)) / (h_el B)
  *          + route T top_k                                    g: 2 gated, 1 not
  *
  * A small tile is slow because it loads more per multiplication: one constant, `l2`, does for all tiles what an efficiency
@@ -15,11 +15,10 @@
  * O(tiles) per call, after O(experts) for the load. */
 #include "models/laws/work.h"
 
-enum { T0, TAU, QUANTISED, HBM, EXPOSED, ELEMENTWISE, UNEVEN, EFFICIENCY, L2, TOKENS_SHARE, ROUTE, N_CONSTANTS };
+enum { T0, QUANTISED, HBM, EXPOSED, ELEMENTWISE, UNEVEN, EFFICIENCY, L2, ROUTE, N_CONSTANTS };
 
 static const hec_law_constant constants[N_CONSTANTS] = {
     {"t0", "s", "launches, top-k and alignment", 1e-6, 2.6e-5, 2e-4, -1},
-    {"tau", "s", "start of a block", 1e-9, 6e-7, 1e-5, 0},
     {"quantised", "share", "of the blocks that wait for a whole wave", 1e-3, 0.6, 1, 0},
     {"hbm", "share", "of the data-sheet HBM rate, weights", 0.3, 0.9, 1, -1},
     {"exposed", "share", "of math and memory that does not overlap", 1e-3, 0.1, 1, 0},
@@ -27,7 +26,6 @@ static const hec_law_constant constants[N_CONSTANTS] = {
     {"uneven", "share", "more math time where the busiest expert has far more than the mean", 1e-4, 0.1, 3, 0},
     {"efficiency", "share", "of peak inside a block that does not wait for loads", 0.1, 0.9, 1, -1},
     {"l2", "HBM rates", "rate at which all SMs load tiles", 0.3, 2.5, 50, 50},
-    {"tokens_share", "rows", "of the group's tokens that are read or written, beside those of the rank", 1e-2, 1, 3, 0},
     {"route", "s", "per token of the group and choice", 1e-13, 1e-10, 1e-8, 0},
 };
 
@@ -64,8 +62,7 @@ static double gemm_s(const hec_gpu_sheet *sheet, const double *c, const hec_grou
       double math_s = 2 * bm * bn * depth / rate;
       double load_s = element * (bm + bn) * depth / (c[L2] * sheet->hbm_bandwidth / sms);
       double waves = c[QUANTISED] * whole + (1 - c[QUANTISED]) * u;
-      double total_s =
-          hec_overlap(waves * ((math_s > load_s ? math_s : load_s) + c[TAU]) * uneven, memory_s, c[EXPOSED]);
+      double total_s = hec_overlap(waves * (math_s > load_s ? math_s : load_s) * uneven, memory_s, c[EXPOSED]);
       best_s = best_s == 0 || total_s < best_s ? total_s : best_s;
     }
   return best_s;
@@ -77,7 +74,7 @@ static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *i
     return c[T0];
   int64_t up = work->gated ? 2 * work->inter : work->inter;
   double hidden = (double)work->hidden, inter = (double)work->inter, tokens = (double)work->tokens;
-  double elements = work->load.rows * (3 * hidden + (double)up + inter) + c[TOKENS_SHARE] * tokens * hidden;
+  double elements = work->load.rows * (3 * hidden + (double)up + inter);
   return c[T0] + gemm_s(sheet, c, work, up, work->hidden) + gemm_s(sheet, c, work, work->hidden, work->inter) +
          2 * elements / (c[ELEMENTWISE] * sheet->hbm_bandwidth) + c[ROUTE] * tokens * (double)work->top_k;
 }

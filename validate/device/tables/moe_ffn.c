@@ -28,29 +28,34 @@ static double next_random(uint64_t *state) {
   return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-static const int64_t *sorted_by;
+typedef struct {
+  int64_t rows;
+  int32_t expert;
+} seat;
+
+/* Busiest first; ties to the lower expert. */
 static int by_rows(const void *a, const void *b) {
-  int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
-  if (sorted_by[i] != sorted_by[j])
-    return sorted_by[i] > sorted_by[j] ? -1 : 1;
-  return i - j;
+  const seat *x = a, *y = b;
+  if (x->rows != y->rows)
+    return x->rows > y->rows ? -1 : 1;
+  return x->expert - y->expert;
 }
 
 /* Whole rows that add up: what is missing goes to the busiest in turn, what is too much is taken from the idlest. */
 static void settle(const routing *r, int64_t *rows) {
-  int32_t order[EXPERTS_MAX], n = (int32_t)r->experts;
+  seat seats[EXPERTS_MAX];
+  int32_t n = (int32_t)r->experts;
   int64_t missing = r->tokens * r->top_k;
   for (int32_t e = 0; e < n; e++) {
     missing -= rows[e];
-    order[e] = e;
+    seats[e] = (seat){rows[e], e};
   }
-  sorted_by = rows;
-  qsort(order, (size_t)n, sizeof *order, by_rows);
+  qsort(seats, (size_t)n, sizeof *seats, by_rows);
   for (int64_t i = 0; missing > 0; i++, missing--)
-    rows[order[i % n]]++;
+    rows[seats[i % n].expert]++;
   for (int64_t i = 0; missing < 0; i++, missing++) {
-    int32_t e = order[n - 1 - i % n];
-    rows[rows[e] > 0 ? e : order[0]]--;
+    int32_t e = seats[n - 1 - i % n].expert;
+    rows[rows[e] > 0 ? e : seats[0].expert]--;
   }
   for (int32_t e = 0; e < n; e++)
     rows[e] = rows[e] > r->tokens ? r->tokens : rows[e];
