@@ -273,10 +273,10 @@ START_TEST(disagreements_are_explained_by_the_run) {
   hec_text text = {0};
   hec_published_markdown(&p, &text);
   static const char *const expected[] = {
-      "- `growth` (A): the paper says 1.25, here it is 0.900; it agrees with one input changed: skew 1.5.\n",
-      "- `hecate_fastest` (A and B, 16 and 32): the paper says > 1, here it is 0.800; none of 2 changes of one input "
-      "makes "
-      "it agree.\n",
+      "- `growth` (A): the paper says 1.25, here it is 0.900; on synthetic loads it agrees with one input changed: "
+      "skew 1.5.\n",
+      "- `hecate_fastest` (A and B, 16 and 32): the paper says > 1, here it is 0.800; of 2 changes of one input, "
+      "on synthetic loads, none makes it agree.\n",
       "here it is 0.700; no change of one input was run for it.\n"};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
     ck_assert_msg(strstr(text.data, expected[i]) != NULL, "%s%.1500s", expected[i],

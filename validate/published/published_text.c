@@ -116,12 +116,13 @@ static void add_agreeing(const hec_published_table *table, int32_t i, hec_text *
     hec_verdict verdict = hec_row_verdict(&hec_published_rows[i], table->change[k].ours[i]);
     n_formed += verdict != HEC_UNDEFINED;
     if (verdict == HEC_AGREES)
-      hec_text_printf(out, "%s%s", n++ > 0 ? "; " : "; it agrees with one input changed: ", table->change[k].change);
+      hec_text_printf(out, "%s%s", n++ > 0 ? "; " : "; on synthetic loads it agrees with one input changed: ",
+                      table->change[k].change);
   }
   if (n_formed == 0)
     hec_text_add(out, "; no change of one input was run for it");
   else if (n == 0)
-    hec_text_printf(out, "; none of %" PRId32 " changes of one input makes it agree", n_formed);
+    hec_text_printf(out, "; of %" PRId32 " changes of one input, on synthetic loads, none makes it agree", n_formed);
 }
 
 static void add_disagreeing(const hec_published *p, const hec_published_table *table, hec_text *out) {
