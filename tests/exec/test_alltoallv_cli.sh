@@ -20,7 +20,7 @@ printf '0 0\n0 0\n' >zeros
 
 # What is no matrix, or does not fit.
 refuses 2 "expected a file with a matrix"
-refuses 2 "missing: cannot be read" missing
+refuses 2 "missing: cannot be opened" missing
 : >empty && refuses 2 "empty:1:1: expected a square matrix of bytes, found nothing" empty
 printf '1 2\n3\n' >ragged && refuses 2 "ragged:2:2: expected 2 numbers" ragged
 printf '1 2\n' >flat && refuses 2 "flat:2:1: expected 2 lines of 2 numbers, found 1" flat

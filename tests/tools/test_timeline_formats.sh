@@ -93,7 +93,7 @@ else:
         at = data.rindex(b"comm_tag") + len(b"comm_tag") + 1
         data[at] ^= 1
     if what == "size":
-        at = data.index(b"comm_size") + len(b"comm_size") + 1
+        at = data.index(b"comm_size", data.index(b"\x18\x05")) + len(b"comm_size") + 1
         data[at] ^= 1
     if what == "type": # a SEND becomes a RECV
         at = data.index(b"\x18\x05")

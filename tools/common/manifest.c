@@ -2,6 +2,8 @@
  * not attacks: who can write the folder can write the manifest. */
 #include "tools/common/manifest.h"
 
+#include "runtime/base/files.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -53,7 +55,7 @@ hec_status hec_manifest_read(const char *folder, hec_manifest *manifest) {
   hec_text_printf(&path, "%s/" HEC_MANIFEST_NAME, folder);
   struct stat info;
   bool odd = stat(path.data, &info) == 0 && !S_ISREG(info.st_mode); /* opening a pipe would wait */
-  FILE *file = odd ? NULL : fopen(path.data, "rb");
+  FILE *file = odd ? NULL : hec_file_open(path.data, "rb");
   hec_status status = HEC_OK;
   if (odd)
     status =
@@ -84,7 +86,7 @@ bool hec_manifest_has(const hec_manifest *manifest, const char *folder, const ch
   hec_text_printf(&path, "%s/%s", folder, name);
   /* Not behind a link: what that names is not below the folder. */
   FILE *file = manifest->lines.length > 0 && lstat(path.data, &info) == 0 && S_ISREG(info.st_mode)
-                   ? fopen(path.data, "rb")
+                   ? hec_file_open(path.data, "rb")
                    : NULL;
   bool has = false;
   if (file) {

@@ -1,6 +1,7 @@
 /* See output.h. */
 #include "tools/common/output.h"
 
+#include "runtime/base/files.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
 #include "tools/common/colour.h"
@@ -71,7 +72,7 @@ hec_status hec_output_check_made_up(const char *option, const char *path, const 
   size_t n = strlen(head);
   HEC_ASSERT(n <= sizeof bytes);
   struct stat info;
-  FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 ? fopen(path, "rb") : NULL;
+  FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 ? hec_file_open(path, "rb") : NULL;
   if (!file)
     return HEC_OK;
   bool ours = fread(bytes, 1, n, file) == n && memcmp(bytes, head, n) == 0;

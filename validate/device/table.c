@@ -1,6 +1,8 @@
 /* See table.h. Splits a line in place: separators become zeros. O(bytes). */
 #include "validate/device/table.h"
 
+#include "runtime/base/files.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +12,7 @@
 enum { BYTES_MAX = 256 << 20, CHUNK = 1 << 16 };
 
 static hec_status read_whole(const char *path, hec_arena *arena, char **text) {
-  FILE *file = fopen(path, "rb");
+  FILE *file = hec_file_open(path, "rb");
   if (!file)
     return hec_fail(HEC_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
   char *data = NULL;

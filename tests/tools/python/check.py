@@ -2,6 +2,7 @@
 import array
 import gzip
 import json
+import os
 import subprocess
 import sys
 import traceback
