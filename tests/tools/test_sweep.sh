@@ -171,10 +171,6 @@ grep -qE "^hecate-sim sweep: [0-9]+ of $rows rows taken over from half.journal\$
 cmp -s half.csv whole.csv && cmp -s half.json whole.json || fail "resumed: other bytes than whole"
 "${tool[@]}" spec.json --out torn --threads 3 >out.txt 2>err.txt || fail "torn: $(cat err.txt)"
 cmp -s torn.csv whole.csv && cmp -s torn.json whole.json || fail "torn: other bytes than whole"
-if command -v script >/dev/null; then
-  script -qec "'$sim' sweep one-group.json --out seen --threads 1" /dev/null >out.txt </dev/null
-  has " of $(($(wc -l <group.csv) - 1)) rows"
-fi
 # A finished row is taken from the journal, not computed again: one that says something else stays.
 if command -v python3 >/dev/null; then
   python3 - <<'END'
