@@ -59,8 +59,8 @@ HECATE_SHARED=$folder "$tool" published --quick --out "$folder/none/report.md" >
   [ "$(head -c1 "$folder/list.json")" = '{' ] || fail "--system list --json is not JSON: $(head -c 200 "$folder/list.json")"
 "$tool" published --system lplb --quick >"$folder/terms" && grep -q 'Who wins.*same' "$folder/terms" || fail "terms are not defined"
 
-# Other systems: every row of the list runs, an unknown one is answered with the list.
-"$tool" published --system nonsense 2>&1 | grep -q 'names that "hecate-validate published --system list" lists' || fail "--system nonsense"
+# Other systems: every row of the list runs, an unknown one with where the list is.
+"$tool" published --system nonsense 2>&1 | grep -q 'that "hecate-validate published --system list" lists, found "nonsense"' || fail "--system nonsense"
 "$tool" published --system list >"$folder/list" || fail "--system list: exit $?"
 HECATE_SHARED=$folder/none "$tool" published --system all --quick --json --out "$folder/systems.md" >"$folder/a.json" \
   2>"$folder/stderr" || fail "published --system all"
