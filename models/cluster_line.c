@@ -77,9 +77,9 @@ bool hec_cluster_read_decimal(const char **text, double *value) {
     return false;
   memcpy(copy, t, n);
   copy[n] = '\0';
-  *value = strtod(copy, NULL);
+  const char *end;
   *text += n;
-  return true;
+  return hec_number_read(copy, &end, value);
 }
 
 static double factor_of(char suffix) {

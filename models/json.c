@@ -166,6 +166,18 @@ static hec_status reject_duplicates(const hec_json *json) {
   return found ? hec_json_error(json, found, "every key once in an object") : HEC_OK;
 }
 
+/* strtod gives infinity or 0 for what a double cannot hold. */
+static hec_status reject_out_of_range(const hec_json *json) {
+  for (size_t i = 0; i < json->n_values; i++) {
+    const char *end;
+    double value;
+    const hec_json_value *v = &json->values[i];
+    if (cJSON_IsNumber(v->node) && !hec_number_read(json->text + v->at, &end, &value))
+      return hec_json_error(json, v, "a number in range (0, or in size from 5e-324 to 1.8e308)");
+  }
+  return HEC_OK;
+}
+
 /* cJSON answers NULL when memory runs out, as it does for a bad text. With this hook it never sees that. */
 static void *allocate(size_t bytes) {
   return hec_malloc(bytes, 1);
@@ -194,7 +206,8 @@ static hec_status read_values(hec_json *json) {
   json->values = hec_malloc(scan.n_values, sizeof *json->values);
   join_values(json, scan.value_at);
   free(scan.value_at);
-  return reject_duplicates(json);
+  HEC_TRY(reject_duplicates(json));
+  return reject_out_of_range(json);
 }
 
 hec_status hec_json_parse(const char *text, size_t length, const char *origin, hec_json **out) {

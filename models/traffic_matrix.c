@@ -4,7 +4,6 @@
 #include "models/cluster.h"
 #include "runtime/base/files.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +36,9 @@ static bool find_number(reader *r) {
 
 static hec_status read_number(reader *r, int64_t *bytes) {
   static const char expected[] = "whole bytes from 0 to 2^50";
-  char token[TOKEN_MAX + 2] = "\"", *stop;
+  char token[TOKEN_MAX + 2] = "\"";
+  const char *stop;
+  double value;
   size_t n = 0;
   while (r->at + n < r->end && !is_blank(r->at[n]) && r->at[n] != '\n')
     n++;
@@ -45,8 +46,7 @@ static hec_status read_number(reader *r, int64_t *bytes) {
   for (size_t i = 0; i < kept; i++)
     token[1 + i] = (char)(r->at[i] >= ' ' && r->at[i] < 127 ? r->at[i] : '?');
   token[1 + kept] = '\0';
-  double value = strtod(token + 1, &stop);
-  bool decimal = kept == n && strspn(token + 1, "0123456789.eE+-") == n && *stop == '\0';
+  bool decimal = hec_number_read(token + 1, &stop, &value) && kept == n && *stop == '\0';
   bool fits = decimal && value >= 0 && value <= MOST_BYTES;
   token[1 + kept] = '"';
   if (!fits || (double)(int64_t)value != value)

@@ -103,11 +103,6 @@ static synth_settings synth_defaults(void) {
 /* Where hec_synth_check, which knows the other options, has the bound. */
 #define MOST_WHOLE 9007199254740992.0
 
-/* No hexadecimal, no blanks, neither infinity nor NaN: as in every tool. */
-static bool is_plain(const char *text, const char *end) {
-  return text + strspn(text, "0123456789+-.eE") >= end;
-}
-
 /* "1:0.96,5:0.89" */
 static hec_status parse_drift(const char *text, hec_synth_options *options) {
   options->n_knots = 0;
@@ -115,10 +110,10 @@ static hec_status parse_drift(const char *text, hec_synth_options *options) {
     int64_t lag = 0;
     const char *colon = hec_args_whole(p, HEC_SYNTH_LAG_MAX, &lag);
     bool good = colon && *colon == ':' && lag > 0 && options->n_knots < HEC_SYNTH_KNOTS;
-    char *end = NULL;
+    const char *end = NULL;
+    double correlation = 0;
     p = good ? colon + 1 : p;
-    double correlation = good ? strtod(p, &end) : 0;
-    if (!good || end == p || !is_plain(p, end) || (*end && *end != ','))
+    if (!good || !hec_number_read(p, &end, &correlation) || (*end && *end != ','))
       return hec_fail(HEC_BAD_INPUT,
                       "--drift: expected LAG:CORRELATION,... (at most %d, lags 1 to %d), found \"%.60s\"",
                       HEC_SYNTH_KNOTS, HEC_SYNTH_LAG_MAX, text);

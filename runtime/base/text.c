@@ -104,6 +104,16 @@ void hec_text_add_csv(hec_text *text, const char *field) {
   hec_text_add(text, "\"");
 }
 
+bool hec_number_read(const char *text, const char **end, double *value) {
+  char *stop;
+  *value = strtod(text, &stop);
+  size_t n = (size_t)(stop - text), mantissa = strcspn(text, "eE"), zeros = strspn(text, "0.+-");
+  *end = stop;
+  bool decimal = n > 0 && strspn(text, "0123456789+-.eE") >= n; /* no hexadecimal, blanks, infinity */
+  bool zero = zeros >= (n < mantissa ? n : mantissa);
+  return decimal && isfinite(*value) && (*value != 0 || zero);
+}
+
 void hec_text_free(hec_text *text) {
   free(text->data);
   *text = (hec_text){0};

@@ -28,6 +28,9 @@ void hec_text_add_double(hec_text *text, double value);      /* not finite: null
  * in front. A number, with its sign, stays as it is. */
 void hec_text_add_csv(hec_text *text, const char *field);
 void hec_text_free(hec_text *text);
+/* Reads the decimal number that `text` begins with; *end: behind it. False: there is none, or it is out of range: too large,
+ * or not zero and so small that it would be read as zero. */
+bool hec_number_read(const char *text, const char **end, double *value);
 /* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
 size_t hec_utf8_length(const char *p);
 /* As much of a foreign name as fits into `size` bytes with the zero: cut at the begin of a character, not inside one. */

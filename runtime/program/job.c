@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULTS_MAX = 33, TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
+enum { TOTALS_TOKENS = 8192, TOTALS_TOKENS_ABOVE = 16384, WARMUP = 5, WARMUP_RECORDS_LEAST = 12 };
 enum { CPU_EXPERT_BYTES_MOST = 1 << 20 }; /* in float32, of a trace's own shape that CPUs execute unasked */
 enum { TOKENS_MOST = 1 << 28 };           /* what a model allows */
 
@@ -27,11 +27,20 @@ void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) {
   va_copy(again, arguments);
   int n = vsnprintf(NULL, 0, format, again);
   va_end(again);
-  HEC_ASSERT(job->n_defaults < DEFAULTS_MAX && n >= 0);
+  HEC_ASSERT(n >= 0);
   char *sentence = HEC_NEW(arena, char, n + 1);
   (void)vsnprintf(sentence, (size_t)n + 1, format, arguments);
   va_end(arguments);
   hec_make_plain(sentence); /* names and paths in it are others' */
+  if (job->n_defaults ==
+      job->defaults_room) { /* doubles on the arena: what is left behind is as much as what is kept */
+    int32_t room = job->defaults_room > 0 ? 2 * job->defaults_room : 16;
+    const char **grown = HEC_NEW(arena, const char *, room);
+    if (job->n_defaults > 0)
+      memcpy(grown, job->defaults, (size_t)job->n_defaults * sizeof *grown);
+    job->defaults = grown;
+    job->defaults_room = room;
+  }
   job->defaults[job->n_defaults++] = sentence;
 }
 
@@ -439,9 +448,7 @@ static hec_status check_slots(hec_job *job, int32_t slots, hec_arena *arena) {
 }
 
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena, hec_job *job) {
-  *job = (hec_job){.header = *hec_trace_header_of(reader),
-                   .origin = hec_trace_origin(reader),
-                   .defaults = HEC_NEW(arena, const char *, DEFAULTS_MAX)};
+  *job = (hec_job){.header = *hec_trace_header_of(reader), .origin = hec_trace_origin(reader)};
   if (options->layers > job->header.n_layers)
     return hec_fail(HEC_BAD_INPUT, "--layers: expected at most the trace's %" PRId32 " MoE layers, found %" PRId32,
                     job->header.n_layers, options->layers);

@@ -10,21 +10,21 @@
 enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
 
 typedef struct {
-  const char *cluster, *model; /* NULL: chosen from the header, else by default */
+  const char *cluster, *model;           /* NULL: chosen from the header, else by default */
   const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
-  const char *phase;           /* "train", "forward" or NULL: from the header */
-  int32_t ranks;               /* 0: header, sources, else all devices */
-  int32_t tokens;              /* per rank and micro-batch; 0: the trace's own number */
-  int32_t micro_batches;       /* repeats of a lone record; 0: 1 */
-  int32_t warmup;              /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
-  int32_t t, m, period, slots; /* HEC_AUTO */
-  int32_t ep;                  /* ranks of an expert-parallel group; 0: the largest */
-  int32_t esp;                 /* ranks of an expert-sharding group; 0: 1 */
-  int32_t mp;                  /* ranks that share the dense part; 0: 1 */
-  double nonmoe_scale;         /* 0: the model's */
-  const char *attention;       /* models/attention.h; NULL: the model's */
-  hec_stragglers stragglers;   /* what is slower or later than the cluster says; NULLs: nothing */
-  int32_t layers;              /* the first MoE layers of the trace; 0: all */
+  const char *phase;                     /* "train", "forward" or NULL: from the header */
+  int32_t ranks;                         /* 0: header, sources, else all devices */
+  int32_t tokens;                        /* per rank and micro-batch; 0: the trace's own number */
+  int32_t micro_batches;                 /* repeats of a lone record; 0: 1 */
+  int32_t warmup;                        /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
+  int32_t t, m, period, slots;           /* HEC_AUTO */
+  int32_t ep;                            /* ranks of an expert-parallel group; 0: the largest */
+  int32_t esp;                           /* ranks of an expert-sharding group; 0: 1 */
+  int32_t mp;                            /* ranks that share the dense part; 0: 1 */
+  double nonmoe_scale;                   /* 0: the model's */
+  const char *attention;                 /* models/attention.h; NULL: the model's */
+  hec_stragglers stragglers;             /* what is slower or later than the cluster says; NULLs: nothing */
+  int32_t layers;                        /* the first MoE layers of the trace; 0: all */
   const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
   const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
   const char *placement;    /* a file with the present placement, for policies that stand as it says; NULL: none */
@@ -47,7 +47,7 @@ typedef struct {
   int64_t first_reported; /* `iter` of the first iteration after the warm-up */
   uint64_t scale_to;      /* assignments per layer that every load is scaled to; 0: as recorded */
   const char **defaults;  /* [n_defaults] sentences */
-  int32_t n_defaults;
+  int32_t n_defaults, defaults_room;
 } hec_job;
 
 /* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */

@@ -1,6 +1,7 @@
 /* Text, JSON writer and arena: what they print reads back; what fails leaves nothing behind. */
 #include "runtime/base/arena.h"
 #include "runtime/base/paths.h"
+#include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
 
@@ -357,6 +358,82 @@ START_TEST(csv_cells_are_no_formulas) {
 }
 END_TEST
 
+/* As many files as there are, and no others: the ninth was forgotten once. */
+START_TEST(every_temporary_file_is_removed) {
+  enum { N = 40 };
+  char folder[] = "/tmp/hecate-text-XXXXXX", path[64];
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  for (int i = 0; i < N; i++) {
+    (void)snprintf(path, sizeof path, "%s/%d", folder, i);
+    FILE *file = fopen(path, "wb");
+    ck_assert(file && fclose(file) == 0);
+    hec_temporary_add(path);
+    if (i % 3 == 0) /* in place by now */
+      hec_temporary_drop(path);
+  }
+  hec_temporary_remove();
+  for (int i = 0; i < N; i++) {
+    (void)snprintf(path, sizeof path, "%s/%d", folder, i);
+    ck_assert_int_eq(access(path, F_OK) == 0, i % 3 == 0);
+    (void)unlink(path);
+  }
+  ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+/* Lack of memory is one message and exit code 1, and the files being written go. */
+START_TEST(no_memory_is_a_failed_run) {
+  char path[] = "/tmp/hecate-text-XXXXXX", said[200] = "";
+  int file = mkstemp(path), ends[2], outcome;
+  ck_assert(file >= 0 && close(file) == 0 && pipe(ends) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    (void)dup2(ends[1], STDERR_FILENO);
+    hec_temporary_add(path);
+    hec_fail_allocation(1);
+    free(hec_malloc(1000, 1));
+    _exit(0);
+  }
+  ck_assert(close(ends[1]) == 0 && waitpid(child, &outcome, 0) == child);
+  ck_assert(read(ends[0], said, sizeof said - 1) > 0);
+  ck_assert(WIFEXITED(outcome) && WEXITSTATUS(outcome) == 1);
+  ck_assert_str_eq(said, "hecate: out of memory (1000 bytes wanted)\n");
+  ck_assert_int_ne(access(path, F_OK), 0);
+  (void)close(ends[0]);
+}
+END_TEST
+
+START_TEST(numbers_are_in_range) {
+  static const struct {
+    const char *text;
+    bool good;
+    int length;
+    double value;
+  } rows[] = {{"1e-3042949672950", false, 0, 0},
+              {"1e3042949672950", false, 0, 0},
+              {"-2e-400", false, 0, 0},
+              {"0.001e-330", false, 0, 0},
+              {"nan", false, 0, 0},
+              {"inf", false, 0, 0},
+              {"0x10", false, 0, 0},
+              {"", false, 0, 0},
+              {" 1", false, 0, 0},
+              {"0e-3042949672950", true, 16, 0},
+              {"-0.00", true, 5, -0.0},
+              {"0", true, 1, 0},
+              {"2.5e-3us", true, 6, 2.5e-3},
+              {"1e308,", true, 5, 1e308},
+              {"16", true, 2, 16}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const char *end;
+    double value;
+    ck_assert_msg(hec_number_read(rows[i].text, &end, &value) == rows[i].good, "%s", rows[i].text);
+    if (rows[i].good)
+      ck_assert_msg(end == rows[i].text + rows[i].length && value == rows[i].value, "%s", rows[i].text);
+  }
+}
+END_TEST
+
 static Suite *make_suite(void) {
   Suite *suite = suite_create("base.text");
   TCase *cases = tcase_create("text");
@@ -368,6 +445,9 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, words_are_wrapped);
   tcase_add_test(cases, arena_rewinds);
   tcase_add_test(cases, every_allocation_may_fail);
+  tcase_add_test(cases, every_temporary_file_is_removed);
+  tcase_add_test(cases, no_memory_is_a_failed_run);
+  tcase_add_test(cases, numbers_are_in_range);
   tcase_add_test(cases, files_are_whole_or_absent);
   tcase_add_test(cases, what_killed_runs_left_is_removed);
   tcase_add_test(cases, several_files_are_written_together_or_not_at_all);

@@ -316,7 +316,12 @@ START_TEST(planner_refuses) {
   WITH(t, -3, "t: expected")
   WITH(m, 1 << 20, "m: expected")
   WITH(slots, 1 << 30, "slots: expected")
+  WITH(slots, 0, "slots: expected")
   WITH(period, -2, "period: expected")
+  WITH(period, 0, "period: expected")
+  WITH(n_heads, -4, "n_heads: expected")
+  REFUSED(hec_planner_open(NULL, &planner), "options: expected a pointer");
+  REFUSED(hec_planner_open(&good, NULL), "planner: expected a pointer");
   o = good;
   o.n_layers = o.n_experts = 1 << 16;
   o.n_ranks = 8;

@@ -1,8 +1,10 @@
 /* Clusters: the one-line and the JSON form, routes on every tier, overrides, limits and messages. */
 #include "models/cluster.h"
+#include "models/moe.h"
 #include "tests/support/check_main.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static hec_arena arena;
@@ -81,6 +83,8 @@ static const struct {
     {"4x8 flops=inf", "column 5: expected flops="},
     {"4x8 flops=0x10", "column 5: expected flops="},
     {"4x8 flops=1e308", "column 5: expected flops="},
+    {"4x8 flops=1e-3042949672950", "column 5: expected flops="},
+    {"4x8 flops=1T nvlink=1G@1e-3042949672950us", "column 14: expected nvlink="},
     {"4x8 flops=1TT", "column 5: expected flops="},
     {"4x8 nvlink=1G@5", "column 5: expected nvlink="},
     {"4x8 nvlink=1G@-5us", "column 5: expected nvlink="},
@@ -332,6 +336,25 @@ START_TEST(look_up) {
 }
 END_TEST
 
+/* A file that may not be read is there: "expected a preset" would send people looking for a typing error. */
+START_TEST(unreadable) {
+  char path[] = "/tmp/hecate-cluster-XXXXXX";
+  int file = mkstemp(path);
+  ck_assert(file >= 0 && fchmod(file, 0) == 0);
+  (void)close(file);
+  bool unprivileged = geteuid() != 0 || seteuid(65534) == 0;
+  hec_moe moe;
+  ck_assert(hec_cluster_load(path, &arena, &c) == HEC_BAD_INPUT);
+  if (unprivileged)
+    ck_error("cannot be opened: Permission denied");
+  ck_assert(hec_moe_load(path, &moe) == HEC_BAD_INPUT);
+  if (unprivileged)
+    ck_error("cannot be opened: Permission denied");
+  (void)!seteuid(getuid());
+  (void)unlink(path);
+}
+END_TEST
+
 /* Large clusters build; memory is a few dozen bytes a pair; the last device has its routes. */
 START_TEST(large) {
   static const char *const lines[] = {
@@ -365,6 +388,7 @@ static Suite *make_suite(void) {
   tcase_add_test(test, json_long_names);
   tcase_add_test(test, json_curve_length);
   tcase_add_test(test, look_up);
+  tcase_add_test(test, unreadable);
   tcase_add_test(test, large);
   suite_add_tcase(suite, test);
   return suite;

@@ -22,6 +22,21 @@ static void must_fail(hec_status status, const char *part) {
   ck_assert_msg(strstr(hec_last_error(), part) != NULL, "\"%s\" says nothing of \"%s\"", hec_last_error(), part);
 }
 
+/* However much there is to say: a fixed array ended the run at the 34th once. */
+START_TEST(any_number_of_notes) {
+  char expected[16];
+  hec_test_must(hec_test_job_make(&made, hec_test_small_trace, HEC_JOB_OPTIONS));
+  int32_t before = made.job.n_defaults;
+  for (int i = 0; i < 100; i++)
+    hec_job_say(&made.job, &made.arena, "note %d", i);
+  ck_assert_int_eq(made.job.n_defaults, before + 100);
+  for (int i = 0; i < 100; i++) {
+    (void)snprintf(expected, sizeof expected, "note %d", i);
+    ck_assert_str_eq(made.job.defaults[before + i], expected);
+  }
+}
+END_TEST
+
 START_TEST(ranks_from_the_user) {
   hec_test_trace t = hec_test_small_trace;
   t.extra = ",\"ranks\":8";
@@ -413,6 +428,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("job");
   TCase *c = tcase_create("job");
   tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, any_number_of_notes);
   tcase_add_test(c, ranks_from_the_user);
   tcase_add_test(c, ranks_from_the_header);
   tcase_add_test(c, ranks_from_the_sources);

@@ -291,19 +291,30 @@ static bool has_machine_path(const char *line, const char *folder) {
   return false;
 }
 
-/* What starts a shell: data in its command would be run. */
-static void check_shells(hec_tidy *f, const char *path, const char *code) {
-  static const char *const calls[] = {"system", "popen", "wordexp"};
+/* The calls end with NULL. */
+static void forbid(hec_tidy *f, const char *path, const char *code, const char *const *calls, const char *instead) {
   char line[4096];
   int number = 0;
   while (next_line(&code, line, sizeof line)) {
     number++;
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-      for (const char *at = line; (at = strstr(at, calls[i])) != NULL; at++)
-        if ((at == line || !is_word((unsigned char)at[-1])) && at[strlen(calls[i])] == '(')
-          hec_tidy_complain(f, path, number, "%s(): start a program with its arguments (posix_spawn), without a shell",
-                            calls[i]);
+    for (const char *const *call = calls; *call; call++)
+      for (const char *at = line; (at = strstr(at, *call)) != NULL; at++)
+        if ((at == line || !is_word((unsigned char)at[-1])) && at[strlen(*call)] == '(')
+          hec_tidy_complain(f, path, number, "%s(): %s", *call, instead);
   }
+}
+
+static void check_calls(hec_tidy *f, const char *path, const char *code) {
+  static const char *const shells[] = {"system", "popen", "wordexp", NULL}; /* data in its command would be run */
+  static const char *const openers[] = {"fopen", "tmpfile", "opendir", NULL};
+  static const char *const allocators[] = {"malloc",  "calloc",  "realloc",  "aligned_alloc",  "strdup",
+                                           "strndup", "getline", "asprintf", "open_memstream", NULL};
+  forbid(f, path, code, shells, "start a program with its arguments (posix_spawn), without a shell");
+  if (hec_tidy_starts(path, "tests/") || hec_tidy_starts(path, "runtime/base/") ||
+      hec_tidy_starts(path, "runtime/exec/cuda/"))
+    return;
+  forbid(f, path, code, openers, "runtime/base/files.h opens, and knows lack of memory from a bad file");
+  forbid(f, path, code, allocators, "memory comes from runtime/base/arena.h, which ends the run when there is none");
 }
 
 static void check_lines(hec_tidy *f, const char *path, const char *text) {
@@ -351,7 +362,7 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
   char *code = without_comments(text);
   check_includes(f, path, code);
   check_functions(f, path, code);
-  check_shells(f, path, code);
+  check_calls(f, path, code);
   if (hec_tidy_ends(path, ".h"))
     check_guard(f, path, code);
   else if (!hec_tidy_starts(text, "/*") && !hec_tidy_starts(text, "//"))
@@ -361,8 +372,8 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
 
 /* ---- The top level ---- */
 
-static const char *const top_level[] = {"CMakeLists.txt",    "sim",          "runtime",        "models",    "traces",
-                                        "validate",          "tests",        "tools",          "README.md", "LICENSE",
+static const char *const top_level[] = {"CMakeLists.txt",    "sim",          "runtime",         "models",    "traces",
+                                        "validate",          "tests",        "tools",           "README.md", "LICENSE",
                                         "CMakePresets.json", "CHANGELOG.md", "CONTRIBUTING.md", "docs"};
 
 void hec_tidy_top_entry(hec_tidy *f, const char *name, bool is_folder, bool has_sources) {

@@ -175,6 +175,10 @@ static const struct {
      "/* a */\nFILE *f = po"
      "pen(line, mode);\n",
      "without a shell"},
+    {"traces/a.c", "/* a */\nstatic void *f(void) {\n  return fopen(\"x\", \"r\");\n}\n",
+     "traces/a.c:3: fopen(): runtime/base/files.h"},
+    {"traces/a.c", "/* a */\nstatic void *f(void) {\n  return strdup(\"x\");\n}\n", "traces/a.c:3: strdup(): memory"},
+    {"runtime/base/a.c", "/* a */\nstatic void *f(void) {\n  return malloc(1);\n}\n", ""},
     {"sim/a.h", "int f(void);\n", "no header guard"},
     {"sim/a.h", "#ifndef HEC_A_H\n#define HEC_B_H\n#endif\n", "no header guard"},
     {"sim/a.h", "#ifndef A_H\n#define A_H\n#endif\n", "not of the form"},

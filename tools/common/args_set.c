@@ -2,21 +2,22 @@
 #include "tools/common/args.h"
 
 #include "runtime/base/nearest.h"
+#include "runtime/base/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Steps over a suffix of a size or a time. */
-static double factor_at(const hec_arg *arg, char **end) {
+static double factor_at(const hec_arg *arg, const char **end) {
   static const struct {
     hec_arg_kind kind;
     char suffix;
     double factor;
-  } rows[] = {{HEC_ARG_BYTES, 'K', 1e3},  {HEC_ARG_BYTES, 'M', 1e6},   {HEC_ARG_BYTES, 'G', 1e9}, {HEC_ARG_BYTES, 'T', 1e12},
-              {HEC_ARG_SECONDS, 's', 1.0}, {HEC_ARG_SECONDS, 'm', 60.0}, {HEC_ARG_SECONDS, 'h', 3600.0}};
+  } rows[] = {{HEC_ARG_BYTES, 'K', 1e3},     {HEC_ARG_BYTES, 'M', 1e6},   {HEC_ARG_BYTES, 'G', 1e9},
+              {HEC_ARG_BYTES, 'T', 1e12},    {HEC_ARG_SECONDS, 's', 1.0}, {HEC_ARG_SECONDS, 'm', 60.0},
+              {HEC_ARG_SECONDS, 'h', 3600.0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].kind == arg->kind && rows[i].suffix == **end) {
       ++*end;
@@ -62,15 +63,15 @@ hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t 
 }
 
 static hec_status set_number(const hec_arg *arg, const char *text) {
-  char *end;
-  errno = 0;
-  double value = strtod(text, &end);
+  const char *end;
+  double value;
+  bool fits = hec_number_read(text, &end, &value);
   size_t digits = (size_t)(end - text);
   value *= end > text ? factor_at(arg, &end) : 1;
   /* Plain decimals: no hexadecimal, no blanks, no "-0", and "16" is the only way to write the whole number 16. */
   bool plain = strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE") >= digits;
   plain = plain && !(arg->kind == HEC_ARG_INT && zero_before(text)) && !(text[0] == '-' && arg->least >= 0);
-  if (end == text || *end != 0 || errno == ERANGE || !plain || !(value >= arg->least && value <= arg->most))
+  if (end == text || *end != 0 || !fits || !plain || !(value >= arg->least && value <= arg->most))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
                     arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most,
                     arg->kind == HEC_ARG_BYTES     ? ", or with K M G T"

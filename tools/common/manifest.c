@@ -2,12 +2,14 @@
  * not attacks: who can write the folder can write the manifest. */
 #include "tools/common/manifest.h"
 
+#include "runtime/base/arena.h"
 #include "runtime/base/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -38,8 +40,47 @@ void hec_manifest_join(hec_manifest *manifest, const hec_manifest *other) {
     hec_text_add(&manifest->lines, other->lines.data + (manifest->lines.length > 0));
 }
 
+typedef struct {
+  const char *text; /* [length] without the line feed */
+  size_t length, name_at;
+} entry;
+
+/* People may have changed the file: a line without digest and bytes is all name. */
+static entry entry_at(const char *at) {
+  entry l = {at, strcspn(at, "\n"), 0};
+  size_t digest = strcspn(at, " \n"), bytes = digest < l.length ? strcspn(at + digest + 1, " \n") : 0;
+  if (digest + 1 + bytes < l.length)
+    l.name_at = digest + 1 + bytes + 1;
+  return l;
+}
+
+static int compare(const char *a, size_t n_a, const char *b, size_t n_b) {
+  int order = memcmp(a, b, n_a < n_b ? n_a : n_b);
+  return order != 0 ? order : (n_a > n_b) - (n_a < n_b);
+}
+
+static int by_name(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  int order = compare(x->text + x->name_at, x->length - x->name_at, y->text + y->name_at, y->length - y->name_at);
+  return order != 0 ? order : compare(x->text, x->length, y->text, y->length); /* of two with one name */
+}
+
+/* By name: threads add files in any order, and the same run writes the same bytes. */
 void hec_manifest_text(const hec_manifest *manifest, hec_text *out) {
-  hec_text_printf(out, "%s%s", head, manifest->lines.length > 0 ? manifest->lines.data : "\n");
+  hec_arena arena = {0};
+  size_t n = 0;
+  hec_text_printf(out, "%s\n", head);
+  const char *all = manifest->lines.length > 0 ? manifest->lines.data + 1 : "";
+  for (const char *at = all; *at; at += strcspn(at, "\n"), at += *at == '\n')
+    n++;
+  entry *lines = HEC_NEW(&arena, entry, n + 1);
+  n = 0;
+  for (const char *at = all; *at; at += strcspn(at, "\n"), at += *at == '\n')
+    lines[n++] = entry_at(at);
+  qsort(lines, n, sizeof *lines, by_name);
+  for (size_t i = 0; i < n; i++)
+    hec_text_printf(out, "%.*s\n", (int)lines[i].length, lines[i].text);
+  hec_arena_free(&arena);
 }
 
 /* False with errno where it cannot be read. */

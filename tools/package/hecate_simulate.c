@@ -11,6 +11,9 @@ static hec_status read_options(const char *const *options, int32_t n_options, he
   *args = HEC_SIMULATION_ARGS;
   const hec_arg rows[] = {HEC_SIMULATION_ARG_ROWS(*args), {.name = NULL}};
   const hec_command command = {.program = "hecate-sim", .args = rows};
+  if (n_options < 0 || (n_options > 0 && !options))
+    return hec_fail(HEC_BAD_INPUT, "n_options: expected 0 or the number of words in options, found %d%s", n_options,
+                    options ? "" : " and no options");
   for (int32_t i = 0; i < n_options; i++)
     if (!options[i])
       return hec_fail(HEC_BAD_INPUT, "options[%d]: expected a word, found NULL", i);
@@ -24,6 +27,8 @@ static hec_status read_options(const char *const *options, int32_t n_options, he
 }
 
 static hec_status open_trace(const char *trace, size_t length, const char *name, hec_trace_reader **reader) {
+  if (!name)
+    return hec_fail(HEC_BAD_INPUT, "name: expected a path or what messages call the trace, found NULL");
   if (trace)
     return hec_trace_open_memory(trace, length, name, reader);
   if (strcmp(name, "-") == 0)
@@ -38,7 +43,8 @@ int hec_simulate(const char *trace, size_t length, const char *name, const char 
   hec_simulation simulation = {.summary = {0}};
   hec_trace_reader *reader = NULL;
   hec_text text = {0};
-  hec_status status = read_options(options, n_options, &args);
+  hec_status status =
+      json ? read_options(options, n_options, &args) : hec_fail(HEC_BAD_INPUT, "json: expected a pointer, found NULL");
   if (status == HEC_OK)
     status = open_trace(trace, length, name, &reader);
   if (status == HEC_OK)

@@ -44,10 +44,10 @@ static hec_status read_distribution(const reader *r, const hec_json_value *shape
   HEC_TRY(hec_json_want_text(r->json, shape, "distribution", &text));
   if (strcmp(text, "balanced") == 0)
     return HEC_OK;
-  char *end = NULL;
-  if (strncmp(text, power, sizeof power - 1) == 0)
-    row->alpha = strtod(text + sizeof power - 1, &end);
-  if (end && *end == '\0' && row->alpha > 1 && row->alpha <= 10)
+  const char *end = NULL;
+  bool found =
+      strncmp(text, power, sizeof power - 1) == 0 && hec_number_read(text + sizeof power - 1, &end, &row->alpha);
+  if (found && *end == '\0' && row->alpha > 1 && row->alpha <= 10)
     return HEC_OK;
   return hec_json_error(r->json, hec_json_get(shape, "distribution"),
                         "\"balanced\" or \"power_law_A\" with an exponent A above 1, at most 10");

@@ -3,7 +3,6 @@
 
 #include "runtime/base/table.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -40,13 +39,8 @@ HEC_TABLE_OF(hec_gate);
 
 /* A number at `text` that ends at a comma or with the text; *end: there. */
 static bool number_at(const char *text, double *value, const char **end) {
-  char *stop;
-  errno = 0;
-  *value = strtod(text, &stop);
-  *end = stop;
-  bool begins = (*text >= '0' && *text <= '9') || *text == '.',
-       decimal = text + strspn(text, "0123456789.eE+-") >= stop;
-  return begins && decimal && stop > text && errno == 0 && (*stop == '\0' || *stop == ',');
+  bool begins = (*text >= '0' && *text <= '9') || *text == '.';
+  return hec_number_read(text, end, value) && begins && (**end == '\0' || **end == ',');
 }
 
 static hec_status unexpected(const hec_gate *gate, const char *text, int length) {

@@ -74,16 +74,18 @@ typedef struct {
   int32_t param_bytes;                /* per parameter, on the wire and in compute (default 2) */
   double grad_bytes, optimizer_bytes; /* per parameter (2, 12) */
   int32_t tokens;                     /* of each rank in a micro-batch */
-  int32_t n_heads, seq_len;           /* of attention, for its time (default d_model / 64 and 2048) */
+  int32_t n_heads, seq_len;           /* of attention, for its time (default, also of 0 heads: d_model / 64; 2048) */
   int32_t forward_only;               /* not 0: no gradients, no optimizer state */
   double window_s; /* forward time between two MoE layers, as you measured it: what a gather may hide under; the same
                       number on every rank, else plans differ. 0: modelled from the cluster and the sizes above */
   int32_t t;       /* hottest experts copied per layer; HECATE_AUTO: as many as fit the window; HECATE_T_PAPER: the
                       paper's formula */
   int32_t m;       /* copies that a rank has room for per layer; HECATE_AUTO: from the device's memory */
-  int32_t period;  /* iterations between decisions of policies that move experts; HECATE_AUTO: the policy's */
-  int32_t slots;   /* experts' places per rank and layer, of policies that replicate; HECATE_AUTO: the policy's */
-  int32_t ep; /* ranks of an expert-parallel group, a divisor of n_ranks and at most n_experts: each group has every
+  int32_t
+      period;    /* iterations between decisions of policies that move experts, at least 1; HECATE_AUTO: the policy's */
+  int32_t slots; /* experts' places per rank and layer, of policies that replicate, at least n_experts / n_ranks rounded
+                      up; HECATE_AUTO: the policy's */
+  int32_t ep;    /* ranks of an expert-parallel group, a divisor of n_ranks and at most n_experts: each group has every
                       expert, tokens and guests stay inside it; 0: the largest. Policies whose papers place experts over
                       all ranks (eplb, flexmoe, laer, ...: hecate-sim --list) have one group of all */
 } hec_planner_options;

@@ -140,12 +140,15 @@ static hec_status make_model(const hec_planner_options *o, hec_moe *moe) {
 }
 
 static hec_status check_wish(const char *name, int32_t value, int32_t least, int32_t most) {
-  if (value >= least && value <= most)
+  if (value == HECATE_AUTO || (value >= least && value <= most))
     return HEC_OK;
-  return hec_fail(HEC_BAD_INPUT, "%s: expected HECATE_AUTO or a number from 0 to %d, found %d", name, most, value);
+  return hec_fail(HEC_BAD_INPUT, "%s: expected HECATE_AUTO or a number from %d to %d, found %d", name, least, most,
+                  value);
 }
 
 static hec_status make_problem(const hec_planner_options *o, hec_planner *p) {
+  if (o->n_heads < 0)
+    return hec_fail(HEC_BAD_INPUT, "n_heads: expected a number of heads or 0 (d_model / 64), found %d", o->n_heads);
   if (!o->cluster)
     return hec_fail(HEC_BAD_INPUT, "cluster: expected a preset, a line or a file, found NULL");
   HEC_TRY(make_model(o, &p->moe));
@@ -156,10 +159,12 @@ static hec_status make_problem(const hec_planner_options *o, hec_planner *p) {
     return hec_fail(HEC_BAD_INPUT, "layers * experts * ranks: expected at most %d, found %d * %d * %d", CELLS_MAX,
                     o->n_layers, o->n_experts, ranks);
   HEC_TRY(hec_problem_group(&p->problem, o->ep));
-  HEC_TRY(check_wish("t", o->t, HECATE_T_PAPER, o->n_experts));
-  HEC_TRY(check_wish("m", o->m, HECATE_AUTO, o->n_experts));
-  HEC_TRY(check_wish("period", o->period, HECATE_AUTO, INT32_MAX));
-  HEC_TRY(check_wish("slots", o->slots, HECATE_AUTO, o->n_experts));
+  if (o->t != HECATE_T_PAPER)
+    HEC_TRY(check_wish("t", o->t, 0, o->n_experts));
+  HEC_TRY(check_wish("m", o->m, 0, o->n_experts));
+  HEC_TRY(check_wish("period", o->period, 1, INT32_MAX));
+  HEC_TRY(
+      check_wish("slots", o->slots, (o->n_experts + ranks - 1) / ranks, o->n_experts)); /* all experts have a place */
   if (!(o->window_s >= 0 && o->window_s < 1e6))
     return hec_fail(HEC_BAD_INPUT, "window_s: expected seconds from 0 (modelled) to 1e6, found %g", o->window_s);
   p->problem.t = o->t;
@@ -196,6 +201,8 @@ static void allocate(hec_planner *p) {
 
 int hec_planner_open(const hec_planner_options *options, hec_planner **planner) {
   const hec_policy *policy;
+  if (!options || !planner)
+    return (int)hec_fail(HEC_BAD_INPUT, "%s: expected a pointer, found NULL", options ? "planner" : "options");
   TRY(find_policy(options->policy, &policy));
   hec_planner *p = hec_malloc(1, sizeof *p);
   *p = (hec_planner){0};

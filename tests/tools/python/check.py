@@ -79,6 +79,16 @@ raises(ValueError, "found 1 dimensions", hecate.trace_text, [1, 2])
 raises(ValueError, "axes", hecate.trace_text, counts, axes="layers,experts")
 
 # ---- The document ----
+# What the C function documents of its arguments: told, not crashed on.
+import ctypes
+from hecate import _library
+lib, one_word, out = _library.library(), (ctypes.c_char_p * 1)(b"--top-k=2"), ctypes.c_void_p()
+for what, arguments in (("n_options", (b"x", 1, b"x", one_word, -1, ctypes.byref(out))),
+                        ("n_options", (b"x", 1, b"x", None, 1, ctypes.byref(out))),
+                        ("name", (b"x", 1, None, one_word, 0, ctypes.byref(out))),
+                        ("json", (b"x", 1, b"x", one_word, 0, None))):
+    check("hec_simulate: " + what, lib.hec_simulate(*arguments) == 2 and lib.hec_error().decode().startswith(what))
+
 found = hecate.simulate(counts, policies=["ep", "hecate"], top_k=2, **box)
 check("rows", [row["name"] for row in found["policies"]] == ["ep", "hecate"])
 check("top_k is said", not any("top-k: 1" in said for said in found["defaults_taken"]))
