@@ -9,7 +9,7 @@ fail_allocations=$build/libhec_fail_allocations.so
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASKS
 in=$work/in
 mkdir "$in" "$work/runs"
-sim=$build/hecate-sim trace=$build/hecate-trace validate=$build/hecate-validate
+sim=$build/hecate-sim trace=$build/hecate-trace validate=$build/hecate-validate run=$build/hecate-run
 box="1x2 nvlink=300G flops=1T mem=40G"
 synth=(synth --workload zipf --layers 2 --experts 4 --top-k 2 --source-ranks 2 --tokens 8 --iterations 2)
 n_allocations=0
@@ -63,6 +63,10 @@ for folder in "$source_dir"/tests/traces/import/*/; do # every importer
   rm -r "$in/import"
 done
 survives "$trace" import --list
+export HECATE_BLAS=gsl # OpenBLAS writes to memory that it did not get
+survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --policy ep # in the launcher and in the ranks
+survives "$run" "$in/t.jsonl" --ranks 2 --steps 1 --policy hecate --json
+survives "$run" alltoallv "$in/matrix.txt" --iterations 1 --warmup 0
 survives "$validate" hardware --cases "$source_dir/tests/validate/cases/hardware_law.json" --out report.md
 
 [ $failures -eq 0 ] || exit 1
