@@ -22,7 +22,7 @@ START_TEST(small_instance) {
   for (int32_t s = 0; s < 4; s++)
     for (int32_t e = 0; e < 8; e++)
       load[s * 8 + e] = totals[e] / 4 * 64;
-  hec_shadow shadow = hec_shadow_new(&arena, 4, 8, 4);
+  hec_shadow shadow = hec_shadow_new(&arena, 4, 8);
   hec_shadow_choose(&shadow, &cost, load, (const int32_t[]){0, 0, 1, 1, 2, 2, 3, 3});
   ck_assert_int_eq(shadow.n_chosen, 2);
   ck_assert(shadow.chosen[0] == 0 && shadow.chosen[1] == 4);
@@ -35,13 +35,13 @@ END_TEST
 
 /* Every prediction equals the formula evaluated from scratch with the first k experts shadowed. */
 static double naive(const hec_shadow_cost *cost, const uint32_t *load, const int32_t *home, int32_t ranks,
-                    int32_t experts, int32_t ep, const bool *shadowed, int32_t n) {
+                    int32_t experts, const bool *shadowed, int32_t n) {
   uint64_t computed = 0, received = 0;
   for (int32_t r = 0; r < ranks; r++) {
     uint64_t in = 0, own = 0;
     for (int32_t s = 0; s < ranks; s++)
       for (int32_t e = 0; e < experts; e++) {
-        in += !shadowed[e] && s / ep == r / ep && home[e] == r % ep ? load[s * experts + e] : 0;
+        in += !shadowed[e] && home[e] == r ? load[s * experts + e] : 0;
         own += shadowed[e] && s == r ? load[s * experts + e] : 0;
       }
     computed = in + own > computed ? in + own : computed;
@@ -53,19 +53,19 @@ static double naive(const hec_shadow_cost *cost, const uint32_t *load, const int
 START_TEST(predictions_match_the_formula) {
   uint64_t seed = 3;
   for (int round = 0; round < 200; round++) {
-    int32_t ep = 1 + (int32_t)hec_test_below(&seed, 4), ranks = ep * (1 + (int32_t)hec_test_below(&seed, 2));
-    int32_t experts = ep + (int32_t)hec_test_below(&seed, 8), home[16];
+    int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 8), experts = ranks + (int32_t)hec_test_below(&seed, 8);
+    int32_t home[16];
     uint32_t load[128];
     bool shadowed[16] = {false};
     for (int32_t i = 0; i < ranks * experts; i++)
       load[i] = (uint32_t)hec_test_below(&seed, 100) * (uint32_t)hec_test_below(&seed, 100);
     for (int32_t e = 0; e < experts; e++)
-      home[e] = e * ep / experts;
+      home[e] = e * ranks / experts;
     hec_shadow_cost cost = {1 + hec_test_uniform(&seed), hec_test_uniform(&seed), 2000 * hec_test_uniform(&seed)};
-    hec_shadow shadow = hec_shadow_new(&arena, ranks, experts, ep);
+    hec_shadow shadow = hec_shadow_new(&arena, ranks, experts);
     hec_shadow_choose(&shadow, &cost, load, home);
     for (int32_t k = 0; k <= shadow.n_chosen; k++) {
-      ck_assert_double_eq(shadow.predicted[k], naive(&cost, load, home, ranks, experts, ep, shadowed, k));
+      ck_assert_double_eq(shadow.predicted[k], naive(&cost, load, home, ranks, experts, shadowed, k));
       if (k > 0)
         ck_assert(shadow.predicted[k] < shadow.predicted[k - 1]);
       if (k < shadow.n_chosen)
@@ -130,7 +130,7 @@ START_TEST(constants_of_the_cluster) {
                             .exchange_s = (round % 2 ? 4 : 2) * 64 * 2 / cases[c].share,
                             .shadow_s = (round % 2 ? 2 : 1) * 2 * 64 * 128 * 2 / cases[c].whole};
     hec_policy_run run = hec_policy_start(hec_policy_find("fastermoe"), p, &arena);
-    hec_shadow shadow = hec_shadow_new(&arena, p->n_ranks, 16, p->ep);
+    hec_shadow shadow = hec_shadow_new(&arena, p->n_ranks, 16);
     hec_shadow_choose(&shadow, &cost, hec_load_row(&load, 0, 0), run.plan.home);
     hec_policy_refine(&run, 0, &load);
     ck_assert_int_eq(run.plan.copy_at[16], shadow.n_chosen * (p->n_ranks - 1));
@@ -148,7 +148,7 @@ END_TEST
 START_TEST(ties_end_it) {
   const uint32_t load[8] = {0};
   const hec_shadow_cost cost = {1, 1, 0};
-  hec_shadow shadow = hec_shadow_new(&arena, 2, 4, 2);
+  hec_shadow shadow = hec_shadow_new(&arena, 2, 4);
   hec_shadow_choose(&shadow, &cost, load, (const int32_t[]){0, 0, 1, 1});
   ck_assert(shadow.n_chosen == 0 && shadow.n_predicted == 2);
 }

@@ -7,11 +7,10 @@
 
 #include <string.h>
 
-hec_shadow hec_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts, int32_t ep) {
+hec_shadow hec_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts) {
   return (hec_shadow){
       .n_ranks = n_ranks,
       .n_experts = n_experts,
-      .ep = ep,
       .key = HEC_NEW(arena, double, n_experts),
       .order = HEC_NEW(arena, int32_t, n_experts),
       .received = HEC_NEW(arena, uint64_t, n_ranks),
@@ -35,7 +34,7 @@ static double predict(const hec_shadow *shadow, const hec_shadow_cost *cost, int
 static void keep_local(hec_shadow *shadow, const uint32_t *load, const int32_t *home, int32_t e) {
   for (int32_t s = 0; s < shadow->n_ranks; s++) {
     uint32_t n = load[(size_t)s * (size_t)shadow->n_experts + (size_t)e];
-    shadow->received[s / shadow->ep * shadow->ep + home[e]] -= n;
+    shadow->received[home[e]] -= n;
     shadow->local[s] += n;
   }
 }
@@ -47,9 +46,8 @@ static void start(hec_shadow *shadow, const uint32_t *load, const int32_t *home)
     shadow->key[e] = 0;
   for (int32_t s = 0; s < shadow->n_ranks; s++) {
     const uint32_t *count = load + (size_t)s * (size_t)shadow->n_experts;
-    uint64_t *received = shadow->received + (ptrdiff_t)(s / shadow->ep) * shadow->ep;
     for (int32_t e = 0; e < shadow->n_experts; e++) {
-      received[home[e]] += count[e];
+      shadow->received[home[e]] += count[e];
       shadow->key[e] += count[e];
     }
   }

@@ -16,7 +16,7 @@ typedef struct {
 } hec_shadow_cost;
 
 typedef struct {
-  int32_t n_ranks, n_experts, ep;
+  int32_t n_ranks, n_experts;
   double *key;        /* [n_experts] */
   int32_t *order;     /* [n_experts] */
   uint64_t *received; /* [n_ranks] assignments of experts that are not shadowed */
@@ -27,9 +27,9 @@ typedef struct {
   int32_t n_chosen, n_predicted;
 } hec_shadow;
 
-hec_shadow hec_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts, int32_t ep);
+hec_shadow hec_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts);
 
-/* load: [n_ranks][n_experts] assignments of this micro-batch; home: [n_experts] rank within each group of ep ranks.
+/* load: [n_ranks][n_experts] assignments of this micro-batch; home: [n_experts].
  * O(ranks * experts) to add up, then O(ranks) per tried expert. */
 void hec_shadow_choose(hec_shadow *shadow, const hec_shadow_cost *cost, const uint32_t *load, const int32_t *home);
 

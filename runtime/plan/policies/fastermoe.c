@@ -29,7 +29,7 @@ static hec_shadow_cost cost_of(const hec_problem *problem) {
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   fastermoe *state = HEC_NEW(run->arena, fastermoe, 1);
-  state->shadow = hec_shadow_new(run->arena, problem->n_ranks, problem->n_experts, problem->ep);
+  state->shadow = hec_shadow_new(run->arena, problem->n_ranks, problem->n_experts);
   state->cost = cost_of(problem);
   run->state = state;
   hec_plan_set_contiguous(&run->plan, problem);
