@@ -23,7 +23,7 @@ START_TEST(by_hand) {
   for (int32_t i = 0; i < 32; i++)
     sent[i] = totals[i % 8] / 4;
   hec_partial_cost cost = {.exchange_s = 1, .compute_s = 1, .transfer_s = 50, .gradient_s = 50, .train = true};
-  hec_partial_shadow shadow = hec_partial_shadow_new(&arena, 4, 8, 4);
+  hec_partial_shadow shadow = hec_partial_shadow_new(&arena, 4, 8);
   hec_partial_shadow_choose(&shadow, &cost, sent, homes, 8);
   ck_assert(shadow.n_chosen == 2 && shadow.n_receivers == 3 && shadow.chosen[0] == 0 && shadow.chosen[1] == 4);
   const double wanted[3] = {3000, 1260, 1060};
@@ -53,13 +53,13 @@ END_TEST
 
 /* H and R assignment by assignment, then the formula. */
 static double naive(const hec_partial_cost *cost, const uint64_t *sent, const int32_t *home, int32_t ranks,
-                    int32_t experts, int32_t ep, const bool *copy, int32_t n_copies) {
+                    int32_t experts, const bool *copy, int32_t n_copies) {
   double most_h = 0, most_r = 0;
   for (int32_t r = 0; r < ranks; r++) {
     double h = 0, in = 0;
     for (int32_t s = 0; s < ranks; s++)
       for (int32_t e = 0; e < experts; e++) {
-        int32_t at = copy[e * ranks + s] ? s : s / ep * ep + home[e];
+        int32_t at = copy[e * ranks + s] ? s : home[e];
         h += at == r ? (double)sent[s * experts + e] : 0;
         in += at == r && s != r ? (double)sent[s * experts + e] : 0;
       }
@@ -77,22 +77,22 @@ START_TEST(random_choices) {
   uint64_t seed = 29;
   int n_some = 0, n_partial = 0;
   for (int round = 0; round < 400; round++) {
-    int32_t ep = 1 + (int32_t)hec_test_below(&seed, 6), ranks = ep * (1 + (int32_t)hec_test_below(&seed, 2));
-    int32_t experts = ep + (int32_t)hec_test_below(&seed, 9), home[16], most = (int32_t)hec_test_below(&seed, 10);
-    uint64_t sent[12 * 16];
+    int32_t ranks = 1 + (int32_t)hec_test_below(&seed, 8), experts = ranks + (int32_t)hec_test_below(&seed, 9);
+    int32_t home[16], most = (int32_t)hec_test_below(&seed, 10);
+    uint64_t sent[8 * 16];
     for (int32_t i = 0; i < ranks * experts; i++)
       sent[i] = hec_test_below(&seed, 3) ? hec_test_below(&seed, i % experts < 2 ? 900 : 60) : 0;
     for (int32_t e = 0; e < experts; e++)
-      home[e] = e * ep / experts;
+      home[e] = e * ranks / experts;
     hec_partial_cost cost = {hec_test_uniform(&seed),       hec_test_uniform(&seed),      200 * hec_test_uniform(&seed),
                              200 * hec_test_uniform(&seed), 50 * hec_test_uniform(&seed), round % 2 == 0};
-    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, ranks, experts, ep);
+    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, ranks, experts);
     hec_partial_shadow_choose(&shadow, &cost, sent, home, most);
     ck_assert(shadow.n_chosen <= most && shadow.n_chosen <= experts);
-    bool copy[16 * 12] = {false};
+    bool copy[16 * 8] = {false};
     for (int32_t k = 0;; k++) {
       ck_assert_double_eq_tol(shadow.predicted[k],
-                              naive(&cost, sent, home, ranks, experts, ep, copy, k * shadow.n_receivers), 1e-9);
+                              naive(&cost, sent, home, ranks, experts, copy, k * shadow.n_receivers), 1e-9);
       ck_assert(shadow.predicted[shadow.n_chosen] <=
                 shadow.predicted[k]); /* the best prefix, so never worse than none */
       if (k == shadow.n_chosen)
@@ -101,17 +101,17 @@ START_TEST(random_choices) {
       uint64_t least = UINT64_MAX, excluded = 0;
       for (int32_t i = 0; i < shadow.n_receivers; i++) {
         int32_t r = shadow.receiver[k * ranks + i];
-        ck_assert(r % ep != home[e] && !copy[e * ranks + r]); /* keepers need none, and nobody two */
+        ck_assert(r != home[e] && !copy[e * ranks + r]); /* the keeper needs none, and nobody two */
         copy[e * ranks + r] = true;
         least = sent[r * experts + e] < least ? sent[r * experts + e] : least;
       }
       for (int32_t r = 0; r < ranks; r++)
-        if (!copy[e * ranks + r] && r % ep != home[e] && sent[r * experts + e] > excluded)
+        if (!copy[e * ranks + r] && r != home[e] && sent[r * experts + e] > excluded)
           excluded = sent[r * experts + e];
       ck_assert(excluded <= least); /* those left out have the fewest */
     }
     n_some += shadow.n_chosen > 0;
-    n_partial += shadow.n_chosen > 0 && shadow.n_receivers < ranks - ranks / ep;
+    n_partial += shadow.n_chosen > 0 && shadow.n_receivers < ranks - 1;
     hec_arena_free(&arena);
   }
   ck_assert(n_some > 100 && n_partial > 20);
@@ -179,7 +179,7 @@ START_TEST(constants_of_the_cluster) {
                              .window_s = p->window_s,
                              .train = train};
     hec_policy_run run = hec_policy_start(hec_policy_find("prophet"), p, &arena);
-    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, p->n_ranks, 16, p->ep);
+    hec_partial_shadow shadow = hec_partial_shadow_new(&arena, p->n_ranks, 16);
     uint64_t *sent = HEC_NEW(&arena, uint64_t, p->n_ranks * 16);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 0, 0);

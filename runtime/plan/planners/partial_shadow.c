@@ -6,8 +6,8 @@
  *   until max H - min H < a * all / E
  *
  * The paper's n and a are not in the text at hand. Here the search runs for n = 0, 1/4, 1/2 and 3/4 of the ranks and
- * keeps the best, and a = 1/10: a smaller one looks further and cannot choose worse. Ranks that keep e need no copy and
- * are not among the n. Ties go to the lower rank, expert and n. */
+ * keeps the best, and a = 1/10: a smaller one looks further and cannot choose worse. The rank that keeps e needs no copy
+ * and is not among the n. Ties go to the lower rank, expert and n. */
 #include "runtime/plan/planners/partial_shadow.h"
 
 #include "runtime/base/status.h"
@@ -17,17 +17,15 @@
 
 enum { QUARTERS = 4, BALANCED = 10 }; /* 1 / a */
 
-hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts, int32_t ep) {
-  HEC_ASSERT(n_ranks % ep == 0);
+hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts) {
   size_t ranks = (size_t)n_ranks, experts = (size_t)n_experts;
   return (hec_partial_shadow){
       .n_ranks = n_ranks,
       .n_experts = n_experts,
-      .ep = ep,
       .chosen = HEC_NEW(arena, int32_t, experts),
       .receiver = HEC_NEW(arena, int32_t, experts * ranks),
       .predicted = HEC_NEW(arena, double, experts + 1),
-      .group_load = HEC_NEW(arena, uint64_t, (size_t)(n_ranks / ep) * experts),
+      .load = HEC_NEW(arena, uint64_t, experts),
       .computed = HEC_NEW(arena, uint64_t, ranks),
       .received = HEC_NEW(arena, uint64_t, ranks),
       .used = HEC_NEW(arena, uint8_t, ranks),
@@ -62,18 +60,15 @@ static uint64_t sent_by(const hec_partial_shadow *shadow, const uint64_t *sent, 
 
 /* No copies: H and R of plain expert parallelism. */
 static void start(hec_partial_shadow *shadow, const uint64_t *sent, const int32_t *home) {
-  int32_t n_experts = shadow->n_experts, ep = shadow->ep;
+  int32_t n_experts = shadow->n_experts;
   memset(shadow->computed, 0, (size_t)shadow->n_ranks * sizeof *shadow->computed);
   memset(shadow->received, 0, (size_t)shadow->n_ranks * sizeof *shadow->received);
   memset(shadow->used, 0, (size_t)shadow->n_ranks * sizeof *shadow->used);
   memset(shadow->is_chosen, 0, (size_t)n_experts * sizeof *shadow->is_chosen);
-  for (int32_t group = 0; group < shadow->n_ranks / ep; group++)
-    for (int32_t e = 0; e < n_experts; e++) {
-      int32_t keeper = group * ep + home[e];
-      uint64_t load = shadow->group_load[(size_t)group * (size_t)n_experts + (size_t)e];
-      shadow->computed[keeper] += load;
-      shadow->received[keeper] += load - sent_by(shadow, sent, keeper, e);
-    }
+  for (int32_t e = 0; e < n_experts; e++) {
+    shadow->computed[home[e]] += shadow->load[e];
+    shadow->received[home[e]] += shadow->load[e] - sent_by(shadow, sent, home[e], e);
+  }
   shadow->n_chosen = 0;
 }
 
@@ -87,10 +82,10 @@ static int32_t busiest_rank(const hec_partial_shadow *shadow) {
 
 /* The expert without copies that `rank` keeps and that gives it most; -1: none gives it any. */
 static int32_t hottest_of(const hec_partial_shadow *shadow, const int32_t *home, int32_t rank) {
-  const uint64_t *load = shadow->group_load + (size_t)(rank / shadow->ep) * (size_t)shadow->n_experts;
+  const uint64_t *load = shadow->load;
   int32_t hot = -1;
   for (int32_t e = 0; e < shadow->n_experts; e++)
-    if (home[e] == rank % shadow->ep && !shadow->is_chosen[e] && load[e] > 0 && (hot < 0 || load[e] > load[hot]))
+    if (home[e] == rank && !shadow->is_chosen[e] && load[e] > 0 && (hot < 0 || load[e] > load[hot]))
       hot = e;
   return hot;
 }
@@ -102,7 +97,7 @@ static void replicate(hec_partial_shadow *shadow, const uint64_t *sent, const in
     shadow->key[r] = (double)sent_by(shadow, sent, r, e);
   hec_order_descending(shadow->key, shadow->n_ranks, shadow->order);
   for (int32_t i = 0; n < shadow->n_receivers; i++) {
-    int32_t r = shadow->order[i], keeper = r / shadow->ep * shadow->ep + home[e];
+    int32_t r = shadow->order[i], keeper = home[e];
     uint64_t stays = sent_by(shadow, sent, r, e);
     if (r == keeper)
       continue;
@@ -147,11 +142,11 @@ static int32_t search(hec_partial_shadow *shadow, const hec_partial_cost *cost, 
 
 void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
                                const int32_t *home, int32_t most) {
-  int32_t n_ranks = shadow->n_ranks, n_experts = shadow->n_experts, others = n_ranks - n_ranks / shadow->ep;
-  memset(shadow->group_load, 0, (size_t)(n_ranks / shadow->ep) * (size_t)n_experts * sizeof *shadow->group_load);
+  int32_t n_ranks = shadow->n_ranks, n_experts = shadow->n_experts, others = n_ranks - 1;
+  memset(shadow->load, 0, (size_t)n_experts * sizeof *shadow->load);
   for (int32_t r = 0; r < n_ranks; r++)
     for (int32_t e = 0; e < n_experts; e++)
-      shadow->group_load[(size_t)(r / shadow->ep) * (size_t)n_experts + (size_t)e] += sent_by(shadow, sent, r, e);
+      shadow->load[e] += sent_by(shadow, sent, r, e);
   shadow->units = (uint64_t)n_ranks * (uint64_t)n_experts;
   int32_t best_receivers = 0, best_n = 0;
   double best_s = 0;

@@ -23,25 +23,25 @@ typedef struct {
 } hec_partial_cost;
 
 typedef struct {
-  int32_t n_ranks, n_experts, ep;
-  int32_t *chosen;      /* [n_experts] result: experts in the order of choice */
-  int32_t *receiver;    /* [n_experts * n_ranks] result: ranks that get a copy of chosen[k], from k * n_ranks */
-  double *predicted;    /* [n_experts + 1] result: seconds with 0, 1, .. n_chosen of them */
-  int32_t n_chosen;     /* result */
-  int32_t n_receivers;  /* result: of each chosen expert */
-  uint64_t *group_load; /* scratch [n_ranks / ep * n_experts] */
-  uint64_t *computed;   /* [n_ranks] H, of the result */
-  uint64_t *received;   /* [n_ranks] R, of the result */
-  uint8_t *used;        /* scratch [n_ranks] a rank's hottest expert is replicated */
-  uint8_t *is_chosen;   /* scratch [n_experts] */
-  double *key;          /* scratch [n_ranks] */
-  int32_t *order;       /* scratch [n_ranks] */
-  uint64_t units;       /* inner steps of the last choice */
+  int32_t n_ranks, n_experts;
+  int32_t *chosen;     /* [n_experts] result: experts in the order of choice */
+  int32_t *receiver;   /* [n_experts * n_ranks] result: ranks that get a copy of chosen[k], from k * n_ranks */
+  double *predicted;   /* [n_experts + 1] result: seconds with 0, 1, .. n_chosen of them */
+  int32_t n_chosen;    /* result */
+  int32_t n_receivers; /* result: of each chosen expert */
+  uint64_t *load;      /* scratch [n_experts] */
+  uint64_t *computed;  /* [n_ranks] H, of the result */
+  uint64_t *received;  /* [n_ranks] R, of the result */
+  uint8_t *used;       /* scratch [n_ranks] a rank's hottest expert is replicated */
+  uint8_t *is_chosen;  /* scratch [n_experts] */
+  double *key;         /* scratch [n_ranks] */
+  int32_t *order;      /* scratch [n_ranks] */
+  uint64_t units;      /* inner steps of the last choice */
 } hec_partial_shadow;
 
-hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts, int32_t ep);
+hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts);
 
-/* sent: [n_ranks][n_experts] assignments; home: [n_experts] rank within each group of ep ranks; at most `most` experts.
+/* sent: [n_ranks][n_experts] assignments; home: [n_experts]; at most `most` experts.
  * O(ranks * experts), then O(ranks log ranks + experts) per tried expert. */
 void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cost *cost, const uint64_t *sent,
                                const int32_t *home, int32_t most);

@@ -38,7 +38,7 @@ static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   prophet *state = HEC_NEW(run->arena, prophet, 1);
   *state = (prophet){
-      .shadow = hec_partial_shadow_new(run->arena, problem->n_ranks, problem->n_experts, problem->ep),
+      .shadow = hec_partial_shadow_new(run->arena, problem->n_ranks, problem->n_experts),
       .cost = cost_of(problem),
       .most = hec_fssdp_memory_capacity(problem, false),
       .sent = HEC_NEW(run->arena, uint64_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
