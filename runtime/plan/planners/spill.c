@@ -1,11 +1,10 @@
 /* From loads to domains, from moves to guests and quotas.
  *
- *   total[e] = sum over the group's sources of load[s][e]       load[r] = sum over e at home on r of total[e]
+ *   total[e] = sum over sources of load[s][e]       load[r] = sum over e at home on r of total[e]
  *   hosts of e: the home with total[e] less its moves, and the rank of each move with the move's tokens
  *   quotas x[s][h] >= 0 with  sum over h of x[s][h] = load[s][e]  and  sum over s of x[s][h] = tokens of host h
  *
- * No published system of these prefers sources of the same node, so no rule here does. With expert-data parallelism
- * every group plans for itself; guests of all groups are gathered from the home, which is in the first.
+ * No published system of these prefers sources of the same node, so no rule here does.
  *
  * In proportion, source by source: floor(n left[h] / L), L = sum of left[h]; the missing ones to the largest
  * remainders. Since n <= L none exceeds left[h], and the last source takes exactly what is left.
@@ -64,8 +63,8 @@ void hec_spill_init(hec_policy_run *run, hec_spill_options options) {
       .a = HEC_NEW(arena, int64_t, ep),
       .b = HEC_NEW(arena, int64_t, ep),
       .left = HEC_NEW(arena, int64_t, experts),
-      .group_home_at = HEC_NEW(arena, int32_t, ep + 1),
-      .sum = HEC_NEW(arena, uint64_t, experts),
+      .all_home_at = HEC_NEW(arena, int32_t, ep + 1),
+      .total = HEC_NEW(arena, uint64_t, experts),
       .move_at = HEC_NEW(arena, int32_t, experts + 1),
       .host = HEC_NEW(arena, int32_t, ep),
       .by_rank = HEC_NEW(arena, int32_t, ep),
@@ -79,17 +78,16 @@ void hec_spill_init(hec_policy_run *run, hec_spill_options options) {
   new_plan_arrays(run, spill);
   spill->moves = HEC_NEW(arena, hec_spill_move, spill->move_capacity);
   spill->move_of = HEC_NEW(arena, int32_t, spill->move_capacity);
-  spill->total = spill->sum;
   spill->home = run->plan.home; /* contiguous: alike in every layer */
   for (int32_t e = 0; e < experts; e++)
-    spill->group_home_at[spill->home[e] + 1] = e + 1;
+    spill->all_home_at[spill->home[e] + 1] = e + 1;
 }
 
 /* ---- Moves ---- */
 
 static int32_t move_to(const hec_spill *spill, int32_t expert, int32_t rank) {
   for (int32_t i = spill->n_moves - 1; i >= 0 && spill->moves[i].expert == expert; i--)
-    if (spill->moves[i].rank == spill->first_rank + rank)
+    if (spill->moves[i].rank == spill->first + rank)
       return i;
   return -1;
 }
@@ -106,36 +104,32 @@ void hec_spill_add(hec_spill *spill, int32_t expert, int32_t rank, uint64_t toke
     return;
   }
   HEC_ASSERT(spill->n_moves < spill->move_capacity);
-  spill->moves[spill->n_moves++] = (hec_spill_move){expert, spill->first_rank + rank, tokens};
+  spill->moves[spill->n_moves++] = (hec_spill_move){expert, spill->first + rank, tokens};
 }
 
-static void sum_group(hec_spill *spill, const hec_load *load, int32_t layer, int32_t group) {
-  uint64_t *sum = spill->sum;
-  int32_t ep = spill->problem->ep, experts = spill->n_experts;
-  memset(sum, 0, (size_t)experts * sizeof *sum);
-  for (int32_t s = group * ep; s < (group + 1) * ep; s++) {
+static void sum_sources(hec_spill *spill, const hec_load *load, int32_t layer) {
+  uint64_t *total = spill->total;
+  int32_t experts = spill->n_experts;
+  memset(total, 0, (size_t)experts * sizeof *total);
+  for (int32_t s = 0; s < spill->problem->n_ranks; s++) {
     const uint32_t *count = hec_load_row(load, layer, s);
     for (int32_t e = 0; e < experts; e++)
-      sum[e] += count[e];
+      total[e] += count[e];
   }
 }
 
-/* One past the last rank of the domain that begins at `rank` of the group. */
-static int32_t domain_end(const hec_spill *spill, int32_t group, int32_t rank) {
+/* One past the last rank of the domain that begins at `rank`. */
+static int32_t domain_end(const hec_spill *spill, int32_t rank) {
   const hec_problem *p = spill->problem;
-  if (!spill->options.within_node)
-    return p->ep;
-  int32_t end = hec_problem_node_end(p, hec_problem_node(p, group * p->ep + rank)) - group * p->ep;
-  return end < p->ep ? end : p->ep;
+  return spill->options.within_node ? hec_problem_node_end(p, hec_problem_node(p, rank)) : p->n_ranks;
 }
 
-static void plan_group(hec_spill *spill, int32_t group, hec_spill_planner *planner) {
-  for (int32_t first = 0, end; first < spill->problem->ep; first = end) {
-    end = domain_end(spill, group, first);
+static void plan_domains(hec_spill *spill, hec_spill_planner *planner) {
+  for (int32_t first = 0, end; first < spill->problem->n_ranks; first = end) {
+    end = domain_end(spill, first);
     spill->n_ranks = end - first;
     spill->first = first;
-    spill->first_rank = group * spill->problem->ep + first;
-    spill->home_at = spill->group_home_at + first;
+    spill->home_at = spill->all_home_at + first;
     spill->all = 0;
     for (int32_t r = 0; r < spill->n_ranks; r++) {
       spill->load[r] = 0;
@@ -162,14 +156,12 @@ static void sort_moves(hec_spill *spill) {
     spill->move_of[--at[spill->moves[i].expert]] = i;
 }
 
-/* The expert's hosts in the group: its home there, then its moves, `total` assignments in all; and their order. */
-static void list_hosts(hec_spill *spill, int32_t expert, int32_t group, uint64_t total) {
-  int32_t ep = spill->problem->ep, n = 1;
-  spill->host[0] = group * ep + spill->home[expert];
+/* The expert's hosts: its home, then its moves, `total` assignments in all; and their order. */
+static void list_hosts(hec_spill *spill, int32_t expert, uint64_t total) {
+  int32_t n = 1;
+  spill->host[0] = spill->home[expert];
   for (int32_t i = spill->move_at[expert]; i < spill->move_at[expert + 1]; i++) {
     const hec_spill_move *move = &spill->moves[spill->move_of[i]];
-    if (move->rank / ep != group)
-      continue;
     HEC_ASSERT(move->tokens <= total);
     spill->host[n] = move->rank;
     spill->host_left[n++] = move->tokens;
@@ -281,10 +273,10 @@ static void split_in_proportion(hec_spill *spill, uint64_t all) {
   }
 }
 
-static uint64_t serve_own(hec_spill *spill, int32_t group) {
+static uint64_t serve_own(hec_spill *spill) {
   uint64_t served = 0;
   for (int32_t h = 0; h < spill->n_hosts; h++) {
-    int32_t s = spill->host[h] - group * spill->problem->ep;
+    int32_t s = spill->host[h];
     uint64_t n = least_of(spill->count[s], spill->host_left[h]);
     give(spill, s, h, n);
     served += n;
@@ -293,14 +285,14 @@ static uint64_t serve_own(hec_spill *spill, int32_t group) {
 }
 
 /* Own rank, own node, anywhere: every part exhausts its source or its host. */
-static void split_nearest(hec_spill *spill, int32_t group) {
+static void split_nearest(hec_spill *spill) {
   const hec_problem *p = spill->problem;
-  (void)serve_own(spill, group);
+  (void)serve_own(spill);
   for (int32_t far = 0; far < 2; far++)
     for (int32_t s = 0; s < p->ep; s++)
       for (int32_t k = 0; k < spill->n_hosts && spill->count[s] > 0; k++) {
         int32_t h = spill->by_rank[k];
-        if (far || hec_problem_node(p, spill->host[h]) == hec_problem_node(p, group * p->ep + s))
+        if (far || hec_problem_node(p, spill->host[h]) == hec_problem_node(p, s))
           give(spill, s, h, least_of(spill->count[s], spill->host_left[h]));
       }
 }
@@ -322,7 +314,7 @@ static void split_largest(hec_spill *spill) {
     give(spill, s, 0, spill->count[s]);
 }
 
-static void split_group(hec_spill *spill, int32_t group, uint64_t total) {
+static void split(hec_spill *spill, uint64_t total) {
   memset(spill->part, 0, (size_t)spill->problem->ep * (size_t)spill->n_hosts * sizeof *spill->part);
   switch (spill->options.split) {
   case HEC_SPLIT_IN_ORDER:
@@ -335,10 +327,10 @@ static void split_group(hec_spill *spill, int32_t group, uint64_t total) {
     split_in_proportion(spill, total);
     return;
   case HEC_SPLIT_OWN_FIRST:
-    split_in_proportion(spill, total - serve_own(spill, group));
+    split_in_proportion(spill, total - serve_own(spill));
     return;
   case HEC_SPLIT_NEAREST:
-    split_nearest(spill, group);
+    split_nearest(spill);
     return;
   case HEC_SPLIT_LARGEST_FIRST:
     split_largest(spill);
@@ -355,20 +347,20 @@ typedef struct {
   int32_t layer, copies, quotas;
 } writer;
 
-static void write_copies(writer *w, int32_t group) {
+static void write_copies(writer *w) {
   const hec_spill *spill = w->spill;
   size_t block = (size_t)w->layer * (size_t)w->plan->copy_capacity;
   for (int32_t k = 0; k < spill->n_hosts; k++) {
     int32_t h = spill->by_rank[k];
-    if (h == 0 && group == 0)
+    if (h == 0)
       continue; /* the home itself */
     HEC_ASSERT(w->copies < w->plan->copy_capacity);
     w->plan->copy_rank[block + (size_t)w->copies] = spill->host[h];
-    w->plan->copy_kind[block + (size_t)w->copies++] = h == 0 ? HEC_COPY_RESIDENT : HEC_COPY_GUEST;
+    w->plan->copy_kind[block + (size_t)w->copies++] = HEC_COPY_GUEST;
   }
 }
 
-static void write_quotas(writer *w, int32_t group) {
+static void write_quotas(writer *w) {
   const hec_spill *spill = w->spill;
   int32_t ep = spill->problem->ep;
   hec_quota *quota = w->plan->quota + (size_t)w->layer * (size_t)w->plan->quota_capacity;
@@ -379,28 +371,24 @@ static void write_quotas(writer *w, int32_t group) {
       if (n == 0)
         continue;
       HEC_ASSERT(w->quotas < w->plan->quota_capacity);
-      quota[w->quotas++] = (hec_quota){group * ep + s, spill->host[h], n};
+      quota[w->quotas++] = (hec_quota){s, spill->host[h], n};
     }
 }
 
 static void write_expert(writer *w, int32_t e) {
   hec_spill *spill = w->spill;
-  int32_t ep = spill->problem->ep;
-  bool moved = spill->move_at[e] < spill->move_at[e + 1];
-  for (int32_t group = 0; group < spill->problem->dp && (moved || spill->problem->dp > 1); group++) {
-    uint64_t total = 0;
-    for (int32_t s = 0; moved && s < ep; s++)
-      total += spill->count[s] = hec_load_row(w->load, w->layer, group * ep + s)[e];
-    list_hosts(spill, e, group, total);
-    write_copies(w, group);
-    if (!moved)
-      continue;
-    split_group(spill, group, total);
-    write_quotas(w, group);
-  }
+  if (spill->move_at[e] == spill->move_at[e + 1])
+    return;
+  uint64_t total = 0;
+  for (int32_t s = 0; s < spill->problem->n_ranks; s++)
+    total += spill->count[s] = hec_load_row(w->load, w->layer, s)[e];
+  list_hosts(spill, e, total);
+  write_copies(w);
+  split(spill, total);
+  write_quotas(w);
 }
 
-/* Homes' residents and the moves' guests in place of the layer's copies. */
+/* The moves' guests in place of the layer's copies. */
 static void write_layer(hec_spill *spill, hec_plan *plan, int32_t layer, const hec_load *load) {
   size_t row = (size_t)layer * (size_t)(plan->n_experts + 1);
   writer w = {spill, plan, load, layer, 0, 0};
@@ -425,10 +413,8 @@ void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load, 
   const hec_problem *p = run->problem;
   spill->n_moves = 0;
   spill->units = (uint64_t)p->n_ranks * (uint64_t)p->n_experts;
-  for (int32_t group = 0; group < p->dp; group++) {
-    sum_group(spill, load, layer, group);
-    plan_group(spill, group, planner);
-  }
+  sum_sources(spill, load, layer);
+  plan_domains(spill, planner);
   write_layer(spill, &run->plan, layer, load);
   run->units = spill->units;
   run->planned = true;

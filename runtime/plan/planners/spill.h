@@ -2,12 +2,12 @@
  * copies on others (LLEP, MoonEP, UltraEP, ECHO, HarMoEny). A planner sees one domain: ranks that help each other, with
  * the experts at home there and their tokens. It answers with moves; here moves become guests and quotas.
  *
- * Domains are the expert-parallel groups, or their parts on one node. Within a domain ranks count from 0. */
+ * The domain is all ranks, or there is one for each node. Within a domain ranks count from 0. */
 #ifndef HEC_PLAN_SPILL_H
 #define HEC_PLAN_SPILL_H
 #include "runtime/plan/policy.h"
 
-/* `tokens` assignments of the expert leave its home for `rank` (of all ranks). */
+/* `tokens` assignments of the expert leave its home for `rank` (of the problem's). */
 typedef struct {
   int32_t expert, rank;
   uint64_t tokens;
@@ -39,14 +39,14 @@ typedef struct {
   const hec_problem *problem;
   /* The domain. */
   int32_t n_ranks, n_experts; /* n_experts: all of the layer */
-  int32_t first, first_rank;  /* rank 0 of the domain, within its group and of all */
+  int32_t first;              /* rank 0 of the domain, of the problem's */
   const int32_t *home_at;     /* [n_ranks + 1] experts home_at[r] .. home_at[r + 1] - 1 are at home on rank r */
   uint64_t *load;             /* [n_ranks] assignments of the experts at home there */
   uint64_t all;               /* their sum */
-  const uint64_t *total;      /* [n_experts] assignments from the group's sources */
-  const int32_t *home;        /* [n_experts] within the group */
+  uint64_t *total;            /* [n_experts] assignments from all sources */
+  const int32_t *home;        /* [n_experts] of the problem's ranks */
   /* The answer. */
-  hec_spill_move *moves; /* of all domains, each expert's of a domain behind each other */
+  hec_spill_move *moves; /* of all domains, each expert's behind each other */
   int32_t n_moves, move_capacity;
   uint64_t units; /* inner steps */
   /* Scratch for planners. */
@@ -58,14 +58,13 @@ typedef struct {
   int64_t *left;       /* [n_experts] */
   void *own;           /* the planner's, set after init */
   /* Own scratch. */
-  int32_t *group_home_at;     /* [ep + 1] */
-  uint64_t *sum;              /* [n_experts] */
+  int32_t *all_home_at;       /* [ep + 1] */
   int32_t *move_at, *move_of; /* [n_experts + 1], [move_capacity] CSR of moves by expert */
-  int32_t n_hosts;            /* hosts of one expert in one group */
-  int32_t *host, *by_rank;    /* [ep] rank of all; hosts by ascending rank */
+  int32_t n_hosts;            /* hosts of one expert */
+  int32_t *host, *by_rank;    /* [ep] its rank; hosts by ascending rank */
   uint64_t *host_left;        /* [ep] */
   int64_t *rest;              /* [ep] remainders */
-  uint32_t *count;            /* [ep] assignments by source of the group */
+  uint32_t *count;            /* [ep] assignments by source */
   uint32_t *part;             /* [ep * n_hosts] of source s on host h */
 } hec_spill;
 

@@ -16,14 +16,14 @@
  * first gives the least weighted traffic (an ultrametric: exchange any two). B = 2, the issue's compromise (it saturates
  * at 4), or what --slots leaves. Guests' buffers are shared by all layers: gathered again in backward. The system gathers
  * clones beside the home's products; schedules here gather before tokens are sent, so that is charged as exposed.
- * O(50 R + B R E) per group and what spill.c says. */
+ * O(50 R + B R E) and what spill.c says. */
 #include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
 
 typedef struct {
   hec_flow_hint hint;
-  int32_t *node; /* [ep] of the group's ranks, from 0 */
+  int32_t *node; /* [ep] of the domain's ranks, from 0 */
 } taot;
 
 /* Where tokens may come from, and how good that is. */
@@ -67,9 +67,9 @@ static offer best_offer(hec_spill *s, int32_t to) {
 
 static void list_nodes(hec_spill *s) {
   taot *own = s->own;
-  int32_t first = hec_problem_node(s->problem, s->first_rank);
+  int32_t first = hec_problem_node(s->problem, s->first);
   for (int32_t r = 0; r < s->n_ranks; r++)
-    own->node[r] = hec_problem_node(s->problem, s->first_rank + r) - first;
+    own->node[r] = hec_problem_node(s->problem, s->first + r) - first;
 }
 
 static void plan(hec_spill *s) {
