@@ -7,7 +7,7 @@
  *               the graph (replica_graph.c). Before the first decision: contiguous, the first d by number.
  *   programme   minimise t,  fixed[r] + sum of kept * n + sum of received * n <= t      (min_max.c, exact)
  *   tokens      a source's tokens of e go to the replica in the programme's proportion, whatever their rank (LPLB hashes
- *               the token's index): with c tokens of e on lower sources of the group, y of the n to the replica,
+ *               the token's index): with c tokens of e on lower sources, y of the n to the replica,
  *               floor((c + own) y / n) - floor(c y / n)
  *
  * LPLB's solver is an interior point method of five steps that falls back to halves; the exact optimum here is what it
@@ -15,9 +15,8 @@
  * same optimum. d = one per column, more where --slots gives more (LPLB's own multiples).
  *
  * Replicas are resident: gradients of a pair are all-reduced and both keep optimizer state, which costs the same traffic
- * as one owner that sends the weights back. With expert-data parallelism each expert-parallel group solves its own
- * programme over the same placement. Window and period are EPLB's here (eplb.c); experts that ranks do not divide keep
- * their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
+ * as one owner that sends the weights back. Window and period are EPLB's here (eplb.c); experts that ranks do not
+ * divide keep their contiguous ranks. All ranks solve after the all-gather of counts: on the critical path.
  * O(R E) for the sums, then min_max.c with 2 E places. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/min_max.h"
@@ -35,14 +34,14 @@ typedef struct {
   int32_t n_columns; /* of the graph; 0: no replicas */
   int32_t per_rank;  /* replicas per rank */
   int32_t *from;     /* [columns * ep] the graph */
-  int32_t *replica;  /* [n_layers * n_experts] place in the group, -1: none */
+  int32_t *replica;  /* [n_layers * n_experts] rank, -1: none */
   uint64_t *load;    /* [n_experts] */
   double *key;       /* [n_experts] */
   int32_t *order;    /* [n_experts] */
   int32_t *n_taken;  /* [ep] experts of the rank that have a replica */
   hec_min_max split;
-  uint64_t *moved; /* [dp * n_experts] tokens that the replica computes */
-  uint64_t *total; /* [dp * n_experts] */
+  uint64_t *moved; /* [n_experts] tokens that the replica computes */
+  uint64_t *total; /* [n_experts] */
 } lplb;
 
 /* Replicas per rank: one per column, or as many whole columns as --slots leaves; a rank's experts have one each. */
@@ -64,7 +63,7 @@ static int32_t replica_of(const lplb *state, int32_t ep, int32_t home, int32_t i
   return r;
 }
 
-/* Replicas for the experts in state->order, and the layer's rows, homes at place home[e] of each group. */
+/* Replicas for the experts in state->order, and the layer's copies. */
 static void write_layer(lplb *state, const hec_problem *problem, hec_plan *plan, int32_t layer) {
   int32_t *replica = state->replica + (size_t)layer * (size_t)problem->n_experts, ep = problem->ep;
   for (int32_t r = 0; r < ep; r++)
@@ -75,17 +74,13 @@ static void write_layer(lplb *state, const hec_problem *problem, hec_plan *plan,
   }
   hec_plan_clear_copies(plan, layer);
   for (int32_t e = 0; e < problem->n_experts; e++)
-    for (int32_t group = 0; group < problem->dp; group++) {
-      if (group > 0)
-        hec_plan_add_copy(plan, layer, e, group * ep + hec_plan_home(plan, layer, e), HEC_COPY_RESIDENT);
-      if (replica[e] >= 0)
-        hec_plan_add_copy(plan, layer, e, group * ep + replica[e], HEC_COPY_RESIDENT);
-    }
+    if (replica[e] >= 0)
+      hec_plan_add_copy(plan, layer, e, replica[e], HEC_COPY_RESIDENT);
 }
 
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
-  size_t experts = (size_t)problem->n_experts, groups = (size_t)problem->dp;
+  size_t experts = (size_t)problem->n_experts;
   int32_t ep = problem->ep, per_node = problem->cluster->devices_per_node;
   lplb *state = HEC_NEW(run->arena, lplb, 1);
   *state = (lplb){
@@ -98,8 +93,8 @@ static void init(hec_policy_run *run) {
       .order = HEC_NEW(run->arena, int32_t, experts),
       .n_taken = HEC_NEW(run->arena, int32_t, ep),
       .split = hec_min_max_new(run->arena, ep, problem->n_experts, 2 * problem->n_experts),
-      .moved = HEC_NEW(run->arena, uint64_t, groups * experts),
-      .total = HEC_NEW(run->arena, uint64_t, groups * experts),
+      .moved = HEC_NEW(run->arena, uint64_t, experts),
+      .total = HEC_NEW(run->arena, uint64_t, experts),
   };
   run->state = state;
   if (state->packs)
@@ -146,11 +141,10 @@ static void decide(hec_policy_run *run) {
   run->planned = true;
 }
 
-/* The programme of one group: its totals by expert, and what the replicas get. */
-static void solve(lplb *state, const hec_problem *problem, const hec_plan *plan, int32_t layer, int32_t group) {
+/* The programme: totals by expert, and what the replicas get. */
+static void solve(lplb *state, const hec_problem *problem, const hec_plan *plan, int32_t layer) {
   hec_min_max *m = &state->split;
   const int32_t *replica = state->replica + (size_t)layer * (size_t)problem->n_experts;
-  uint64_t *total = state->total + (size_t)group * (size_t)problem->n_experts;
   for (int32_t r = 0; r < problem->ep; r++)
     m->load[r] = 0;
   int32_t filled = 0;
@@ -158,30 +152,28 @@ static void solve(lplb *state, const hec_problem *problem, const hec_plan *plan,
     int32_t home = hec_plan_home(plan, layer, e);
     m->at[e] = filled;
     if (replica[e] < 0) {
-      m->load[home] += total[e];
+      m->load[home] += state->total[e];
       continue;
     }
     m->rank[filled] = home;
-    m->tokens[filled++] = total[e];
+    m->tokens[filled++] = state->total[e];
     m->rank[filled] = replica[e];
     m->tokens[filled++] = 0;
   }
   m->at[problem->n_experts] = filled;
   hec_min_max_solve(m);
-  uint64_t *moved = state->moved + (size_t)group * (size_t)problem->n_experts;
   for (int32_t e = 0; e < problem->n_experts; e++)
-    moved[e] = replica[e] < 0 ? 0 : m->tokens[m->at[e] + 1];
+    state->moved[e] = replica[e] < 0 ? 0 : m->tokens[m->at[e] + 1];
 }
 
 static void add_totals(lplb *state, const hec_problem *problem, const hec_load *load, int32_t layer) {
   size_t experts = (size_t)problem->n_experts;
-  for (size_t i = 0; i < (size_t)problem->dp * experts; i++)
-    state->total[i] = 0;
+  for (size_t e = 0; e < experts; e++)
+    state->total[e] = 0;
   for (int32_t s = 0; s < problem->n_ranks; s++) {
     const uint32_t *count = hec_load_row(load, layer, s);
-    uint64_t *total = state->total + (size_t)(s / problem->ep) * experts;
     for (size_t e = 0; e < experts; e++)
-      total[e] += count[e];
+      state->total[e] += count[e];
   }
 }
 
@@ -197,23 +189,20 @@ static uint64_t share(uint64_t tokens, uint64_t moved, uint64_t n) {
 /* Quotas of an expert with a replica, source after source. */
 static void write_expert(const lplb *state, const hec_problem *problem, const hec_load *load, hec_quota_writer *writer,
                          int32_t e) {
-  int32_t home = hec_plan_home(writer->plan, writer->layer, e), ep = problem->ep;
+  int32_t home = hec_plan_home(writer->plan, writer->layer, e);
   int32_t replica = state->replica[(size_t)writer->layer * (size_t)problem->n_experts + (size_t)e];
   int32_t lower = home < replica ? home : replica, upper = home < replica ? replica : home;
-  for (int32_t group = 0; group < problem->dp; group++) {
-    size_t row = (size_t)group * (size_t)problem->n_experts + (size_t)e;
-    uint64_t moved = state->moved[row], total = state->total[row], before = 0, moved_before = 0;
-    for (int32_t s = group * ep; s < (group + 1) * ep; s++) {
-      uint32_t n = hec_load_row(load, writer->layer, s)[e];
-      if (n == 0)
-        continue;
-      uint64_t now = share(before + n, moved, total);
-      uint32_t there = (uint32_t)(now - moved_before), here = n - there;
-      hec_quota_add(writer, e, (hec_quota){s, group * ep + lower, lower == home ? here : there});
-      hec_quota_add(writer, e, (hec_quota){s, group * ep + upper, lower == home ? there : here});
-      before += n;
-      moved_before = now;
-    }
+  uint64_t before = 0, moved_before = 0;
+  for (int32_t s = 0; s < problem->n_ranks; s++) {
+    uint32_t n = hec_load_row(load, writer->layer, s)[e];
+    if (n == 0)
+      continue;
+    uint64_t now = share(before + n, state->moved[e], state->total[e]);
+    uint32_t there = (uint32_t)(now - moved_before), here = n - there;
+    hec_quota_add(writer, e, (hec_quota){s, lower, lower == home ? here : there});
+    hec_quota_add(writer, e, (hec_quota){s, upper, lower == home ? there : here});
+    before += n;
+    moved_before = now;
   }
 }
 
@@ -221,11 +210,8 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   lplb *state = run->state;
   const hec_problem *problem = run->problem;
   add_totals(state, problem, load, layer);
-  run->units = (uint64_t)problem->n_ranks * (uint64_t)problem->n_experts;
-  for (int32_t group = 0; group < problem->dp; group++) {
-    solve(state, problem, &run->plan, layer, group);
-    run->units += state->split.units;
-  }
+  solve(state, problem, &run->plan, layer);
+  run->units = (uint64_t)problem->n_ranks * (uint64_t)problem->n_experts + state->split.units;
   hec_quota_writer writer = hec_quota_begin(&run->plan, layer);
   for (int32_t e = 0; e < problem->n_experts; e++)
     if (state->replica[(size_t)layer * (size_t)problem->n_experts + (size_t)e] >= 0) {
