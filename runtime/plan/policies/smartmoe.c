@@ -5,8 +5,8 @@
  *   taken only if the busiest rank gets less than it has
  *
  * Default period 25: the artifact uses 10, but Hecate's authors measured about 25 as the best (reference hecate.md 1).
- * A rank has ceil(E / ep) slots; with expert-data parallelism all groups mirror group 0. Moved experts take their
- * optimizer state along (the plan's difference). O(E log E + E * ep) per layer. */
+ * A rank has ceil(E / ep) slots. Moved experts take their optimizer state along (the plan's difference).
+ * O(E log E + E * ep) per layer. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/policy.h"
 
@@ -15,7 +15,7 @@ typedef struct {
   uint64_t *load;      /* [n_experts] */
   double *key;         /* [n_experts] */
   int32_t *order;      /* [n_experts] */
-  int32_t *place;      /* [n_experts] rank within the group */
+  int32_t *place;      /* [n_experts] rank */
   uint64_t *rank_load; /* [ep] */
   int32_t *n_used;     /* [ep] */
 } smartmoe;
@@ -82,13 +82,9 @@ static uint64_t place_greedily(smartmoe *state, const hec_plan *plan, int32_t la
   return busiest(state, ep);
 }
 
-static void write_layer(const smartmoe *state, hec_plan *plan, const hec_problem *problem, int32_t layer) {
-  hec_plan_clear_copies(plan, layer);
-  for (int32_t e = 0; e < plan->n_experts; e++) {
+static void write_layer(const smartmoe *state, hec_plan *plan, int32_t layer) {
+  for (int32_t e = 0; e < plan->n_experts; e++)
     hec_plan_set_home(plan, layer, e, state->place[e]);
-    for (int32_t group = 1; group < problem->dp; group++)
-      hec_plan_add_copy(plan, layer, e, group * problem->ep + state->place[e], HEC_COPY_RESIDENT);
-  }
 }
 
 static void decide(hec_policy_run *run) {
@@ -103,7 +99,7 @@ static void decide(hec_policy_run *run) {
     run->units += (uint64_t)problem->n_experts * (uint64_t)problem->ep;
     if (place_greedily(state, &run->plan, layer, problem->ep) >= before)
       continue;
-    write_layer(state, &run->plan, problem, layer);
+    write_layer(state, &run->plan, layer);
     moved = true;
   }
   run->plan.version += moved;
