@@ -10,8 +10,8 @@
  *
  * The rule is inferred; sources are taken as alike, since histories have totals by expert, and C as the mean over tokens,
  * since they have no sets. Load: the last two records, period 25, as smartmoe.c: the paper's are not known here. What moves
- * takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2) per round and group,
- * at most E rounds per layer.
+ * takes its optimizer state along and is not weighed against the gain: the simulator charges it. O(E^2 R) per
+ * round, at most E rounds per layer.
  *
  * The other half of the system, sending a token once to a node that has several of its experts, and the choice of where to,
  * is its schedule (runtime/program/schedules/hiermoe.c), simulated and executed in replays; under another schedule every
@@ -26,9 +26,9 @@
 typedef struct {
   int64_t last;
   double rank_s, node_s; /* seconds per assignment on the busiest rank, per row of the busiest node */
-  double total;          /* assignments of all groups */
+  double total;          /* assignments */
   uint64_t *load;        /* [n_experts] */
-  uint64_t *rank_load;   /* [ep] by place in the group */
+  uint64_t *rank_load;   /* [n_ranks] */
   uint64_t *node_load;   /* [n_nodes] scratch */
 } hiermoe;
 
@@ -42,7 +42,7 @@ static void init(hec_policy_run *run) {
       .rank_s = (problem->train ? 3 : 1) * rates.assignment_s + rows / rates.port,
       .node_s = rows * (nodes - 1) / nodes / rates.node,
       .load = HEC_NEW(run->arena, uint64_t, problem->n_experts),
-      .rank_load = HEC_NEW(run->arena, uint64_t, problem->ep),
+      .rank_load = HEC_NEW(run->arena, uint64_t, problem->n_ranks),
       .node_load = HEC_NEW(run->arena, uint64_t, problem->n_nodes),
   };
   run->state = state;
@@ -57,14 +57,14 @@ static double rows_of(const hiermoe *state, const hec_problem *problem, double l
   return state->total / problem->top_k * (1 - none);
 }
 
-/* The model's time, in units that all placements of the layer share. All groups have the same homes. */
+/* The model's time, in units that all placements of the layer share. */
 static double estimate(hiermoe *state, const hec_problem *problem) {
   uint64_t rank = 0, node = 0;
   memset(state->node_load, 0, (size_t)problem->n_nodes * sizeof *state->node_load);
-  for (int32_t r = 0, place = 0; r < problem->n_ranks; r++, place = place + 1 < problem->ep ? place + 1 : 0) {
+  for (int32_t r = 0; r < problem->n_ranks; r++) {
     uint64_t *here = &state->node_load[hec_problem_node(problem, r)];
-    *here += state->rank_load[place];
-    rank = state->rank_load[place] > rank ? state->rank_load[place] : rank;
+    *here += state->rank_load[r];
+    rank = state->rank_load[r] > rank ? state->rank_load[r] : rank;
     node = *here > node ? *here : node;
   }
   return state->rank_s * (double)rank + state->node_s * rows_of(state, problem, (double)node);
@@ -81,7 +81,7 @@ static bool best_swap(hec_policy_run *run, int32_t layer, double *time, int32_t 
   const hec_plan *plan = &run->plan;
   bool found = false;
   int32_t hot = 0;
-  for (int32_t r = 1; r < run->problem->ep; r++)
+  for (int32_t r = 1; r < run->problem->n_ranks; r++)
     hot = state->rank_load[r] > state->rank_load[hot] ? r : hot;
   for (int32_t a = 0; a < plan->n_experts; a++)
     for (int32_t b = 0; hec_plan_home(plan, layer, a) == hot && b < plan->n_experts; b++) {
@@ -107,11 +107,11 @@ static bool improve(hec_policy_run *run, int32_t layer) {
   hiermoe *state = run->state;
   hec_plan *plan = &run->plan;
   hec_history_sum(&run->history, layer, run->policy->window, state->load);
-  memset(state->rank_load, 0, (size_t)run->problem->ep * sizeof *state->rank_load);
+  memset(state->rank_load, 0, (size_t)run->problem->n_ranks * sizeof *state->rank_load);
   state->total = 0;
   for (int32_t e = 0; e < plan->n_experts; e++) {
     state->rank_load[hec_plan_home(plan, layer, e)] += state->load[e];
-    state->total += (double)state->load[e] * run->problem->dp;
+    state->total += (double)state->load[e];
   }
   double time = estimate(state, run->problem);
   int32_t rounds = 0, a, b;
@@ -125,13 +125,6 @@ static bool improve(hec_policy_run *run, int32_t layer) {
   return rounds > 0;
 }
 
-static void write_copies(hec_plan *plan, const hec_problem *problem, int32_t layer) {
-  hec_plan_clear_copies(plan, layer);
-  for (int32_t e = 0; e < plan->n_experts; e++)
-    for (int32_t group = 1; group < problem->dp; group++)
-      hec_plan_add_copy(plan, layer, e, group * problem->ep + hec_plan_home(plan, layer, e), HEC_COPY_RESIDENT);
-}
-
 static void decide(hec_policy_run *run) {
   hiermoe *state = run->state;
   if (!hec_policy_due(run, &state->last))
@@ -139,10 +132,7 @@ static void decide(hec_policy_run *run) {
   bool moved = false;
   for (int32_t layer = 0; layer < run->problem->n_layers; layer++) {
     run->units += (uint64_t)run->problem->n_experts;
-    if (!improve(run, layer))
-      continue;
-    write_copies(&run->plan, run->problem, layer);
-    moved = true;
+    moved = improve(run, layer) || moved;
   }
   run->plan.version += moved;
   run->planned = true;
