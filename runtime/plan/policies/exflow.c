@@ -57,15 +57,9 @@ static double share_kept(const hec_problem *problem, const int32_t *rank, hec_ar
 }
 
 static void write_plan(hec_plan *plan, const hec_problem *problem, const int32_t *rank) {
-  for (int32_t l = 0; l < problem->n_layers; l++) {
-    hec_plan_clear_copies(plan, l);
-    for (int32_t e = 0; e < problem->n_experts; e++) {
-      int32_t home = rank[l * problem->n_experts + e];
-      hec_plan_set_home(plan, l, e, home);
-      for (int32_t copy = 1; copy < problem->dp; copy++)
-        hec_plan_add_copy(plan, l, e, copy * problem->ep + home, HEC_COPY_RESIDENT);
-    }
-  }
+  for (int32_t l = 0; l < problem->n_layers; l++)
+    for (int32_t e = 0; e < problem->n_experts; e++)
+      hec_plan_set_home(plan, l, e, rank[l * problem->n_experts + e]);
 }
 
 static void init(hec_policy_run *run) {
@@ -80,7 +74,6 @@ static void init(hec_policy_run *run) {
   int32_t *rank = HEC_NEW(arena, int32_t, cells), *node = HEC_NEW(arena, int32_t, cells);
   int32_t *counts = HEC_NEW(arena, int32_t, problem->ep), *room = HEC_NEW(arena, int32_t, problem->ep);
   int32_t *pool = HEC_NEW(arena, int32_t, problem->ep);
-  int32_t n_nodes = hec_problem_node(problem, problem->ep - 1) + 1; /* of the first expert-parallel group */
   for (int32_t e = 0; e < problem->n_experts; e++)
     counts[hec_plan_home(&run->plan, 0, e)]++;
   for (int32_t r = 0; r < problem->ep; r++)
@@ -91,8 +84,8 @@ static void init(hec_policy_run *run) {
     node[i] = pool[rank[i]];
   }
   double contiguous = share_kept(problem, rank, arena);
-  if (n_nodes > 1) {
-    place(arena, problem, NULL, n_nodes, node);
+  if (problem->n_nodes > 1) {
+    place(arena, problem, NULL, problem->n_nodes, node);
     deal(problem, node, counts, room, rank);
   }
   place(arena, problem, pool, problem->ep, rank);
