@@ -21,9 +21,9 @@
  * scaled so that every pair of layers has tokens top_k^2 of them, as a recording of that micro-batch would.
  *
  * The profile is the first 10 records (the paper: 100 steps); until then contiguous. --period places afresh. Published
- * for inference; in training what moves takes its optimizer state along, once. With expert-data parallelism all groups
- * of ranks have the same homes. The paper plans offline: planning is charged for the heuristics' steps, O(E^2 passes)
- * per layer and O(ep^3) per layer and sweep, and not for the solver's search. */
+ * for inference; in training what moves takes its optimizer state along, once. The paper plans offline: planning
+ * is charged for the heuristics' steps, O(E^2 passes) per layer and O(ep^3) per layer and sweep, and not for the solver's
+ * search. */
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"
@@ -93,13 +93,10 @@ static void add_flows(moetuner *state, const hec_problem *problem) {
   }
 }
 
-static void write_layer(const moetuner *state, hec_plan *plan, const hec_problem *problem, int32_t layer) {
-  hec_plan_clear_copies(plan, layer);
+static void write_layer(const moetuner *state, hec_plan *plan, int32_t layer) {
   for (int32_t e = 0; e < plan->n_experts; e++) {
-    int32_t group = state->group[layer * plan->n_experts + e], rank = state->rank[layer * problem->ep + group];
-    hec_plan_set_home(plan, layer, e, rank);
-    for (int32_t copy = 1; copy < problem->dp; copy++)
-      hec_plan_add_copy(plan, layer, e, copy * problem->ep + rank, HEC_COPY_RESIDENT);
+    int32_t group = state->group[layer * plan->n_experts + e];
+    hec_plan_set_home(plan, layer, e, state->rank[layer * plan->n_ranks + group]);
   }
 }
 
@@ -134,7 +131,7 @@ static grouping group_experts(hec_policy_run *run) {
   return all;
 }
 
-/* What of the counts a micro-batch of one expert-parallel group has. */
+/* What of the counts a micro-batch has. */
 static double share_of_micro_batch(const hec_problem *problem) {
   size_t pairs = (size_t)problem->n_layers - 1, experts = (size_t)problem->n_experts;
   double counted = 0, own = (double)pairs * (double)problem->ep * problem->tokens * problem->top_k * problem->top_k;
@@ -185,7 +182,7 @@ static void decide(hec_policy_run *run) {
                   100 * (double)groups.bound / scaled);
   place_groups(run);
   for (int32_t layer = 0; layer < problem->n_layers; layer++)
-    write_layer(state, &run->plan, problem, layer);
+    write_layer(state, &run->plan, layer);
   run->plan.version += hec_plan_digest(&run->plan) != before;
   run->planned = true;
 }
