@@ -13,8 +13,7 @@
  * once, shares it, and adds up its gradients before they leave is the collective `two_level`; it is taken where it is
  * the cheapest. Fetched before the gate, so every expert, also those that no token wants. The cache for backward is host
  * memory there; here guests stay on the device if they fit, else they are fetched again. Fetches are whole layers, not
- * the paper's pipeline of single experts with limited credit, so memory is that of a whole layer; with several
- * expert-parallel groups all fetch from the first. */
+ * the paper's pipeline of single experts with limited credit, so memory is that of a whole layer. */
 #include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/policy.h"
 
