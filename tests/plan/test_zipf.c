@@ -161,11 +161,10 @@ START_TEST(exact_planners) {
 END_TEST
 
 START_TEST(exact_planners_on_recorded_loads) {
-  const char *path = hec_test_shared_path("traces/smartmoe_gpt_e32_r16.jsonl");
-  if (!hec_test_shared()) {
-    hec_test_skip("plan.zipf recorded", "no shared folder");
+  const char *path = hec_test_wants("plan.zipf recorded", "traces/smartmoe_gpt_e32_r16.jsonl",
+                                    "exact planners on recorded loads (those on drawn loads are)");
+  if (!path)
     return;
-  }
   hec_trace_reader *reader;
   ck_assert_int_eq(hec_trace_open(path, &reader), HEC_OK);
   tally t = {0};

@@ -81,11 +81,11 @@ static double share_of(const char *note, const char *before) {
 /* GPT-OSS-20B: counted over all tokens, 24.8 % on 4 ranks and 12.4 % on 8 stay with contiguous experts (reference
  * traces.md 1). */
 START_TEST(gpt_oss) {
-  if (!hec_test_shared()) {
-    hec_test_skip("affinity.gpt_oss", "the shared traces are not there");
+  const char *path = hec_test_wants("affinity.gpt_oss", "traces/gptoss20b_decode_per_sequence.jsonl",
+                                    "affinity between layers in a recorded trace of GPT-OSS-20B");
+  if (!path)
     return;
-  }
-  char *trace = read_file(hec_test_shared_path("traces/gptoss20b_decode_per_sequence.jsonl"));
+  char *trace = read_file(path);
   char *counted = read_file(hec_test_shared_path("traces/gptoss20b_transitions.json"));
   const char *from = strstr(counted, "\"transitions\":["), *to = strstr(counted, ",\"top1\":");
   ck_assert(from && to && from < to);
@@ -144,11 +144,11 @@ static void couple(const hec_load *load, hec_text *text) {
 
 /* Qwen1.5-MoE: measured there, the busiest rank at 1.85 to 2.06 of the mean by affinity, 1.65 to 1.83 contiguous; slower. */
 START_TEST(qwen_loses) {
-  if (!hec_test_shared()) {
-    hec_test_skip("affinity.qwen_loses", "the shared traces are not there");
+  const char *path = hec_test_wants("affinity.qwen_loses", "traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl",
+                                    "that placement by affinity loses on recorded loads of Qwen1.5-MoE");
+  if (!path)
     return;
-  }
-  char *trace = read_file(hec_test_shared_path("traces/harmoeny_qwen15_moe_a27b_per_rank.jsonl"));
+  char *trace = read_file(path);
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
   hec_text transitions = {0};

@@ -46,11 +46,10 @@ static const char *const shared_cases[] = {"01_switch_n8_zipf", "02_switch_n16_s
 START_TEST(shared_cases_by_simgrid) {
   char relative[128];
   (void)snprintf(relative, sizeof relative, "cases/maxmin/%s.json", shared_cases[_i]);
-  if (!hec_test_shared() || access(hec_test_shared_path(relative), R_OK) != 0) {
-    hec_test_skip("sim.flows/shared_cases_by_simgrid", "no shared cases/maxmin");
-    return;
-  }
-  (void)check_case(hec_test_shared_path(relative));
+  const char *path =
+      hec_test_wants("sim.flows/shared_cases_by_simgrid", relative, "a case against finish times of SimGrid (others are)");
+  if (path)
+    (void)check_case(path);
 }
 END_TEST
 

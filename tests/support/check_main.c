@@ -24,6 +24,18 @@ void hec_test_skip(const char *name, const char *why) {
   fflush(stdout);
 }
 
+const char *hec_test_wants(const char *test, const char *relative, const char *unchecked) {
+  const char *path = hec_test_shared() ? hec_test_shared_path(relative) : NULL;
+  struct stat info;
+  if (path && stat(path, &info) == 0)
+    return path;
+  char why[512];
+  (void)snprintf(why, sizeof why, "not checked: %s (needs %s below $HECATE_SHARED, default ../shared)", unchecked,
+                 relative);
+  hec_test_skip(test, why);
+  return NULL;
+}
+
 uint64_t hec_test_random(uint64_t *state) {
   uint64_t z = (*state += 0x9e3779b97f4a7c15u);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -31,6 +31,9 @@
 const char *hec_test_shared(void);
 /* Path below it, in a static buffer (4 of them in turn). */
 const char *hec_test_shared_path(const char *relative);
+/* Path below it of data that a test needs. NULL where it is not there: then the test is skipped, with `unchecked` (what nobody
+ * checks without it) as the reason. */
+const char *hec_test_wants(const char *test, const char *relative, const char *unchecked);
 /* Says on stdout that a test was skipped and why; tools/check counts the lines "SKIPPED <name>: <why>". */
 void hec_test_skip(const char *name, const char *why);
 

@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static hec_arena arena;
@@ -250,11 +249,7 @@ END_TEST
 /* ---- The real tables ---- */
 
 static bool have_tables(const char *test) {
-  struct stat found;
-  if (hec_test_shared() && stat(hec_test_shared_path("cases/gpu/gemm.csv"), &found) == 0)
-    return true;
-  hec_test_skip(test, "no cases/gpu below the shared data");
-  return false;
+  return hec_test_wants(test, "cases/gpu/gemm.csv", "cost laws of GPUs against published measurements");
 }
 
 /* Errors of the presets, a little above what they reach. */

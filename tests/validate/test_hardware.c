@@ -174,11 +174,11 @@ END_TEST
 /* What is required of the measurements of others, with its numbers: a change of a law or a preset that makes them worse is
  * to be seen here. */
 START_TEST(measured_by_others) {
-  if (!hec_test_shared()) {
-    hec_test_skip("validate.hardware/measured_by_others", "no shared cases/hardware");
+  const char *cases = hec_test_wants("validate.hardware/measured_by_others", "cases/hardware/a100_v100.json",
+                                     "link and GEMM laws against measurements on A100 and V100");
+  if (!cases)
     return;
-  }
-  run(hec_test_shared_path("cases/hardware/a100_v100.json"));
+  run(cases);
   ck_assert_int_eq(hardware.n_rows, 61);
   ck_assert_int_eq(hardware.n_groups, 4);
   ck_assert_int_eq(hardware.n_lines, 7);

@@ -328,11 +328,10 @@ END_TEST
 /* ---- the real recording ---- */
 
 START_TEST(the_32_a100_outcomes_are_met) {
-  const char *path = hec_test_shared() ? hec_test_shared_path("cases/outcomes/laer_mixtral_8x7b_e16k4.json") : NULL;
-  if (!path || access(path, R_OK) != 0) {
-    hec_test_skip("the_32_a100_outcomes_are_met", "no shared folder with cases/outcomes");
+  const char *path = hec_test_wants("the_32_a100_outcomes_are_met", "cases/outcomes/laer_mixtral_8x7b_e16k4.json",
+                                    "predictions against a recorded run on 32 A100");
+  if (!path)
     return;
-  }
   hec_outcomes_options options = {.path = path, .cluster = "a100-80g-4x8", .model = "mixtral-8x7b-e16k4", .first = -1};
   hec_outcomes *o;
   ck_assert_msg(hec_outcomes_run(&options, &o) == HEC_OK, "%s", hec_last_error());
