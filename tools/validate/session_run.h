@@ -30,7 +30,7 @@ typedef struct {
   HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: " default_phase ")")
 
 #define HEC_SESSION_TIME_ROWS(a, default_time) \
-  HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 1, 1e6), \
+  HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 0.001, 1e6), \
   HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
 
 #define HEC_SESSION_WHERE_ROWS(a) \
