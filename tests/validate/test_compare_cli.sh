@@ -25,7 +25,7 @@ refuses 2 "--transport" calibrate --transport nonsense
 refuses 2 "nonsense" calibrate --model nonsense
 refuses 2 "--phase" calibrate --phase nonsense
 for time in 0 0s -1m 2d 1m30s m 1e9; do
-  refuses 2 "--within: expected a number from 1 to 1000000 seconds, or with s m h" compare --random 2 --within=$time
+  refuses 2 "--within: expected a number from 0.001 to 1000000 seconds, or with s m h" compare --random 2 --within=$time
 done
 refuses 2 "would take turns" calibrate --model tiny --ranks $(($(nproc) + 1))
 refuses 2 "would take turns" compare --random 2 --model tiny --ranks $(($(nproc) + 1))
