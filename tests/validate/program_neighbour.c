@@ -23,13 +23,13 @@ static int64_t now_ms(void) {
 int main(int argc, char **argv) {
   uint64_t state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   struct pollfd input = {.fd = 0, .events = POLLIN};
-  volatile double sum = 0;
+  volatile double sum = 0; /* volatile, so that no compiler leaves the work out */
   for (;;) {
     int64_t until = now_ms() + draw_ms(&state);
     while (now_ms() < until)
       for (int32_t i = 1; i < 10000; i++)
         sum += 1.0 / i;
     if (poll(&input, 1, draw_ms(&state)) != 0) /* closed, or anything at all */
-      return 0;
+      return sum > 0 ? 0 : 1;
   }
 }
