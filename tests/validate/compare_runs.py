@@ -3,8 +3,8 @@
 
     tests/validate/compare_runs.py BUILD OUT [--runs 20] [--within 2m] [--long 8m] [--transport emulated] [--policy ...]
 
-Runs one long reference with nothing else on the machine, then short ones, in turn without a neighbour and with one that takes
-half a core in bursts (program_neighbour). Every run is one file in OUT; those that are there are not run again, so the experiment
+Runs one long reference with nothing else on the machine, then short ones without a neighbour, then short ones with one that
+takes half a core in bursts (program_neighbour). Every run is one file in OUT; those that are there are not run again, so the experiment
 can be stopped and continued. Then prints a table: each run's error and interval, whether the interval holds the long run's error,
 its ranking, how disturbed it was, its wall time. Some 45 minutes; leave the machine alone meanwhile. Exit code 1: a run failed."""
 import argparse
@@ -59,7 +59,8 @@ def execute(a, name, seed, busy, options):
 
 
 def names(a):
-    return [(("busy" if i % 2 else "idle") + f"-{i // 2 + 1:02d}", i) for i in range(a.runs)]
+    idle = (a.runs + 1) // 2
+    return [(f"idle-{i + 1:02d}" if i < idle else f"busy-{i - idle + 1:02d}", i) for i in range(a.runs)]
 
 
 def read(path):
