@@ -31,7 +31,6 @@ typedef struct {
   int64_t took_ns; /* its last iteration */
   hec_status status;
   char message[1024];
-  hec_text drawn; /* events that wait for those of earlier rows */
   bool wanted, done;
 } lane;
 
@@ -56,11 +55,10 @@ typedef struct {
   const hec_iteration *iteration; /* at hand */
   bool report;                    /* it is past the warm-up */
   atomic_int n_ended;             /* lanes, of the iteration at hand */
-  /* of drawing: */
-  const hec_compare_drawing *drawing;
-  const hec_timeline_out *out;
-  pthread_mutex_t mutex; /* guards what is drawn and how far it has come */
-  int32_t n_done;        /* rows whose events are in `out`, or that have none */
+  /* of looking: */
+  const hec_compare_view *view;
+  pthread_mutex_t mutex; /* guards how far it has come */
+  int32_t n_done;        /* rows of the iteration at hand that nobody waits for any more */
 } comparison;
 
 static hec_status schedule_of(const hec_compare_options *options, int32_t p, const hec_schedule **schedule) {
@@ -112,7 +110,6 @@ static void end(comparison *c) {
   }
   for (int32_t p = 0; p < c->options->n_policies; p++) {
     hec_lowering_free(c->lanes[p].low);
-    hec_text_free(&c->lanes[p].drawn);
     hec_arena_free(&c->lanes[p].arena);
   }
   hec_arena_free(&c->arena);
@@ -302,7 +299,7 @@ hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_c
   return status;
 }
 
-/* ---- One iteration, drawn ---- */
+/* ---- One iteration, looked at ---- */
 
 static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
   if (iter >= 0)
@@ -310,21 +307,18 @@ static bool is_wanted(const comparison *c, int32_t p, int64_t iter) {
   return c->iteration->index - c->job->warmup == hec_summary_nearest_median(&c->summary->rows[p]);
 }
 
-/* Events stand in table order. Mostly few wait for earlier ones: lanes begin in that order. */
+/* In table order. Mostly few wait for earlier ones: lanes begin in that order. */
 static void hand_in(comparison *c, lane *one) {
   (void)pthread_mutex_lock(&c->mutex);
   one->done = true;
-  for (; c->n_done < c->options->n_policies && c->lanes[c->n_done].done; c->n_done++) {
-    hec_text *drawn = &c->lanes[c->n_done].drawn;
-    if (c->lanes[c->n_done].wanted)
-      hec_timeline_append(c->out, drawn);
-    hec_text_free(drawn);
-  }
+  for (; c->n_done < c->options->n_policies && c->lanes[c->n_done].done; c->n_done++)
+    if (c->lanes[c->n_done].wanted && c->view->looked)
+      c->view->looked(c->view->context, c->n_done);
   (void)pthread_mutex_unlock(&c->mutex);
 }
 
-/* Lanes that do not want the iteration drawn only lower it: their history must go on. */
-static void draw(void *context, int32_t worker, int64_t p) {
+/* Lanes that nobody looks at only lower the iteration: their history must go on. */
+static void look(void *context, int32_t worker, int64_t p) {
   comparison *c = context;
   desk *d = &c->desks[worker];
   lane *one = &c->lanes[p];
@@ -332,61 +326,38 @@ static void draw(void *context, int32_t worker, int64_t p) {
   if (one->wanted) {
     hec_sim_run(d->sim, hec_lowering_program(one->low), (hec_sim_options){.on_time = one->schedule->bound},
                 &d->timeline);
-    hec_timeline_out own = *c->out; /* files of ranks are written from here, each row's beside the others' */
-    own.text = &one->drawn;
-    hec_timeline_begin(&own);
-    one->status = hec_summary_draw(&c->summary->rows[p], (int32_t)p, c->iteration->iter, one->low, &d->timeline, &own);
+    one->status = c->view->look(c->view->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
     if (one->status != HEC_OK)
       (void)snprintf(one->message, sizeof one->message, "%s", hec_last_error());
-    if (c->drawing->look)
-      c->drawing->look(c->drawing->context, (int32_t)p, c->iteration->iter, one->low, &d->timeline);
   }
   give_back(d, one);
   hand_in(c, one);
 }
 
 /* Adds how many wanted it. */
-static hec_status draw_all(comparison *c, int64_t iter, int32_t *drawn) {
+static hec_status look_at_all(comparison *c, int32_t *n_looked) {
   for (int32_t p = 0; p < c->options->n_policies; p++) {
-    c->lanes[p].wanted = is_wanted(c, p, iter);
+    c->lanes[p].wanted = is_wanted(c, p, c->view->iter);
     c->lanes[p].done = false;
-    *drawn += c->lanes[p].wanted;
+    *n_looked += c->lanes[p].wanted;
   }
   c->n_done = 0;
-  run_lanes(c, draw);
+  run_lanes(c, look);
   hec_sim_memo_clear(c->memo);
   return first_failure(c);
 }
 
-hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_drawing *drawing, const hec_timeline_out *out) {
-  comparison c = {.job = job,
-                  .options = options,
-                  .summary = summary,
-                  .drawing = drawing,
-                  .out = out,
-                  .mutex = PTHREAD_MUTEX_INITIALIZER};
+hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_view *view) {
+  comparison c = {.job = job, .options = options, .summary = summary, .view = view, .mutex = PTHREAD_MUTEX_INITIALIZER};
   hec_status status = begin(&c);
   hec_feed *feed = status == HEC_OK ? hec_feed_new(job, reader) : NULL;
-  int32_t drawn = 0;
-  hec_timeline_begin(out);
-  while (status == HEC_OK && drawn < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
+  int32_t n_looked = 0;
+  while (status == HEC_OK && n_looked < options->n_policies && (status = hec_feed_next(feed, &c.iteration)) == HEC_OK &&
          c.iteration)
-    if ((status = draw_all(&c, drawing->iter, &drawn)) != HEC_OK)
-      break;
-  hec_timeline_end(out);
+    status = look_at_all(&c, &n_looked);
   hec_feed_free(feed);
   end(&c);
   (void)pthread_mutex_destroy(&c.mutex);
-  if (status == HEC_OK && drawn == 0)
-    status = drawing->iter >= 0
-                 ? hec_fail(HEC_BAD_INPUT, "--timeline-iter: the trace has no iteration %" PRId64, drawing->iter)
-                 : hec_fail(HEC_BAD_INPUT, "the trace was changed while it was read");
   return status;
-}
-
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_text *out) {
-  return hec_compare_draw(job, reader, options, summary, &(hec_compare_drawing){.iter = iter},
-                          &(hec_timeline_out){.format = hec_timeline_formats[0], .text = out});
 }

@@ -24,22 +24,18 @@ typedef struct {
 hec_status hec_compare(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
                        hec_arena *arena, hec_summary *summary) HEC_MUST_USE;
 
-/* Which iteration of every row is drawn: the one whose `iter` is given, or (-1) the one whose time is nearest the row's
- * median; and who looks at it beside the trace events, while it is lowered and timed. With several threads `look` is
- * called by each of them, at once for different rows. */
+/* Which iteration of every row is looked at: the one whose `iter` is given, or (-1) the one whose time is nearest the row's
+ * median. `look` has it while it is lowered and timed; with several threads it is called by each of them, at once for
+ * different rows. `looked` is called once for each of these rows, one call at a time: rows of one iteration in their order. */
 typedef struct {
   int64_t iter;
-  void (*look)(void *context, int32_t row, int64_t iter, const hec_lowering *low,
-               const hec_timeline *timeline); /* NULL: nobody */
+  hec_status (*look)(void *context, int32_t row, int64_t iter, const hec_lowering *low, const hec_timeline *timeline);
+  void (*looked)(void *context, int32_t row); /* NULL: nobody */
   void *context;
-} hec_compare_drawing;
+} hec_compare_view;
 
-/* Draws one iteration per policy; several threads put files of ranks, each those of other rows. Goes through the trace
- * again. The second: in the default form. */
-hec_status hec_compare_draw(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                            hec_summary *summary, const hec_compare_drawing *drawing,
-                            const hec_timeline_out *out) HEC_MUST_USE;
-hec_status hec_compare_timeline(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
-                                hec_summary *summary, int64_t iter, hec_text *out) HEC_MUST_USE;
+/* Goes through the trace again. Nobody is called where it has no such iteration. */
+hec_status hec_compare_look(const hec_job *job, hec_trace_reader *reader, const hec_compare_options *options,
+                            hec_summary *summary, const hec_compare_view *view) HEC_MUST_USE;
 
 #endif

@@ -4,9 +4,9 @@
 #include "sim/simulate.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
-#include "tools/common/job_args.h"
-#include "tools/common/output.h"
-#include "tools/common/tool.h"
+#include "tools/front/job_args.h"
+#include "tools/front/output.h"
+#include "tools/front/tool.h"
 #include "traces/trace_bench.h"
 
 #include <inttypes.h>

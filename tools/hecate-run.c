@@ -1,8 +1,8 @@
 /* hecate-run: executes what hecate-sim simulates. Sub-commands are rows of a table; without one's name: replay. */
 #include "runtime/base/temporary.h"
 #include "runtime/exec/math/math.h"
-#include "tools/common/output.h"
-#include "tools/common/tool.h"
+#include "tools/front/output.h"
+#include "tools/front/tool.h"
 #include "tools/run/alltoallv_command.h"
 #include "tools/run/replay_command.h"
 #include "tools/run/train_command.h"

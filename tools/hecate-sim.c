@@ -3,12 +3,14 @@
 #include "models/gpu.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/temporary.h"
-#include "runtime/report/report.h"
-#include "tools/common/colour.h"
-#include "tools/common/output.h"
-#include "tools/common/simulation.h"
-#include "tools/common/timeline_files.h"
-#include "tools/common/tool.h"
+#include "tools/front/colour.h"
+#include "tools/front/compare_draw.h"
+#include "tools/front/output.h"
+#include "tools/front/page/report.h"
+#include "tools/front/simulation.h"
+#include "tools/front/summary/summary_write.h"
+#include "tools/front/timeline_files.h"
+#include "tools/front/tool.h"
 #include "tools/sim/breakeven_command.h"
 #include "tools/sim/flows_command.h"
 #include "tools/sim/plan_command.h"
@@ -17,10 +19,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 typedef struct {
   hec_simulation_args simulation;

@@ -1,9 +1,9 @@
 /* hecate-trace: make and inspect recorded expert loads. Sub-commands are rows of a table; exit codes 0 done, 1 the run
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
-#include "tools/common/tool.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
+#include "tools/front/tool.h"
 #include "tools/trace/import_command.h"
 #include "traces/synth.h"
 #include "traces/trace_info.h"

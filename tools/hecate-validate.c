@@ -1,7 +1,7 @@
 /* hecate-validate: predictions against what is known. */
 #include "runtime/base/temporary.h"
-#include "tools/common/output.h"
-#include "tools/common/tool.h"
+#include "tools/front/output.h"
+#include "tools/front/tool.h"
 #include "tools/validate/validate_commands.h"
 
 #include <stddef.h>

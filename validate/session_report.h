@@ -34,7 +34,7 @@
  * "conclusive" when it was executed. */
 #ifndef HEC_VALIDATE_SESSION_REPORT_H
 #define HEC_VALIDATE_SESSION_REPORT_H
-#include "runtime/program/summary.h"
+#include "tools/front/summary/summary_write.h"
 #include "validate/session.h"
 
 enum { HEC_CONTROL_LEAST = 3 };
@@ -55,7 +55,7 @@ void hec_calibrate_text(const hec_session_report *report, hec_text *out);
 void hec_compare_text(const hec_session_report *report, hec_text *out);
 void hec_compare_markdown(const hec_session_report *report, hec_text *out);
 void hec_compare_json(const hec_session_report *report, hec_text *out);
-void hec_compare_page(const hec_session_report *report, hec_text *out); /* HTML: runtime/report/report.h */
+void hec_compare_page(const hec_session_report *report, hec_text *out); /* HTML: tools/front/page/report.h */
 void hec_compare_csv(const hec_session_report *report, hec_text *out);  /* one line per point */
 
 /* ---- What the forms share ---- */

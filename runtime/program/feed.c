@@ -3,6 +3,7 @@
 #include "runtime/program/job.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The loads of one iteration. */
@@ -58,6 +59,30 @@ static int32_t tokens_of(const hec_problem *problem, const hec_load *load) {
     total = layer > total ? layer : total;
   }
   return (int32_t)((total + per_token - 1) / per_token);
+}
+
+hec_status hec_job_check_assignments(const char *what, uint64_t assignments) {
+  if (assignments <= INT32_MAX)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: expected at most %d assignments in a layer, found %" PRIu64, what, INT32_MAX,
+                  assignments);
+}
+
+hec_status hec_job_load(const hec_job *job, const hec_trace_record *record, hec_load *out, hec_load_remainder *order) {
+  hec_load first = record->load; /* layers beyond the problem's are left out */
+  first.n_layers = out->n_layers;
+  hec_status status =
+      job->scale_to > 0 ? hec_load_fit(&first, job->scale_to, out, order) : hec_load_spread(&first, out);
+  if (status != HEC_OK) { /* the counts are the trace's: bad input */
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", hec_last_error());
+    return hec_fail(HEC_BAD_INPUT, "%s:%" PRId64 ": %s", job->origin, record->line, why);
+  }
+  char line[512];
+  (void)snprintf(line, sizeof line, "%.460s:%" PRId64, job->origin, record->line);
+  for (int32_t l = 0; l < out->n_layers; l++)
+    HEC_TRY(hec_job_check_assignments(line, hec_load_layer_total(out, l)));
+  return HEC_OK;
 }
 
 static hec_status add_load(hec_feed *feed, group *to, const hec_trace_record *record) {

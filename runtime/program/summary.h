@@ -1,9 +1,9 @@
-/* What a run says about each policy, and how it is written. Simulator and runtime use the same. */
+/* What a run says about each policy, as numbers; tools/front/summary/ writes them. Simulator and runtime use the same. */
 #ifndef HEC_PROGRAM_SUMMARY_H
 #define HEC_PROGRAM_SUMMARY_H
 #include "runtime/program/job.h"
 #include "runtime/program/lower.h"
-#include "runtime/program/timeline_format.h"
+#include "runtime/program/timeline.h"
 
 /* Growing list of numbers, one per iteration (or per iteration and layer). */
 typedef struct {
@@ -132,9 +132,6 @@ void hec_summary_add_iteration(hec_summary_row *row, const hec_lowering *low, co
                                const hec_breakdown *ordinary, int64_t stride);
 /* Which reported iteration of the row is nearest its median; the earlier wins ties. */
 int64_t hec_summary_nearest_median(hec_summary_row *row);
-/* Draws the iteration that was just lowered, as that of row `index`. */
-hec_status hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
-                            const hec_timeline *timeline, const hec_timeline_out *out) HEC_MUST_USE;
 
 /* Adds one iteration: all of it, and what it would have been without its one-off operations (the same when there are
  * none). Everything but the series counts stride * ordinary + one-off, so that the parts of a row add up to its mean.
@@ -143,6 +140,7 @@ void hec_summary_add(hec_summary_row *row, const hec_breakdown *all, const hec_b
 void hec_summary_add_traffic(hec_summary_row *row, const double ordinary[HEC_N_TRAFFIC],
                              const double one_off[HEC_N_TRAFFIC], int64_t stride);
 
+double hec_summary_reach_bytes(const hec_problem *problem);
 /* What the summary says of its job's kind of attention. */
 hec_summary_attention hec_summary_attention_of(hec_summary *summary, hec_arena *arena);
 
@@ -150,6 +148,7 @@ double hec_summary_median(hec_summary_row *row);
 double hec_summary_vs_bound(hec_summary_row *row); /* median over the median of the bounds; NAN without one */
 double hec_summary_spread(hec_summary_row *row);   /* interquartile range over median; NAN of one iteration */
 double hec_summary_mean(const hec_summary_row *row);
+double hec_summary_per_iteration(const hec_summary_row *row, double sum); /* of a sum that the row keeps */
 /* Share of the time of gathers and scatters in which something else was computed or sent; NAN of a row without. */
 double hec_summary_hidden(double sparse_s, double exposed_sparse_s);
 int32_t hec_summary_baseline(const hec_summary *summary);          /* the first such row; -1: none ran */
@@ -164,20 +163,5 @@ int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastes
 /* The fastest row that rearranges experts, whether it fits or not; -1: none ran. What the verdict names and what
  * speedup_vs_best_rearrangement is over. */
 int32_t hec_summary_fastest_rearranging(hec_summary *summary);
-
-void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
-/* The lines that the table ends with: who is fastest, by how much and why. */
-void hec_summary_verdict(hec_summary *summary, hec_text *out);
-/* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
-void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
-/* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
- * not say and what was chosen. They need job, law and execution. */
-void hec_summary_execution_place(const hec_summary *summary, hec_text *out);
-void hec_summary_execution_mind(const hec_summary *summary, hec_text *out);
-/* Members of an object: cpu, cores, blas; of devices: device, devices, library. */
-void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
-                              hec_json_out *json);
-void hec_summary_json(hec_summary *summary, hec_text *out); /* DESIGN section 10, "sim" and "run" */
-void hec_summary_csv(hec_summary *summary, hec_text *out);
 
 #endif

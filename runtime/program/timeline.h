@@ -47,16 +47,4 @@ typedef struct {
 hec_memory_change *hec_timeline_memory(const hec_timeline *timeline, const hec_program *program, int32_t rank,
                                        int32_t *n);
 
-/* Chrome trace events (opens in Perfetto): one process per rank, one thread per lane, complete events, times in
- * microseconds to the nanosecond, argument names as Kineto's where they exist; the fullest rank's memory by class as a
- * counter. Opens nothing, closes nothing: several timelines may follow each other as processes pid_base + rank. Call
- * between hec_trace_events_begin and _end. `plain`: events of communication have the names of their roles, not those of
- * NCCL's kernels. */
-void hec_trace_events_begin(hec_text *out);
-void hec_trace_events_add(hec_text *out, const char *label, int32_t pid_base, const hec_program *program,
-                          const hec_timeline *timeline, bool plain);
-/* Appends the events of a text that was begun but not ended. */
-void hec_trace_events_append(hec_text *out, const hec_text *part);
-void hec_trace_events_end(hec_text *out);
-
 #endif

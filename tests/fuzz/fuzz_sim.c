@@ -1,6 +1,8 @@
 /* The whole path: the first byte chooses ranks, law, schedule and collective, the rest is a trace. Whatever the reader
  * and the job accept must run under every policy, pass the checks of program and timeline, and print. */
 #include "sim/compare.h"
+#include "tools/front/job_make.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Any bytes as the spec of a sweep: an error, or a product whose every configuration can be asked for. */
-#include "sim/sweep.h"
+#include "tools/front/sweep/sweep.h"
 
 #include <stdlib.h>
 

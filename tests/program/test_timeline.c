@@ -1,8 +1,8 @@
 /* Breakdown and trace events of timelines written by hand. */
 #include "models/json.h"
 #include "runtime/base/arena.h"
-#include "runtime/program/timeline.h"
 #include "tests/support/check_main.h"
+#include "tools/front/timelines/timeline_format.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* Unions of a rank's intervals, by hand and against the breakdown; the table of forms; the protobuf writer by the examples
  * of the format's description (protobuf.dev, Encoding). */
 #include "runtime/base/protobuf.h"
-#include "runtime/program/timeline_format.h"
 #include "tests/support/check_main.h"
+#include "tools/front/timelines/timeline_format.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* program_page FILE: the page of a validation that nobody ran, for test_browser.sh: a real one takes a quiet machine.
  * */
-#include "runtime/report/report.h"
+#include "tools/front/page/report.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The page's own digits: against printf where no half is to be rounded, by hand where units and halves meet; ticks cover
  * what they stand for. */
-#include "runtime/report/page.h"
 #include "tests/support/check_main.h"
+#include "tools/front/page/page.h"
 
 #include <math.h>
 

@@ -2,10 +2,12 @@
  * a reader that knows nothing of how they are made; every chart is there, with a sentence and units; nothing points
  * outside; hostile names stay text; the same input gives the same bytes; an allocation that fails anywhere ends it
  * cleanly. */
-#include "runtime/report/chart.h"
-#include "sim/compare.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
+#include "tools/front/compare_draw.h"
+#include "tools/front/job_make.h"
+#include "tools/front/page/chart.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,9 +1,11 @@
 /* The comparison end to end on traces in memory: its outputs parse and have the keys of the contract, they repeat to
  * the byte, periodic planning is weighed as what it is, and an allocation that fails anywhere ends it cleanly. */
 #include "models/json.h"
-#include "sim/compare.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
+#include "tools/front/compare_draw.h"
+#include "tools/front/job_make.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <math.h>
 #include <setjmp.h>

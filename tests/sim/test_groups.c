@@ -5,6 +5,7 @@
 #include "sim/compare.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
+#include "tools/front/job_make.h"
 
 static const struct {
   const char *cluster, *model;

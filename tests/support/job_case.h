@@ -1,8 +1,8 @@
 /* Jobs of traces in memory, for tests of what is made of them and said about it: one at a time, on a box of 16 devices. */
 #ifndef HEC_TESTS_JOB_CASE_H
 #define HEC_TESTS_JOB_CASE_H
-#include "runtime/program/job.h"
 #include "tests/support/trace_text.h"
+#include "tools/front/job_make.h"
 
 typedef struct {
   hec_arena arena;

@@ -1,10 +1,10 @@
 /* The rules of tests/tidy: floors, doors and form, each a function of (path, text).
  *
  * Floors (an include goes down or stays in its folder; never sideways, never up):
- *   5 tools/ tests/   4 validate/   3 sim/ | runtime/exec/   2 runtime/report/, runtime/program/   1 runtime/plan/ | traces/
+ *   6 tools/ tests/   5 validate/   4 tools/front/   3 sim/ | runtime/exec/   2 runtime/program/   1 runtime/plan/ | traces/
  *   0 models/ | runtime/base/
- * Three arrows stay on a floor: models/ -> runtime/base/, runtime/report/ -> runtime/program/, and tests/ -> tools/ (a test
- * may use what a tool is made of). Of the folders below tools/, each tool's sees itself and tools/common/; that sees itself.
+ * Two arrows stay on a floor: models/ -> runtime/base/, and tests/ -> tools/ (a test may use what a tool is made of). Of the
+ * folders below tools/, each tool's sees itself.
  *
  * Doors: a header that is neither of C nor of POSIX or Linux enters only through the files of its row in `doors`; a
  * header with no row enters nowhere. Linear in the length of the text. */
@@ -46,21 +46,14 @@ static const struct {
   const char *folder;
   int floor;
 } floors[] = {
-    {"models/", 0},          {"runtime/base/", 0},   {"runtime/plan/", 1}, {"traces/", 1},
-    {"runtime/program/", 2}, {"runtime/report/", 2}, {"sim/", 3},          {"runtime/exec/", 3},
-    {"validate/", 4},        {"tools/", 5},          {"tests/", 5},
+    {"models/", 0},       {"runtime/base/", 0},    {"runtime/plan/", 1},
+    {"traces/", 1},       {"runtime/program/", 2}, {"sim/", 3},
+    {"runtime/exec/", 3}, {"tools/front/", 4},     /* before tools/ */ {"validate/", 5},
+    {"tools/", 6},        {"tests/", 6},
 };
-enum {
-  N_FLOORS = sizeof floors / sizeof *floors,
-  MODELS = 0,
-  BASE = 1,
-  PROGRAM = 4,
-  REPORT = 5,
-  TOOLS = 9,
-  TESTS = 10
-};
+enum { N_FLOORS = sizeof floors / sizeof *floors, MODELS = 0, BASE = 1, TOOLS = 9, TESTS = 10 };
 /* rows of it; arrows that stay on a floor: */
-static const int beside[][2] = {{MODELS, BASE}, {REPORT, PROGRAM}, {TESTS, TOOLS}};
+static const int beside[][2] = {{MODELS, BASE}, {TESTS, TOOLS}};
 
 /* Row of `floors`, -1 for a path that belongs to none. */
 static int folder_of(const char *path) {
@@ -82,7 +75,7 @@ static bool crosses_tools(const char *path, const char *included) {
   if (!hec_tidy_starts(path, "tools/") || !hec_tidy_starts(included, "tools/"))
     return false;
   const char *from = strchr(path + 6, '/'), *to = strchr(included + 6, '/');
-  if (!from || !to || hec_tidy_starts(included, "tools/common/"))
+  if (!from || !to || hec_tidy_starts(included, "tools/front/"))
     return false;
   return from - path != to - included || strncmp(path, included, (size_t)(from - path)) != 0;
 }

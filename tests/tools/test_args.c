@@ -1,7 +1,7 @@
 /* Options as a table: every row is set by "--name value" and "--name=value", and what is no value of its kind is refused
  * with the option's name. One parser serves every command, so what is tested here need not be tried on each. */
 #include "tests/support/check_main.h"
-#include "tools/common/args.h"
+#include "tools/front/args.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What gets which colour; and whatever the text, without its escapes it is the same bytes. */
 #include "tests/support/check_main.h"
-#include "tools/common/colour.h"
+#include "tools/front/colour.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* What the machine says of its free memory, in files like /proc/meminfo; and what does not fit in it. */
 #include "runtime/base/text.h"
 #include "tests/support/check_main.h"
-#include "tools/common/machine.h"
+#include "tools/front/machine.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* --out DIR replaces and removes what hecate wrote there, and nothing else. */
 #include "tests/support/check_main.h"
-#include "tools/common/timeline_files.h"
+#include "tools/front/timeline_files.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -222,8 +222,8 @@ tool=("$sim" sweep merge)
 refuses 2 "a part of the same sweep" part.part-0-of-3 theirs.part-1-of-3 part.part-2-of-3
 tool=("$sim" sweep)
 if command -v cmake >/dev/null; then
-  mkdir tree && cp -r "$source_dir"/{models,runtime,sim,traces} tree
-  digest() { cmake -DROOT="$1" -DOUT="$work/digest.c" -P "$source_dir/sim/source_digest.cmake" && cat digest.c; }
+  mkdir tree && cp -r "$source_dir"/{models,runtime,sim,tools,traces} tree
+  digest() { cmake -DROOT="$1" -DOUT="$work/digest.c" -P "$source_dir/tools/front/sweep/source_digest.cmake" && cat digest.c; }
   mine=$(digest "$source_dir")
   [ -n "$mine" ] && [ "$(digest "$work/tree")" = "$mine" ] || fail "the place of a tree changes the digest"
   echo "/* */" >>tree/sim/law_max_min.c && [ "$(digest "$work/tree")" != "$mine" ] || fail "a changed law is the same build"

@@ -12,7 +12,7 @@
 #include "tools/bench/collective_bench.h"
 #include "runtime/base/arena.h"
 #include "runtime/exec/mpi/plugin.h"
-#include "tools/common/exec_case.h"
+#include "tools/front/exec_case.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "runtime/exec/mpi/plugin.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/collective_bench.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,9 +4,9 @@
  * work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
 #include "tools/bench/bench_commands.h"
-#include "tools/common/args.h"
-#include "tools/common/exec_case.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/exec_case.h"
+#include "tools/front/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * how often they agree, what the disagreements cost, and how long each takes. And the planner's gradient partition alone.
  * Without NLopt the enumeration is timed and the rest says why it is not there. */
 #include "tools/bench/bench_commands.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 #include "validate/nlopt/slsqp.h"
 #include "validate/published/fsmoe_slsqp.h"
 #include "validate/published/fsmoe_testbed.h"

@@ -2,8 +2,8 @@
 #include "runtime/exec/backend.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/gpu_bench.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 
 #include <stdlib.h>
 #include <string.h>

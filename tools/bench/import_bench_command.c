@@ -1,8 +1,8 @@
 /* hecate-bench import: MB/s and memory of every importer, each on a file of its own in a process of its own. */
 #include "runtime/base/table.h"
 #include "tools/bench/bench_commands.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 #include "traces/import/import_bench.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * alternate, ours and the peer's; medians. */
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 #include "validate/network_case.h"
 
 #include <math.h>

@@ -10,10 +10,10 @@
 #include "runtime/plan/policy.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
-#include "tools/common/args.h"
-#include "tools/common/colour.h"
-#include "tools/common/job_args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/colour.h"
+#include "tools/front/job_args.h"
+#include "tools/front/output.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* hecate-bench sweep: configurations per second of a sweep, on one thread and on several. The sweep is made here: a product
  * of drawn loads, NIC speeds, tokens and policies; no file, no journal. Runs of the thread counts alternate; medians. */
-#include "sim/sweep.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
-#include "tools/common/args.h"
-#include "tools/common/job_args.h"
-#include "tools/common/machine.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/job_args.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/sweep/sweep.h"
 
 #include <inttypes.h>
 #include <string.h>

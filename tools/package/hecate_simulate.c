@@ -1,8 +1,8 @@
 /* hec_simulate of libhecate: hecate-sim's options and its JSON document, without the program (hecate.h). Options are
  * parsed by the rows that hecate-sim has; what it does with them is simulation.c. */
 #include "runtime/exec/package/hecate.h"
-#include "runtime/program/summary.h"
-#include "tools/common/simulation.h"
+#include "tools/front/simulation.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * A wrong byte passes with a chance of 2^-8, a wrong word of 2^-23. O(n^2 + bytes) per iteration. */
 #include "tools/run/alltoallv.h"
 
-#include "tools/common/exec_case.h"
+#include "tools/front/exec_case.h"
 
 #include <string.h>
 

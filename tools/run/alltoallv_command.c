@@ -4,18 +4,15 @@
 #include "tools/run/alltoallv_command.h"
 
 #include "sim/flows.h"
-#include "tools/common/exec_case.h"
-#include "tools/common/execution.h"
-#include "tools/common/machine.h"
-#include "tools/common/output.h"
+#include "tools/front/exec_case.h"
+#include "tools/front/execution.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/summary/summary_write.h"
 #include "tools/run/alltoallv.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 enum { WARMUP = 5, ITERATIONS = 20, MOST = 1000000 };
 

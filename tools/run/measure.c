@@ -6,8 +6,8 @@
 #include "tools/run/measure.h"
 
 #include "runtime/base/progress.h"
-#include "runtime/report/report.h"
-#include "tools/common/timeline_files.h"
+#include "tools/front/page/report.h"
+#include "tools/front/timeline_files.h"
 
 #include <inttypes.h>
 #include <math.h>

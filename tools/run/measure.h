@@ -3,9 +3,9 @@
 #ifndef HEC_TOOLS_RUN_MEASURE_H
 #define HEC_TOOLS_RUN_MEASURE_H
 #include "runtime/exec/replay.h"
-#include "runtime/program/summary.h"
-#include "tools/common/handover.h"
-#include "tools/common/output.h"
+#include "tools/front/handover.h"
+#include "tools/front/output.h"
+#include "tools/front/summary/summary_write.h"
 
 typedef struct {
   const hec_job *job; /* executed (job.h); warmup: iterations run but not reported */

@@ -3,21 +3,17 @@
 #include "tools/run/replay_command.h"
 
 #include "runtime/base/progress.h"
-#include "runtime/program/job_rows.h"
-#include "tools/common/colour.h"
-#include "tools/common/execution.h"
-#include "tools/common/job_args.h"
-#include "tools/common/timeline_files.h"
-#include "tools/common/where.h"
+#include "tools/front/colour.h"
+#include "tools/front/execution.h"
+#include "tools/front/job_args.h"
+#include "tools/front/job_rows.h"
+#include "tools/front/timeline_files.h"
+#include "tools/front/where.h"
 #include "tools/run/measure.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 

@@ -3,17 +3,17 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/run/train_command.h"
 
-#include "runtime/base/progress.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/train/train.h"
 #include "runtime/plan/cbc/cbc.h"
-#include "runtime/program/job.h"
-#include "tools/common/args.h"
-#include "tools/common/machine.h"
-#include "tools/common/output.h"
-#include "tools/common/where.h"
+#include "tools/front/args.h"
+#include "tools/front/job_make.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/where.h"
 #include "tools/run/replay_command.h"
 #include "tools/run/train_report.h"
 

@@ -5,8 +5,8 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/model/gate.h"
-#include "runtime/program/summary.h"
-#include "tools/common/machine.h"
+#include "tools/front/machine.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,10 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 /* ---- What the times do not say ---- */
 

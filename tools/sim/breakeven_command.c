@@ -4,17 +4,13 @@
 
 #include "runtime/base/text.h"
 #include "runtime/plan/breakeven.h"
-#include "tools/common/job_args.h"
-#include "tools/common/output.h"
+#include "tools/front/job_args.h"
+#include "tools/front/output.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 static const double exposed_shares[] = {1, 0.5, 0.25, 0.1};
 enum { N_EXPOSED = sizeof exposed_shares / sizeof *exposed_shares, LINKS_MAX = 2 };

@@ -4,8 +4,8 @@
 
 #include "models/straggler.h"
 #include "sim/flows.h"
-#include "tools/common/args.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

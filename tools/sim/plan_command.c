@@ -7,9 +7,9 @@
 #include "models/traffic_matrix.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/lower.h"
-#include "runtime/program/summary.h"
-#include "tools/common/job_args.h"
-#include "tools/common/output.h"
+#include "tools/front/job_args.h"
+#include "tools/front/output.h"
+#include "tools/front/summary/summary_write.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* From words to a sweep (sim/sweep.h): where its shard comes from, where its rows go, and how far it is.
+/* From words to a sweep (tools/front/sweep/sweep.h): where its shard comes from, where its rows go, and how far it is.
  *
  *   --out NAME.csv | NAME.json | NAME      one form, or both: NAME.csv and NAME.json
  *   NAME....journal                        finished rows, until the output is in place
@@ -7,11 +7,11 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
-#include "sim/sweep.h"
-#include "tools/common/args.h"
-#include "tools/common/colour.h"
-#include "tools/common/machine.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/colour.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/sweep/sweep.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -21,9 +21,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 #define TOOL "hecate-sim " HEC_VERSION
 
 typedef struct {

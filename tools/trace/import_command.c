@@ -5,9 +5,9 @@
 #include "runtime/base/paths.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
-#include "tools/common/args.h"
-#include "tools/common/colour.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/colour.h"
+#include "tools/front/output.h"
 #include "traces/convert.h"
 #include "traces/import/import.h"
 

@@ -1,15 +1,11 @@
 /* hecate-validate calibrate: a session without anything to compare; the table, the cluster file. */
-#include "tools/common/output.h"
+#include "tools/front/output.h"
 #include "tools/validate/session_run.h"
 #include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 typedef struct {
   hec_session_args session;

@@ -1,8 +1,8 @@
 /* hecate-validate compare: calibrates (or takes a calibration), predicts, executes, reports. One launch does all of it, so
  * that under a process manager every process knows the calibration. */
-#include "runtime/program/job_rows.h"
-#include "tools/common/output.h"
-#include "tools/common/timeline_files.h"
+#include "tools/front/job_rows.h"
+#include "tools/front/output.h"
+#include "tools/front/timeline_files.h"
 #include "tools/validate/session_run.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/calibrate/calibration_file.h"
@@ -11,10 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef HEC_VERSION
-#define HEC_VERSION "0.1.0"
-#endif
 
 enum { STEPS = 6, RANDOM_STEPS = 1, WARMUP_STEPS = 1 };
 

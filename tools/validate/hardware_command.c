@@ -1,7 +1,8 @@
 /* hecate-validate hardware: options and report. */
-#include "tools/common/args.h"
-#include "tools/common/data.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/data.h"
+#include "tools/front/output.h"
+#include "tools/validate/report_print.h"
 #include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"

@@ -1,7 +1,8 @@
 /* hecate-validate outcomes: options, report, verdict. */
-#include "tools/common/args.h"
-#include "tools/common/data.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/data.h"
+#include "tools/front/output.h"
+#include "tools/validate/report_print.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/outcomes/outcomes.h"
 

@@ -1,10 +1,11 @@
 /* hecate-validate published: options, progress, report; of the FSSDP paper, or with --system of others. */
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
-#include "tools/common/args.h"
-#include "tools/common/colour.h"
-#include "tools/common/data.h"
-#include "tools/common/output.h"
+#include "tools/front/args.h"
+#include "tools/front/colour.h"
+#include "tools/front/data.h"
+#include "tools/front/output.h"
+#include "tools/validate/report_print.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/published/published.h"
 #include "validate/published/system.h"
@@ -23,6 +24,7 @@ typedef struct {
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
+  static const hec_table systems = {.rows = hec_systems, .also = "all, list"};
   *s = (settings){.seed = 1};
   const hec_arg args[] = {
       {"--system", HEC_ARG_TEXT, &s->system, "NAME",
@@ -44,6 +46,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-validate published",
+      .own = "--system",
+      .names = &systems,
       .usage = "hecate-validate published [options]",
       .summary =
           "Simulates the set-ups of the FSSDP paper (arXiv 2502.02581) and prints its numbers beside ours: with the\n"

@@ -5,10 +5,10 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/exec/math/math.h"
-#include "tools/common/colour.h"
-#include "tools/common/machine.h"
-#include "tools/common/output.h"
-#include "tools/common/timeline_files.h"
+#include "tools/front/colour.h"
+#include "tools/front/machine.h"
+#include "tools/front/output.h"
+#include "tools/front/timeline_files.h"
 
 #include <inttypes.h>
 #include <stdio.h>

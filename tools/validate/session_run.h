@@ -4,8 +4,8 @@
  *     hec_session_run_open, then the caller's cases, then hec_session_run_launch; hec_session_run_close on every way out */
 #ifndef HEC_TOOLS_VALIDATE_SESSION_RUN_H
 #define HEC_TOOLS_VALIDATE_SESSION_RUN_H
-#include "tools/common/execution.h"
-#include "tools/common/handover.h"
+#include "tools/front/execution.h"
+#include "tools/front/handover.h"
 #include "validate/session_report.h"
 
 enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };

@@ -1,7 +1,8 @@
 /* See tables.h. */
 #include "tools/validate/tables.h"
 
-#include "tools/common/output.h"
+#include "tools/front/output.h"
+#include "tools/validate/report_print.h"
 #include "validate/device/constants.h"
 #include "validate/device/judge.h"
 

@@ -1,6 +1,6 @@
 /* The cluster file of a calibration: structure and limits of the cluster that it started from, links as they were found,
  * curves, and what a reader must know to believe them. */
-#include "runtime/program/summary.h"
+#include "tools/front/summary/summary_write.h"
 #include "validate/calibrate/calibrate.h"
 
 #include <math.h>

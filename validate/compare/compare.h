@@ -14,8 +14,8 @@
  * prediction, which is not known yet while measuring: so stopping does not favour small errors or large ones. */
 #ifndef HEC_VALIDATE_COMPARE_H
 #define HEC_VALIDATE_COMPARE_H
-#include "runtime/program/timeline_format.h"
 #include "sim/simulate.h"
+#include "tools/front/timelines/timeline_format.h"
 #include "validate/calibrate/samples.h"
 #include "validate/compare/control.h"
 #include "validate/lab.h"

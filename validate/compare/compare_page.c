@@ -1,5 +1,5 @@
-/* A comparison as a page (runtime/report): the same numbers and words as its text, drawn. */
-#include "runtime/report/report.h"
+/* A comparison as a page (tools/front/page): the same numbers and words as its text, drawn. */
+#include "tools/front/page/report.h"
 #include "validate/session_report.h"
 
 #include <inttypes.h>

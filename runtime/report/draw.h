@@ -1,9 +1,0 @@
-/* What hec_report_draw is made of. */
-#ifndef HEC_REPORT_DRAW_H
-#define HEC_REPORT_DRAW_H
-#include "runtime/report/report.h"
-
-/* it->timeline: who does what when on some ranks, as fine as fits, and the critical path. */
-void hec_report_draw_timeline(const hec_program *program, const hec_timeline *timeline, hec_report_iteration *it);
-
-#endif

@@ -1,0 +1,139 @@
+/* See args.h: one loop over argv, one look-up in the table. */
+#include "tools/front/args.h"
+
+#include "runtime/base/progress.h"
+#include "runtime/base/text.h"
+#include "tools/front/pages.h"
+#include "tools/front/tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hec_args_item(const char *name, int width, const char *words) {
+  hec_text line = {0};
+  hec_text_printf(&line, "  %-*s", width, name);
+  hec_text_wrap(&line, words, line.length, width + 3, HEC_ARGS_COLUMNS);
+  printf("%s\n", line.data);
+  hec_text_free(&line);
+}
+
+void hec_args_list_item(const char *name, const char *format, ...) {
+  char words[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  hec_args_item(name, 26, words);
+}
+
+/* Commands of a tool, in the help of the tool itself. */
+static void help_commands(const hec_tool *tool) {
+  int width = 0;
+  for (const hec_tool_command *c = tool->commands; c->name; c++)
+    width = c->summary && (int)strlen(c->name) > width ? (int)strlen(c->name) : width;
+  printf("%s", tool->commands->group ? "" : "\nCommands\n");
+  for (const hec_tool_command *c = tool->commands; c->name; c++) {
+    if (c->group)
+      printf("\n%s\n", c->group);
+    if (c->summary)
+      hec_args_item(c->name, width + 1, c->summary);
+  }
+  printf("\n%s COMMAND --help says more.\n", tool->name);
+}
+
+void hec_args_help(const hec_command *command) {
+  const hec_tool *tool = hec_tool_running();
+  printf("usage: %s\n\n%s\n", command->usage, command->summary);
+  if (tool && strcmp(tool->name, command->program) == 0 && tool->commands->name)
+    help_commands(tool);
+  if (command->args->name && command->args->kind != HEC_ARG_SECTION)
+    printf("\nOptions\n");
+  for (const hec_arg *arg = command->args; arg->name; arg++) {
+    if (arg->kind == HEC_ARG_SECTION) {
+      printf("\n%s\n", arg->name);
+      continue;
+    }
+    char left[64];
+    (void)snprintf(left, sizeof left, "%s%s%s", arg->name, arg->value ? " " : "", arg->value ? arg->value : "");
+    hec_args_item(left, 26, arg->help);
+  }
+  printf("\n  --help, --version\n");
+  if (command->notes)
+    printf("\nNotes\n%s\n", command->notes);
+  if (command->examples)
+    printf("\nExamples\n%s\n", command->examples);
+  printf("\nExit codes: %s.\n", command->exits ? command->exits : HEC_ARGS_EXITS);
+}
+
+static bool is_help(const char *word) {
+  return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* --help, --help=man, --help=complete, --version: prints; false: the word is none of them. */
+static bool describe(const hec_command *command, const char *word) {
+  hec_text text = {0};
+  if (is_help(word))
+    hec_args_help(command);
+  else if (strcmp(word, "--help=man") == 0)
+    hec_pages_man(command, &text);
+  else if (strcmp(word, "--help=complete") == 0)
+    hec_pages_complete(command, &text);
+  else if (strcmp(word, "--version") == 0)
+    hec_pages_version(command, &text);
+  else
+    return false;
+  printf("%s", text.data ? text.data : "");
+  hec_text_free(&text);
+  return true;
+}
+
+/* --help=WORD and --version=WORD that are none of those above. */
+static hec_status check_described(const char *word) {
+  if (strncmp(word, "--help=", 7) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--help: expected man, complete or nothing behind it, found \"%.100s\"", word + 7);
+  if (strncmp(word, "--version=", 10) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--version: takes no value, found \"%.100s\"", word + 10);
+  return HEC_OK;
+}
+
+hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
+                          int32_t *count, bool *done) {
+  bool given[HEC_ARGS_MAX] = {false};
+  size_t rows = 0;
+  *count = 0;
+  *done = false;
+  while (command->args[rows].name)
+    rows++;
+  HEC_ASSERT(rows <= HEC_ARGS_MAX);
+  for (int i = 1, ended = 0; i < argc; i++) {
+    if (!ended && strcmp(argv[i], "--") == 0) {
+      ended = 1;
+      continue;
+    }
+    *done = !ended && describe(command, argv[i]);
+    if (*done)
+      return HEC_OK;
+    if (!ended)
+      HEC_TRY(check_described(argv[i]));
+    if (!ended && argv[i][0] == '-' && argv[i][1] != 0) {
+      HEC_TRY(hec_args_set(command, argc, (const char *const *)argv, &i, given));
+    } else {
+      if (*count == n)
+        return hec_fail(HEC_BAD_INPUT, "unexpected argument \"%s\"; see %s --help", argv[i], command->program);
+      positional[(*count)++] = argv[i];
+    }
+  }
+  return HEC_OK;
+}
+
+int hec_tool_exit(const char *program, hec_status status) {
+  hec_progress_end();
+  if (status == HEC_OK && (fflush(stdout) != 0 || ferror(stdout)))
+    status = hec_fail(HEC_FAILED, "standard output: cannot be written");
+  if (status != HEC_OK)
+    fprintf(stderr, "%s: %s\n", program, hec_last_error());
+  return (int)status;
+}

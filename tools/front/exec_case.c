@@ -1,0 +1,56 @@
+/* The problem counts no bytes of state: programs built on it have no holds for it. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "tools/front/exec_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+hec_status hec_exec_case_make(int32_t n_ranks, hec_arena *arena, hec_exec_case *c) {
+  char line[160];
+  (void)snprintf(line, sizeof line, "1x%d nvlink=10G@1us nic=10G@1us flops=100G mem=64G", n_ranks);
+  HEC_TRY(hec_cluster_load(line, arena, &c->cluster));
+  HEC_TRY(hec_moe_load("tiny", &c->moe));
+  c->moe.n_layers = c->moe.n_moe_layers = 1;
+  c->moe.n_experts = n_ranks;
+  c->moe.top_k = 1;
+  HEC_TRY(hec_problem_make(&c->moe, &c->cluster, true, n_ranks, c->moe.tokens_per_rank, &c->problem));
+  c->problem.bytes = (hec_memory_cost){0};
+  c->plan = hec_plan_new(arena, &c->problem, 1);
+  hec_plan_set_contiguous(&c->plan, &c->problem);
+  return HEC_OK;
+}
+
+void *hec_exec_case_share(size_t bytes) {
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  HEC_ASSERT(at != MAP_FAILED);
+  return at;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+void hec_exec_case_sort(double *values, int32_t n) {
+  qsort(values, (size_t)n, sizeof *values, by_value);
+}
+
+double hec_exec_case_quantile(const double *sorted, int32_t n, double share) {
+  HEC_ASSERT(n > 0);
+  int32_t at = (int32_t)(share * n);
+  return sorted[at < n ? at : n - 1];
+}
+
+hec_op hec_exec_case_op(hec_op_kind kind, hec_lane lane, hec_role role) {
+  return (hec_op){.kind = kind,
+                  .lane = lane,
+                  .role = role,
+                  .work_at = -1,
+                  .bytes_at = -1,
+                  .part_at = -1,
+                  .parcel_at = -1,
+                  .own_at = -1,
+                  .cell_at = -1,
+                  .n_chunks = 1};
+}

@@ -1,0 +1,18 @@
+/* Texts from a rank to whoever started it: an unnamed file in memory, open on both sides of a fork. */
+#ifndef HEC_FRONT_HANDOVER_H
+#define HEC_FRONT_HANDOVER_H
+#include "runtime/base/text.h"
+
+typedef struct {
+  int file;
+} hec_handover;
+
+hec_status hec_handover_open(hec_handover *handover) HEC_MUST_USE;
+/* Adds a text; HEC_FAILED when memory is full. */
+hec_status hec_handover_put(hec_handover *handover, const hec_text *text) HEC_MUST_USE;
+/* Once every text is put: back to the first. Then they come in the order in which they were put. */
+hec_status hec_handover_rewind(hec_handover *handover) HEC_MUST_USE;
+hec_status hec_handover_get(hec_handover *handover, hec_text *text) HEC_MUST_USE;
+void hec_handover_close(hec_handover *handover);
+
+#endif

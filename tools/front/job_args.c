@@ -1,0 +1,261 @@
+/* From words to rows of the tables. */
+#include "tools/front/job_args.h"
+
+#include "models/preset_data.h"
+#include "runtime/base/table.h"
+#include "runtime/plan/cbc/cbc.h"
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const hec_job_args hec_job_args_default = {.policies = "all",
+                                           .schedule = "auto",
+                                           .law = "alpha_beta",
+                                           .warmup = -1,
+                                           .first_layer = -1,
+                                           .m = HEC_AUTO,
+                                           .period = HEC_AUTO,
+                                           .slots = HEC_AUTO};
+
+hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) {
+  *options = (hec_job_options){.cluster = args->cluster,
+                               .model = args->model,
+                               .phase = args->phase,
+                               .ranks = (int32_t)args->ranks,
+                               .tokens = (int32_t)args->tokens,
+                               .micro_batches = (int32_t)args->micro_batches,
+                               .warmup = (int32_t)args->warmup,
+                               .t = HEC_AUTO,
+                               .m = (int32_t)args->m,
+                               .period = (int32_t)args->period,
+                               .slots = (int32_t)args->slots,
+                               .ep = (int32_t)args->ep,
+                               .esp = (int32_t)args->esp,
+                               .mp = (int32_t)args->mp,
+                               .nonmoe_scale = args->nonmoe_scale,
+                               .attention = args->attention,
+                               .stragglers = args->stragglers,
+                               .placement = args->placement,
+                               .first_layer = (int32_t)args->first_layer,
+                               .solver = hec_solver_cbc()};
+  if (!args->t)
+    return HEC_OK;
+  int64_t t;
+  const char *end = hec_args_whole(args->t, 1000000, &t);
+  if (strcmp(args->t, "paper") == 0)
+    options->t = HEC_T_PAPER;
+  else if (!end || *end != 0)
+    return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"",
+                    args->t);
+  else
+    options->t = (int32_t)t;
+  return HEC_OK;
+}
+
+static const hec_table policy_rows = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
+
+hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+  *n = 0;
+  if (strcmp(list, "all") == 0) {
+    for (int32_t i = 0; hec_policies[i]; i++) {
+      HEC_ASSERT(*n < HEC_POLICIES_MAX);
+      if (!hec_policies[i]->placed)
+        policies[(*n)++] = hec_policies[i];
+    }
+    return HEC_OK;
+  }
+  for (const char *p = list;;) {
+    size_t length = strcspn(p, ",");
+    char name[64] = "";
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
+    if (strcmp(name, "all") == 0)
+      return hec_fail(HEC_BAD_INPUT, "--policy: expected all alone or a list of policies, found \"%s\"", list);
+    const hec_policy *policy = hec_policy_find(name);
+    if (!policy)
+      return hec_table_unknown(&policy_rows, "--policy", name);
+    for (int32_t i = 0; i < *n; i++)
+      if (policies[i] == policy)
+        return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", name);
+    policies[(*n)++] = policy;
+    if (p[length] == 0)
+      return HEC_OK;
+    p += length + 1;
+  }
+}
+
+hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+  const hec_policy *named[HEC_POLICIES_MAX];
+  int32_t n_named;
+  if (args->first_layer >= 0 && !args->placement)
+    return hec_fail(HEC_BAD_INPUT, "--first-layer: expected --placement FILE beside it, found none");
+  HEC_TRY(hec_job_args_policies(args->policies, named, &n_named));
+  *n = 0;
+  for (int32_t i = 0; args->placement && hec_policies[i]; i++)
+    if (hec_policies[i]->placed)
+      policies[(*n)++] = hec_policies[i];
+  int32_t n_first = *n;
+  for (int32_t i = 0; i < n_named; i++)
+    if (n_first == 0 || !named[i]->placed)
+      policies[(*n)++] = named[i];
+  HEC_ASSERT(*n <= HEC_POLICIES_MAX);
+  return HEC_OK;
+}
+
+/* The names in "A,B,...", copies on the arena. */
+static hec_status split(const char *option, const char *list, hec_arena *arena, const char ***names, int32_t *n) {
+  size_t length = strlen(list);
+  *names = HEC_NEW(arena, const char *, length + 1);
+  *n = 0;
+  for (char *at = hec_arena_text(arena, list);;) {
+    char *end = at + strcspn(at, ",");
+    bool last = *end == 0;
+    *end = 0;
+    for (int32_t i = 0; i < *n; i++)
+      if (*at && strcmp((*names)[i], at) == 0) /* an empty name is unknown, which says more */
+        return hec_fail(HEC_BAD_INPUT, "%s: \"%s\" is named twice", option, at);
+    (*names)[(*n)++] = at;
+    if (last)
+      return HEC_OK;
+    at = end + 1;
+  }
+}
+
+hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_policies, const char *schedules,
+                             hec_arena *arena, hec_job_rows *rows) {
+  const char **names;
+  int32_t n_names;
+  HEC_TRY(split("--schedule", schedules, arena, &names, &n_names));
+  size_t most = (size_t)n_policies * (size_t)n_names;
+  *rows = (hec_job_rows){HEC_NEW(arena, const hec_policy *, most), HEC_NEW(arena, const char *, most), 0};
+  for (int32_t p = 0; p < n_policies; p++)
+    for (int32_t s = 0; s < n_names; s++) {
+      const hec_schedule *one, *before;
+      bool there = false;
+      HEC_TRY(hec_schedule_of(policies[p], names[s], &one));
+      for (int32_t k = 0; k < s && !there; k++) {
+        HEC_TRY(hec_schedule_of(policies[p], names[k], &before));
+        there = one == before;
+      }
+      if (there)
+        continue;
+      rows->policies[rows->n] = policies[p];
+      rows->schedules[rows->n++] = names[s];
+    }
+  return HEC_OK;
+}
+
+/* Where the kind that begins at `text` ends: at a comma that no parameter follows. */
+static const char *end_of_kind(const char *text) {
+  const char *end = text + strcspn(text, ",");
+  while (*end == ',' && end[1 + strcspn(end + 1, ":=,")] == '=')
+    end += 1 + strcspn(end + 1, ",");
+  return end;
+}
+
+hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const char *kind[HEC_ATTENTIONS_MAX],
+                                   int32_t *n) {
+  *n = 1;
+  kind[0] = NULL;
+  if (!text)
+    return HEC_OK;
+  const char *at = text;
+  for (*n = 0;; at++) {
+    const char *end = end_of_kind(at);
+    if (*n == HEC_ATTENTIONS_MAX)
+      return hec_fail(HEC_BAD_INPUT, "--attention: expected at most %d kinds, found more in \"%s\"", HEC_ATTENTIONS_MAX,
+                      text);
+    char *one = HEC_NEW(arena, char, (size_t)(end - at) + 1);
+    memcpy(one, at, (size_t)(end - at));
+    kind[(*n)++] = one;
+    for (int32_t k = 0; k + 1 < *n; k++)
+      if (strcmp(kind[k], one) == 0)
+        return hec_fail(HEC_BAD_INPUT, "--attention: expected every kind once, found \"%s\" twice", one);
+    at = end;
+    if (*at == 0)
+      return HEC_OK;
+  }
+}
+
+hec_status hec_job_args_collective(const char *name, const hec_collective **collective) {
+  *collective = name ? hec_collective_find(name) : NULL;
+  if (!name || *collective)
+    return HEC_OK;
+  return hec_table_unknown(&(hec_table){.rows = hec_collectives}, "--collective", name);
+}
+
+hec_status hec_job_args_law(const char *name, const hec_law **law) {
+  *law = hec_law_find(name);
+  if (*law)
+    return HEC_OK;
+  return hec_table_unknown(&(hec_table){.rows = hec_laws}, "--law", name);
+}
+
+void hec_job_args_reads(const hec_job_args *args, const char *trace, hec_path_use reads[HEC_JOB_READS]) {
+  reads[0] = (hec_path_use){"the trace", trace, false};
+  reads[1] = (hec_path_use){"--cluster", args->cluster, false};
+  reads[2] = (hec_path_use){"--model", args->model, false};
+  reads[3] = (hec_path_use){"--placement", args->placement, false};
+}
+
+hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) {
+  if (strcmp(path, "-") != 0)
+    return hec_trace_open(path, reader);
+  char bytes[1 << 16];
+  size_t n;
+  while ((n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
+    hec_text_add_bytes(kept, bytes, n);
+  if (ferror(stdin))
+    return hec_fail(HEC_FAILED, "standard input: cannot be read: %s", strerror(errno));
+  return hec_trace_open_memory(kept->data ? kept->data : "", kept->length, "standard input", reader);
+}
+
+static void list_presets(const char *kind, const char *title) {
+  hec_text names = {0};
+  hec_preset_names(kind, &names);
+  hec_text line = {0};
+  hec_text_printf(&line, "%-12s", title);
+  hec_text_wrap(&line, names.data ? names.data : "", line.length, 13, HEC_ARGS_COLUMNS);
+  printf("%s\n", line.data);
+  hec_text_free(&line);
+  hec_text_free(&names);
+}
+
+hec_status hec_job_args_print_preset(const char *name) {
+  const hec_preset_data *preset = hec_preset_find("moe", name);
+  if (!preset)
+    preset = hec_preset_find("cluster", name);
+  if (!preset)
+    preset = hec_preset_find("device", name);
+  if (!preset)
+    return hec_fail(HEC_BAD_INPUT, "--preset: expected a model, cluster or device of --list, found \"%s\"", name);
+  (void)fwrite(preset->text, 1, preset->length, stdout); /* what does not arrive is seen when the tool ends */
+  return HEC_OK;
+}
+
+void hec_job_args_list(void) {
+  static const char *const known[] = {"no load", "a window of past loads, periodically",
+                                      "past loads, every micro-batch", "the gate's choice"};
+  printf("policies\n");
+  for (int32_t i = 0; hec_policies[i]; i++)
+    hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
+                       known[hec_policies[i]->known], hec_policies[i]->schedule,
+                       hec_policies[i]->all_ranks ? "over all ranks, not inside expert-parallel groups; " : "",
+                       hec_policies[i]->source);
+  printf("schedules\n");
+  for (int32_t i = 0; hec_schedules[i]; i++)
+    hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);
+  printf("collectives\n");
+  for (int32_t i = 0; hec_collectives[i]; i++)
+    hec_args_list_item(hec_collectives[i]->name, "%s", hec_collectives[i]->summary);
+  printf("network laws\n");
+  for (int32_t i = 0; hec_laws[i]; i++)
+    hec_args_list_item(hec_law_name(hec_laws[i]), "%s; not modelled: %s", hec_law_summary(hec_laws[i]),
+                       hec_law_limits(hec_laws[i]));
+  list_presets("cluster", "clusters");
+  list_presets("moe", "models");
+  list_presets("device", "devices");
+}

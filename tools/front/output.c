@@ -1,0 +1,278 @@
+/* See output.h. */
+#include "tools/front/output.h"
+
+#include "runtime/base/files.h"
+#include "runtime/base/progress.h"
+#include "runtime/base/temporary.h"
+#include "tools/front/colour.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void hec_output_hold_standard(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest free one: fd */
+  static char room[1 << 16]; /* for lists and help as a whole: a run that fails meanwhile has written nothing */
+  if (!isatty(STDOUT_FILENO))
+    (void)setvbuf(stdout, room, _IOFBF, sizeof room);
+}
+
+/* The folder that `path` is in, with its last slash; "" for the current one. */
+static void add_parent(const char *path, hec_text *parent) {
+  size_t n = strlen(path);
+  while (n > 0 && path[n - 1] == '/')
+    n--;
+  while (n > 0 && path[n - 1] != '/')
+    n--;
+  hec_text_add_bytes(parent, path, n);
+}
+
+static bool parent_is_writable(const char *path) {
+  hec_text parent = {0};
+  add_parent(path, &parent);
+  bool writable = access(parent.length > 0 ? parent.data : ".", W_OK | X_OK) == 0;
+  int error = errno;
+  hec_text_free(&parent);
+  errno = error;
+  return writable;
+}
+
+hec_status hec_output_check_file(const char *option, const char *path) {
+  struct stat info;
+  if (strcmp(path, "-") == 0)
+    return hec_fail(HEC_BAD_INPUT, "%s -: expected a file, standard output has the results", option);
+  bool there = stat(path, &info) == 0;
+  if (path[0] == 0 || (there && S_ISDIR(info.st_mode)))
+    return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file to write, found %s", option, path,
+                    there ? "a directory" : "no name");
+  if (there && !S_ISREG(info.st_mode) ? access(path, W_OK) == 0 : parent_is_writable(path))
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that can be written, found: %s", option, path,
+                  strerror(errno));
+}
+
+hec_status hec_output_check_stream(const char *path) {
+  if (strcmp(path, "-") != 0)
+    return hec_output_check_file("--out", path);
+  if (isatty(STDOUT_FILENO) == 1)
+    hec_progress_end();
+  return HEC_OK;
+}
+
+hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) {
+  HEC_TRY(hec_output_check_file(option, path));
+  char bytes[64];
+  size_t n = strlen(head);
+  HEC_ASSERT(n <= sizeof bytes);
+  struct stat info;
+  FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 ? hec_file_open(path, "rb") : NULL;
+  if (!file)
+    return HEC_OK;
+  bool ours = fread(bytes, 1, n, file) == n && memcmp(bytes, head, n) == 0;
+  (void)fclose(file);
+  if (ours)
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "%s: hecate did not write this file; move it, or give %s another name", path, option);
+}
+
+static const char *const names[] = {"timeline.json", "summary.csv", "compare.md", "report.html", "summary.json"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static hec_status check_names(const char *folder, const hec_path_use *reads, int32_t n_reads) {
+  hec_manifest ours = {.lines = {0}};
+  hec_status status = hec_manifest_read(folder, &ours);
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
+    hec_text path = {0};
+    hec_text_printf(&path, "%s/%s", folder, names[i]);
+    struct stat info;
+    if (stat(path.data, &info) == 0 && !S_ISREG(info.st_mode))
+      status = hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder where files can be written, found %s %s in it",
+                        folder, S_ISDIR(info.st_mode) ? "a folder" : "something that is no file,", names[i]);
+    for (int32_t r = 0; status == HEC_OK && r < n_reads; r++)
+      status = hec_paths_check((const hec_path_use[]){reads[r], {"--out", path.data, true}}, 2);
+    if (status == HEC_OK)
+      status = hec_manifest_check(&ours, folder, names[i]);
+    hec_text_free(&path);
+  }
+  hec_manifest_free(&ours);
+  return status;
+}
+
+hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) {
+  struct stat info;
+  if (strcmp(folder, "-") == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out -: expected a folder, standard output has the results");
+  if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a file", folder);
+  if (access(folder, W_OK | X_OK) == 0)
+    return check_names(folder, reads, n_reads);
+  if (errno != ENOENT || folder[0] == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder that can be written, found: %s", folder,
+                    strerror(errno));
+  if (lstat(folder, &info) == 0)
+    return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder, found a link to nothing", folder);
+  if (parent_is_writable(folder))
+    return HEC_OK;
+  return hec_fail(HEC_BAD_INPUT, "--out %s: expected a folder to make it in, found: %s", folder, strerror(errno));
+}
+
+void hec_output_free(hec_output_files *files) {
+  hec_text_free(&files->json);
+  hec_text_free(&files->csv);
+  hec_text_free(&files->timeline);
+  hec_text_free(&files->report);
+  hec_text_free(&files->page);
+}
+
+static void say_waiting(const char *folder) {
+  hec_text line = {0};
+  hec_text_add(&line, "note: --out ");
+  hec_text_add_plain(&line, folder);
+  hec_text_add(&line, ": another run is writing there; waiting until it is done\n");
+  hec_progress_wipe();
+  (void)fputs(line.data, stderr);
+  hec_text_free(&line);
+}
+
+/* A signal between the two would leave an empty folder, or remove one that was there. It is remembered first: memory may run
+ * out there. */
+static bool make_folder(const char *folder) {
+  hec_temporary_shield();
+  hec_temporary_add(folder);
+  bool made = mkdir(folder, 0777) == 0;
+  int error = errno;
+  if (!made)
+    hec_temporary_drop(folder);
+  hec_temporary_unshield();
+  errno = error;
+  return made;
+}
+
+/* Whether the folder that is held is still in its place: the run waited for may have failed and removed what it made. */
+static bool is_in_place(const char *folder, int lock) {
+  struct stat there, held;
+  return stat(folder, &there) == 0 && fstat(lock, &held) == 0 && there.st_dev == held.st_dev &&
+         there.st_ino == held.st_ino;
+}
+
+hec_status hec_output_begin(const char *folder, hec_output_held *held) {
+  bool said = false;
+  for (;;) {
+    held->made = make_folder(folder);
+    if (!held->made && errno != EEXIST)
+      return hec_fail(HEC_FAILED, "--out %s: cannot be made: %s", folder, strerror(errno));
+    held->begun = true;
+    held->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool busy = held->lock >= 0 && flock(held->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (busy && !said)
+      say_waiting(folder);
+    said = said || busy;
+    while (busy && flock(held->lock, LOCK_EX) != 0 && errno == EINTR)
+      ;
+    if (held->lock < 0 || is_in_place(folder, held->lock))
+      return HEC_OK;
+    hec_temporary_drop(folder);
+    (void)close(held->lock);
+  }
+}
+
+void hec_output_end(const char *folder, hec_output_held *held) {
+  if (!held->begun)
+    return;
+  if (held->made) {
+    (void)rmdir(folder); /* with files in it, it stays */
+    hec_temporary_drop(folder);
+  }
+  if (held->lock >= 0)
+    (void)close(held->lock);
+  *held = (hec_output_held){0};
+}
+
+static void remove_file(const char *folder, const char *name) {
+  hec_text path = {0};
+  hec_text_printf(&path, "%s/%s", folder, name);
+  (void)unlink(path.data);
+  hec_text_free(&path);
+}
+
+/* That nobody put a file of theirs there since hec_output_check; and what the folder will hold of hecate's: this run's
+ * files. Until all are in place those of before count, too, in `meanwhile`: a killed run leaves some of both. */
+static hec_status list_files(const char *folder, const hec_text *const all[N_NAMES], const hec_manifest *below,
+                             hec_text *meanwhile, hec_text *after) {
+  hec_manifest before = {.lines = {0}}, now = {.lines = {0}};
+  hec_status status = hec_manifest_read(folder, &before);
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++) {
+    status = hec_manifest_check(&before, folder, names[i]);
+    if (all[i]->length > 0)
+      hec_manifest_add(&now, names[i], all[i]->data, all[i]->length);
+  }
+  if (below)
+    hec_manifest_join(&now, below);
+  hec_manifest_text(&now, after);
+  hec_manifest_join(&now, &before);
+  hec_manifest_text(&now, meanwhile);
+  hec_manifest_free(&before);
+  hec_manifest_free(&now);
+  return status == HEC_OK ? HEC_OK : HEC_FAILED; /* the input was good when it was looked at */
+}
+
+hec_status hec_output_write(const char *folder, const hec_output_files *files, const hec_manifest *below,
+                            hec_status (*place)(void *context), void *context) {
+  const hec_text *const all[N_NAMES] = {&files->timeline, &files->csv, &files->report, &files->page, &files->json};
+  hec_text paths[N_NAMES + 1] = {{0}}, meanwhile = {0}, after = {0};
+  hec_file_out out[N_NAMES + 1];
+  int32_t n = 1;
+  hec_status status = list_files(folder, all, below, &meanwhile, &after);
+  hec_text_printf(&paths[0], "%s/" HEC_MANIFEST_NAME, folder);
+  out[0] = (hec_file_out){paths[0].data, meanwhile.data, meanwhile.length};
+  for (int i = 0; i < N_NAMES; i++) {
+    if (all[i]->length == 0)
+      continue;
+    hec_text_printf(&paths[n], "%s/%s", folder, names[i]);
+    out[n] = (hec_file_out){paths[n].data, all[i]->data, all[i]->length};
+    n++;
+  }
+  if (status == HEC_OK)
+    status = hec_write_files_with(out, n, place, context);
+  for (int i = 0; status == HEC_OK && i < N_NAMES; i++)
+    if (all[i]->length == 0)
+      remove_file(folder, names[i]);
+  bool whole = status == HEC_OK && hec_write_file(paths[0].data, after.data, after.length) == HEC_OK;
+  (void)whole; /* else it lists the earlier run's, too */
+  for (int i = 0; i <= N_NAMES; i++)
+    hec_text_free(&paths[i]);
+  hec_text_free(&meanwhile);
+  hec_text_free(&after);
+  return status;
+}
+
+void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out) {
+  hec_text_add(out, "Written: ");
+  hec_text_add_plain(out, folder);
+  hec_text_printf(out, "/%ssummary.json, summary.csv, %s", page ? "report.html (open in a browser), " : "",
+                  report ? "compare.md, " : "");
+  if (hec_timeline_by_rank(format)) {
+    hec_text_add(out, "and timelines of each rank below ");
+    hec_text_add_plain(out, folder);
+    hec_text_printf(out, "/%s.\n", format->name);
+  } else
+    hec_text_add(out, "timeline.json (open in https://ui.perfetto.dev).\n");
+}
+
+hec_status hec_output_print(const hec_text *text) {
+  hec_text coloured = {0};
+  hec_progress_end();
+  if (text->length > 0 && hec_colour_wanted()) {
+    hec_colour_add(text->data, text->length, &coloured);
+    text = &coloured;
+  }
+  bool written = fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0;
+  hec_text_free(&coloured);
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "standard output: cannot be written: %s", strerror(errno));
+}

@@ -1,0 +1,54 @@
+/* What every comparison writes: its document on standard output, and a folder of files. */
+#ifndef HEC_FRONT_OUTPUT_H
+#define HEC_FRONT_OUTPUT_H
+#include "runtime/base/paths.h"
+#include "runtime/base/text.h"
+#include "tools/front/manifest.h"
+#include "tools/front/timelines/timeline_format.h"
+
+/* First of all: descriptors 0 to 2 that came closed are taken, so that no file or pipe of ours becomes "standard
+ * output". Reading or writing there still fails. */
+void hec_output_hold_standard(void);
+
+/* Before anything runs: --out is a folder, or can become one, and what hec_output_write may write or remove there is
+ * nothing yet or a file that hecate wrote (manifest.h), and none of those `reads`. It is made when there is something to write. */
+hec_status hec_output_check(const char *folder, const hec_path_use *reads, int32_t n_reads) HEC_MUST_USE;
+
+/* The same for a file that is written at the end, after work that would be lost: it can be made or replaced. `option`
+ * for the message. A regular file is replaced by a rename, so its folder must be writable. Standard output ("-") is
+ * taken by what the command prints. */
+hec_status hec_output_check_file(const char *option, const char *path) HEC_MUST_USE;
+
+/* The same for --out PATH of a trace, where "-" is standard output: at a terminal no progress is shown then. */
+hec_status hec_output_check_stream(const char *path) HEC_MUST_USE;
+/* The same for a file whose name hecate made up from another: one that is there begins with `head`, as hecate's do, or is
+ * empty. */
+hec_status hec_output_check_made_up(const char *option, const char *path, const char *head) HEC_MUST_USE;
+
+/* The folder, made where it is not there and held (flock) until hec_output_end: of runs that end at the same time the files
+ * come one after the other, never mixed; the later one says that it waits. Where that cannot be had (file systems without
+ * locks, folders that may be written and not read) nothing is held. At the end a folder that was made and is empty still
+ * goes again. */
+typedef struct {
+  bool begun, made;
+  int lock;
+} hec_output_held; /* zero-initialise */
+hec_status hec_output_begin(const char *folder, hec_output_held *held) HEC_MUST_USE;
+void hec_output_end(const char *folder, hec_output_held *held); /* also where it did not begin */
+
+typedef struct {
+  hec_text json, csv, timeline, report, page;
+} hec_output_files; /* zero-initialise */
+void hec_output_free(hec_output_files *files);
+/* Between hec_output_begin and hec_output_end. summary.json (put in place last), summary.csv, timeline.json, compare.md
+ * (`report`, Markdown), report.html (`page`): all that have text, or none of them. Those without are removed: an earlier
+ * run's would stand beside other numbers. A file that is not hecate's is neither replaced nor removed: an error. `place`
+ * (NULL: nothing) as of hec_write_files_with; `below` (NULL: none): files that it puts in place. The manifest names them all. */
+hec_status hec_output_write(const char *folder, const hec_output_files *files, const hec_manifest *below,
+                            hec_status (*place)(void *context), void *context) HEC_MUST_USE;
+/* The line that says so; `page`, `report`: with a report.html, a compare.md; `format`: of timelines. */
+void hec_output_mention(const char *folder, bool page, bool report, const hec_timeline_format *format, hec_text *out);
+
+hec_status hec_output_print(const hec_text *text) HEC_MUST_USE; /* to standard output; at a terminal with colours */
+
+#endif

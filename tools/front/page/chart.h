@@ -1,0 +1,52 @@
+/* The charts of report.html, and what they share. */
+#ifndef HEC_PAGE_CHART_H
+#define HEC_PAGE_CHART_H
+#include "tools/front/page/page.h"
+#include "tools/front/page/report.h"
+
+/* Draws what belongs into its section: first hec_chart_says, one sentence computed from the data, then the plot with
+ * its units. `applies`: whether the report has what it shows. */
+typedef struct {
+  const char *name, *title;
+  bool (*applies)(const hec_report *report);
+  void (*draw)(const hec_report *report, hec_text *out);
+} hec_chart;
+
+/* In the order of the page. */
+#define HEC_CHART_LIST(X) X(ranking) X(iterations) X(overload) X(traffic) X(memory) X(gantt) X(regime) X(kinds)
+#define HEC_CHART_DECLARE(name) extern const hec_chart hec_chart_##name;
+HEC_CHART_LIST(HEC_CHART_DECLARE)
+extern const hec_chart *const hec_charts[]; /* NULL-terminated */
+
+/* Paragraphs around a chart's sentences: begin, text, end. */
+void hec_chart_says(hec_text *out);
+void hec_chart_note(hec_text *out);
+void hec_chart_said(hec_text *out);
+
+/* What time goes to: books, then waiting, then start skew; colours k0 ... in this order. */
+enum { HEC_PART_WAIT = HEC_N_BOOKS, HEC_PART_SKEW, HEC_N_PARTS };
+extern const char *const hec_part_name[HEC_N_PARTS];
+extern const int32_t hec_part_order[HEC_N_PARTS];                               /* as they are stacked */
+void hec_part_seconds(const hec_summary_row *row, double seconds[HEC_N_PARTS]); /* mean per iteration */
+
+/* Whether a row has a line and panels of its own: of very many the fastest have. */
+bool hec_chart_draws(const hec_report *report, int32_t row);
+/* The sentence that says so, where some have not; inside a note. */
+void hec_chart_add_rows(const hec_report *report, hec_text *out);
+/* Rows drawn apart from the start: the best and the baseline. */
+bool hec_chart_opens(const hec_report *report, int32_t row);
+/* Chips of all rows (`color`: with the colours of their lines), and "all", "none". */
+void hec_chart_chips(const hec_report *report, const char *name, bool color, hec_text *out);
+/* What the trace calls the reported iteration of that place; counted from 1 where that is not known. */
+int64_t hec_chart_iter(const hec_report *report, size_t place);
+/* The attribute by which the script knows them (of the whole page; once): "first step count;" of every run. */
+void hec_chart_add_iters(const hec_report *report, size_t n, hec_text *out);
+/* Labels of an axis of n of them, at points from edge to edge, or (`cells`) in the middle of their cells. */
+void hec_chart_iter_axis(const hec_report *report, size_t n, bool cells, hec_text *out);
+bool hec_chart_has_summary(const hec_report *report);
+bool hec_chart_has_iterations(const hec_report *report);
+
+void hec_page_head(const hec_report *report, hec_text *out);    /* verdict, and what this is about */
+void hec_page_assumed(const hec_report *report, hec_text *out); /* what was assumed, synthetic, imitated, left out */
+
+#endif

@@ -1,0 +1,183 @@
+/* Policies from the fastest on: a bar per row, stacked by where its mean iteration goes (mean over ranks), a mark at
+ * the lower bound; the same numbers as a table. */
+#include "tools/front/page/chart.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 10000 };
+
+static double longest_s(const hec_report *report) {
+  double most = 0;
+  for (int32_t i = 0; i < report->summary->n_rows; i++) {
+    hec_summary_row *row = &report->summary->rows[i];
+    double mean = hec_summary_mean(row), bound = hec_series_quantile(&row->bound_s, 0.5);
+    most = mean > most ? mean : most;
+    most = bound > most ? bound : most;
+  }
+  return most > 0 ? most : 1;
+}
+
+/* "NAME computes for 96 % of its mean iteration, 42.26 ms; most of the rest is ..." */
+static void describe(const hec_report *report, int32_t index, hec_text *out) {
+  hec_summary_row *row = &report->summary->rows[index];
+  double part[HEC_N_PARTS], mean = hec_summary_mean(row);
+  hec_part_seconds(row, part);
+  int32_t most = HEC_BOOK_PLAN;
+  for (int32_t i = 1; i < HEC_N_PARTS; i++)
+    most = part[i] > part[most] ? i : most;
+  hec_page_add(row->label, out);
+  hec_text_printf(out, " computes for %s of its mean iteration of %s", hec_percent(part[0] / mean).text,
+                  hec_seconds(mean).text);
+  if (part[most] > 0)
+    hec_text_printf(out, ", and most of the rest is %s (%s)", hec_part_name[most], hec_seconds(part[most]).text);
+  hec_text_add(out, ". ");
+}
+
+static void say(const hec_report *report, hec_text *out) {
+  hec_chart_says(out);
+  int32_t best = report->best >= 0 ? report->best : report->order[0];
+  describe(report, best, out);
+  if (report->baseline >= 0 && report->baseline != best)
+    describe(report, report->baseline, out);
+  double over = hec_summary_vs_bound(&report->summary->rows[best]);
+  if (isfinite(over)) {
+    hec_page_add(report->summary->rows[best].label, out);
+    hec_text_printf(out, " takes %s times the lower bound of its class.", hec_times(over).text);
+  }
+  hec_chart_said(out);
+  hec_chart_note(out);
+  hec_text_add(
+      out,
+      "Milliseconds of an iteration, mean over ranks; bars end at the mean, numbers beside them are medians, by "
+      "which rows are sorted. Exposed: the device computes nothing meanwhile. The grey word behind a policy is its "
+      "schedule, where it is neither serial nor of the policy's name.");
+  if (!report->summary->execution)
+    hec_text_add(out, " The upright mark is the lower bound on these loads for what the row may do.");
+  hec_chart_said(out);
+}
+
+static void add_keys(const hec_report *report, hec_text *out) {
+  hec_text_add(out, "<div class=\"keys\">");
+  for (int32_t k = 0; k < HEC_N_PARTS; k++) {
+    int32_t part = hec_part_order[k];
+    double most = 0, one[HEC_N_PARTS];
+    for (int32_t i = 0; i < report->summary->n_rows; i++) {
+      hec_part_seconds(&report->summary->rows[i], one);
+      most = one[part] > most ? one[part] : most;
+    }
+    if (most > 0)
+      hec_text_printf(out, "<span><i class=\"k%" PRId32 "\"></i><b>%s</b></span>", part, hec_part_name[part]);
+  }
+  hec_text_add(out, "</div>\n");
+}
+
+static void add_shapes(hec_summary_row *row, double most_s, hec_text *out) {
+  double part[HEC_N_PARTS], sum = 0;
+  int64_t x = 0;
+  hec_part_seconds(row, part);
+  for (int32_t k = 0; k < HEC_N_PARTS; k++) {
+    int32_t i = hec_part_order[k];
+    sum += part[i];
+    int64_t end = hec_round(WIDTH * sum / most_s);
+    if (end > x)
+      hec_text_printf(out,
+                      "<rect class=\"f k%" PRId32 "\" x=\"%" PRId64 "\" width=\"%" PRId64
+                      "\" height=\"18\"><title>%s %s</title></rect>",
+                      i, x, end - x, hec_part_name[i], hec_seconds(part[i]).text);
+    x = end;
+  }
+  if (row->bound_s.n > 0)
+    hec_text_printf(out, "<path class=\"mark\" d=\"M%" PRId64 " 0v18\"/>",
+                    hec_round(WIDTH * hec_series_quantile(&row->bound_s, 0.5) / most_s));
+}
+
+static void add_bar(const hec_report *report, int32_t index, double most_s, hec_text *out) {
+  hec_summary_row *row = &report->summary->rows[index];
+  bool named = strcmp(row->label, row->name) != 0;
+  hec_text_printf(out, "<div class=\"bar%s\"><span class=\"n\"><b>", index == report->best ? " best" : "");
+  hec_page_add(row->name, out);
+  hec_text_add(out, "</b> <span class=\"dim\">");
+  hec_page_add((named || strcmp(row->schedule, "serial") != 0) && strcmp(row->schedule, row->name) != 0 ? row->schedule
+                                                                                                        : "",
+               out);
+  hec_text_add(out, row->reference ? " reference" : "");
+  hec_text_add(out, "</span>");
+  hec_text_add(out, hec_summary_fits(report->summary, row) ? "" : " <span class=\"tag warn\">does not fit</span>");
+  hec_text_printf(out,
+                  "</span><svg viewBox=\"0 0 %d 18\" preserveAspectRatio=\"none\" role=\"img\" data-kind=\"bars\" "
+                  "aria-label=\"",
+                  WIDTH);
+  hec_page_add(row->label, out);
+  hec_text_printf(out, ": mean %s\">", hec_seconds(hec_summary_mean(row)).text);
+  add_shapes(row, most_s, out);
+  hec_text_printf(out, "</svg><span class=\"v\">%s", hec_seconds(hec_summary_median(row)).text);
+  double ratio = hec_summary_vs_baseline(report->summary, index);
+  if (isfinite(ratio))
+    hec_text_printf(out, " <span class=\"dim\">%sx</span>", hec_times(ratio).text);
+  hec_text_add(out, "</span></div>\n");
+}
+
+static void add_axis(double most_s, hec_text *out) {
+  hec_text_add(out, "<div class=\"bar axis\"><span class=\"n\"></span>");
+  hec_plot_x_axis(0, 1e3 * most_s, 6, out);
+  hec_text_add(out, "<span class=\"v\">ms; speed over ep</span></div>\n");
+}
+
+static void add_cell(double value, int decimals, hec_text *out) {
+  hec_text_printf(out, "<td>%s</td>", hec_fixed(value, decimals).text);
+}
+
+static void add_table_row(const hec_report *report, int32_t index, hec_text *out) {
+  hec_summary_row *row = &report->summary->rows[index];
+  double part[HEC_N_PARTS];
+  hec_part_seconds(row, part);
+  hec_text_add(out, "<tr><td>");
+  hec_page_add(row->name, out);
+  hec_text_add(out, "</td><td>");
+  hec_page_add(row->schedule, out);
+  hec_text_add(out, "</td>");
+  add_cell(1e3 * hec_summary_median(row), 3, out);
+  add_cell(1e3 * hec_series_quantile(&row->iteration_s, 0.95), 3, out);
+  add_cell(1e3 * hec_summary_mean(row), 3, out);
+  add_cell(hec_summary_vs_baseline(report->summary, index), 3, out);
+  add_cell(row->bound_s.n > 0 ? 1e3 * hec_series_quantile(&row->bound_s, 0.5) : NAN, 3, out);
+  for (int32_t k = 0; k < HEC_N_PARTS; k++)
+    add_cell(1e3 * part[hec_part_order[k]], 3, out);
+  add_cell(hec_series_quantile(&row->overload, 0.5), 3, out);
+  add_cell(hec_series_quantile(&row->overload, 0.95), 3, out);
+  add_cell(1e-9 * row->peak_bytes, 4, out);
+  hec_text_printf(out, "<td>%s</td></tr>\n", hec_summary_fits(report->summary, row) ? "yes" : "no");
+}
+
+static void add_table(const hec_report *report, hec_text *out) {
+  hec_text_add(out, "<details class=\"numbers\">\n<summary>The same as numbers</summary>\n");
+  hec_page_wide("The same as numbers", out);
+  hec_text_add(out,
+               "<table id=\"numbers\">\n<thead><tr>"
+               "<th>policy</th><th>schedule</th><th>median, ms</th><th>p95, ms</th><th>mean, ms</th><th>speed over "
+               "ep</th><th>bound, ms</th>");
+  for (int32_t k = 0; k < HEC_N_PARTS; k++)
+    hec_text_printf(out, "<th>%s, ms</th>", hec_part_name[hec_part_order[k]]);
+  hec_text_add(out,
+               "<th>overload, median</th><th>overload, p95</th><th>peak, GB</th><th>fits</th></tr></thead>\n<tbody>\n");
+  for (int32_t i = 0; i < report->summary->n_rows; i++)
+    add_table_row(report, report->order[i], out);
+  hec_text_add(out, "</tbody></table>");
+  hec_page_wide_end(out);
+  hec_text_add(out, "</details>\n");
+}
+
+static void draw(const hec_report *report, hec_text *out) {
+  double most_s = longest_s(report);
+  say(report, out);
+  add_keys(report, out);
+  add_axis(most_s, out);
+  for (int32_t i = 0; i < report->summary->n_rows; i++)
+    add_bar(report, report->order[i], most_s, out);
+  add_axis(most_s, out);
+  add_table(report, out);
+}
+
+const hec_chart hec_chart_ranking = {"ranking", "Ranking, and where the time goes", hec_chart_has_summary, draw};

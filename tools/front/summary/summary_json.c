@@ -1,0 +1,180 @@
+/* The JSON document of a comparison: DESIGN section 10, "sim" and "run". */
+#include "tools/front/summary/summary_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static void json_check(const hec_summary_check *check, hec_json_out *json) {
+  hec_json_object(json, "check");
+  hec_json_bool(json, "passed", check->passed);
+  hec_json_double(json, "worst_error", check->worst);
+  hec_json_double(json, "tolerance", check->tolerance);
+  hec_json_int(json, "compared", check->compared);
+  hec_json_string(json, "worst_at", check->worst_at);
+  hec_json_object(json, "exact");
+  if (check->exact_bits > HEC_FLOAT_BITS)
+    hec_json_null(json, "passed");
+  else
+    hec_json_bool(json, "passed", check->exact_equal);
+  hec_json_int(json, "compared", check->exact_compared);
+  hec_json_int(json, "bits", check->exact_bits);
+  hec_json_close(json);
+  hec_json_close(json);
+}
+
+/* Of a simulation: what no policy of the row's class can go below; null where there is no such bound. */
+static void json_bound(hec_summary_row *row, hec_json_out *json) {
+  if (row->bound_s.n == 0) {
+    hec_json_null(json, "bound_s");
+    hec_json_null(json, "vs_bound");
+    return;
+  }
+  hec_json_double(json, "bound_s", hec_series_quantile(&row->bound_s, 0.5));
+  hec_json_double(json, "vs_bound", hec_summary_vs_bound(row));
+  hec_json_string(json, "bound_class", row->bound_class);
+}
+
+/* Layers in every micro-batch of every iteration: how many of each degree, on each route of token rows, and with rows that
+ * travel once per node. */
+static void json_choice(const hec_summary_row *row, hec_json_out *json) {
+  char key[16];
+  if (row->by_node)
+    hec_json_int(json, "layers_by_node", row->choice.by_node);
+  if (!row->cuts)
+    return;
+  hec_json_object(json, "degrees");
+  for (int32_t r = 1; r <= HEC_DEGREE_MAX; r++) {
+    (void)snprintf(key, sizeof key, "%" PRId32, r);
+    if (row->choice.degree[r] > 0)
+      hec_json_int(json, key, row->choice.degree[r]);
+  }
+  hec_json_close(json);
+  if (!row->routes)
+    return;
+  hec_json_object(json, "token_routes");
+  for (int32_t k = 0; k < HEC_N_TOKEN_ROUTES; k++)
+    hec_json_int(json, hec_token_routes[k]->name, row->choice.route[k]);
+  hec_json_close(json);
+}
+
+static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
+  hec_summary_row *row = &summary->rows[i];
+  hec_json_object(json, NULL);
+  hec_json_string(json, "name", row->name);
+  hec_json_string(json, "schedule", row->schedule);
+  hec_json_bool(json, "reference", row->reference);
+  hec_json_object(json, "iteration_s");
+  hec_json_double(json, "median", hec_summary_median(row));
+  hec_json_double(json, "p95", hec_series_quantile(&row->iteration_s, 0.95));
+  hec_json_double(json, "mean", hec_summary_mean(row));
+  if (summary->execution)
+    hec_json_double(json, "spread", hec_summary_spread(row));
+  hec_json_close(json);
+  if (row->check)
+    json_check(row->check, json);
+  hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
+  hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
+  if (hec_summary_placed(summary) >= 0)
+    hec_json_double(json, "speedup_vs_given", hec_summary_vs_placed(summary, i));
+  if (!summary->execution)
+    json_bound(row, json);
+  hec_json_object(json, "overload_factor");
+  hec_json_double(json, "median", hec_series_quantile(&row->overload, 0.5));
+  hec_json_double(json, "p95", hec_series_quantile(&row->overload, 0.95));
+  hec_json_close(json);
+  hec_json_object(json, "exposed_s");
+  hec_json_double(json, "token", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_TOKEN]));
+  hec_json_double(json, "param", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PARAM]));
+  hec_json_double(json, "grad", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_GRAD]));
+  hec_json_double(json, "migration", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]));
+  hec_json_close(json);
+  if (hec_summary_on_devices(summary->execution) && row->late.n > 0)
+    hec_json_double(json, "host_late_share", hec_series_quantile(&row->late, 0.5));
+  if (row->sparse_s > 0)
+    hec_json_double(json, "hidden_share", hec_summary_hidden(row->sparse_s, row->exposed_sparse_s));
+  hec_json_double(json, "compute_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
+  hec_json_double(json, "planning_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
+  hec_json_double(json, "wait_s", hec_summary_per_iteration(row, row->wait_s));
+  if (row->skew_s > 0)
+    hec_json_double(json, "skew_s", hec_summary_per_iteration(row, row->skew_s));
+  hec_json_object(json, "bytes");
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    hec_json_double(json, hec_traffic_name[k], hec_summary_per_iteration(row, row->traffic[k]));
+  hec_json_close(json);
+  hec_json_double(json, "peak_memory_bytes", row->peak_bytes);
+  hec_json_bool(json, "fits", hec_summary_fits(summary, row));
+  if (row->dropped_share >= 0)
+    hec_json_double(json, "dropped_share", row->dropped_share);
+  if (row->note[0])
+    hec_json_string(json, "note", row->note);
+  json_choice(row, json);
+  if (row->t_most >= 0) {
+    hec_json_array(json, "t");
+    hec_json_int(json, NULL, row->t_least);
+    hec_json_int(json, NULL, row->t_most);
+    hec_json_close(json);
+    hec_json_array(json, "m");
+    hec_json_int(json, NULL, row->m_least);
+    hec_json_int(json, NULL, row->m_most);
+    hec_json_close(json);
+  }
+  hec_json_close(json);
+}
+
+void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
+                              hec_json_out *json) {
+  bool devices = unit && unit[0] == 'd';
+  hec_json_string(json, devices ? "device" : "cpu", processor);
+  hec_json_int(json, devices ? "devices" : "cores", n);
+  hec_json_string(json, devices ? "library" : "blas", library);
+}
+
+static void json_execution(const hec_job *job, const hec_summary_execution *e, hec_json_out *json) {
+  hec_json_string(json, "planned_for", job->cluster_spec);
+  hec_json_string(json, "backend", e->backend);
+  hec_json_string(json, "transport", e->transport);
+  hec_json_string(json, "ranks_are", e->ranks_are);
+  hec_json_bool(json, "virtual", e->virtual_time);
+  hec_json_int(json, "warmup", e->n_warmup);
+  hec_json_int(json, "seed", (int64_t)e->seed);
+  hec_summary_json_machine(e->unit, e->cpu, e->n_cores, e->blas, json);
+  hec_json_strings(json, "limits", e->limits, e->n_limits);
+}
+
+static void json_text(hec_json_out *json, const char *key, const char *value) {
+  if (value)
+    hec_json_string(json, key, value);
+  else
+    hec_json_null(json, key);
+}
+
+void hec_summary_json(hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_json_out json = hec_json_begin(out, 1);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "tool", summary->tool);
+  hec_json_string(&json, "trace", job->header.name[0] ? job->header.name : summary->trace);
+  hec_json_bool(&json, "synthetic", job->header.synthetic != NULL);
+  hec_json_string(&json, "cluster", job->cluster.name);
+  hec_json_string(&json, "model", job->moe.name);
+  hec_json_int(&json, "ranks", job->problem.n_ranks);
+  hec_json_int(&json, "tokens_per_rank", job->problem.tokens);
+  hec_json_string(&json, "phase", job->problem.train ? "train" : "forward");
+  json_text(&json, "law", summary->law);
+  json_text(&json, "not_modelled", summary->not_modelled);
+  hec_json_int(&json, "iterations", summary->n_iterations);
+  if (summary->execution)
+    json_execution(job, summary->execution, &json);
+  hec_json_double(&json, "window_s", job->problem.window_s); /* T of FSSDP: forward before an MoE layer */
+  hec_summary_json_attention(summary, &json);
+  hec_json_double(&json, "node_bandwidth", hec_cluster_node_bandwidth(&job->cluster, false)); /* bw: bytes/s */
+  hec_json_double(&json, "nonmoe_scale", job->moe.nonmoe_scale);
+  hec_json_strings(&json, "defaults_taken", job->defaults, job->n_defaults);
+  hec_json_array(&json, "policies");
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    json_row(summary, i, &json);
+  hec_json_close(&json);
+  hec_json_close(&json);
+}

@@ -1,0 +1,388 @@
+/* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 110 columns
+ * wide, and the verdict in words. */
+#include "runtime/plan/rates.h"
+#include "tools/front/summary/summary_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { COLUMNS = 110 };
+
+void hec_summary_add_model(const hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  const hec_problem *problem = &job->problem;
+  hec_text_printf(out,
+                  "model    %s: %" PRId32 " MoE layers, %" PRId32 " experts, top-%" PRId32 ", d_model %" PRId32
+                  ", d_ffn %" PRId32 "%s",
+                  job->moe.name, problem->n_layers, problem->n_experts, problem->top_k, job->moe.d_model,
+                  job->moe.d_ffn, job->moe.attention == HEC_ATTENTION_S2 ? "\n         attention " : ", attention ");
+  hec_attention_write(job->moe.attention, job->moe.s2, job->moe.n_heads, out);
+  hec_text_add(out, "\n");
+}
+
+void hec_summary_add_work(const hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_text_printf(out, "work     %s, %" PRId32 " tokens per rank",
+                  job->problem.train ? "training iteration" : "forward pass", job->problem.tokens);
+  if (job->micro_batches > 1)
+    hec_text_printf(out, " and micro-batch, %" PRId32 " micro-batches", job->micro_batches);
+  hec_text_add(out, "\n");
+}
+
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out) {
+  hec_text_wrap(out, words, column, indent, COLUMNS);
+  hec_text_add(out, "\n");
+}
+
+void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
+  for (int32_t i = 0; i < summary->job->n_defaults; i++) {
+    hec_text_add(out, i == 0 ? "assumed " : "        ");
+    hec_summary_add_wrapped(summary->job->defaults[i], 8, 11, out);
+  }
+}
+
+static void add_header(hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  const hec_problem *problem = &job->problem;
+  hec_text_printf(out, "%s: ", summary->tool);
+  hec_text_add_plain(out, job->header.name[0] ? job->header.name : summary->trace);
+  hec_text_printf(out, "%s, %" PRId64 " iteration%s\n", job->header.synthetic ? " (synthetic)" : "",
+                  summary->n_iterations, summary->n_iterations == 1 ? "" : "s");
+  hec_summary_add_model(summary, out);
+  hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s\n",
+                  job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
+                  hec_summary_memory(summary) * 1e-9, summary->law);
+  hec_summary_add_work(summary, out);
+  hec_text_add(out, "left out");
+  hec_summary_add_wrapped(summary->not_modelled, 8, 9, out);
+  hec_summary_add_defaults(summary, out);
+}
+
+void hec_summary_add_ratio(hec_text *out, int width, double ratio) {
+  if (isfinite(ratio))
+    hec_text_printf(out, " %*.2fx", width - 1, ratio);
+  else
+    hec_text_printf(out, " %*s", width, "-");
+}
+
+static int name_width(const hec_summary *summary, bool labels) {
+  int width = 17;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    int length = (int)strlen(labels ? summary->rows[i].label : summary->rows[i].name);
+    width = length > width ? length : width;
+  }
+  return width;
+}
+
+/* Digits after the point, so that the slowest row keeps four or five figures. */
+static int decimals_of(hec_summary *summary) {
+  double most_ms = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    double ms = 1e3 * hec_series_quantile(&summary->rows[i].iteration_s, 1);
+    most_ms = ms > most_ms ? ms : most_ms;
+  }
+  return most_ms < 100 ? 3 : most_ms < 1000 ? 2 : most_ms < 1e5 ? 1 : 0;
+}
+
+/* Small jobs are in megabytes. */
+static bool peaks_are_small(const hec_summary *summary) {
+  double most = 0;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    most = summary->rows[i].peak_bytes > most ? summary->rows[i].peak_bytes : most;
+  return most < 0.1e9;
+}
+
+int hec_summary_schedule_width(const hec_summary *summary) {
+  int width = 8;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if ((int)strlen(summary->rows[i].schedule) > width)
+      width = (int)strlen(summary->rows[i].schedule);
+  return width;
+}
+
+static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
+  int schedule = hec_summary_schedule_width(summary);
+  bool small = peaks_are_small(summary);
+  hec_text_printf(out, "\n%-*s  %*s  %28s %7s %7s  %12s  %7s\n", width, "", schedule, "", "iteration, ms", "speed",
+                  "median", "overload", "peak");
+  hec_text_printf(out, "%-*s  %-*s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", schedule, "schedule",
+                  "median", "p95", "mean", "vs ep", "x bound", "p50", "p95", small ? "MB" : "GB", "fits");
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    hec_text_printf(out, "%-*s  %-*s  %9.*f %9.*f %8.*f", width, row->name, schedule, row->schedule, decimals,
+                    1e3 * hec_summary_median(row), decimals, 1e3 * hec_series_quantile(&row->iteration_s, 0.95),
+                    decimals, 1e3 * hec_summary_mean(row));
+    hec_summary_add_ratio(out, 7, hec_summary_vs_baseline(summary, i));
+    hec_summary_add_ratio(out, 7, hec_summary_vs_bound(row));
+    hec_text_printf(out, "  %6.2f %5.2f  %7.2f %s\n", hec_series_quantile(&row->overload, 0.5),
+                    hec_series_quantile(&row->overload, 0.95), row->peak_bytes * (small ? 1e-6 : 1e-9),
+                    hec_summary_fits(summary, row) ? "yes" : "NO");
+  }
+}
+
+static void add_books(hec_summary *summary, int width, int decimals, hec_text *out) {
+  static const hec_book order[] = {HEC_BOOK_COMPUTE, HEC_BOOK_TOKEN,     HEC_BOOK_PARAM,
+                                   HEC_BOOK_GRAD,    HEC_BOOK_MIGRATION, HEC_BOOK_PLAN};
+  double skew_ms = 0;
+  hec_text_printf(out, "\n%-*s %9s  %8s\n", width, "where it goes, ms", "", "exposed:");
+  hec_text_printf(out, "%-*s %9s  %8s %8s %8s %8s %8s %8s\n", width, "(mean over ranks)", "compute", "token", "param",
+                  "grad", "migrate", "plan", "wait");
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    double per_ms = row->stride > 0 ? 1e3 / row->stride : 0;
+    hec_text_printf(out, "%-*s", width, row->label);
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+      hec_text_printf(out, k == 0 ? " %9.*f " : " %8.*f", decimals, per_ms * row->book_s[order[k]]);
+    hec_text_printf(out, " %8.*f\n", decimals, per_ms * row->wait_s);
+    skew_ms = per_ms * row->skew_s > skew_ms ? per_ms * row->skew_s : skew_ms;
+  }
+  if (skew_ms > 0)
+    hec_text_printf(out,
+                    "start skew: for %.*f ms more, mean over ranks, the late ranks have not begun; in no column, "
+                    "and not of bounds\n",
+                    decimals, skew_ms);
+}
+
+static void add_range(const char *name, int32_t least, int32_t most, hec_text *out) {
+  hec_text_printf(out, "%s %" PRId32, name, least);
+  if (most > least)
+    hec_text_printf(out, " to %" PRId32, most);
+}
+
+static bool same_degrees(const hec_summary_row *a, const hec_summary_row *b) {
+  return a->t_least == b->t_least && a->t_most == b->t_most && a->m_least == b->m_least && a->m_most == b->m_most;
+}
+
+/* What hides a gather: of an execution as its plans assume it, and as it was. */
+static void add_window(const hec_summary *summary, const hec_summary_row *row, hec_text *out) {
+  const hec_problem *problem = &summary->job->problem;
+  hec_text_printf(out,
+                  "\nt: hottest experts copied before the gate, m: copies that a rank has room for; per layer\n"
+                  "  T %.3f ms hide a gather (forward before an MoE layer%s",
+                  1e3 * problem->window_s, summary->execution ? ", as planned for the cluster" : "");
+  if (row->n_before > 0)
+    hec_text_printf(out, "; measured: %.3f ms)\n  ", 1e3 * row->before_s / (double)row->n_before);
+  else
+    hec_text_add(out, "), ");
+  double bw = hec_rates_of(problem).node, expert = problem->bytes.expert_param;
+  hec_text_printf(out, "bw %.4g GB/s (a %s), expert %.4g MB", 1e-9 * bw, problem->n_nodes == 1 ? "device" : "node",
+                  1e-6 * expert);
+  hec_text_printf(out, "\n  T bw: up to %.4g MB of a layer into a %s, %.1f experts", 1e-6 * problem->window_s * bw,
+                  problem->n_nodes == 1 ? "device" : "node", problem->window_s * bw / expert);
+  if (problem->n_nodes > 1)
+    hec_text_printf(out, "; %.4g MB a rank", 1e-6 * problem->window_s * hec_rates_of(problem).rank);
+  if (hec_moe_n_dense_attention(problem->moe, true) > 0)
+    hec_text_printf(out, "; dense layers beside s2: T %.3f ms", 1e3 * problem->dense_window_s);
+}
+
+/* What FSSDP chose, rows that chose alike on one line. Rows that copy nothing by design are left out. */
+static void add_degrees(const hec_summary *summary, hec_text *out) {
+  const hec_summary_row *before = NULL;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    if (row->t_most < 0 || (row->t_most == 0 && row->m_most == 0))
+      continue;
+    if (before && same_degrees(before, row)) {
+      hec_text_printf(out, ", %s", row->label);
+      continue;
+    }
+    if (!before)
+      add_window(summary, row, out);
+    add_range("\n  t", row->t_least, row->t_most, out);
+    add_range(", m", row->m_least, row->m_most, out);
+    hec_text_printf(out, "%s: %s", row->m_most == 0 ? " (no room for copies, or none wanted)" : "", row->label);
+    before = row;
+  }
+  if (before)
+    hec_text_add(out, "\n");
+}
+
+/* Rows that compute less than the gate chose. */
+static void add_dropped(const hec_summary *summary, hec_text *out) {
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    if (summary->rows[i].dropped_share >= 0)
+      hec_text_printf(out, "\n%s drops %.1f %% of the token-expert assignments: its time buys less than the others'\n",
+                      summary->rows[i].label, 100 * summary->rows[i].dropped_share);
+}
+
+/* "NAME: what is said of it", further lines indented. */
+static void add_paragraph(const char *name, const char *what, hec_text *out) {
+  hec_text_printf(out, "%s:", name);
+  hec_summary_add_wrapped(what, strlen(name) + 1, 2, out);
+}
+
+/* What policies say of themselves; who says the same, once. */
+static void add_notes(const hec_summary *summary, hec_text *out) {
+  const hec_summary_row *rows = summary->rows;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    int32_t before = 0;
+    while (before < i && strcmp(rows[before].note, rows[i].note) != 0)
+      before++;
+    if (!rows[i].note[0] || before < i)
+      continue;
+    hec_text who = {0};
+    hec_text_add(&who, rows[i].label);
+    for (int32_t k = i + 1; k < summary->n_rows; k++)
+      if (strcmp(rows[i].note, rows[k].note) == 0)
+        hec_text_printf(&who, ", %s", rows[k].label);
+    hec_text_add(out, "\n");
+    add_paragraph(who.data, rows[i].note, out);
+    hec_text_free(&who);
+  }
+}
+
+/* Layers are counted in every micro-batch of every iteration. */
+static void describe_choice(const hec_summary_row *row, hec_text *out) {
+  bool first = true;
+  if (row->by_node)
+    hec_text_printf(out, "rows once per node in %" PRId64 " of %" PRId64 " layers in %" PRId64 " iteration%s",
+                    row->choice.by_node, row->choice.n_layers, row->n, row->n == 1 ? "" : "s");
+  for (int32_t r = 1; row->cuts && r <= HEC_DEGREE_MAX; r++) {
+    if (row->choice.degree[r] == 0)
+      continue;
+    hec_text_printf(out, "%s%" PRId32 " in %" PRId64, first ? "degree " : ", ", r, row->choice.degree[r]);
+    if (first)
+      hec_text_printf(out, " of %" PRId64 " layers in %" PRId64 " iteration%s", row->choice.n_layers, row->n,
+                      row->n == 1 ? "" : "s");
+    first = false;
+  }
+  for (int32_t k = 1; row->routes && k < HEC_N_TOKEN_ROUTES; k++) {
+    hec_text_printf(out, "; %s in ", hec_token_routes[k]->name);
+    if (row->choice.route[k] > 0)
+      hec_text_printf(out, "%" PRId64, row->choice.route[k]);
+    else
+      hec_text_add(out, "none");
+  }
+}
+
+static bool chooses(const hec_summary_row *row) {
+  return row->cuts || row->by_node;
+}
+
+static bool chose_alike(const hec_summary_row *a, const hec_summary_row *b) {
+  return chooses(b) && strcmp(a->schedule, b->schedule) == 0 && memcmp(&a->choice, &b->choice, sizeof a->choice) == 0;
+}
+
+/* What schedules chose, once for all policies under which they chose alike. */
+static void add_choices(const hec_summary *summary, hec_text *out) {
+  bool some = false;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    const hec_summary_row *row = &summary->rows[i];
+    int32_t before = 0;
+    while (before < i && !chose_alike(row, &summary->rows[before]))
+      before++;
+    if (!chooses(row) || before < i || row->choice.n_layers == 0)
+      continue;
+    hec_text what = {0};
+    describe_choice(row, &what);
+    hec_text_printf(&what, " (%s", row->name);
+    for (int32_t k = i + 1; k < summary->n_rows; k++)
+      if (chose_alike(row, &summary->rows[k]))
+        hec_text_printf(&what, ", %s", summary->rows[k].name);
+    hec_text_add(&what, ")");
+    hec_text_add(out, some ? "" : "\n");
+    some = true;
+    add_paragraph(row->schedule, what.data, out);
+    hec_text_free(&what);
+  }
+}
+
+/* Where the winner saves most against `other`, in words. */
+static void add_reason(const hec_summary_row *winner, const hec_summary_row *other, hec_text *out) {
+  static const char *const what[HEC_N_BOOKS + 1] = {"less compute",
+                                                    "less planning",
+                                                    "less exposed token traffic",
+                                                    "less exposed parameter traffic",
+                                                    "less exposed gradient traffic",
+                                                    "less exposed migration",
+                                                    "less waiting for others"};
+  int32_t most = -1;
+  double most_s = 0;
+  for (int32_t i = 0; i <= HEC_N_BOOKS; i++) {
+    double a = i < HEC_N_BOOKS ? other->book_s[i] : other->wait_s,
+           b = i < HEC_N_BOOKS ? winner->book_s[i] : winner->wait_s;
+    double saved = a / other->stride - b / winner->stride;
+    if (saved > most_s) {
+      most = i;
+      most_s = saved;
+    }
+  }
+  if (most >= 0)
+    hec_text_printf(out, ", mostly by %s (%.3f ms less per iteration, mean over ranks)", what[most], 1e3 * most_s);
+}
+
+/* Others that fit and are as good as equally fast. */
+static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
+  double least = hec_summary_median(&summary->rows[best]);
+  hec_text names = {0};
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    double more = hec_summary_median(row) / least - 1;
+    if (i == best || row->reference || !hec_summary_fits(summary, row) || !(more <= HEC_SUMMARY_CLOSE))
+      continue;
+    hec_text_printf(&names, "%s%s (%.1f %%)", names.length > 0 ? ", " : "", row->label, ceil(1e3 * more) * 0.1);
+  }
+  if (names.length > 0) {
+    static const char title[] = "  Within 0.5 % of it:";
+    hec_text_add(&names, ".");
+    hec_text_add(out, title);
+    hec_summary_add_wrapped(names.data, sizeof title - 1, 4, out);
+  }
+  hec_text_free(&names);
+}
+
+static bool drops_in(const hec_summary *summary) {
+  bool drops = false;
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    drops = drops || summary->rows[i].dropped_share >= 0;
+  return drops;
+}
+
+static void add_verdict(hec_summary *summary, hec_text *out) {
+  int32_t best = hec_summary_winner(summary);
+  if (best < 0) {
+    hec_text_add(out, "\nNo policy fits into the memory of a device of this cluster (references do not count).\n");
+    return;
+  }
+  hec_summary_row *winner = &summary->rows[best];
+  hec_text_printf(out, "\nFastest that fits%s: %s (schedule %s), median %.3f ms.\n",
+                  drops_in(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
+                  1e3 * hec_summary_median(winner));
+  add_close(summary, best, out);
+  int32_t baseline = hec_summary_baseline(summary);
+  if (baseline >= 0 && baseline != best) {
+    hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best),
+                    summary->rows[baseline].label);
+    add_reason(winner, &summary->rows[baseline], out);
+    hec_text_add(out, ".\n");
+  }
+  int32_t placed = hec_summary_placed(summary);
+  if (placed >= 0 && placed != best)
+    hec_text_printf(out, "  %.2fx as fast as %s, the placement of today.\n", hec_summary_vs_placed(summary, best),
+                    summary->rows[placed].label);
+  int32_t other = hec_summary_fastest_rearranging(summary);
+  if (other >= 0 && !winner->rearranges)
+    hec_text_printf(out, "  %.2fx as fast as %s, the fastest here that rearranges experts (by load or affinity).\n",
+                    hec_summary_median(&summary->rows[other]) / hec_summary_median(winner), summary->rows[other].label);
+}
+
+void hec_summary_verdict(hec_summary *summary, hec_text *out) {
+  (summary->execution ? hec_summary_execution_verdict : add_verdict)(summary, out);
+}
+
+void hec_summary_table(hec_summary *summary, hec_text *out) {
+  bool executed = summary->execution != NULL;
+  (executed ? hec_summary_execution_header : add_header)(summary, out);
+  int width = name_width(summary, false), decimals = decimals_of(summary);
+  (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
+  hec_summary_execution_late(summary, out);
+  add_books(summary, name_width(summary, true), decimals, out);
+  add_degrees(summary, out);
+  hec_summary_add_hidden(summary, out);
+  hec_summary_add_attentions(summary, out);
+  add_dropped(summary, out);
+  add_choices(summary, out);
+  add_notes(summary, out);
+  hec_summary_verdict(summary, out);
+}

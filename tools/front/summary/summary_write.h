@@ -1,0 +1,25 @@
+/* How a summary is written: for people, as JSON, as CSV, as timelines. */
+#ifndef HEC_SUMMARY_WRITE_H
+#define HEC_SUMMARY_WRITE_H
+#include "runtime/program/summary.h"
+#include "tools/front/timelines/timeline_format.h"
+
+void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
+/* The lines that the table ends with: who is fastest, by how much and why. */
+void hec_summary_verdict(hec_summary *summary, hec_text *out);
+/* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */
+void hec_summary_add_wrapped(const char *words, size_t column, int indent, hec_text *out);
+/* Parts of an execution's head, for reports of other forms: model, work, ranks, network and machine; what the numbers do
+ * not say and what was chosen. They need job, law and execution. */
+void hec_summary_execution_place(const hec_summary *summary, hec_text *out);
+void hec_summary_execution_mind(const hec_summary *summary, hec_text *out);
+/* Members of an object: cpu, cores, blas; of devices: device, devices, library. */
+void hec_summary_json_machine(const char *unit, const char *processor, int32_t n, const char *library,
+                              hec_json_out *json);
+void hec_summary_json(hec_summary *summary, hec_text *out); /* DESIGN section 10, "sim" and "run" */
+void hec_summary_csv(hec_summary *summary, hec_text *out);
+/* Draws the iteration that was just lowered, as that of row `index`. */
+hec_status hec_summary_draw(const hec_summary_row *row, int32_t index, int64_t iter, const hec_lowering *low,
+                            const hec_timeline *timeline, const hec_timeline_out *out) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,16 @@
+# Writes OUT, a C file with a digest of everything under ROOT that a simulated number can come from: sources and presets of
+# the floors up to sim/, and of the front that makes jobs of options. Of names and contents alone: where the tree lies and what compiles it do not count.
+set(FLOORS models runtime/base runtime/plan runtime/program traces sim tools/front)
+set(files "")
+foreach(floor ${FLOORS})
+  file(GLOB_RECURSE found RELATIVE ${ROOT} ${ROOT}/${floor}/*.c ${ROOT}/${floor}/*.h ${ROOT}/${floor}/presets/*.json)
+  list(APPEND files ${found})
+endforeach()
+list(SORT files)
+set(all "")
+foreach(file ${files})
+  file(SHA256 ${ROOT}/${file} sum)
+  string(APPEND all "${file} ${sum}\n")
+endforeach()
+string(SHA256 digest "${all}")
+file(WRITE ${OUT} "/* Made by tools/front/sweep/source_digest.cmake. */\n#include \"tools/front/sweep/sweep.h\"\n\nconst char hec_source_digest[] = \"${digest}\";\n")

@@ -1,0 +1,232 @@
+/* Rows of a sweep and how they are written: CSV with one column per axis and value, JSON with one row per line, its
+ * values named as in hecate-sim's own JSON. Columns are rows of one table. Ratios to other rows of a group (same
+ * trace, job, law and schedule) are made here from medians, so that it does not matter who computed which row. Linear
+ * in the rows, times the policies of a group for the ratios. */
+#include "tools/front/sweep/sweep.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { AS_NUMBER, AS_BOOL, AS_PHASE } column_kind;
+
+/* In the order of hec_sweep_result; `group` and `key`: in JSON, columns of a group stand together. */
+static const struct {
+  const char *name, *group, *key;
+  column_kind kind;
+} columns[HEC_SWEEP_BYTES] = {
+    {"ranks_used", NULL, "ranks_used", AS_NUMBER},
+    {"tokens_used", NULL, "tokens_used", AS_NUMBER},
+    {"phase_used", NULL, "phase_used", AS_PHASE},
+    {"synthetic", NULL, "synthetic", AS_BOOL},
+    {"iterations", NULL, "iterations", AS_NUMBER},
+    {"iteration_median_s", "iteration_s", "median", AS_NUMBER},
+    {"iteration_p95_s", "iteration_s", "p95", AS_NUMBER},
+    {"iteration_mean_s", "iteration_s", "mean", AS_NUMBER},
+    {"speedup_vs_ep", NULL, "speedup_vs_ep", AS_NUMBER},
+    {"speedup_vs_best_rearrangement", NULL, "speedup_vs_best_rearrangement", AS_NUMBER},
+    {"bound_s", NULL, "bound_s", AS_NUMBER},
+    {"vs_bound", NULL, "vs_bound", AS_NUMBER},
+    {"overload_median", "overload_factor", "median", AS_NUMBER},
+    {"overload_p95", "overload_factor", "p95", AS_NUMBER},
+    {"exposed_token_s", "exposed_s", "token", AS_NUMBER},
+    {"exposed_param_s", "exposed_s", "param", AS_NUMBER},
+    {"exposed_grad_s", "exposed_s", "grad", AS_NUMBER},
+    {"exposed_migration_s", "exposed_s", "migration", AS_NUMBER},
+    {"hidden_share", NULL, "hidden_share", AS_NUMBER},
+    {"compute_s", NULL, "compute_s", AS_NUMBER},
+    {"planning_s", NULL, "planning_s", AS_NUMBER},
+    {"wait_s", NULL, "wait_s", AS_NUMBER},
+    {"peak_memory_bytes", NULL, "peak_memory_bytes", AS_NUMBER},
+    {"fits", NULL, "fits", AS_BOOL},
+    {"dropped_share", NULL, "dropped_share", AS_NUMBER},
+};
+
+hec_sweep_rows hec_sweep_rows_new(const hec_sweep *sweep) {
+  hec_sweep_rows rows = {sweep, hec_malloc((size_t)sweep->n, sizeof *rows.row)};
+  for (int64_t i = 0; i < sweep->n; i++)
+    rows.row[i] = NULL;
+  return rows;
+}
+
+void hec_sweep_rows_free(hec_sweep_rows *rows) {
+  for (int64_t i = 0; rows->row && i < rows->sweep->n; i++) {
+    if (rows->row[i])
+      free(rows->row[i]->why);
+    free(rows->row[i]);
+  }
+  free(rows->row);
+  *rows = (hec_sweep_rows){0};
+}
+
+/* One line, whatever a file is called. */
+static void make_plain(char *text) {
+  for (; *text; text++)
+    *text = (unsigned char)*text < ' ' ? ' ' : *text;
+}
+
+void hec_sweep_rows_set(hec_sweep_rows *rows, int64_t index, const hec_sweep_row *from) {
+  HEC_ASSERT(index >= 0 && index < rows->sweep->n);
+  if (rows->row[index]) /* a journal may have a row twice; they are equal */
+    return;
+  hec_sweep_row *row = hec_malloc(1, sizeof *row);
+  *row = *from;
+  if (from->why) {
+    row->why = hec_malloc(strlen(from->why) + 1, 1);
+    memcpy(row->why, from->why, strlen(from->why) + 1);
+    make_plain(row->why);
+  }
+  for (int32_t i = 0; from->why && i < HEC_SWEEP_VALUES; i++)
+    row->value[i] = NAN;
+  make_plain(row->model);
+  make_plain(row->cluster);
+  rows->row[index] = row;
+}
+
+/* ---- Ratios ---- */
+
+/* The first row of a group that ran and is the baseline; of those that rearrange experts the fastest. -1: none. */
+static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline) {
+  const hec_sweep *s = rows->sweep;
+  int64_t first = index - index % hec_sweep_policies(s), best = -1;
+  for (int64_t i = first; i < first + hec_sweep_policies(s); i++) {
+    const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_SWEEP_POLICY)->text);
+    const hec_sweep_row *row = rows->row[i];
+    if (row->why || !(baseline ? policy->baseline : policy->rearranges))
+      continue;
+    if (best < 0 || row->value[HEC_SWEEP_MEDIAN] < rows->row[best]->value[HEC_SWEEP_MEDIAN])
+      best = i;
+  }
+  return best;
+}
+
+int64_t hec_sweep_baseline(const hec_sweep_rows *rows, int64_t index) {
+  return other_of(rows, index, true);
+}
+
+double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t column) {
+  const hec_sweep_row *row = rows->row[index];
+  if (row->why || (column != HEC_SWEEP_VS_EP && column != HEC_SWEEP_VS_REARRANGEMENT))
+    return row->value[column];
+  int64_t other = other_of(rows, index, column == HEC_SWEEP_VS_EP);
+  return other < 0 ? NAN : rows->row[other]->value[HEC_SWEEP_MEDIAN] / row->value[HEC_SWEEP_MEDIAN];
+}
+
+const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
+  const hec_schedule *schedule = NULL;
+  hec_status status = hec_schedule_of(hec_policy_find(hec_sweep_at(s, index, HEC_SWEEP_POLICY)->text),
+                                      hec_sweep_at(s, index, HEC_SWEEP_SCHEDULE)->text, &schedule);
+  return status == HEC_OK ? schedule->name : "";
+}
+
+/* ---- CSV ---- */
+
+static void csv_value(column_kind kind, double value, hec_text *out) {
+  hec_text_add(out, ",");
+  if (!isfinite(value))
+    return;
+  if (kind == AS_NUMBER)
+    hec_text_add_double(out, value);
+  else if (kind == AS_BOOL)
+    hec_text_add(out, value > 0 ? "true" : "false");
+  else
+    hec_text_add(out, value > 0 ? "train" : "forward");
+}
+
+void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
+  const hec_sweep *s = rows->sweep;
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    hec_text_printf(out, "%s,", hec_sweep_axis_name[a]);
+  hec_text_add(out, "schedule_used,model_used,cluster_used");
+  for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++)
+    hec_text_printf(out, ",%s", columns[c].name);
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
+  hec_text_add(out, ",error\n");
+  for (int64_t i = 0; i < s->n; i++) {
+    for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
+      hec_text_add_csv(out, hec_sweep_at(s, i, (hec_sweep_axis)a)->text);
+      hec_text_add(out, ",");
+    }
+    hec_text_printf(out, "%s,", hec_sweep_schedule(s, i));
+    hec_text_add_csv(out, rows->row[i]->model);
+    hec_text_add(out, ",");
+    hec_text_add_csv(out, rows->row[i]->cluster);
+    for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
+      csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, hec_sweep_value_of(rows, i, c), out);
+    hec_text_add(out, ",");
+    hec_text_add_csv(out, rows->row[i]->why ? rows->row[i]->why : "");
+    hec_text_add(out, "\n");
+  }
+}
+
+/* ---- JSON ---- */
+
+/* Numbers of the spec as numbers; "auto" and names as texts. */
+static void json_axis(const hec_sweep *s, int64_t index, hec_sweep_axis axis, hec_json_out *json) {
+  const hec_sweep_value *v = hec_sweep_at(s, index, axis);
+  if (v->text[0] >= '0' && v->text[0] <= '9' && axis >= HEC_SWEEP_RANKS && axis <= HEC_SWEEP_WARMUP)
+    hec_json_double(json, hec_sweep_axis_name[axis], v->number);
+  else
+    hec_json_string(json, hec_sweep_axis_name[axis], v->text);
+}
+
+static void json_value(column_kind kind, const char *key, double value, hec_json_out *json) {
+  if (kind == AS_PHASE)
+    hec_json_string(json, key, value > 0 ? "train" : "forward");
+  else if (kind == AS_BOOL)
+    hec_json_bool(json, key, value > 0);
+  else
+    hec_json_double(json, key, value);
+}
+
+static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *json) {
+  const char *group = NULL;
+  hec_json_object(json, NULL);
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    json_axis(rows->sweep, index, (hec_sweep_axis)a, json);
+  hec_json_string(json, "schedule_used", hec_sweep_schedule(rows->sweep, index));
+  if (rows->row[index]->why) {
+    hec_json_string(json, "error", rows->row[index]->why);
+    hec_json_close(json);
+    return;
+  }
+  hec_json_string(json, "model_used", rows->row[index]->model);
+  hec_json_string(json, "cluster_used", rows->row[index]->cluster);
+  for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++) {
+    double value = hec_sweep_value_of(rows, index, c);
+    if (group && (!columns[c].group || strcmp(columns[c].group, group) != 0))
+      hec_json_close(json);
+    if (columns[c].group && (!group || strcmp(columns[c].group, group) != 0))
+      hec_json_object(json, columns[c].group);
+    group = columns[c].group;
+    bool rare = c == HEC_SWEEP_HIDDEN || c == HEC_SWEEP_DROPPED; /* as hecate-sim: only where there is something */
+    if (!(rare && isnan(value)))
+      json_value(columns[c].kind, columns[c].key, value, json);
+  }
+  hec_json_object(json, "bytes");
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    hec_json_double(json, hec_traffic_name[k], rows->row[index]->value[HEC_SWEEP_BYTES + k]);
+  hec_json_close(json);
+  hec_json_close(json);
+}
+
+void hec_sweep_json(const hec_sweep_rows *rows, const char *tool, hec_text *out) {
+  hec_text head = {0};
+  hec_json_out json = hec_json_begin(&head, 0);
+  hec_json_object(&json, NULL);
+  hec_json_int(&json, "version", 1);
+  hec_json_string(&json, "tool", tool);
+  hec_json_int(&json, "configurations", rows->sweep->n);
+  hec_json_close(&json);
+  hec_text_add_bytes(out, head.data, head.length - 2); /* without "}\n" */
+  hec_text_free(&head);
+  hec_text_add(out, ",\"rows\":[\n");
+  for (int64_t i = 0; i < rows->sweep->n; i++) {
+    json = hec_json_begin(out, 0);
+    json_row(rows, i, &json);
+    out->length--; /* the line feed; a comma may come first */
+    hec_text_add(out, i + 1 < rows->sweep->n ? ",\n" : "\n");
+  }
+  hec_text_add(out, "]}\n");
+}

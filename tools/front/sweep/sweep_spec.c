@@ -1,0 +1,436 @@
+/* The spec of a sweep: an object whose members are axes, one value or an array of them each. Keys are hecate-sim's
+ * options with _ for -; "trace" has paths and synthetic traces:
+ *
+ *   {"trace": ["loads.jsonl.gz", {"synth": {"workload": "lognormal", "top_k": [1, 2, 4], "iterations": 20}}],
+ *    "policy": "all", "cluster": ["p4d-4x8", "4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G"],
+ *    "tokens": [1024, 4096], "law": ["alpha_beta", "max_min"], "m": ["auto", 0, 2]}
+ *
+ * Paths are relative to the folder of the spec. Members of "synth" are options of hecate-trace synth (all but --drift and
+ * --out); arrays there multiply, too. An axis that is left out has the one value "auto": what hecate-sim takes without the
+ * option; so do policy (all), law (alpha_beta), slow and skew ("": none, which may be one of several values). Unknown keys, unknown names, a value twice, an empty array: errors that name file, line and field.
+ * Linear in the spec and in the product of the synthetic traces; values of one axis are compared pairwise. */
+#include "tools/front/sweep/sweep.h"
+
+#include "models/preset_data.h"
+#include "runtime/base/files.h"
+#include "runtime/base/table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { OF_TRACE, OF_TEXT, OF_NONE_OR_TEXT, OF_INT, OF_REAL, OF_T, OF_ROW } axis_kind;
+
+static const struct {
+  const char *key;
+  axis_kind kind;
+  size_t offset; /* in hec_job_options */
+  double least, most;
+} axes[HEC_SWEEP_AXES] = {
+    {"trace", OF_TRACE, 0, 0, 0},
+    {"model", OF_TEXT, offsetof(hec_job_options, model), 0, 0},
+    {"cluster", OF_TEXT, offsetof(hec_job_options, cluster), 0, 0},
+    {"slow", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.slow), 0, 0},
+    {"skew", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.skew), 0, 0},
+    {"ranks", OF_INT, offsetof(hec_job_options, ranks), 1, 65536},
+    {"tokens", OF_INT, offsetof(hec_job_options, tokens), 1, 1e8},
+    {"micro_batches", OF_INT, offsetof(hec_job_options, micro_batches), 1, HEC_MICRO_BATCHES_MAX},
+    {"layers", OF_INT, offsetof(hec_job_options, layers), 1, 65536},
+    {"phase", OF_TEXT, offsetof(hec_job_options, phase), 0, 0},
+    {"attention", OF_TEXT, offsetof(hec_job_options, attention), 0, 0},
+    {"nonmoe_scale", OF_REAL, offsetof(hec_job_options, nonmoe_scale), 1e-6, 1e6},
+    {"ep", OF_INT, offsetof(hec_job_options, ep), 1, 65536},
+    {"esp", OF_INT, offsetof(hec_job_options, esp), 1, 65536},
+    {"mp", OF_INT, offsetof(hec_job_options, mp), 1, 65536},
+    {"t", OF_T, offsetof(hec_job_options, t), 0, 1e6},
+    {"m", OF_INT, offsetof(hec_job_options, m), 0, 1e6},
+    {"period", OF_INT, offsetof(hec_job_options, period), 1, 1e9},
+    {"slots", OF_INT, offsetof(hec_job_options, slots), 1, 1e6},
+    {"warmup", OF_INT, offsetof(hec_job_options, warmup), 0, 1e9},
+    {"collective", OF_ROW, 0, 0, 0},
+    {"law", OF_ROW, 0, 0, 0},
+    {"schedule", OF_ROW, 0, 0, 0},
+    {"policy", OF_ROW, 0, 0, 0},
+};
+
+const char *const hec_sweep_axis_name[HEC_SWEEP_AXES] = {
+    "trace",  "model",  "cluster",   "slow",         "skew",       "ranks", "tokens",   "micro_batches",
+    "layers", "phase",  "attention", "nonmoe_scale", "ep",         "esp",   "mp",       "t",
+    "m",      "period", "slots",     "warmup",       "collective", "law",   "schedule", "policy"};
+
+/* ---- Synthetic traces ---- */
+
+typedef enum { SYNTH_TEXT, SYNTH_INT32, SYNTH_INT64, SYNTH_REAL } synth_kind;
+
+static const struct {
+  const char *key;
+  synth_kind kind;
+  size_t offset; /* in hec_synth_options */
+} synth_keys[] = {{"workload", SYNTH_TEXT, offsetof(hec_synth_options, workload)},
+                  {"layers", SYNTH_INT32, offsetof(hec_synth_options, n_layers)},
+                  {"experts", SYNTH_INT32, offsetof(hec_synth_options, n_experts)},
+                  {"top_k", SYNTH_INT32, offsetof(hec_synth_options, top_k)},
+                  {"source_ranks", SYNTH_INT32, offsetof(hec_synth_options, n_sources)},
+                  {"ranks", SYNTH_INT32, offsetof(hec_synth_options, ranks)},
+                  {"hot_experts", SYNTH_INT32, offsetof(hec_synth_options, n_hot)},
+                  {"period", SYNTH_INT32, offsetof(hec_synth_options, period)},
+                  {"tokens", SYNTH_INT64, offsetof(hec_synth_options, tokens)},
+                  {"iterations", SYNTH_INT64, offsetof(hec_synth_options, n_iterations)},
+                  {"switch", SYNTH_INT64, offsetof(hec_synth_options, switch_iter)},
+                  {"seed", SYNTH_INT64, offsetof(hec_synth_options, seed)},
+                  {"sigma", SYNTH_REAL, offsetof(hec_synth_options, sigma)},
+                  {"exponent", SYNTH_REAL, offsetof(hec_synth_options, exponent)},
+                  {"hot_share", SYNTH_REAL, offsetof(hec_synth_options, hot_share)},
+                  {"idle_share", SYNTH_REAL, offsetof(hec_synth_options, idle_share)},
+                  {"affinity", SYNTH_REAL, offsetof(hec_synth_options, affinity)},
+                  {"name", SYNTH_TEXT, offsetof(hec_synth_options, name)},
+                  {"shape", SYNTH_TEXT, offsetof(hec_synth_options, shape)}};
+enum { N_SYNTH_KEYS = sizeof synth_keys / sizeof *synth_keys };
+
+/* ---- Values ---- */
+
+/* The first of one value or of the elements of an array, and how many. */
+static hec_status values_of(const hec_json *json, const hec_json_value *v, const hec_json_value **first, int32_t *n) {
+  *first = v;
+  *n = 1;
+  if (!hec_json_is_array(v))
+    return HEC_OK;
+  *n = hec_json_length(v);
+  *first = hec_json_first(v);
+  return *n > 0 ? HEC_OK : hec_json_error(json, v, "at least one value");
+}
+
+static hec_status add_value(hec_sweep *s, hec_sweep_axis axis, const char *text, double number,
+                            const hec_json_value *at) {
+  if (s->axis[axis].n == HEC_SWEEP_VALUES_MAX)
+    return hec_json_error(s->json, at, "at most 16384 values of an axis");
+  for (int32_t i = 0; i < s->axis[axis].n; i++)
+    if (strcmp(s->axis[axis].value[i].text, text) == 0)
+      return hec_json_error(s->json, at, "every value of an axis once");
+  int32_t n = s->axis[axis].n, capacity = s->axis[axis].capacity;
+  if (n == capacity) { /* doubles on the arena: what is left behind is as much as what is kept */
+    capacity = capacity ? 2 * capacity : 8;
+    hec_sweep_value *grown = HEC_NEW(&s->arena, hec_sweep_value, capacity);
+    if (n > 0)
+      memcpy(grown, s->axis[axis].value, (size_t)n * sizeof *grown);
+    s->axis[axis].value = grown;
+    s->axis[axis].capacity = capacity;
+  }
+  s->axis[axis].value[n] = (hec_sweep_value){.text = hec_arena_text(&s->arena, text), .number = number, .at = at};
+  s->axis[axis].n++;
+  return HEC_OK;
+}
+
+/* Whether v is an integer (or, unless whole, a number) from least to most; texts and messages never round it. */
+static bool is_number(const hec_json_value *v, bool whole, double least, double most) {
+  if (!hec_json_is_number(v))
+    return false;
+  double x = hec_json_number(v);
+  return x >= least && x <= most && (!whole || x == floor(x));
+}
+
+static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_sweep_axis axis) {
+  char expected[128];
+  (void)snprintf(expected, sizeof expected, "%s from %.10g to %.10g%s or \"auto\"",
+                 axes[axis].kind == OF_REAL ? "a number" : "a whole number", axes[axis].least, axes[axis].most,
+                 axes[axis].kind == OF_T ? ", \"paper\"" : "");
+  return hec_json_error(s->json, v, expected);
+}
+
+static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
+  if (axes[axis].kind == OF_T && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
+    return add_value(s, axis, "paper", HEC_T_PAPER, v);
+  if (!is_number(v, axes[axis].kind != OF_REAL, axes[axis].least, axes[axis].most))
+    return number_error(s, v, axis);
+  hec_text text = {0};
+  hec_text_add_double(&text, hec_json_number(v));
+  hec_status status = add_value(s, axis, text.data, hec_json_number(v), v);
+  hec_text_free(&text);
+  return status;
+}
+
+/* The table that an axis takes its rows from. */
+static hec_table rows_of(hec_sweep_axis axis) {
+  switch (axis) {
+  case HEC_SWEEP_COLLECTIVE:
+    return (hec_table){.rows = hec_collectives, .also = "auto"};
+  case HEC_SWEEP_LAW:
+    return (hec_table){.rows = hec_laws};
+  case HEC_SWEEP_SCHEDULE:
+    return hec_schedule_table;
+  default:
+    return (hec_table){.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
+  }
+}
+
+static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
+  const char *name = hec_json_is_string(v) ? hec_json_text(v) : "";
+  if (axis == HEC_SWEEP_POLICY && strcmp(name, "all") == 0) {
+    for (int32_t i = 0; hec_policies[i]; i++)
+      if (!hec_policies[i]->placed) /* a sweep has no placement */
+        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
+    return HEC_OK;
+  }
+  hec_table rows = rows_of(axis);
+  const void *row = hec_table_find(rows.rows, name);
+  if (row && (!rows.offered || rows.offered(row)))
+    return add_value(s, axis, name, 0, v);
+  hec_text expected = {0};
+  hec_table_expect(&rows, name, &expected);
+  hec_status status = hec_json_error(s->json, v, expected.data);
+  hec_text_free(&expected);
+  return status;
+}
+
+/* The value added last names a file beside the spec. */
+static void set_path(hec_sweep *s, hec_sweep_axis axis) {
+  hec_sweep_value *value = &s->axis[axis].value[s->axis[axis].n - 1];
+  hec_text path = {0};
+  hec_file_beside(s->origin, value->text, &path);
+  value->path = hec_arena_text(&s->arena, path.data);
+  hec_text_free(&path);
+}
+
+static bool names_file(hec_sweep_axis axis, const char *text) {
+  if (axis == HEC_SWEEP_CLUSTER)
+    return !hec_preset_find("cluster", text) && !hec_cluster_is_line(text);
+  return axis == HEC_SWEEP_MODEL && !hec_preset_find("moe", text);
+}
+
+static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
+  bool none = axes[axis].kind == OF_NONE_OR_TEXT && hec_json_is_string(v);
+  const char *text = hec_json_is_string(v) ? hec_json_text(v) : "";
+  hec_attention kind;
+  hec_s2 s2;
+  const char *expected = text[0] == 0 && !none ? "a text" : NULL;
+  if (!expected && axis == HEC_SWEEP_PHASE && strcmp(text, "train") != 0 && strcmp(text, "forward") != 0)
+    expected = "train, forward or auto";
+  if (!expected && axis == HEC_SWEEP_ATTENTION)
+    expected = hec_attention_read(text, &kind, &s2);
+  if (expected)
+    return hec_json_error(s->json, v, expected);
+  HEC_TRY(add_value(s, axis, text, 0, v));
+  if (names_file(axis, text))
+    set_path(s, axis);
+  return HEC_OK;
+}
+
+/* ---- Traces ---- */
+
+static hec_status add_trace(hec_sweep *s, const char *label, const hec_synth_options *made, const hec_json_value *at) {
+  int32_t n = s->axis[HEC_SWEEP_TRACE].n;
+  if (n == HEC_SWEEP_TRACES_MAX)
+    return hec_json_error(s->json, at, "at most 4096 traces");
+  HEC_TRY(add_value(s, HEC_SWEEP_TRACE, label, 0, at));
+  if (n == s->trace_capacity) {
+    s->trace_capacity = n ? 2 * n : 8;
+    hec_sweep_trace *grown = HEC_NEW(&s->arena, hec_sweep_trace, s->trace_capacity);
+    if (n > 0)
+      memcpy(grown, s->traces, (size_t)n * sizeof *grown);
+    s->traces = grown;
+  }
+  s->traces[n] = (hec_sweep_trace){.made = made != NULL};
+  if (made)
+    s->traces[n].synth = *made;
+  else
+    set_path(s, HEC_SWEEP_TRACE);
+  return HEC_OK;
+}
+
+/* Sets one option of the generator and writes it to the label. */
+static hec_status set_synth(const hec_sweep *s, const char *key, const hec_json_value *v, hec_synth_options *o,
+                            hec_text *label) {
+  int k = 0;
+  while (strcmp(synth_keys[k].key, key) != 0)
+    k++;
+  void *to = (char *)o + synth_keys[k].offset;
+  hec_text_printf(label, " %s=", key);
+  if (synth_keys[k].kind == SYNTH_TEXT) {
+    if (!hec_json_is_string(v))
+      return hec_json_error(s->json, v, "a text");
+    *(const char **)to = hec_json_text(v);
+    hec_text_add(label, hec_json_text(v));
+    return HEC_OK;
+  }
+  bool whole = synth_keys[k].kind != SYNTH_REAL;
+  double most = synth_keys[k].kind == SYNTH_INT32 ? INT32_MAX : 9007199254740992.0;
+  if (!is_number(v, whole, whole ? 0 : -most, most))
+    return hec_json_error(s->json, v, whole ? "a whole number that hecate-trace synth takes" : "a number");
+  double x = hec_json_number(v);
+  if (synth_keys[k].kind == SYNTH_INT32)
+    *(int32_t *)to = (int32_t)x;
+  else if (synth_keys[k].kind == SYNTH_INT64)
+    *(int64_t *)to = (int64_t)x;
+  else
+    *(double *)to = x;
+  hec_text_add_double(label, x);
+  return HEC_OK;
+}
+
+/* The product of the members from `member` on: at most N_SYNTH_KEYS deep. */
+static hec_status expand(hec_sweep *s, const hec_json_value *whole, const hec_json_value *member, hec_synth_options o,
+                         const char *label) {
+  if (!member) {
+    if (hec_synth_check(&o) == HEC_OK)
+      return add_trace(s, label, &o, whole);
+    char why[700];
+    (void)snprintf(why, sizeof why, "options that hecate-trace synth takes (%.600s)", hec_last_error());
+    return hec_json_error(s->json, whole, why);
+  }
+  const char *key = hec_json_key(member);
+  const hec_json_value *v;
+  int32_t n;
+  if (strcmp(key, "notes") == 0 || strcmp(key, "sources") == 0)
+    return expand(s, whole, hec_json_next(member), o, label);
+  HEC_TRY(values_of(s->json, member, &v, &n));
+  hec_status status = HEC_OK;
+  for (; status == HEC_OK && n > 0; n--, v = hec_json_next(v)) {
+    hec_synth_options one = o;
+    hec_text longer = {0};
+    hec_text_add(&longer, label);
+    status = set_synth(s, key, v, &one, &longer);
+    if (status == HEC_OK)
+      status = expand(s, whole, hec_json_next(member), one, longer.data);
+    hec_text_free(&longer);
+  }
+  return status;
+}
+
+static hec_status add_traces(hec_sweep *s, const hec_json_value *v) {
+  static const char *const only_synth[] = {"synth", NULL};
+  if (hec_json_is_string(v)) {
+    bool standard = strcmp(hec_json_text(v), "-") == 0 || hec_json_text(v)[0] == 0;
+    return standard ? hec_json_error(s->json, v, "a trace file") : add_trace(s, hec_json_text(v), NULL, v);
+  }
+  if (!hec_json_is_object(v))
+    return hec_json_error(s->json, v, "a trace file or an object with \"synth\"");
+  HEC_TRY(hec_json_only(s->json, v, only_synth));
+  const hec_json_value *synth = hec_json_get(v, "synth");
+  if (!synth)
+    return hec_json_error(s->json, v, "a member \"synth\"");
+  const char *known[N_SYNTH_KEYS + 1] = {NULL};
+  for (int k = 0; k < N_SYNTH_KEYS; k++)
+    known[k] = synth_keys[k].key;
+  HEC_TRY(hec_json_only(s->json, synth, known));
+  return expand(s, synth, hec_json_first(synth), hec_synth_defaults(), "synthetic");
+}
+
+/* ---- The whole ---- */
+
+static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
+  bool is_auto = hec_json_is_string(v) && strcmp(hec_json_text(v), HEC_SWEEP_AUTO) == 0;
+  if (is_auto && axes[axis].kind == OF_NONE_OR_TEXT)
+    return add_value(s, axis, "", 0, v);
+  if (is_auto && axes[axis].kind != OF_TRACE && axis != HEC_SWEEP_POLICY && axis != HEC_SWEEP_LAW)
+    return add_value(s, axis, HEC_SWEEP_AUTO, 0, v);
+  switch (axes[axis].kind) {
+  case OF_TRACE:
+    return add_traces(s, v);
+  case OF_TEXT:
+  case OF_NONE_OR_TEXT:
+    return add_text(s, axis, v);
+  case OF_ROW:
+    return add_row(s, axis, v);
+  default:
+    return add_number(s, axis, v);
+  }
+}
+
+static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
+  const hec_json_value *root = hec_json_root(s->json), *v = hec_json_get(root, axes[axis].key);
+  int32_t n = 0;
+  if (!v && axis == HEC_SWEEP_TRACE)
+    return hec_json_error(s->json, root, "a member \"trace\"");
+  if (!v && axis == HEC_SWEEP_POLICY) {
+    for (int32_t i = 0; hec_policies[i]; i++)
+      if (!hec_policies[i]->placed)
+        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
+    return HEC_OK;
+  }
+  const char *left_out = axis == HEC_SWEEP_LAW                ? "alpha_beta"
+                         : axes[axis].kind == OF_NONE_OR_TEXT ? ""
+                                                              : HEC_SWEEP_AUTO;
+  if (!v)
+    return add_value(s, axis, left_out, 0, NULL);
+  HEC_TRY(values_of(s->json, v, &v, &n));
+  for (; n > 0; n--, v = hec_json_next(v))
+    HEC_TRY(add_one(s, axis, v));
+  return HEC_OK;
+}
+
+static hec_status count(hec_sweep *s) {
+  double n = 1;
+  s->n = s->per_job = 1;
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    n *= s->axis[a].n;
+  if (n > HEC_SWEEP_ROWS_MAX)
+    return hec_fail(HEC_BAD_INPUT, "%s:1: the document: expected at most %d configurations, found %.0f", s->origin,
+                    HEC_SWEEP_ROWS_MAX, n);
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
+    s->n *= s->axis[a].n;
+    s->per_job *= a > HEC_SWEEP_WARMUP ? s->axis[a].n : 1;
+  }
+  return HEC_OK;
+}
+
+static hec_status read_all(hec_sweep *s) {
+  const char *known[HEC_SWEEP_AXES + 1] = {NULL};
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    known[a] = axes[a].key;
+  HEC_TRY(hec_json_only(s->json, hec_json_root(s->json), known));
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    HEC_TRY(read_axis(s, (hec_sweep_axis)a));
+  return count(s);
+}
+
+hec_status hec_sweep_parse(const char *text, size_t length, const char *origin, hec_sweep *s) {
+  s->origin = hec_arena_text(&s->arena, origin);
+  char *copy = HEC_NEW(&s->arena, char, length + 1);
+  if (length > 0)
+    memcpy(copy, text, length);
+  s->text = copy;
+  s->length = length;
+  HEC_TRY(hec_json_parse(copy, length, origin, &s->json));
+  return read_all(s);
+}
+
+/* ---- Look-ups ---- */
+
+const hec_sweep_value *hec_sweep_at(const hec_sweep *s, int64_t index, hec_sweep_axis axis) {
+  for (int32_t a = HEC_SWEEP_AXES - 1; a > (int32_t)axis; a--)
+    index /= s->axis[a].n;
+  return &s->axis[axis].value[index % s->axis[axis].n];
+}
+
+void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *options) {
+  for (int32_t a = 0; a <= HEC_SWEEP_WARMUP; a++) {
+    const hec_sweep_value *v = hec_sweep_at(s, index, (hec_sweep_axis)a);
+    void *to = (char *)options + axes[a].offset;
+    if (axes[a].kind == OF_TRACE || strcmp(v->text, HEC_SWEEP_AUTO) == 0 || !v->text[0])
+      continue;
+    if (axes[a].kind == OF_TEXT || axes[a].kind == OF_NONE_OR_TEXT)
+      *(const char **)to = v->text;
+    else if (axes[a].kind == OF_REAL)
+      *(double *)to = v->number;
+    else
+      *(int32_t *)to = (int32_t)v->number;
+  }
+  options->model_text = hec_sweep_at(s, index, HEC_SWEEP_MODEL)->content;
+  options->cluster_text = hec_sweep_at(s, index, HEC_SWEEP_CLUSTER)->content;
+}
+
+/* splitmix64's finisher. */
+static uint64_t scatter(uint64_t x) {
+  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return x ^ (x >> 31);
+}
+
+bool hec_sweep_mine(const hec_sweep *s, int64_t index, int32_t i, int32_t n) {
+  enum { GROUPS_PER_SHARD = 8 }; /* fewer would leave shards with very unequal work */
+  int64_t n_policies = hec_sweep_policies(s);
+  uint64_t what = (uint64_t)(s->n / n_policies >= (int64_t)GROUPS_PER_SHARD * n ? index / n_policies : index);
+  return n == 1 || scatter(what + 1) % (uint64_t)n == (uint64_t)i;
+}

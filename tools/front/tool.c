@@ -1,0 +1,57 @@
+/* See tool.h. Which tool runs is known to the whole process, so that the help of a command can name its neighbours. */
+#include "tools/front/tool.h"
+
+#include "runtime/base/nearest.h"
+#include "runtime/base/progress.h"
+#include "tools/front/args.h"
+#include "tools/front/colour.h"
+
+#include "runtime/base/text.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+static const hec_tool *running; /* set once, by main */
+
+const hec_tool *hec_tool_running(void) {
+  return running;
+}
+
+static hec_status unknown(const hec_tool *tool, const char *found) {
+  hec_text names = {0};
+  hec_nearest_search search = {.word = found};
+  for (const hec_tool_command *c = tool->commands; c->name; c++)
+    if (c->run && c->summary) {
+      hec_text_printf(&names, "%s%s", names.length ? ", " : "", c->name);
+      hec_nearest_offer(&search, c->name);
+    }
+  hec_status status = hec_fail(HEC_BAD_INPUT, "expected a command (%s), found \"%.100s\"%s%s%s; see %s --help",
+                               names.data, found, search.nearest ? ", did you mean " : "",
+                               search.nearest ? search.nearest : "", search.nearest ? "?" : "", tool->name);
+  hec_text_free(&names);
+  return status;
+}
+
+/* Help and the like of a tool that does nothing without a command. */
+static hec_status without_command(const hec_tool *tool, int argc, char **argv) {
+  const hec_arg none[] = {{.name = NULL}};
+  hec_text usage = {0};
+  hec_text_printf(&usage, "%s COMMAND [options]", tool->name);
+  const hec_command command = {.program = tool->name, .usage = usage.data, .summary = tool->description, .args = none};
+  int32_t n;
+  bool done = false;
+  hec_status status = argc > 1 && argv[1][0] == '-' ? hec_args_parse(&command, argc, argv, NULL, 0, &n, &done) : HEC_OK;
+  hec_text_free(&usage);
+  return status != HEC_OK || done ? status : unknown(tool, argc > 1 ? argv[1] : "");
+}
+
+int hec_tool_main(const hec_tool *tool, int argc, char **argv) {
+  running = tool;
+  if (hec_progress_wanted())
+    hec_progress_begin(&(hec_progress_options){.name = tool->name, .file = STDERR_FILENO});
+  for (const hec_tool_command *c = tool->commands; argc > 1 && c->name; c++)
+    if (c->run && strcmp(argv[1], c->name) == 0)
+      return c->run(argc - 1, argv + 1);
+  return tool->run ? tool->run(argc, argv) : hec_tool_exit(tool->name, without_command(tool, argc, argv));
+}
