@@ -5,7 +5,8 @@ if(NOT TARGET hecate-cuda)
   return()
 endif()
 enable_language(CXX)
-file(GLOB HEC_FAKE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/fake_*.c)
+file(GLOB HEC_FAKE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/fake_*.c
+     ${CMAKE_SOURCE_DIR}/tests/support/work_queue.c)
 file(GLOB FAKE_PLUGIN_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.c)
 # Kernels are C++ there: a .cu has one language in a folder, so each is included by a file of its own.
 file(GLOB HEC_CUDA_KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/exec/cuda/*.cu)

@@ -2,7 +2,7 @@
  * on the CPU, over functions that behave as badly as the real ones may.
  *
  *   order    work is queued and done as late as possible: only while some thread of the host waits or asks, in a random
- *            order among the streams that can go on (fake_queue.c). A missing event shows as a wrong number or NaN
+ *            order among the streams that can go on (work_queue.h). A missing event shows as a wrong number or NaN
  *   memory   of a device cannot be touched by the host (it crashes); new memory is NaN; freed memory is never given out
  *            again; unpinned memory is read at the call, pinned memory when the copy is done (fake_memory.c)
  *   misuse   destroyed streams, freed memory that queued work uses, grids that do not fit: words and abort()
@@ -30,16 +30,14 @@
 #ifndef HEC_TESTS_CUDA_FAKE_H
 #define HEC_TESTS_CUDA_FAKE_H
 #include "tests/cuda/fake_grid.h"
+#include "tests/support/work_queue.h"
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAKE_DEVICES_MOST = 32, FAKE_RANGES_MOST = 3 };
-
-/* Words on stderr, then abort(). */
-_Noreturn void fake_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+enum { FAKE_DEVICES_MOST = 32 };
 
 /* ---- The lock, failures on request, the log ---- */
 
@@ -47,78 +45,19 @@ _Noreturn void fake_die(const char *format, ...) __attribute__((format(printf, 1
 void fake_enter(void);
 void fake_leave(void);
 bool fake_fails(const char *call); /* FAKE_CUDA_FAIL names this call of it */
-uint32_t fake_random(uint32_t below);
-int64_t fake_clock_ns(void);
 void fake_log(cudaStream_t stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t fake_setting(const char *name, int64_t otherwise);
 
 /* ---- Streams and their work ---- */
 
-typedef struct fake_work fake_work;
-
-typedef struct {
-  const void *at;
-  size_t bytes;
-} fake_range;
-
-/* A piece of work in a stream's queue. `own` is its data, freed by `drop` (NULL: free). */
-struct fake_work {
-  const char *name;
-  bool (*ready)(fake_work *work); /* at the head of its queue; NULL: yes */
-  void (*run)(fake_work *work);
-  void (*drop)(fake_work *work);
-  void (*explain)(const fake_work *work, char *text, size_t bytes); /* what it waits for; NULL: nothing */
-  /* Something of other streams must come first: calls fake_need for it; NULL: nothing. */
-  void (*need)(const fake_work *work);
-  void *own;
-  const void *closure; /* words of it may be addresses of memory that it uses */
-  size_t closure_bytes;
-  fake_range uses[FAKE_RANGES_MOST]; /* memory of devices or pinned; bytes 0: none */
-  bool is_kernel;
-  cudaStream_t stream;
-  int64_t queued_ns, cost_ns;
-  uint64_t position; /* in its stream, from 1 */
-  fake_work *next;
-};
-
-struct CUstream_st {
-  int32_t number, device;
-  bool destroyed;
-  fake_work *first, *last;
-  uint64_t queued, finished; /* positions */
-  uint64_t needed;           /* to here, by whoever waits now */
-  int64_t clock_ns;          /* when its last work ended */
-  uint32_t priority;
-  struct CUstream_st *next;
-};
-
-/* What an event was recorded as. */
-typedef struct {
-  int32_t references;
-  bool done;
-  int64_t ns;
-  cudaStream_t stream;
-  uint64_t position;
-} fake_mark;
-
 cudaStream_t fake_stream_open(int32_t device);
 cudaStream_t fake_stream_of(cudaStream_t given); /* the default stream for NULL; dies where there is no such stream */
-void fake_stream_close(cudaStream_t stream);
-/* Takes a copy of *work, uses checked against what is allocated. On a device that has failed: dropped. */
-void fake_queue(cudaStream_t stream, const fake_work *work);
-fake_mark *fake_mark_stream(cudaStream_t stream); /* one reference is the caller's */
-void fake_mark_release(fake_mark *mark);
-void fake_wait_mark(cudaStream_t stream, fake_mark *mark);
-void fake_need(cudaStream_t stream, uint64_t position);
-/* Does work until it is reached, or the device failed; also what others queue meanwhile. */
-void fake_run_to(cudaStream_t stream, uint64_t position);
-void fake_run_until(bool (*reached)(void *context), void *context, const char *what);
-void fake_run_some(void);      /* a random number of pieces, perhaps none: somebody asks */
-void fake_something_new(void); /* wakes who waits: not only work, whatever `reached` may look at */
-bool fake_wait_for_news(void); /* of other threads; false: there was none for FAKE_CUDA_PATIENCE */
+/* hec_queue_work, with what it uses checked against what is allocated. */
+void fake_queue(cudaStream_t stream, const hec_queue_piece *work);
+void fake_check_uses(const hec_queue_piece *work);
 void fake_queue_kernel(cudaStream_t stream, const fake_kernel *kernel);
 /* Calls visit for all work that is queued. */
-void fake_visit(void (*visit)(fake_work *work, void *context), void *context);
+void fake_visit(void (*visit)(hec_queue_piece *work, void *context), void *context);
 
 /* ---- Devices ---- */
 

@@ -76,16 +76,11 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t *stream) {
-  *stream = handle->stream;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *at, size_t bytes) {
   int32_t device = -1;
   fake_enter();
   if (bytes > 0 && fake_place_of(at, bytes, "cublasSetWorkspace", &device) != FAKE_DEVICE)
-    fake_die("cublasSetWorkspace: memory of the host");
+    hec_queue_die("cublasSetWorkspace: memory of the host");
   fake_leave();
   if ((uintptr_t)at % 256 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -99,28 +94,12 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t *mode) {
-  *mode = handle->mode;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
-  (void)handle;
-  return mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode) {
-  (void)handle;
-  (void)mode;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value) {
   *value = type == MAJOR_VERSION ? CUBLAS_VER_MAJOR : type == MINOR_VERSION ? CUBLAS_VER_MINOR : CUBLAS_VER_PATCH;
   return CUBLAS_STATUS_SUCCESS;
 }
 
-const char *cublasGetStatusName(cublasStatus_t status) {
+const char *cublasGetStatusString(cublasStatus_t status) {
   switch (status) {
   case CUBLAS_STATUS_SUCCESS:
     return "CUBLAS_STATUS_SUCCESS";
@@ -137,10 +116,6 @@ const char *cublasGetStatusName(cublasStatus_t status) {
   default:
     return "unknown status";
   }
-}
-
-const char *cublasGetStatusString(cublasStatus_t status) {
-  return cublasGetStatusName(status);
 }
 
 /* ---- What is allowed ---- */
@@ -167,7 +142,7 @@ static bool types_allowed(const types *t) {
   case CUBLAS_COMPUTE_32F_FAST_16BF:
     return floats && !t->grouped;
   default:
-    fake_die("cuBLAS: type of computation %d is not emulated", (int)t->compute);
+    hec_queue_die("cuBLAS: type of computation %d is not emulated", (int)t->compute);
   }
 }
 
@@ -198,9 +173,9 @@ static void check_matrix(const void *at, int64_t bytes, size_t unit, const char 
   if (bytes == 0)
     return;
   if ((uintptr_t)at % unit != 0)
-    fake_die("%s: a matrix at %p is not aligned to %zu bytes", name, at, unit);
+    hec_queue_die("%s: a matrix at %p is not aligned to %zu bytes", name, at, unit);
   if (fake_place_of(at, (size_t)bytes, name, &device) == FAKE_PAGEABLE)
-    fake_die("%s: a matrix at %p is in the memory of the host", name, at);
+    hec_queue_die("%s: a matrix at %p is in the memory of the host", name, at);
 }
 
 /* What the grouped call asks of its pointers where it uses tensor cores. */
@@ -221,7 +196,7 @@ static void run_one(const fake_product *p, const char *name, bool grouped) {
   fake_product_run(p);
 }
 
-static void run_products(fake_work *work) {
+static void run_products(hec_queue_piece *work) {
   const products *all = work->own;
   int64_t i = 0;
   if (all->workspace)
@@ -241,7 +216,7 @@ static void run_products(fake_work *work) {
 static products *new_products(cublasHandle_t handle, int32_t n_groups) {
   products *all = calloc(1, sizeof *all + (size_t)n_groups * sizeof *all->groups);
   if (!all)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   all->n_groups = n_groups;
   all->workspace = handle->workspace;
   all->workspace_bytes = handle->workspace_bytes;
@@ -257,7 +232,8 @@ static int64_t count(const products *all) {
 
 static cublasStatus_t queue_products(cublasHandle_t handle, const char *name, products *all) {
   int64_t n = count(all);
-  fake_work work = {.name = name, .run = run_products, .own = all, .uses = {{all->workspace, all->workspace_bytes}}};
+  hec_queue_piece work = {
+      .name = name, .run = run_products, .own = all, .uses = {{all->workspace, all->workspace_bytes}}};
   cudaStream_t stream = fake_stream_of(handle->stream);
   if (n == 0) {
     free(all);
@@ -268,14 +244,14 @@ static cublasStatus_t queue_products(cublasHandle_t handle, const char *name, pr
     work.cost_ns += all->groups[g].n * 2 * all->groups[g].product.m * all->groups[g].product.n *
                     all->groups[g].product.k / FLOP_PER_NS;
   if (all->a) {
-    work.uses[1] = (fake_range){all->a, (size_t)n * sizeof *all->a};
-    work.uses[2] = (fake_range){all->c, (size_t)n * sizeof *all->c};
+    work.uses[1] = (hec_queue_range){all->a, (size_t)n * sizeof *all->a};
+    work.uses[2] = (hec_queue_range){all->c, (size_t)n * sizeof *all->c};
     check_matrix(all->a, (int64_t)work.uses[1].bytes, sizeof(void *), name);
     check_matrix(all->b, (int64_t)work.uses[1].bytes, sizeof(void *), name);
     check_matrix(all->c, (int64_t)work.uses[2].bytes, sizeof(void *), name);
   } else {
-    work.uses[1] = (fake_range){p->a, (size_t)fake_product_bytes_a(p)};
-    work.uses[2] = (fake_range){p->c, (size_t)fake_product_bytes_c(p)};
+    work.uses[1] = (hec_queue_range){p->a, (size_t)fake_product_bytes_a(p)};
+    work.uses[2] = (hec_queue_range){p->c, (size_t)fake_product_bytes_c(p)};
   }
   fake_log(stream, "%s %lld %lldx%lldx%lld %c %c", name, (long long)n, (long long)p->m, (long long)p->n,
            (long long)p->k, p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N');

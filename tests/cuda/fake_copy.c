@@ -14,12 +14,12 @@ typedef struct {
   char staged[]; /* of unpinned memory */
 } copy;
 
-static void run_copy(fake_work *work) {
+static void run_copy(hec_queue_piece *work) {
   const copy *c = work->own;
   memmove(c->to, c->from, c->bytes);
 }
 
-static void run_fill(fake_work *work) {
+static void run_fill(hec_queue_piece *work) {
   const copy *c = work->own;
   memset(c->to, c->value, c->bytes);
 }
@@ -27,7 +27,7 @@ static void run_fill(fake_work *work) {
 static copy *new_copy(void *to, const void *from, size_t bytes, bool staged) {
   copy *c = malloc(sizeof *c + (staged ? bytes : 0));
   if (!c)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   *c = (copy){to, from, bytes, 0};
   if (staged) {
     memcpy(c->staged, from, bytes);
@@ -57,7 +57,7 @@ static const char *direction(bool to_device, bool from_device) {
 }
 
 /* The call's error, or cudaSuccess when the copy is queued; *waits: the call returns when it is done. */
-static cudaError_t queue_copy(const fake_work *work, cudaStream_t stream, enum cudaMemcpyKind kind, bool *waits) {
+static cudaError_t queue_copy(const hec_queue_piece *work, cudaStream_t stream, enum cudaMemcpyKind kind, bool *waits) {
   void *to = (void *)work->uses[0].at;
   const void *from = work->uses[1].at;
   size_t bytes = work->uses[0].bytes;
@@ -66,7 +66,7 @@ static cudaError_t queue_copy(const fake_work *work, cudaStream_t stream, enum c
   fake_place from_place = fake_place_of(from, bytes, work->name, &device);
   if (!fits(kind, to_place == FAKE_DEVICE, from_place == FAKE_DEVICE))
     return cudaErrorInvalidValue;
-  fake_work own = *work;
+  hec_queue_piece own = *work;
   own.run = run_copy;
   own.own = new_copy(to, from, bytes, from_place == FAKE_PAGEABLE);
   own.cost_ns = (int64_t)bytes / BYTES_PER_NS;
@@ -80,36 +80,19 @@ static cudaError_t queue_copy(const fake_work *work, cudaStream_t stream, enum c
   return cudaSuccess;
 }
 
-static cudaError_t move(const char *call, const fake_work *work, enum cudaMemcpyKind kind, cudaStream_t on,
-                        bool waits) {
-  cudaError_t error = fake_begin_call(call, cudaErrorUnknown);
-  if (error != cudaSuccess || work->uses[0].bytes == 0)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t on) {
+  cudaError_t error = fake_begin_call("cudaMemcpyAsync", cudaErrorUnknown);
+  if (error != cudaSuccess || bytes == 0)
     return fake_end_call(error);
   cudaStream_t stream = fake_stream_of(on);
-  bool must_wait = false;
-  error = queue_copy(work, stream, kind, &must_wait);
-  if (error == cudaSuccess && (waits || must_wait)) {
-    fake_run_to(stream, stream->queued);
+  bool waits = false;
+  error = queue_copy(&(hec_queue_piece){.name = "cudaMemcpyAsync", .uses = {{to, bytes}, {from, bytes}}}, stream, kind,
+                     &waits);
+  if (error == cudaSuccess && waits) {
+    hec_queue_run_to(stream, stream->queued);
     error = fake_broken(stream->device);
   }
   return fake_end_call(error);
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
-  return move("cudaMemcpyAsync", &(fake_work){.name = "cudaMemcpyAsync", .uses = {{to, bytes}, {from, bytes}}}, kind,
-              stream, false);
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-  return move("cudaMemcpy", &(fake_work){.name = "cudaMemcpy", .uses = {{to, bytes}, {from, bytes}}}, kind, NULL, true);
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
-                                cudaStream_t stream) {
-  (void)to_device;
-  (void)from_device;
-  return move("cudaMemcpyPeerAsync", &(fake_work){.name = "cudaMemcpyPeerAsync", .uses = {{to, bytes}, {from, bytes}}},
-              cudaMemcpyDeviceToDevice, stream, false);
 }
 
 cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t on) {
@@ -123,14 +106,10 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t on) 
   copy *c = new_copy(at, NULL, bytes, false);
   c->value = value;
   fake_log(stream, "cudaMemsetAsync %zu", bytes);
-  fake_queue(stream, &(fake_work){.name = "cudaMemsetAsync",
-                                  .run = run_fill,
-                                  .own = c,
-                                  .uses = {{at, bytes}},
-                                  .cost_ns = (int64_t)bytes / BYTES_PER_NS});
+  fake_queue(stream, &(hec_queue_piece){.name = "cudaMemsetAsync",
+                                        .run = run_fill,
+                                        .own = c,
+                                        .uses = {{at, bytes}},
+                                        .cost_ns = (int64_t)bytes / BYTES_PER_NS});
   return fake_end_call(cudaSuccess);
-}
-
-cudaError_t cudaMemset(void *at, int value, size_t bytes) {
-  return cudaMemsetAsync(at, value, bytes, NULL);
 }

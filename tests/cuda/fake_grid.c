@@ -57,7 +57,7 @@ static fiber *fiber_open(void) {
   char *stack = mmap(NULL, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (!f || stack == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0 || getcontext(&f->first) != 0)
-    fake_die("no memory for the stack of a thread");
+    hec_queue_die("no memory for the stack of a thread");
   f->first.uc_stack.ss_sp = stack + GUARD_BYTES;
   f->first.uc_stack.ss_size = STACK_BYTES;
   f->first.uc_link = NULL;
@@ -84,7 +84,7 @@ _Noreturn static void jump_to(fiber *f) {
     _longjmp(f->at, 1);
   f->begun = true;
   (void)setcontext(&f->first);
-  fake_die("a stack could not be entered");
+  hec_queue_die("a stack could not be entered");
 }
 
 /* ---- Who runs next ---- */
@@ -118,16 +118,16 @@ static bool choose(unsigned *next) {
     }
   }
   if (n_at_shuffle > 0)
-    fake_die("%s, block %u: %u lanes of warp %u wait in a shuffle that the others do not come to", kernel->name,
-             fake_block_at.x, n_at_shuffle, begin / FAKE_WARP);
+    hec_queue_die("%s, block %u: %u lanes of warp %u wait in a shuffle that the others do not come to", kernel->name,
+                  fake_block_at.x, n_at_shuffle, begin / FAKE_WARP);
   for (unsigned t = end; t < n_threads; t++)
     if (can_run(t)) {
       *next = t;
       return true;
     }
   if (n_at_barrier > 0)
-    fake_die("%s, block %u: %u threads of %u wait at a barrier that the others do not come to", kernel->name,
-             fake_block_at.x, n_at_barrier, n_threads);
+    hec_queue_die("%s, block %u: %u threads of %u wait at a barrier that the others do not come to", kernel->name,
+                  fake_block_at.x, n_at_barrier, n_threads);
   return false;
 }
 
@@ -177,7 +177,7 @@ static void run_block(void) {
   if (_setjmp(caller) == 0)
     jump_to(fiber_take());
   if (n_done != n_threads)
-    fake_die("%s: a block ended with %u of %u threads", kernel->name, n_done, n_threads);
+    hec_queue_die("%s: a block ended with %u of %u threads", kernel->name, n_done, n_threads);
 }
 
 void fake_grid_run(const fake_kernel *given) {
@@ -206,7 +206,7 @@ static void exchange(unsigned begin) {
   for (unsigned lane = 0; lane < FAKE_WARP; lane++) {
     thread *t = &threads[begin + lane];
     if ((t->from < 0) != (threads[begin].from < 0))
-      fake_die("%s: lanes of a warp wait in a shuffle, others in a ballot", kernel->name);
+      hec_queue_die("%s: lanes of a warp wait in a shuffle, others in a ballot", kernel->name);
     t->taken = t->from < 0 ? ballot : threads[begin + (unsigned)t->from].given;
     t->state = READY;
   }
@@ -216,11 +216,11 @@ static void exchange(unsigned begin) {
 static uint32_t exchange_with(uint32_t mask, uint32_t value, int from) {
   unsigned self = current, begin = warp_begin();
   if (mask != 0xFFFFFFFFU)
-    fake_die("%s: a shuffle of some lanes (mask %#x) is not emulated", kernel->name, mask);
+    hec_queue_die("%s: a shuffle of some lanes (mask %#x) is not emulated", kernel->name, mask);
   if (begin + FAKE_WARP > n_threads)
-    fake_die("%s: a shuffle in a warp of %u threads", kernel->name, n_threads - begin);
+    hec_queue_die("%s: a shuffle in a warp of %u threads", kernel->name, n_threads - begin);
   if (from >= FAKE_WARP)
-    fake_die("%s: a shuffle with lane %d", kernel->name, from);
+    hec_queue_die("%s: a shuffle with lane %d", kernel->name, from);
   threads[self].given = value;
   threads[self].from = from;
   threads[self].state = AT_SHUFFLE;
@@ -271,5 +271,5 @@ void fake_sync_threads(void) {
 }
 
 void fake_misaligned(const void *at, size_t bytes) {
-  fake_die("%s: thread %u of block %u touches %zu bytes at %p", kernel->name, current, fake_block_at.x, bytes, at);
+  hec_queue_die("%s: thread %u of block %u touches %zu bytes at %p", kernel->name, current, fake_block_at.x, bytes, at);
 }

@@ -12,7 +12,7 @@
 fake_group *fake_group_new(ncclComm_t comm, cudaStream_t stream) {
   fake_group *group = calloc(1, sizeof *group);
   if (!group)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   group->comm = comm;
   group->stream = stream;
   return group;
@@ -23,7 +23,7 @@ void fake_group_add(fake_group *group, const fake_message *message) {
     group->n_room = 2 * group->n_room + 4;
     group->messages = realloc(group->messages, (size_t)group->n_room * sizeof *group->messages);
     if (!group->messages)
-      fake_die("no memory");
+      hec_queue_die("no memory");
   }
   group->messages[group->n_messages++] = *message;
 }
@@ -100,7 +100,7 @@ static void clear_seen(const fake_world *world) {
       g->seen = false;
 }
 
-static bool group_ready(fake_work *work) {
+static bool group_ready(hec_queue_piece *work) {
   fake_group *group = work->own;
   ncclComm_t missing = NULL;
   if (group->performed || group->comm->aborted)
@@ -109,7 +109,7 @@ static bool group_ready(fake_work *work) {
   return tied_are_first(group, &missing);
 }
 
-static void explain_group(const fake_work *work, char *text, size_t bytes) {
+static void explain_group(const hec_queue_piece *work, char *text, size_t bytes) {
   fake_group *group = work->own;
   ncclComm_t missing = NULL;
   clear_seen(group->comm->world);
@@ -126,15 +126,15 @@ static void explain_group(const fake_work *work, char *text, size_t bytes) {
                    group->comm->rank, group->n_messages);
 }
 
-static void need_group(const fake_work *work) {
+static void need_group(const hec_queue_piece *work) {
   const fake_group *group = work->own;
   for (int32_t i = 0; i < group->n_messages && !group->performed; i++) {
     const fake_message *m = &group->messages[i];
     found f = m->kind == FAKE_REDUCE ? (found){NULL, NULL} : other_end(group, m);
     if (f.group)
-      for (const fake_work *w = f.group->stream->first; w; w = w->next)
+      for (const hec_queue_piece *w = f.group->stream->first; w; w = w->next)
         if (w->own == f.group)
-          fake_need(f.group->stream, w->position);
+          hec_queue_need(f.group->stream, w->position);
   }
 }
 
@@ -145,15 +145,15 @@ static void check(const fake_message *m) {
   bool in = m->n > 0 && m->from && fake_place_of(m->from, m->n * sizeof(float), "NCCL", &device) != FAKE_DEVICE;
   bool out = m->n > 0 && m->to && fake_place_of(m->to, m->n * sizeof(float), "NCCL", &device) != FAKE_DEVICE;
   if (in || out)
-    fake_die("NCCL: a message in memory of the host");
+    hec_queue_die("NCCL: a message in memory of the host");
 }
 
 static void move(const fake_group *group, fake_message *m) {
   found f = other_end(group, m);
   if (f.message->n != m->n)
-    fake_die("NCCL: rank %d sends %zu numbers where rank %d receives %zu",
-             m->kind == FAKE_SEND ? group->comm->rank : m->peer, m->kind == FAKE_SEND ? m->n : f.message->n,
-             m->kind == FAKE_SEND ? m->peer : group->comm->rank, m->kind == FAKE_SEND ? f.message->n : m->n);
+    hec_queue_die("NCCL: rank %d sends %zu numbers where rank %d receives %zu",
+                  m->kind == FAKE_SEND ? group->comm->rank : m->peer, m->kind == FAKE_SEND ? m->n : f.message->n,
+                  m->kind == FAKE_SEND ? m->peer : group->comm->rank, m->kind == FAKE_SEND ? f.message->n : m->n);
   fake_message *send = m->kind == FAKE_SEND ? m : f.message, *receive = m->kind == FAKE_SEND ? f.message : m;
   check(send);
   check(receive);
@@ -165,11 +165,11 @@ static void move(const fake_group *group, fake_message *m) {
 static void reduce(const fake_world *world, const fake_message *m) {
   float *sum = calloc(m->n + 1, sizeof *sum);
   if (!sum)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   for (int32_t r = 0; r < world->n_ranks; r++) {
     const fake_message *of = find(world->comms[r], FAKE_REDUCE, -1, m->index).message;
     if (of->n != m->n)
-      fake_die("NCCL: a sum of %zu numbers on one rank and %zu on rank %d", m->n, of->n, r);
+      hec_queue_die("NCCL: a sum of %zu numbers on one rank and %zu on rank %d", m->n, of->n, r);
     check(of);
     for (size_t i = 0; i < m->n; i++)
       sum[i] += of->from[i];
@@ -217,7 +217,7 @@ static void perform_seen(const fake_world *world) {
     }
 }
 
-static void run_group(fake_work *work) {
+static void run_group(hec_queue_piece *work) {
   fake_group *group = work->own;
   ncclComm_t missing = NULL;
   if (!group->performed && !group->comm->aborted) {
@@ -225,7 +225,7 @@ static void run_group(fake_work *work) {
     clear_seen(world);
     for (int32_t r = 0; r < world->n_ranks; r++)
       if (!world->comms[r])
-        fake_die("NCCL: a group of a communicator that is not complete");
+        hec_queue_die("NCCL: a group of a communicator that is not complete");
     (void)tied_are_first(group, &missing);
     perform_seen(world);
   }
@@ -233,7 +233,7 @@ static void run_group(fake_work *work) {
     work->stream->clock_ns = group->end_ns;
 }
 
-static void drop_group(fake_work *work) {
+static void drop_group(hec_queue_piece *work) {
   fake_group *group = work->own;
   if (!group->performed)
     forget(group);
@@ -262,11 +262,11 @@ void fake_group_queue(fake_group *group) {
   *link = group;
   group->comm->n_groups++;
   log_group(group);
-  fake_queue(group->stream, &(fake_work){.name = "a group of NCCL",
-                                         .ready = group_ready,
-                                         .run = run_group,
-                                         .drop = drop_group,
-                                         .explain = explain_group,
-                                         .need = need_group,
-                                         .own = group});
+  fake_queue(group->stream, &(hec_queue_piece){.name = "a group of NCCL",
+                                               .ready = group_ready,
+                                               .run = run_group,
+                                               .drop = drop_group,
+                                               .explain = explain_group,
+                                               .need = need_group,
+                                               .own = group});
 }

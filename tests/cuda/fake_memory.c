@@ -92,7 +92,7 @@ static void begin(device_memory *m) {
                    ? MAP_FAILED
                    : mmap(NULL, POISON_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, poison, 0);
     if (at == MAP_FAILED)
-      fake_die("no memory to imitate that of devices");
+      hec_queue_die("no memory to imitate that of devices");
     memset(at, 0xFF, POISON_BYTES);
     (void)munmap(at, POISON_BYTES);
     explain_signal(SIGSEGV);
@@ -100,7 +100,7 @@ static void begin(device_memory *m) {
   }
   char *at = mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
-    fake_die("no addresses to imitate the memory of a device");
+    hec_queue_die("no addresses to imitate the memory of a device");
   m->begin = m->next = at;
   m->end = at + RANGE_BYTES;
 }
@@ -114,13 +114,13 @@ static int protection(const device_memory *m) {
 static void protect(const device_memory *m) {
   for (const block *b = m->blocks; b; b = b->next)
     if (mprotect(b->pages, b->page_bytes, protection(m)) != 0)
-      fake_die("the memory of a device cannot be opened or closed");
+      hec_queue_die("the memory of a device cannot be opened or closed");
 }
 
 /* Closing and opening again cost the kernel a visit of every page: what is large is closed so seldom that this is bearable.
  * Tests have small devices, or many accesses. */
 static bool worth_closing(const device_memory *m) {
-  return fake_random((uint32_t)(m->used / CLOSED_ALWAYS_BYTES) + 1) == 0;
+  return hec_queue_random((uint32_t)(m->used / CLOSED_ALWAYS_BYTES) + 1) == 0;
 }
 
 void fake_memory_open(uint32_t wanted) {
@@ -141,15 +141,15 @@ void *fake_memory_take(int32_t device, size_t bytes) {
   if (!m->begin)
     begin(m);
   if (page_bytes + PAGE > (size_t)(m->end - m->next))
-    fake_die("too much memory was allocated and freed again");
+    hec_queue_die("too much memory was allocated and freed again");
   block *b = calloc(1, sizeof *b);
   if (!b)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   *b = (block){m->next + page_bytes - rounded, m->next, bytes, page_bytes, m->blocks};
   for (size_t done = 0; done < page_bytes; done += POISON_BYTES) {
     size_t piece = page_bytes - done < POISON_BYTES ? page_bytes - done : POISON_BYTES;
     if (mmap(m->next + done, piece, protection(m), MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, poison, 0) == MAP_FAILED)
-      fake_die("no memory to imitate that of a device");
+      hec_queue_die("no memory to imitate that of a device");
   }
   m->next += page_bytes + PAGE;
   m->blocks = b;
@@ -172,18 +172,18 @@ static bool meets(const void *at, size_t bytes, const block *b) {
   return bytes > 0 && begin_at < b->at + b->bytes && b->at < begin_at + bytes;
 }
 
-static void die_if_used(fake_work *work, void *context) {
+static void die_if_used(hec_queue_piece *work, void *context) {
   const block *b = context;
-  for (int i = 0; i < FAKE_RANGES_MOST; i++)
+  for (int i = 0; i < HEC_QUEUE_RANGES_MOST; i++)
     if (meets(work->uses[i].at, work->uses[i].bytes, b))
-      fake_die("memory at %p is freed while %s of stream %d, which uses it, is queued", (void *)b->at, work->name,
-               work->stream->number);
+      hec_queue_die("memory at %p is freed while %s of stream %d, which uses it, is queued", (void *)b->at, work->name,
+                    work->stream->number);
   for (size_t i = 0; i + sizeof(void *) <= work->closure_bytes; i += sizeof(void *)) {
     const void *word;
     memcpy(&word, (const char *)work->closure + i, sizeof word);
     if (meets(word, 1, b))
-      fake_die("memory at %p is freed while %s of stream %d, which uses it, is queued", (void *)b->at, work->name,
-               work->stream->number);
+      hec_queue_die("memory at %p is freed while %s of stream %d, which uses it, is queued", (void *)b->at, work->name,
+                    work->stream->number);
   }
 }
 
@@ -195,7 +195,7 @@ bool fake_memory_give(void *at) {
   fake_visit(die_if_used, b);
   void *gone = mmap(b->pages, b->page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   if (gone == MAP_FAILED)
-    fake_die("the memory of a device could not be freed");
+    hec_queue_die("the memory of a device could not be freed");
   devices[device].used -= b->bytes;
   free(b);
   return true;
@@ -241,5 +241,5 @@ fake_place fake_place_of(const void *at, size_t bytes, const char *call, int32_t
   for (const block *b = devices[*device].blocks; b; b = b->next)
     if (byte >= b->at && byte + bytes <= b->at + b->bytes)
       return FAKE_DEVICE;
-  fake_die("%s: not all of the %zu bytes at %p are allocated on device %d", call, bytes, at, *device);
+  hec_queue_die("%s: not all of the %zu bytes at %p are allocated on device %d", call, bytes, at, *device);
 }

@@ -70,7 +70,7 @@ static ncclComm_t comm_of(ncclComm_t given) {
   for (ncclComm_t c = comms; c; c = c->next)
     if (c == given && !c->destroyed)
       return c;
-  fake_die("%p is not a communicator, or one that was destroyed", (void *)given);
+  hec_queue_die("%p is not a communicator, or one that was destroyed", (void *)given);
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
@@ -84,13 +84,13 @@ static fake_world *world_of(const ncclUniqueId *id, int32_t n_ranks) {
   for (fake_world *w = worlds; w; w = w->next)
     if (memcmp(&w->id, id, sizeof *id) == 0) {
       if (w->n_ranks != n_ranks)
-        fake_die("NCCL: %d ranks of %d in one communicator", n_ranks, w->n_ranks);
+        hec_queue_die("NCCL: %d ranks of %d in one communicator", n_ranks, w->n_ranks);
       return w;
     }
   fake_world *world = calloc(1, sizeof *world);
   ncclComm_t *all = calloc((size_t)n_ranks, sizeof(ncclComm_t));
   if (!world || !all)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   *world = (fake_world){.id = *id, .n_ranks = n_ranks, .comms = all, .next = worlds};
   worlds = world;
   return world;
@@ -109,12 +109,12 @@ static void refuse_duplicates(const fake_world *world) {
 
 static void come(fake_world *world, ncclComm_t comm) {
   if (world->comms[comm->rank])
-    fake_die("NCCL: two ranks %d of one communicator", comm->rank);
+    hec_queue_die("NCCL: two ranks %d of one communicator", comm->rank);
   world->comms[comm->rank] = comm;
   world->n_arrived++;
   if (is_complete(world))
     refuse_duplicates(world);
-  fake_something_new();
+  hec_queue_something_new();
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n_ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
@@ -127,13 +127,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n_ranks, ncclUniqueId i
   ncclComm_t comm = calloc(1, sizeof *comm);
   uint64_t *counts = calloc(2 * (size_t)n_ranks, sizeof *counts);
   if (!comm || !counts)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   comm->world = world_of(&id, n_ranks);
   comm->rank = rank;
   comm->device = fake_device();
   comm->blocking = !config || config->blocking != 0;
   comm->state = ncclInProgress;
-  comm->polls = fake_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MOST);
   comm->sent = counts;
   comm->received = counts + n_ranks;
   comm->next = comms;
@@ -143,8 +143,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n_ranks, ncclUniqueId i
   if (!comm->blocking)
     return end(ncclInProgress);
   while (!is_complete(comm->world))
-    if (!fake_wait_for_news())
-      fake_die("NCCL: only %d of %d ranks came to a communicator", comm->world->n_arrived, n_ranks);
+    if (!hec_queue_wait_for_news())
+      hec_queue_die("NCCL: only %d of %d ranks came to a communicator", comm->world->n_arrived, n_ranks);
   comm->state = ncclSuccess;
   return end(comm->broken);
 }
@@ -161,7 +161,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t given, ncclResult_t *error) {
   fake_enter();
   ncclComm_t comm = comm_of(given);
   if (comm->finalizing)
-    fake_run_some();
+    hec_queue_run_some();
   if (comm->state == ncclInProgress && comm->broken == ncclSuccess && !is_on_its_way(comm)) {
     if (comm->polls > 0)
       comm->polls--;
@@ -179,21 +179,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t given, ncclResult_t *error) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *count) {
-  *count = comm->world->n_ranks;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
-  *rank = comm->rank;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device) {
-  *device = comm->device;
-  return ncclSuccess;
-}
-
 /* ---- Their end ---- */
 
 static bool has_no_groups(void *context) {
@@ -208,11 +193,11 @@ ncclResult_t ncclCommFinalize(ncclComm_t given) {
     return end(result);
   comm->finalizing = true;
   if (comm->blocking) {
-    fake_run_until(has_no_groups, comm, "ncclCommFinalize");
+    hec_queue_run_until(has_no_groups, comm, "ncclCommFinalize");
     return end(ncclSuccess);
   }
   comm->state = ncclInProgress;
-  comm->polls = fake_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MOST);
   return end(ncclInProgress);
 }
 
@@ -220,7 +205,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t given) {
   fake_enter();
   ncclComm_t comm = comm_of(given);
   if (!comm->aborted)
-    fake_run_until(has_no_groups, comm, "ncclCommDestroy");
+    hec_queue_run_until(has_no_groups, comm, "ncclCommDestroy");
   comm->destroyed = true;
   return end(ncclSuccess);
 }
@@ -232,7 +217,7 @@ ncclResult_t ncclCommAbort(ncclComm_t given) {
   comm->aborted = comm->destroyed = true;
   fake_group_free(comm->launching);
   comm->launching = NULL;
-  fake_something_new();
+  hec_queue_something_new();
   return end(ncclSuccess);
 }
 
@@ -245,10 +230,10 @@ static void break_on_request(ncclComm_t comm) {
   if (!text || !*text)
     return;
   if (sscanf(text, "rank:%d,after:%llu", &rank, &after) != 2)
-    fake_die("FAKE_NCCL_FAIL: \"%s\" is not \"rank:number,after:number\"", text);
+    hec_queue_die("FAKE_NCCL_FAIL: \"%s\" is not \"rank:number,after:number\"", text);
   if (rank == comm->rank && comm->n_groups >= after && comm->broken == ncclSuccess) {
     comm->broken = ncclRemoteError;
-    fake_something_new();
+    hec_queue_something_new();
   }
 }
 
@@ -261,13 +246,13 @@ static ncclResult_t launch(fake_group *group) {
     fake_group_free(group);
     return result;
   }
-  if (comm->blocking || fake_random(2) == 0) {
+  if (comm->blocking || hec_queue_random(2) == 0) {
     fake_group_queue(group);
     return ncclSuccess;
   }
   comm->launching = group;
   comm->state = ncclInProgress;
-  comm->polls = fake_random(POLLS_MOST);
+  comm->polls = hec_queue_random(POLLS_MOST);
   return ncclInProgress;
 }
 
@@ -306,11 +291,11 @@ static fake_group *open_group(ncclComm_t comm, cudaStream_t stream) {
   for (int32_t i = 0; i < n_open; i++)
     if (open_groups[i]->comm == comm) {
       if (open_groups[i]->stream != stream)
-        fake_die("NCCL: a group of one communicator on two streams is not emulated");
+        hec_queue_die("NCCL: a group of one communicator on two streams is not emulated");
       return open_groups[i];
     }
   if (n_open == OPEN_MOST)
-    fake_die("NCCL: more than %d communicators in a group", OPEN_MOST);
+    hec_queue_die("NCCL: more than %d communicators in a group", OPEN_MOST);
   return open_groups[n_open++] = fake_group_new(comm, stream);
 }
 
@@ -321,12 +306,12 @@ static ncclResult_t add(const char *call, ncclComm_t given, fake_message *m, ncc
   if (result != ncclSuccess || comm->broken != ncclSuccess)
     return end(result != ncclSuccess ? result : comm->broken);
   if (comm->state != ncclSuccess || comm->finalizing)
-    fake_die("%s: the communicator of rank %d is in progress; ncclCommGetAsyncError tells when it no longer is", call,
-             comm->rank);
+    hec_queue_die("%s: the communicator of rank %d is in progress; ncclCommGetAsyncError tells when it no longer is",
+                  call, comm->rank);
   if (type != ncclFloat32)
-    fake_die("%s: type %d is not emulated", call, (int)type);
+    hec_queue_die("%s: type %d is not emulated", call, (int)type);
   if (stream->device != comm->device)
-    fake_die("%s: a stream of device %d, a communicator of device %d", call, stream->device, comm->device);
+    hec_queue_die("%s: a stream of device %d, a communicator of device %d", call, stream->device, comm->device);
   if (m->kind != FAKE_REDUCE && (m->peer < 0 || m->peer >= comm->world->n_ranks))
     return end(ncclInvalidArgument);
   uint64_t *index = m->kind == FAKE_REDUCE ? &comm->n_sums
@@ -348,7 +333,7 @@ ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclCom
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream) {
   if (operation != ncclSum)
-    fake_die("ncclAllReduce: operation %d is not emulated", (int)operation);
+    hec_queue_die("ncclAllReduce: operation %d is not emulated", (int)operation);
   return add("ncclAllReduce", comm, &(fake_message){.kind = FAKE_REDUCE, .peer = -1, .from = from, .to = to, .n = n},
              type, stream);
 }

@@ -112,7 +112,7 @@ void fake_product_run(const fake_product *p) {
   size_t numbers = (size_t)(p->k * (p->m + p->n) + 2 * COLUMNS * p->m);
   float *all = malloc(numbers * sizeof *all);
   if (!all)
-    fake_die("no memory for a product");
+    hec_queue_die("no memory for a product");
   packed own = {.a = all};
   own.b = own.a + p->k * p->m;
   own.sums = own.b + p->k * p->n;

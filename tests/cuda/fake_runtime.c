@@ -14,7 +14,7 @@ enum { RUNTIME_VERSION = CUDART_VERSION, PROCESSORS = 4 };
 struct CUevent_st {
   int32_t number;
   bool destroyed, timed;
-  fake_mark *mark; /* of the last record; NULL: none yet */
+  hec_queue_mark *mark; /* of the last record; NULL: none yet */
   struct CUevent_st *next;
 };
 
@@ -24,35 +24,26 @@ static _Thread_local cudaError_t last_error;
 
 /* ---- Errors ---- */
 
-static const struct {
-  cudaError_t error;
-  const char *name, *text;
-} errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-};
-
-static const char *words_of(cudaError_t error, bool name) {
-  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-    if (errors[i].error == error)
-      return name ? errors[i].name : errors[i].text;
-  return "unknown error";
-}
-
 const char *cudaGetErrorString(cudaError_t error) {
-  return words_of(error, false);
-}
-
-const char *cudaGetErrorName(cudaError_t error) {
-  return words_of(error, true);
+  static const struct {
+    cudaError_t error;
+    const char *text;
+  } words[] = {
+      {cudaSuccess, "no error"},
+      {cudaErrorInvalidValue, "invalid argument"},
+      {cudaErrorMemoryAllocation, "out of memory"},
+      {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+      {cudaErrorInvalidDevice, "invalid device ordinal"},
+      {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+      {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+      {cudaErrorNotReady, "device not ready"},
+      {cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"},
+      {cudaErrorLaunchFailure, "unspecified launch failure"},
+  };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (words[i].error == error)
+      return words[i].text;
+  return "unknown error";
 }
 
 cudaError_t fake_begin_call(const char *call, cudaError_t failure) {
@@ -73,15 +64,11 @@ cudaError_t fake_end_call(cudaError_t error) {
   return error;
 }
 
-cudaError_t cudaPeekAtLastError(void) {
+cudaError_t cudaGetLastError(void) {
   fake_enter();
   cudaError_t stays = fake_n_devices() > 0 ? fake_broken(fake_device()) : cudaSuccess;
   fake_leave();
-  return stays != cudaSuccess ? stays : last_error;
-}
-
-cudaError_t cudaGetLastError(void) {
-  cudaError_t error = cudaPeekAtLastError();
+  cudaError_t error = stays != cudaSuccess ? stays : last_error;
   last_error = cudaSuccess;
   return error;
 }
@@ -116,12 +103,6 @@ cudaError_t cudaSetDevice(int device) {
   return fake_end_call(fake_fails("cudaSetDevice") ? cudaErrorUnknown : cudaSuccess);
 }
 
-cudaError_t cudaGetDevice(int *device) {
-  cudaError_t error = fake_begin_call("cudaGetDevice", cudaErrorUnknown);
-  *device = fake_device();
-  return fake_end_call(error);
-}
-
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
   cudaError_t error = fake_begin_call("cudaGetDeviceProperties", cudaErrorUnknown);
   if (!is_device(device))
@@ -139,48 +120,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
   return fake_end_call(error);
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-  cudaError_t error = fake_begin_call("cudaDeviceGetAttribute", cudaErrorUnknown);
-  if (!is_device(device))
-    return fake_end_call(cudaErrorInvalidDevice);
-  switch ((int)attribute) {
-  case cudaDevAttrComputeCapabilityMajor:
-    *value = 9;
-    break;
-  case cudaDevAttrComputeCapabilityMinor:
-    *value = 0;
-    break;
-  case cudaDevAttrMultiProcessorCount:
-    *value = PROCESSORS;
-    break;
-  case cudaDevAttrMaxThreadsPerBlock:
-    *value = FAKE_THREADS_MOST;
-    break;
-  case cudaDevAttrPciBusId:
-    *value = device + 1;
-    break;
-  default:
-    fake_die("cudaDeviceGetAttribute(%d) is not emulated", (int)attribute);
-  }
-  return fake_end_call(error);
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
-  cudaError_t error = fake_begin_call("cudaDeviceGetPCIBusId", cudaErrorUnknown);
-  if (!is_device(device))
-    return fake_end_call(cudaErrorInvalidDevice);
-  (void)snprintf(id, (size_t)bytes, "0000:%02x:00.0", device + 1);
-  return fake_end_call(error);
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-  cudaError_t error = fake_begin_call("cudaDeviceCanAccessPeer", cudaErrorUnknown);
-  if (!is_device(device) || !is_device(peer))
-    return fake_end_call(cudaErrorInvalidDevice);
-  *can = device != peer;
-  return fake_end_call(error);
-}
-
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   cudaError_t error = fake_begin_call("cudaDeviceEnablePeerAccess", cudaErrorUnknown);
   if (flags != 0 || !is_device(peer) || peer == fake_device())
@@ -191,8 +130,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return fake_end_call(error);
 }
 
-static void note_last(fake_work *work, void *context) {
-  fake_work **last = context;
+static void note_last(hec_queue_piece *work, void *context) {
+  hec_queue_piece **last = context;
   if (work->stream->device == fake_device() && (!*last || work->queued_ns >= (*last)->queued_ns))
     *last = work;
 }
@@ -202,11 +141,11 @@ cudaError_t cudaDeviceSynchronize(void) {
   if (error != cudaSuccess)
     return fake_end_call(error);
   for (;;) {
-    fake_work *last = NULL;
+    hec_queue_piece *last = NULL;
     fake_visit(note_last, &last);
     if (!last)
       break;
-    fake_run_to(last->stream, last->position);
+    hec_queue_run_to(last->stream, last->position);
   }
   return fake_end_call(cudaSuccess);
 }
@@ -227,7 +166,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes) {
 cudaError_t cudaFree(void *at) {
   cudaError_t error = fake_begin_call("cudaFree", cudaErrorUnknown);
   if (at && !fake_memory_give(at))
-    fake_die("cudaFree: %p was not allocated, or is freed twice", at);
+    hec_queue_die("cudaFree: %p was not allocated, or is freed twice", at);
   return fake_end_call(error);
 }
 
@@ -242,14 +181,10 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags) {
   return fake_end_call(error);
 }
 
-cudaError_t cudaMallocHost(void **at, size_t bytes) {
-  return cudaHostAlloc(at, bytes, cudaHostAllocDefault);
-}
-
 cudaError_t cudaFreeHost(void *at) {
   cudaError_t error = fake_begin_call("cudaFreeHost", cudaErrorUnknown);
   if (at && !fake_pinned_give(at))
-    fake_die("cudaFreeHost: %p was not allocated, or is freed twice", at);
+    hec_queue_die("cudaFreeHost: %p was not allocated, or is freed twice", at);
   return fake_end_call(error);
 }
 
@@ -262,26 +197,11 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 
 /* ---- Streams ---- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
   cudaError_t error = fake_begin_call("cudaStreamCreate", cudaErrorMemoryAllocation);
   (void)flags;
-  (void)priority;
   *stream = error == cudaSuccess ? fake_stream_open(fake_device()) : NULL;
   return fake_end_call(error);
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-  return cudaStreamCreateWithPriority(stream, flags, 0);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream) {
-  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
 }
 
 /* Work that is queued is still done. */
@@ -289,7 +209,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   cudaError_t error = fake_begin_call("cudaStreamDestroy", cudaErrorUnknown);
   if (stream == NULL)
     return fake_end_call(cudaErrorInvalidResourceHandle);
-  fake_stream_close(fake_stream_of(stream));
+  hec_queue_close(fake_stream_of(stream));
   return fake_end_call(error);
 }
 
@@ -298,7 +218,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t given) {
   if (error != cudaSuccess)
     return fake_end_call(error);
   cudaStream_t stream = fake_stream_of(given);
-  fake_run_to(stream, stream->queued);
+  hec_queue_run_to(stream, stream->queued);
   return fake_end_call(fake_broken(stream->device));
 }
 
@@ -307,7 +227,7 @@ cudaError_t cudaStreamQuery(cudaStream_t given) {
   if (error != cudaSuccess)
     return fake_end_call(error);
   cudaStream_t stream = fake_stream_of(given);
-  fake_run_some();
+  hec_queue_run_some();
   error = fake_broken(stream->device);
   return fake_end_call(error == cudaSuccess && stream->first ? cudaErrorNotReady : error);
 }
@@ -318,7 +238,7 @@ static cudaEvent_t event_of(cudaEvent_t given) {
   for (cudaEvent_t e = events; e; e = e->next)
     if (e == given && !e->destroyed)
       return e;
-  fake_die("%p is not an event, or one that was destroyed", (void *)given);
+  hec_queue_die("%p is not an event, or one that was destroyed", (void *)given);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
@@ -328,7 +248,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     return fake_end_call(error);
   cudaEvent_t own = calloc(1, sizeof *own);
   if (!own)
-    fake_die("no memory");
+    hec_queue_die("no memory");
   *own = (struct CUevent_st){.number = ++n_events, .timed = !(flags & cudaEventDisableTiming), .next = events};
   *event = events = own;
   return fake_end_call(cudaSuccess);
@@ -342,7 +262,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   cudaError_t error = fake_begin_call("cudaEventDestroy", cudaErrorUnknown);
   cudaEvent_t own = event_of(event);
   own->destroyed = true;
-  fake_mark_release(own->mark);
+  hec_queue_mark_release(own->mark);
   own->mark = NULL;
   return fake_end_call(error);
 }
@@ -354,14 +274,9 @@ cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
   cudaEvent_t event = event_of(given);
   cudaStream_t stream = fake_stream_of(on);
   fake_log(stream, "cudaEventRecord %d", event->number);
-  fake_mark_release(event->mark);
-  event->mark = fake_mark_stream(stream);
+  hec_queue_mark_release(event->mark);
+  event->mark = hec_queue_mark_stream(stream);
   return fake_end_call(cudaSuccess);
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  (void)flags;
-  return cudaEventRecord(event, stream);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned flags) {
@@ -373,7 +288,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned fla
   cudaStream_t stream = fake_stream_of(on);
   fake_log(stream, "cudaStreamWaitEvent %d", event->number);
   if (event->mark)
-    fake_wait_mark(stream, event->mark);
+    hec_queue_wait_mark(stream, event->mark);
   return fake_end_call(cudaSuccess);
 }
 
@@ -383,7 +298,7 @@ cudaError_t cudaEventQuery(cudaEvent_t given) {
     return fake_end_call(error);
   cudaEvent_t event = event_of(given);
   if (event->mark && !event->mark->done)
-    fake_run_some();
+    hec_queue_run_some();
   return fake_end_call(event->mark && !event->mark->done ? cudaErrorNotReady : cudaSuccess);
 }
 
@@ -391,9 +306,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t given) {
   cudaError_t error = fake_begin_call("cudaEventSynchronize", cudaErrorUnknown);
   if (error != cudaSuccess)
     return fake_end_call(error);
-  const fake_mark *mark = event_of(given)->mark;
+  const hec_queue_mark *mark = event_of(given)->mark;
   if (mark && !mark->done)
-    fake_run_to(mark->stream, mark->position);
+    hec_queue_run_to(mark->stream, mark->position);
   return fake_end_call(mark ? fake_broken(mark->stream->device) : cudaSuccess);
 }
 

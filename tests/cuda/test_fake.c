@@ -292,7 +292,7 @@ static int launch_fails(const void *context) {
   EXPECT(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure);
   EXPECT(cudaStreamSynchronize(other) == cudaErrorLaunchFailure);
   EXPECT(cudaGetLastError() == cudaErrorLaunchFailure && cudaGetLastError() == cudaErrorLaunchFailure);
-  EXPECT(cudaMemcpy(&host, x, sizeof host, cudaMemcpyDefault) == cudaErrorLaunchFailure);
+  EXPECT(cudaMemcpyAsync(&host, x, sizeof host, cudaMemcpyDefault, stream) == cudaErrorLaunchFailure);
   EXPECT(cudaFree(x) == cudaErrorLaunchFailure);
   EXPECT(cudaSetDevice(1) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess); /* the other device is well */
   return 0;

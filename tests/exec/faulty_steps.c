@@ -288,6 +288,7 @@ double hec_faulty_error(const hec_steps *steps, const hec_fault *fault, const he
 }
 
 hec_reference *hec_reference_of_steps(const hec_steps *steps) {
+  hec_math_open();
   hec_reference *reference = hec_reference_new(steps->model, steps->n_ranks, steps->tokens, true);
   for (int64_t number = 1; number <= steps->n_steps; number++)
     hec_reference_step(reference, number, steps->loads, steps->n_micro_batches);

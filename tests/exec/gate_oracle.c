@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void soften(double *p, int32_t n) {
+void hec_oracle_soften(double *p, int32_t n) {
   double sum = 0;
   for (int32_t i = 0; i < n; i++)
     sum += exp(p[i]);
@@ -52,7 +52,7 @@ void hec_oracle_affinities(const hec_model *m, const double *params, const doubl
       affinity[e] = 1 / (1 + exp(-affinity[e]));
   }
   if (m->gate != &hec_gate_sigmoid)
-    soften(affinity, m->n_experts);
+    hec_oracle_soften(affinity, m->n_experts);
 }
 
 double hec_oracle_weight(const hec_model *m, const double *affinity, const bool *chosen, int32_t e) {

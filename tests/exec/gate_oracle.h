@@ -3,6 +3,7 @@
 #define HEC_TESTS_EXEC_GATE_ORACLE_H
 #include "runtime/exec/model/gate.h"
 
+void hec_oracle_soften(double *p, int32_t n); /* softmax */
 /* Affinities [E] of one token from h2 [d] and the gate's parameters. */
 void hec_oracle_affinities(const hec_model *model, const double *params, const double *h2, double *affinity);
 /* Weight of the assignment to e of a token whose experts are `chosen` [E]. */

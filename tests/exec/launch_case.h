@@ -2,13 +2,20 @@
 #ifndef HEC_TESTS_EXEC_LAUNCH_CASE_H
 #define HEC_TESTS_EXEC_LAUNCH_CASE_H
 #include "runtime/exec/launch/rank.h"
+#include "runtime/exec/link/device_link.h"
 
 /* Options with the given ranks, 1 MiB each, shm, a limit of 20 s. */
 hec_launch_options hec_test_options(int32_t n_ranks, bool threads);
+/* A limit for failures that must end all ranks at once: the test would run out of its own time. */
+#define HEC_TEST_FOREVER_S 3600
 /* Launches; aborts the test with the failure's text unless all is well. No child may be left. */
 void hec_test_launch(const hec_launch_options *options, hec_rank_body *body, void *context);
 /* Launches what must fail and returns the text (valid until the next failure). No child may be left. */
 const char *hec_test_launch_fails(const hec_launch_options *options, hec_rank_body *body, void *context);
+/* The work of a rank with a device of this seed (queued_cpu.h) and a link, both ended in every case. */
+hec_status hec_test_on_device(hec_rank *rank, const hec_device_link *link, uint64_t seed, hec_rank_body *work,
+                              void *context) HEC_MUST_USE;
+void hec_test_no_child_is_left(void); /* or the test fails */
 /* A zeroed page that ranks and test share. */
 void *hec_test_shared_page(void);
 /* Publishes dispatch of layer 3 (operation 57, micro-batch 0, iteration 12). */

@@ -36,14 +36,6 @@ static double activation(const hec_model *m, double x) {
   return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
-static void soften(double *p, int32_t n) {
-  double sum = 0;
-  for (int32_t i = 0; i < n; i++)
-    sum += exp(p[i]);
-  for (int32_t i = 0; i < n; i++)
-    p[i] = exp(p[i]) / sum;
-}
-
 /* Whether place t of a sequence sees place u <= t under s2, as the kernels of arXiv:2407.17678 write it. */
 static bool s2_sees(const hec_moe *moe, int32_t head, int32_t t, int32_t u) {
   int32_t from = t / moe->s2.block, to = u / moe->s2.block;
@@ -76,7 +68,7 @@ static void attend(const hec_oracle *o, const projected *of, int32_t t, int32_t 
     seen[n++] = u;
   }
   if (!o->model->exact)
-    soften(p, n);
+    hec_oracle_soften(p, n);
   for (int32_t i = 0; i < dh; i++) {
     out[i] = 0;
     for (int32_t j = 0; j < n; j++)

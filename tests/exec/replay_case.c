@@ -1,10 +1,8 @@
 /* Sizes are tiny: what is tested is where numbers go, not how fast. */
 #include "tests/exec/replay_case.h"
 
-#include "runtime/exec/link/device_link.h"
-
+#include "tests/exec/launch_case.h"
 #include "tests/support/check_main.h"
-#include "tests/support/queued_cpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -127,13 +125,13 @@ hec_replay_case *hec_replay_random(hec_arena *arena, uint64_t *seed, hec_replay_
                            .schedule = "auto",
                            .check = true,
                            .differ_iteration = -1};
-  (void)snprintf(
-      c->line, sizeof c->line,
-      "%d ranks (esp %d, mp %d) on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d micro-batches, %d "
-      "steps, t %d, m "
-      "%d",
-      ranks, c->problem.esp, c->problem.mp, machine, c->problem.n_layers, c->problem.n_experts, c->problem.top_k,
-      c->moe.n_ffn_matrices, c->problem.tokens, micro_batches, steps, c->problem.t, c->problem.m);
+  (void)snprintf(c->line, sizeof c->line,
+                 "%d ranks (esp %d, mp %d) on %s; %d layers, %d experts top-%d, %d matrices, %d tokens, %d "
+                 "micro-batches, %d steps, "
+                 "t %d, m %d",
+                 ranks, c->problem.esp, c->problem.mp, machine, c->problem.n_layers, c->problem.n_experts,
+                 c->problem.top_k, c->moe.n_ffn_matrices, c->problem.tokens, micro_batches, steps, c->problem.t,
+                 c->problem.m);
   return c;
 }
 
@@ -147,6 +145,8 @@ static hec_status run_one(const launched *l, hec_rank *rank, const hec_policy *p
   hec_replay_check result = {0};
   replay.schedule = schedule;
   HEC_TRY(hec_replay_run(&replay, policy, rank, &result));
+  if (rank->rank == 0 && l->launch.result)
+    *l->launch.result = result;
   if (rank->rank == 0 && replay.check && !result.passed)
     return hec_rank_fail(rank, "%s under %s: %s: error %g, tolerance %g; %s", policy->name, schedule, result.worst_at,
                          result.worst, result.tolerance, l->c->line);
@@ -184,31 +184,31 @@ static hec_status body(hec_rank *rank, void *context) {
     else if (l->launch.schedule)
       HEC_TRY(run_one(l, rank, policy, l->launch.schedule));
     else
-      HEC_TRY(run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn / PARTS + p) % n_schedules] : "auto"));
+      HEC_TRY(
+          run_one(l, rank, policy, l->launch.turn ? schedules[(l->launch.turn / PARTS + p) % n_schedules] : "auto"));
   }
   return HEC_OK;
 }
 
-/* The body on devices. */
-static hec_status on_device(hec_rank *rank, void *context) {
+/* All ranks come to the end of the body before one closes its link. */
+static hec_status device_body(hec_rank *rank, void *context) {
   const launched *l = context;
-  hec_device_link staged = hec_device_link_local;
-  staged.adds = false;
-  hec_processor *on = hec_queued_cpu_new(l->launch.device_seed + (uint64_t)rank->rank);
-  rank->processor = on;
-  rank->link = l->launch.staged ? &staged : &hec_device_link_local;
   if (l->launch.device)
-    l->launch.device(rank, on);
-  hec_status status = rank->link->open(rank);
-  if (status == HEC_OK)
-    status = body(rank, context);
+    l->launch.device(rank, rank->processor);
+  hec_status status = body(rank, context);
   if (status == HEC_OK)
     status = hec_rank_barrier(rank);
   if (status != HEC_OK)
     (void)hec_rank_report(rank, status, hec_last_error());
-  rank->link->close(rank, status != HEC_OK);
-  hec_queued_cpu_free(on);
   return status;
+}
+
+static hec_status on_device(hec_rank *rank, void *context) {
+  const launched *l = context;
+  uint64_t seed = l->launch.device_seed + (uint64_t)rank->rank;
+  hec_device_link staged = hec_device_link_local;
+  staged.adds = false;
+  return hec_test_on_device(rank, l->launch.staged ? &staged : &hec_device_link_local, seed, device_body, context);
 }
 
 hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
@@ -233,4 +233,9 @@ hec_status hec_replay_all(hec_replay_case *c, hec_replay_launch launch) {
   options.threads = true;
   options.link = &hec_device_link_local;
   return backend->launch(&options, on_device, &l);
+}
+
+void hec_replay_expect(hec_replay_case *c, hec_replay_launch launch) {
+  if (hec_replay_all(c, launch) != HEC_OK)
+    ck_abort_msg("%s\n%s", hec_last_error(), c->line);
 }

@@ -2,22 +2,14 @@
  * fault is found, and named; times are those of the links that a transport imitates. */
 #include "sim/flows.h"
 #include "tests/exec/launch_case.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 #include "tools/run/alltoallv.h"
 
 #include <string.h>
 
-static hec_arena arena;
-static void setup(void) {
-  hec_math_open();
-}
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
-
 /* Entries of all sizes: none, a few bytes, more than a block of the pattern, more than a socket takes at once. */
 static hec_traffic_matrix random_matrix(uint64_t *seed, int32_t n) {
-  hec_traffic_matrix m = {n, HEC_NEW(&arena, int64_t, n * n)};
+  hec_traffic_matrix m = {n, HEC_NEW(&hec_test_arena, int64_t, n * n)};
   for (int32_t i = 0; i < n * n; i++) {
     uint64_t kind = hec_test_below(seed, 8);
     m.bytes[i] = kind < 2    ? 0
@@ -46,8 +38,8 @@ static hec_alltoallv_check run(hec_alltoallv job, const char *transport, bool th
 }
 
 static const hec_cluster *load(const char *line) {
-  hec_cluster *cluster = HEC_NEW(&arena, hec_cluster, 1);
-  ck_assert_msg(hec_cluster_load(line, &arena, cluster) == HEC_OK, "%s", hec_last_error());
+  hec_cluster *cluster = HEC_NEW(&hec_test_arena, hec_cluster, 1);
+  ck_assert_msg(hec_cluster_load(line, &hec_test_arena, cluster) == HEC_OK, "%s", hec_last_error());
   return cluster;
 }
 
@@ -126,7 +118,7 @@ START_TEST(takes_its_time) {
   const hec_cluster *cluster = load("1x4 nvlink=100M@1ms flops=1T mem=1G");
   hec_flows flows;
   double finish[6], seconds[6], least = 1e9;
-  ck_assert_int_eq(hec_flows_of_matrix(&m, cluster, &arena, &flows), HEC_OK);
+  ck_assert_int_eq(hec_flows_of_matrix(&m, cluster, &hec_test_arena, &flows), HEC_OK);
   ck_assert_int_eq(hec_flows_run(&flows, "alpha_beta", finish), HEC_OK);
   double predicted = hec_flows_makespan(&flows, finish);
   ck_assert(predicted > 0.045 && predicted < 0.06);
@@ -161,18 +153,6 @@ START_TEST(too_large) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("exec.alltoallv");
-  TCase *cases = tcase_create("alltoallv");
-  tcase_add_checked_fixture(cases, setup, teardown);
-  tcase_set_timeout(cases, 120);
-  tcase_add_loop_test(cases, every_byte, 0, 18);
-  tcase_add_loop_test(cases, nothing, 0, 2);
-  tcase_add_loop_test(cases, faults, 0, (int)(sizeof found / sizeof *found));
-  tcase_add_loop_test(cases, takes_its_time, 0, 4);
-  tcase_add_test(cases, sizes);
-  tcase_add_loop_test(cases, too_large, 0, 2);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "exec.alltoallv", .timeout_s = 120, .once = hec_math_open};
+HEC_TESTS(suite, {every_byte, 18}, {nothing, 2}, {faults, (int)(sizeof found / sizeof *found)}, {takes_its_time, 4},
+          {sizes, 1}, {too_large, 2})

@@ -2,9 +2,9 @@
 # hecate-run alltoallv as a user meets it: matrices that are none, every transport, mpirun of both kinds; its
 # prediction is that of hecate-sim flows, number by number; Ctrl-C leaves nobody behind.
 source "$(dirname "$0")/../support/tool.sh"
+source "$source_dir/tests/support/mpi.sh"
 run=("$build/hecate-run" alltoallv)
 tool=("${run[@]}")
-unset HECATE_PLUGINS HECATE_MPI_UNIT
 
 accepts() {
   "${run[@]}" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"
@@ -113,14 +113,8 @@ if [ $ranks -le 16 ]; then
 fi
 
 # Under the process managers.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
-export OMPI_MCA_plm_rsh_agent=/bin/false
 for kind in openmpi mpich; do
-  if ! command -v mpirun.$kind >/dev/null || [ ! -e "$build/hecate-mpi-$kind.so" ]; then
-    echo "SKIPPED alltoallv_cli ($kind): this MPI is not installed or its plug-in not built"
-    continue
-  fi
+  has_mpi $kind || continue
   tool=(timeout -k 5 300 mpirun.$kind -n 3 "${run[@]}" --backend mpi)
   "${tool[@]}" three --check --json --iterations 5 --cluster "$slow" >mpi.json 2>err.txt </dev/null ||
     fail "$kind: exit code $?: $(head -c 500 err.txt)"

@@ -2,32 +2,27 @@
  * (link_case.h), then everything that can go wrong. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/link_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/queued_cpu.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
-typedef hec_status ranks_work(hec_rank *rank, void *context);
+/* What every rank does on a device of its own. */
+typedef struct {
+  hec_rank_body *work;
+  void *context;
+  uint64_t seed;
+} job;
 
-/* A rank with a device and a link; ends both in every case. */
-static hec_status with_device(hec_rank *rank, ranks_work *work, void *context, uint64_t seed) {
-  rank->processor = hec_queued_cpu_new(seed * 64 + (uint64_t)rank->rank);
-  rank->link = &hec_device_link_local;
-  hec_status status = rank->link->open(rank);
-  if (status == HEC_OK)
-    status = work(rank, context);
-  rank->link->close(rank, status != HEC_OK);
-  hec_queued_cpu_free(rank->processor);
-  rank->processor = &hec_processor_cpu;
-  return status;
+static hec_status on_device(hec_rank *rank, void *context) {
+  const job *j = context;
+  uint64_t seed = j->seed * 64 + (uint64_t)rank->rank;
+  return hec_test_on_device(rank, &hec_device_link_local, seed, j->work, j->context);
 }
 
 static hec_status work_steps(hec_rank *rank, void *context) {
   rank->serial = ((const hec_test_program *)context)->seed % 4 == 0; /* exchanges by turns */
   return hec_test_program_run(rank, context);
-}
-static hec_status run_program(hec_rank *rank, void *context) {
-  return with_device(rank, work_steps, context, ((const hec_test_program *)context)->seed);
 }
 
 static hec_launch_options link_options(int32_t n_ranks) {
@@ -42,7 +37,7 @@ START_TEST(random_programs) {
     int32_t n_ranks = 2 + _i;
     hec_test_program *p = hec_test_program_new(seed, n_ranks, true);
     hec_launch_options options = link_options(n_ranks);
-    hec_test_launch(&options, run_program, p);
+    hec_test_launch(&options, on_device, &(job){work_steps, p, seed});
     hec_test_program_free(p);
   }
 }
@@ -87,36 +82,29 @@ static hec_status work_fault(hec_rank *rank, void *context) {
   HEC_TRY(hec_test_circle(rank, f));
   return hec_rank_barrier(rank);
 }
-static hec_status run_fault(hec_rank *rank, void *context) {
-  return with_device(rank, work_fault, context, 1);
-}
 
 static const char *launch_fault(hec_test_fault *f) {
   hec_launch_options options = link_options(3);
-  options.limit_s = f->fails ? 20 : 0.3;
+  options.limit_s = f->fails ? HEC_TEST_FOREVER_S : 0.3;
   hec_math_open();
-  return hec_test_launch_fails(&options, run_fault, f);
+  return hec_test_launch_fails(&options, on_device, &(job){work_fault, f, 1});
 }
 
 START_TEST(a_rank_that_never_comes) {
   hec_test_fault f = {.absent = _i, .bytes = {{64, 64}, {64, 64}, {64, 64}}};
   char expected[64];
-  int64_t begin_ns = hec_clock_ns();
   const char *text = launch_fault(&f);
   (void)snprintf(expected, sizeof expected, "waited 0.3 s for rank %d in an exchange between devices", _i);
   ck_assert_msg(strstr(text, expected) != NULL && strstr(text, HEC_TEST_DISPATCH) != NULL, "%s", text);
-  ck_assert(hec_clock_ns() - begin_ns < 5000000000);
 }
 END_TEST
 
 START_TEST(a_rank_that_fails) {
   hec_test_fault f = {.absent = _i, .fails = true, .bytes = {{64, 64}, {64, 64}, {64, 64}}};
   char expected[128];
-  int64_t begin_ns = hec_clock_ns();
   const char *text = launch_fault(&f);
   (void)snprintf(expected, sizeof expected, "rank %d, in " HEC_TEST_DISPATCH ": on purpose", _i);
   ck_assert_str_eq(text, expected);
-  ck_assert(hec_clock_ns() - begin_ns < 5000000000);
 }
 END_TEST
 
@@ -147,13 +135,10 @@ static hec_status work_empty(hec_rank *rank, void *context) {
   (void)context;
   return rank->rank == 0 ? rank->link->exchange(rank, &post) : HEC_OK;
 }
-static hec_status run_empty(hec_rank *rank, void *context) {
-  return with_device(rank, work_empty, context, 1);
-}
 
 START_TEST(an_empty_post) {
   hec_launch_options options = link_options(2);
-  hec_test_launch(&options, run_empty, NULL);
+  hec_test_launch(&options, on_device, &(job){work_empty, NULL, 1});
 }
 END_TEST
 
@@ -170,39 +155,23 @@ static hec_status work_broken(hec_rank *rank, void *context) {
     return hec_rank_fail(rank, "an error of another device");
   return hec_rank_barrier(rank);
 }
-static hec_status run_broken(hec_rank *rank, void *context) {
-  return with_device(rank, work_broken, context, 3);
-}
 
 START_TEST(a_broken_device) {
   hec_launch_options options = link_options(3);
   hec_math_open();
-  hec_test_launch(&options, run_broken, NULL);
+  hec_test_launch(&options, on_device, &(job){work_broken, NULL, 3});
 }
 END_TEST
 
 START_TEST(processes_are_refused) {
   hec_launch_options options = link_options(2);
   options.threads = false;
-  ck_assert_int_eq(hec_launch(&options, run_empty, NULL), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_launch(&options, work_empty, NULL), HEC_BAD_INPUT);
   ck_assert_str_eq(hec_last_error(), "link local: its ranks are threads of one process");
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("exec.device_link");
-  TCase *c = tcase_create("device_link");
-  tcase_set_timeout(c, 200);
-  tcase_add_loop_test(c, random_programs, 0, HEC_TEST_RANKS_MOST - 1);
-  tcase_add_test(c, programs_hold_everything);
-  tcase_add_loop_test(c, a_rank_that_never_comes, 0, 3);
-  tcase_add_loop_test(c, a_rank_that_fails, 0, 3);
-  tcase_add_loop_test(c, sizes_that_disagree, 0, 3);
-  tcase_add_test(c, an_empty_post);
-  tcase_add_test(c, a_broken_device);
-  tcase_add_test(c, processes_are_refused);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "exec.device_link", .timeout_s = 200};
+HEC_TESTS(suite, {random_programs, HEC_TEST_RANKS_MOST - 1}, {programs_hold_everything, 1},
+          {a_rank_that_never_comes, 3}, {a_rank_that_fails, 3}, {sizes_that_disagree, 3}, {an_empty_post, 1},
+          {a_broken_device, 1}, {processes_are_refused, 1})

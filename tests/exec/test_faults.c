@@ -2,19 +2,16 @@
  * layer and the operation, and leaves no process. Which phases there are is found out by a first, healthy run. */
 #include "tests/exec/launch_case.h"
 #include "tests/exec/replay_case.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { VICTIM = 1, PHASES = HEC_N_ROLES + 2, PLANNING = HEC_N_ROLES, CHECKING };
 
-static hec_arena arena;
 /* Shared with the ranks: phases that were seen; where to strike, -1: nowhere. */
 typedef struct {
   _Atomic int seen[2][PHASES]; /* forward, backward */
@@ -51,11 +48,6 @@ static void setup(void) {
   page = hec_test_shared_page();
   hec_rank_place_hook = hook;
 }
-static void teardown(void) {
-  hec_rank_place_hook = NULL;
-  hec_arena_free(&arena);
-}
-
 static int32_t esp; /* experts in shards; 0: whole */
 
 /* Four ranks on two nodes, copies, re-sharding every iteration: every kind of operation comes up. */
@@ -63,8 +55,8 @@ static hec_replay_case *make(void) {
   uint64_t seed = 4711;
   hec_replay_case *c;
   do { /* until the shape has what is wanted */
-    hec_arena_free(&arena);
-    c = hec_replay_random(&arena, &seed,
+    hec_arena_free(&hec_test_arena);
+    c = hec_replay_random(&hec_test_arena, &seed,
                           (hec_replay_wish){.ranks = 4, .steps = 3, .micro_batches = 1, .top_k = 2, .esp = esp});
   } while (c->problem.n_experts < 8 || c->problem.n_layers < 2 || c->moe.n_shared_experts == 0);
   c->problem.period = 1;
@@ -73,18 +65,10 @@ static hec_replay_case *make(void) {
   return c;
 }
 
-static void nothing_left(void) {
-  ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
-  ck_assert_int_eq(errno, ECHILD);
-}
-
-static bool find_phases(const char *policy) {
+static void find_phases(const char *policy) {
   *page = (plan){.phase = -1};
-  hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy});
-  if (status != HEC_OK)
-    ck_abort_msg("%s", hec_last_error());
-  nothing_left();
-  return true;
+  hec_replay_expect(make(), (hec_replay_launch){.policy = policy});
+  hec_test_no_child_is_left();
 }
 
 /* The message names the victim, and the place where it is an operation. */
@@ -99,7 +83,7 @@ static void expect_named(const char *text, int phase, int backward) {
 static int strike_everywhere(const char *policy, int signal, double limit_s) {
   int n = 0;
   plan found;
-  (void)find_phases(policy);
+  find_phases(policy);
   memcpy(&found, page, sizeof found);
   for (int backward = 0; backward < 2; backward++)
     for (int phase = 0; phase < PHASES; phase++) {
@@ -109,7 +93,7 @@ static int strike_everywhere(const char *policy, int signal, double limit_s) {
       hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = policy, .limit_s = limit_s});
       ck_assert_msg(status == HEC_FAILED, "phase %d, backward %d: not noticed", phase, backward);
       expect_named(hec_last_error(), phase, backward);
-      nothing_left();
+      hec_test_no_child_is_left();
       n++;
     }
   return n;
@@ -127,7 +111,7 @@ END_TEST
 
 START_TEST(killed_in_a_group) {
   esp = 2;
-  (void)find_phases("ep");
+  find_phases("ep");
   for (int backward = 0; backward < 2; backward++) {
     ck_assert(page->seen[backward][HEC_ROLE_SHARD_GATHER]);
     ck_assert(page->seen[backward][HEC_ROLE_SHARD_SCATTER]);
@@ -144,7 +128,7 @@ START_TEST(stopped) {
     hec_status status = hec_replay_all(make(), (hec_replay_launch){.policy = "hecate", .limit_s = 1});
     ck_assert_int_eq(status, HEC_FAILED);
     expect_named(hec_last_error(), phases[i], 0);
-    nothing_left();
+    hec_test_no_child_is_left();
   }
 }
 END_TEST
@@ -157,22 +141,10 @@ START_TEST(cut_off) {
     ck_assert_int_eq(hec_replay_all(make(), launch), HEC_FAILED);
     ck_assert_msg(strstr(hec_last_error(), "rank") != NULL && strstr(hec_last_error(), "operation") != NULL, "%s",
                   hec_last_error());
-    nothing_left();
+    hec_test_no_child_is_left();
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("faults");
-  TCase *c = tcase_create("faults");
-  tcase_set_timeout(c, 200);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, killed);
-  tcase_add_test(c, killed_in_a_group);
-  tcase_add_test(c, stopped);
-  tcase_add_test(c, cut_off);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "faults", .timeout_s = 200, .before = setup};
+HEC_TESTS(suite, {killed, 1}, {killed_in_a_group, 1}, {stopped, 1}, {cut_off, 1})

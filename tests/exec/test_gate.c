@@ -1,18 +1,13 @@
 /* Gates by themselves: text, cases computed by hand, choices against a second computation, every gradient against central
  * differences of an oracle in double. Whole models: test_language.c; whole runs: test_gated_train.c. */
-#include "runtime/base/arena.h"
 #include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
 
 static hec_arena arena;
-
-static void setup(void) {
-  hec_math_open();
-}
 
 static hec_model model_of(int32_t experts, int32_t top_k, const char *gate) {
   hec_moe moe;
@@ -534,28 +529,8 @@ START_TEST(xmoe_sphere) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("gate");
-  TCase *c = tcase_create("gate");
-  tcase_set_timeout(c, 120);
-  tcase_add_unchecked_fixture(c, setup, NULL);
-  tcase_add_test(c, texts);
-  tcase_add_test(c, bad_texts);
-  tcase_add_test(c, shapes_that_do_not_fit);
-  tcase_add_test(c, parameters_are_counted);
-  tcase_add_test(c, gshard_by_hand);
-  tcase_add_loop_test(c, gshard_by_chance, 0, 4);
-  tcase_add_test(c, chance);
-  tcase_add_loop_test(c, pieces_choose_alike, 0, 5);
-  tcase_add_test(c, sigmoid_by_hand);
-  tcase_add_test(c, expert_choice_by_hand);
-  tcase_add_test(c, bias_by_hand);
-  tcase_add_loop_test(c, gshard_again, 0, 30);
-  tcase_add_loop_test(c, expert_choice_again, 0, 24);
-  tcase_add_loop_test(c, gradients, 0, 18);
-  tcase_add_test(c, xmoe_sphere);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "gate", .timeout_s = 120, .once = hec_math_open};
+HEC_TESTS(suite, {texts, 1}, {bad_texts, 1}, {shapes_that_do_not_fit, 1}, {parameters_are_counted, 1},
+          {gshard_by_hand, 1}, {gshard_by_chance, 4}, {chance, 1}, {pieces_choose_alike, 5}, {sigmoid_by_hand, 1},
+          {expert_choice_by_hand, 1}, {bias_by_hand, 1}, {gshard_again, 30}, {expert_choice_again, 24}, {gradients, 18},
+          {xmoe_sphere, 1})

@@ -1,31 +1,18 @@
 /* Training with every gate: against the reference, alike for every number of ranks, with what balancing and capacities
  * do to loads; faults in a gate are found. */
-#include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
 #include "tests/exec/train_case.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static hec_train_outcome outcome;
-
-static void setup(void) {
-  hec_math_open();
-}
-
 static hec_train_wish small(int32_t ranks, const char *gate) {
-  return (hec_train_wish){.ranks = ranks,
-                          .tokens = 64 / ranks,
-                          .micro_batches = 2,
-                          .steps = 12,
-                          .layers = 2,
-                          .experts = 6,
-                          .top_k = 2,
-                          .gate = gate,
-                          .check = true};
+  hec_train_wish wish = hec_train_small(ranks, 12);
+  wish.gate = gate;
+  return wish;
 }
 
 static double mean(const double *of, int32_t begin, int32_t end) {
@@ -33,11 +20,6 @@ static double mean(const double *of, int32_t begin, int32_t end) {
   for (int32_t i = begin; i < end; i++)
     sum += of[i];
   return sum / (end - begin);
-}
-
-static void train(hec_train_wish wish) {
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s: %s", wish.gate, hec_last_error());
-  ck_assert_int_eq(outcome.n_steps, wish.steps);
 }
 
 /* ---- The reference ---- */
@@ -71,16 +53,14 @@ START_TEST(agrees_with_the_reference) {
     wish.bias_rate = runs[_i].bias_rate;
     wish.policy = policies[i];
     wish.threads = i == 1;
-    train(wish);
-    ck_assert_msg(outcome.check.passed, "%s, %d ranks: %s: error %g, tolerance %g", wish.gate, (int)wish.ranks,
-                  outcome.check.worst_at, outcome.check.worst, outcome.check.tolerance);
-    ck_assert_int_eq(outcome.check.windows, 2);
+    hec_train_passes(wish);
+    ck_assert_int_eq(hec_trained.check.windows, 2);
     if (i == 0)
-      loss = outcome.loss[0], dropped = outcome.dropped[0], unrouted = outcome.unrouted[0];
-    ck_assert_double_eq_tol(outcome.loss[0], loss, (runs[_i].competes ? 1e-3 : 1e-5) * loss);
-    ck_assert_double_eq_tol(outcome.dropped[0], dropped, 1e-12);
-    ck_assert_double_eq_tol(outcome.unrouted[0], unrouted, runs[_i].competes ? 0.02 : 1e-12);
-    ck_assert_double_ge(outcome.overload[0], 1);
+      loss = hec_trained.loss[0], dropped = hec_trained.dropped[0], unrouted = hec_trained.unrouted[0];
+    ck_assert_double_eq_tol(hec_trained.loss[0], loss, (runs[_i].competes ? 1e-3 : 1e-5) * loss);
+    ck_assert_double_eq_tol(hec_trained.dropped[0], dropped, 1e-12);
+    ck_assert_double_eq_tol(hec_trained.unrouted[0], unrouted, runs[_i].competes ? 0.02 : 1e-12);
+    ck_assert_double_ge(hec_trained.overload[0], 1);
   }
 }
 END_TEST
@@ -100,8 +80,8 @@ START_TEST(faults_are_found) {
   wish.bias_rate = faults[_i].bias_rate;
   wish.other_bias = faults[_i].other_bias;
   wish.other_gate = faults[_i].other;
-  train(wish);
-  ck_assert_msg(!outcome.check.passed, "%s", wish.gate);
+  hec_train_ends(wish);
+  ck_assert_msg(!hec_trained.check.passed, "%s", wish.gate);
 }
 END_TEST
 
@@ -111,13 +91,13 @@ START_TEST(expert_choice_is_even) {
   hec_train_wish wish = small(2, "expert-choice");
   wish.experts = 8;
   wish.steps = 20;
-  train(wish);
+  hec_train_ends(wish);
   for (int32_t i = 0; i < wish.steps; i++) {
-    ck_assert(outcome.expert_overload[i] == 1);
-    ck_assert(outcome.overload[i] == 1); /* four experts a rank */
-    ck_assert(outcome.dropped[i] == 0);
+    ck_assert(hec_trained.expert_overload[i] == 1);
+    ck_assert(hec_trained.overload[i] == 1); /* four experts a rank */
+    ck_assert(hec_trained.dropped[i] == 0);
   }
-  double unrouted = mean(outcome.unrouted, 0, wish.steps);
+  double unrouted = mean(hec_trained.unrouted, 0, wish.steps);
   ck_assert_msg(unrouted > 0 && unrouted < 0.9, "%g", unrouted);
 }
 END_TEST
@@ -130,15 +110,15 @@ START_TEST(dropped_shares) {
   for (int i = 0; i < 4; i++) {
     hec_train_wish wish = small(2, gates[i]);
     wish.check = false;
-    train(wish);
-    double dropped = mean(outcome.dropped, 0, wish.steps);
+    hec_train_ends(wish);
+    double dropped = mean(hec_trained.dropped, 0, wish.steps);
     if (i == 0)
-      ck_assert(dropped == 0 && mean(outcome.unrouted, 0, wish.steps) == 0);
+      ck_assert(dropped == 0 && mean(hec_trained.unrouted, 0, wish.steps) == 0);
     ck_assert_msg(dropped > before, "%s: %g, before %g", gates[i], dropped, before);
     before = dropped;
   }
   ck_assert_double_gt(before, 0.3);
-  ck_assert_double_gt(mean(outcome.unrouted, 0, 12), 0.2);
+  ck_assert_double_gt(mean(hec_trained.unrouted, 0, 12), 0.2);
 }
 END_TEST
 
@@ -155,11 +135,12 @@ START_TEST(bias_balances) {
     wish.experts = 8;
     wish.steps = 240;
     wish.bias_rate = biased ? 0.01F : 0;
-    train(wish);
-    overload[biased] = mean(outcome.expert_overload, 190, 240);
-    double first = mean(outcome.loss, 0, 5), last = mean(outcome.loss, 190, 240);
+    hec_train_ends(wish);
+    overload[biased] = mean(hec_trained.expert_overload, 190, 240);
+    double first = mean(hec_trained.loss, 0, 5), last = mean(hec_trained.loss, 190, 240);
     printf("%s biased %d: expert overload %.3f at first %.3f, ranks %.3f, loss %.3f to %.3f\n", gates[_i], biased,
-           overload[biased], mean(outcome.expert_overload, 0, 10), mean(outcome.overload, 190, 240), first, last);
+           overload[biased], mean(hec_trained.expert_overload, 0, 10), mean(hec_trained.overload, 190, 240), first,
+           last);
     ck_assert_msg(last < 0.6 * first, "from %g to %g", first, last);
   }
   ck_assert_msg(overload[1] - 1 < 0.65 * (overload[0] - 1), "%g, with a bias %g", overload[0], overload[1]);
@@ -170,15 +151,12 @@ END_TEST
 START_TEST(refusals) {
   hec_train_wish wish = small(2, "gshard");
   wish.bias_rate = 0.01F;
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "--balance bias: gate gshard does not"), "%s", hec_last_error());
+  hec_train_refused(wish, "--balance bias: gate gshard does not");
   wish = small(2, "expert-choice");
   wish.aux = 0.01F;
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "balanced by construction"), "%s", hec_last_error());
+  hec_train_refused(wish, "balanced by construction");
   wish = small(2, "expert-choice:group=24");
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "a divisor of the tokens of a rank (32), found 24"), "%s", hec_last_error());
+  hec_train_refused(wish, "a divisor of the tokens of a rank (32), found 24");
 }
 END_TEST
 
@@ -190,7 +168,7 @@ START_TEST(record_of_what_was_kept) {
   (void)close(file);
   hec_train_wish wish = small(2, _i == 0 ? "gshard:capacity=0.5" : "expert-choice");
   wish.record = path;
-  train(wish);
+  hec_train_ends(wish);
   hec_trace_reader *reader;
   const hec_trace_record *record;
   ck_assert_msg(hec_trace_open(path, &reader) == HEC_OK, "%s", hec_last_error());
@@ -211,20 +189,6 @@ START_TEST(record_of_what_was_kept) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("gated_train");
-  TCase *c = tcase_create("gated_train");
-  tcase_set_timeout(c, 120);
-  tcase_add_unchecked_fixture(c, setup, NULL);
-  tcase_add_loop_test(c, agrees_with_the_reference, 0, N_RUNS);
-  tcase_add_loop_test(c, faults_are_found, 0, 5);
-  tcase_add_test(c, expert_choice_is_even);
-  tcase_add_test(c, dropped_shares);
-  tcase_add_loop_test(c, bias_balances, 0, 2);
-  tcase_add_test(c, refusals);
-  tcase_add_loop_test(c, record_of_what_was_kept, 0, 2);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "gated_train", .timeout_s = 120, .once = hec_math_open};
+HEC_TESTS(suite, {agrees_with_the_reference, N_RUNS}, {faults_are_found, 5}, {expert_choice_is_even, 1},
+          {dropped_shares, 1}, {bias_balances, 2}, {refusals, 1}, {record_of_what_was_kept, 2})

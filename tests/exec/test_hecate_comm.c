@@ -2,8 +2,8 @@
  * on clusters of one and of several nodes, buffers inside and outside the region, gathers and scatters at once.
  * Mistakes: a code and a message, the run ends for all. */
 #include "runtime/exec/package/hecate.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -307,17 +307,6 @@ START_TEST(a_rank_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("hecate_comm");
-  TCase *c = tcase_create("hecate_comm");
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, processes, 0, hec_test_cases(60));
-  tcase_add_loop_test(c, threads, 0, hec_test_cases(60));
-  tcase_add_test(c, run_refuses);
-  tcase_add_loop_test(c, collectives_refuse, 0, 2);
-  tcase_add_loop_test(c, a_rank_fails, 0, 2);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "hecate_comm", .timeout_s = 120};
+HEC_TESTS(suite, {processes, hec_test_cases(60)}, {threads, hec_test_cases(60)}, {run_refuses, 1},
+          {collectives_refuse, 2}, {a_rank_fails, 2})

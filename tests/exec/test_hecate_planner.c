@@ -3,8 +3,8 @@
  * and a message, nothing else. */
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -389,17 +389,6 @@ START_TEST(tables) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("hecate");
-  TCase *c = tcase_create("planner");
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, planner_is_the_policy, 0, hec_test_cases(60));
-  tcase_add_test(c, planner_takes_no_memory);
-  tcase_add_test(c, planner_refuses);
-  tcase_add_test(c, planner_order_of_calls);
-  tcase_add_test(c, tables);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "hecate", .timeout_s = 120};
+HEC_TESTS(suite, {planner_is_the_policy, hec_test_cases(60)}, {planner_takes_no_memory, 1}, {planner_refuses, 1},
+          {planner_order_of_calls, 1}, {tables, 1})

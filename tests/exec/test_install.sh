@@ -2,20 +2,13 @@
 # What others' builds see: installed below a prefix with a blank in it, the example is built outside the tree through
 # CMake and through pkg-config and run as processes, as threads and under mpirun; the header is C and C++ on its own; the
 # library exports the functions of the header and nothing else. Usage: test_install.sh BUILD_DIR
-set -u
-build=$1
+source "$(dirname "$0")/../support/tool.sh"
 if grep -qE '^HEC_(SANITIZE:STRING=.+|COVERAGE:BOOL=ON)$' "$build/CMakeCache.txt"; then
   echo "SKIPPED exec.install: an instrumented library needs instrumented users"
   exit 77
 fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+folder=$work
 prefix="$folder/a prefix"
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
 
 cmake --install "$build" --prefix "$prefix" >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 # Moved: nothing may remember where it was installed.
@@ -98,16 +91,10 @@ runs "through pkg-config" "$folder/plain"
 said=$("$folder/plain" 2>&1 >/dev/null)
 [ "${said%%:*}" = "hecate $(pkg-config --modversion hecate)" ] || fail "versions: $said, $(pkg-config --modversion hecate)"
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
-export OMPI_MCA_plm_rsh_agent=/bin/false
-unset HECATE_PLUGINS
+source "$source_dir/tests/support/mpi.sh"
 for kind in openmpi mpich; do
-  if command -v "mpirun.$kind" >/dev/null && [ -e "$prefix/lib/hecate/hecate-mpi-$kind.so" ]; then
-    runs "under mpirun.$kind" timeout -k 5 300 "mpirun.$kind" -n 4 "$folder/plain" mpi
-    runs "under mpirun.$kind, chain" timeout -k 5 300 "mpirun.$kind" -n 4 "$folder/plain" mpi chain
-  else
-    echo "SKIPPED exec.install ($kind): mpirun.$kind or its plug-in is not there"
-  fi
+  has_mpi $kind "$prefix/lib/hecate" || continue
+  runs "under $launcher" timeout -k 5 300 "$launcher" -n 4 "$folder/plain" mpi
+  runs "under $launcher, chain" timeout -k 5 300 "$launcher" -n 4 "$folder/plain" mpi chain
 done
 [ "$failures" -eq 0 ]

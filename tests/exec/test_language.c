@@ -1,11 +1,10 @@
 /* Gradients of the whole language model, balance loss included, against central differences of an oracle in double: of
  * embedding, head, attention, gate, shared and routed experts. The experts chosen and the shares f_e of the balance loss
  * are constants of the derivative, so they are given. */
-#include "runtime/base/arena.h"
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/gate_oracle.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
@@ -239,16 +238,5 @@ START_TEST(affinities_are_verified) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("language");
-  TCase *c = tcase_create("language");
-  tcase_set_timeout(c, 120);
-  tcase_add_unchecked_fixture(c, hec_math_open, NULL);
-  tcase_add_loop_test(c, gradients, 0, N_GATES * N_SEEDS);
-  tcase_add_test(c, choices_are_verified);
-  tcase_add_test(c, affinities_are_verified);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "language", .timeout_s = 120, .once = hec_math_open};
+HEC_TESTS(suite, {gradients, N_GATES *N_SEEDS}, {choices_are_verified, 1}, {affinities_are_verified, 1})

@@ -4,7 +4,7 @@
  * plain pairs. All must end, and everybody must have what belongs there. */
 #include "runtime/exec/link/link_steps.h"
 #include "runtime/exec/stage.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -31,15 +31,9 @@ typedef struct {
 } side;
 
 static uint64_t seed;
-static hec_arena arena;
-
 static void setup(void) {
   seed = 5;
 }
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
-
 static int32_t below(int32_t n) {
   return (int32_t)hec_test_below(&seed, (uint64_t)n);
 }
@@ -62,13 +56,7 @@ static int64_t bytes_of(const exchange *x, int32_t item) {
 /* The item from rank to rank, in a chain or a tree; or (plain) from one to some others. */
 static void send_item(exchange *x, int32_t item, bool chained) {
   int32_t member[RANKS], transfer_to[RANKS];
-  for (int32_t i = 0; i < x->n_ranks; i++)
-    member[i] = i;
-  for (int32_t i = x->n_ranks - 1; i > 0; i--) {
-    int32_t j = below(i + 1), kept = member[i];
-    member[i] = member[j];
-    member[j] = kept;
-  }
+  hec_test_shuffle(&seed, member, x->n_ranks);
   transfer_to[0] = -1;
   for (int32_t k = 1; k < x->n_ranks; k++) {
     int32_t parent = !chained ? 0 : below(4) ? k - 1 : below(k);
@@ -82,7 +70,7 @@ static void send_item(exchange *x, int32_t item, bool chained) {
 }
 
 static exchange *new_exchange(bool chained) {
-  exchange *x = HEC_NEW(&arena, exchange, 1);
+  exchange *x = HEC_NEW(&hec_test_arena, exchange, 1);
   x->n_ranks = 2 + below(RANKS - 1);
   x->n_items = 1 + below(ITEMS);
   x->n_chunks = chained ? 2 + below(8) : 1;
@@ -122,14 +110,14 @@ static void bind(exchange *x, int32_t rank, side *s) {
                      .n_segments = PARTS * x->n_transfers,
                      .segments = segments,
                      .context = &of};
-  hec_stage_bind(&stage, &arena, &s->post, &additions, &n_additions);
+  hec_stage_bind(&stage, &hec_test_arena, &s->post, &additions, &n_additions);
   hec_link_steps steps = {0};
-  hec_link_steps_begin(&steps, &s->post, &arena);
+  hec_link_steps_begin(&steps, &s->post, &hec_test_arena);
   while (hec_link_steps_next(&steps)) {
     ck_assert(s->n_groups < GROUPS_MOST && steps.n_pieces > 0);
     group *g = &s->groups[s->n_groups++];
-    *g =
-        (group){HEC_NEW(&arena, hec_link_piece, steps.n_pieces), HEC_NEW(&arena, bool, steps.n_pieces), steps.n_pieces};
+    *g = (group){HEC_NEW(&hec_test_arena, hec_link_piece, steps.n_pieces),
+                 HEC_NEW(&hec_test_arena, bool, steps.n_pieces), steps.n_pieces};
     memcpy(g->pieces, steps.pieces, steps.n_pieces * sizeof *g->pieces);
   }
   ck_assert(!hec_link_steps_next(&steps));
@@ -214,7 +202,7 @@ START_TEST(random_exchanges_end) {
   int longest = 0;
   for (int times = 0; times < 400; times++) {
     exchange *x = new_exchange(_i == 1);
-    side *sides = HEC_NEW(&arena, side, RANKS);
+    side *sides = HEC_NEW(&hec_test_arena, side, RANKS);
     for (int32_t r = 0; r < x->n_ranks; r++) {
       bind(x, r, &sides[r]);
       longest = sides[r].n_groups > longest ? sides[r].n_groups : longest;
@@ -223,7 +211,7 @@ START_TEST(random_exchanges_end) {
     fill(x);
     ck_assert_msg(run(x, sides), "time %d: the ranks wait for each other", times);
     expect_everywhere(x);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(_i == 0 ? longest == 1 : longest >= 10);
 }
@@ -244,7 +232,7 @@ START_TEST(one_chain) {
                   {2, true, 2, 1},  {2, true, 3, 1}, {2, false, 4, 2}, {3, true, 4, 2}};
   hec_link_steps steps = {0};
   size_t k = 0;
-  hec_link_steps_begin(&steps, &post, &arena);
+  hec_link_steps_begin(&steps, &post, &hec_test_arena);
   for (int32_t step = 0; hec_link_steps_next(&steps); step++)
     for (size_t i = 0; i < steps.n_pieces; i++, k++) {
       const hec_link_piece *p = &steps.pieces[i];
@@ -289,7 +277,7 @@ START_TEST(hops) {
                        .n_segments = 5,
                        .segments = one_segment,
                        .context = &bytes};
-    hec_stage_bind(&stage, &arena, &post, &additions, &n_additions);
+    hec_stage_bind(&stage, &hec_test_arena, &post, &additions, &n_additions);
     for (int32_t k = 0; k < 5; k++) {
       if (transfers[k].source != r && transfers[k].destination != r)
         continue;
@@ -304,16 +292,5 @@ START_TEST(hops) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("exec.link_steps");
-  TCase *c = tcase_create("link_steps");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, random_exchanges_end, 0, 2);
-  tcase_add_test(c, one_chain);
-  tcase_add_test(c, hops);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "exec.link_steps", .before = setup};
+HEC_TESTS(suite, {random_exchanges_end, 2}, {one_chain, 1}, {hops, 1})

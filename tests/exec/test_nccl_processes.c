@@ -7,7 +7,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/exec/backend.h"
 #include "runtime/exec/cuda/plugin.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -268,14 +268,5 @@ START_TEST(threads_with_a_device_each_over_the_fake) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("nccl_processes");
-  TCase *tests = tcase_create("nccl_processes");
-  tcase_set_timeout(tests, 3 * LIMIT_S);
-  tcase_add_test(tests, processes_that_share_a_device);
-  tcase_add_test(tests, threads_with_a_device_each_over_the_fake);
-  suite_add_tcase(suite, tests);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "nccl_processes", .timeout_s = 3 * LIMIT_S};
+HEC_TESTS(suite, {processes_that_share_a_device, 1}, {threads_with_a_device_each_over_the_fake, 1})

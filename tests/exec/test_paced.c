@@ -1,8 +1,8 @@
 /* TCP at the pace of the links: never faster than the cluster says, links divided among what crosses them, connections
  * that are cut, and too few open files. Only lower bounds of times are checked: a busy machine may be slower. */
-#include "runtime/base/arena.h"
 #include "tests/exec/launch_case.h"
-#include "tests/support/check_main.h"
+#include "tests/exec/transport_case.h"
+#include "tests/support/suite.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -21,16 +21,6 @@ static hec_launch_options paced_options(int32_t n_ranks, const char *line) {
   options.cluster = &cluster;
   options.memory_bytes = 64 << 20;
   return options;
-}
-
-static hec_status finish(hec_rank *rank, hec_post *post) {
-  HEC_TRY(rank->transport->start(rank, post));
-  for (bool done = false; !done;) {
-    HEC_TRY(rank->transport->test(rank, post, &done));
-    if (!done)
-      HEC_TRY(rank->transport->wait(rank, hec_clock_ns() + rank->limit_ns));
-  }
-  return HEC_OK;
 }
 
 typedef struct {
@@ -55,7 +45,7 @@ static hec_status run_flows(hec_rank *rank, void *context) {
     post = (hec_post){.lane = HEC_LANE_TOKEN, .receives = &message, .n_receives = 1};
   int64_t start_ns;
   HEC_TRY(hec_rank_start_together(rank, &start_ns));
-  HEC_TRY(finish(rank, &post));
+  HEC_TRY(hec_test_finish_post(rank, &post));
   double seconds = (double)(hec_clock_ns() - start_ns) * 1e-9; /* of either end */
   HEC_TRY(hec_rank_barrier(rank));
   return seconds >= f->seconds_min ? HEC_OK
@@ -102,7 +92,7 @@ static hec_status run_early_source(hec_rank *rank, void *context) {
   }
   HEC_TRY(hec_rank_barrier(rank));
   HEC_TRY(hec_rank_barrier(rank));
-  HEC_TRY(finish(rank, &receive));
+  HEC_TRY(hec_test_finish_post(rank, &receive));
   return hec_rank_barrier(rank);
 }
 
@@ -192,17 +182,6 @@ START_TEST(open_files_are_limited) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("exec.paced");
-  TCase *cases = tcase_create("paced");
-  tcase_set_timeout(cases, 60);
-  tcase_add_loop_test(cases, links_set_the_pace, 0, 3);
-  tcase_add_test(cases, both_ends_must_have_posted);
-  tcase_add_test(cases, bytes_move_while_ranks_compute);
-  tcase_add_test(cases, a_cut_connection_names_the_peer);
-  tcase_add_test(cases, open_files_are_limited);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "exec.paced"};
+HEC_TESTS(suite, {links_set_the_pace, 3}, {both_ends_must_have_posted, 1}, {bytes_move_while_ranks_compute, 1},
+          {a_cut_connection_names_the_peer, 1}, {open_files_are_limited, 1})

@@ -4,6 +4,7 @@
  * One process for all tests: a driver that was started before a fork is of no use after it. */
 #include "runtime/exec/backend.h"
 #include "tests/exec/processor_case.h"
+#include "tests/support/suite.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -244,12 +245,7 @@ static Suite *devices(void) {
 /* ---- All of it ---- */
 
 static int run(Suite *suite) {
-  SRunner *runner = srunner_create(suite);
-  srunner_set_fork_status(runner, CK_NOFORK);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed;
+  return hec_test_run_suite(suite, CK_NOFORK);
 }
 
 static int run_cases(const char *name, hec_cuda_options with, bool in_part) {

@@ -1,26 +1,20 @@
 /* The device with streams that other tests stand on (tests/support/queued_cpu.h): what is ordered by streams and events
  * gives the numbers of one call after the other, whatever the seed; what is not, goes wrong for some; and every call may
  * forget its lists when it returns. */
-#include "runtime/base/arena.h"
 #include "runtime/exec/launch/rank.h"
 #include "runtime/exec/model/model.h"
-#include "tests/support/check_main.h"
 #include "tests/support/queued_cpu.h"
+#include "tests/support/suite.h"
 
 #include <pthread.h>
 #include <string.h>
 
-static hec_arena arena;
 static uint64_t seed;
 
 static void setup(void) {
   hec_math_open();
   seed = 2026;
 }
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
-
 /* ---- Order ---- */
 
 enum { CELLS = 12, WIDTH = 3, STEPS = 60, DEVICES = 2 };
@@ -103,34 +97,6 @@ START_TEST(missing_events_are_noticed) {
   for (uint64_t of = 1; of <= 100; of++)
     n += !right(of, STEPS / 2);
   ck_assert_msg(n >= 30, "wrong with %d of 100 seeds only", n);
-}
-END_TEST
-
-/* One producer, one consumer, one event: the smallest case. */
-static bool handed_over(uint64_t of, bool with_event) {
-  float x[4] = {0}, y[4] = {0}, seen[4];
-  const float ones[4] = {1, 1, 1, 1};
-  hec_processor *on = hec_queued_cpu_new(of);
-  on->math->to_device(on, x, ones, 4);
-  on->math->scale(on, x, 2, 4);
-  const hec_event *ready = on->streams->mark(on);
-  on->streams->select(on, 3);
-  if (with_event)
-    on->streams->after(on, ready);
-  on->math->copy(on, &(hec_piece){y, x, 4}, 1);
-  on->math->to_host(on, seen, y, 4);
-  bool good = seen[0] == 2 && seen[3] == 2;
-  hec_queued_cpu_free(on);
-  return good;
-}
-
-START_TEST(one_event) {
-  int good = 0, n = 200;
-  for (int of = 1; of <= n; of++) {
-    ck_assert(handed_over((uint64_t)of, true));
-    good += handed_over((uint64_t)of, false);
-  }
-  ck_assert_msg(good < n && good > 0, "without the event right with %d of %d seeds", good, n);
 }
 END_TEST
 
@@ -405,21 +371,6 @@ START_TEST(lists_may_go) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("exec.queued");
-  TCase *c = tcase_create("queued");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, events_order);
-  tcase_add_test(c, missing_events_are_noticed);
-  tcase_add_test(c, one_event);
-  tcase_add_test(c, nothing_happens_by_itself);
-  tcase_add_test(c, memory_of_the_host);
-  tcase_add_test(c, a_broken_device);
-  tcase_add_test(c, devices_of_threads);
-  tcase_add_test(c, lists_may_go);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "exec.queued", .before = setup};
+HEC_TESTS(suite, {events_order, 1}, {missing_events_are_noticed, 1}, {nothing_happens_by_itself, 1},
+          {memory_of_the_host, 1}, {a_broken_device, 1}, {devices_of_threads, 1}, {lists_may_go, 1})

@@ -3,7 +3,7 @@
 #include "runtime/exec/model/reference.h"
 #include "tests/exec/faulty_steps.h"
 #include "tests/exec/model_oracle.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
@@ -79,6 +79,7 @@ static void outputs_are_the_oracles(const problem *p, const hec_reference *r, co
 }
 
 START_TEST(every_step_is_the_oracles) {
+  hec_math_open();
   uint64_t random = 1 + (uint64_t)_i;
   for (int i = 0; i < 25; i++) {
     problem p;
@@ -104,6 +105,7 @@ END_TEST
 
 /* R ranks and one rank with R times the tokens: the same data, and with T assignments to every expert the same routing. */
 START_TEST(ranks_do_not_matter) {
+  hec_math_open();
   uint64_t random = 5;
   for (int i = 0; i < 30; i++) {
     hec_arena arena = {0};
@@ -305,8 +307,7 @@ START_TEST(the_other_library_is_tolerated) {
     }
     if (child)
       (void)setenv("HECATE_BLAS", "gsl", 1);
-    hec_math_open(); /* nothing has opened it in this process yet */
-    hec_reference *r = hec_reference_of_steps(&p.steps);
+    hec_reference *r = hec_reference_of_steps(&p.steps); /* opens it; nothing has in this process yet */
     const float *parts[] = {hec_reference_block(r, 0).params, hec_reference_expert(r, 0, 0).params,
                             hec_reference_output(r, 1, 3)};
     const int64_t sizes[] = {n, experts, rows};
@@ -377,30 +378,7 @@ START_TEST(faults_are_seen_exactly) {
 }
 END_TEST
 
-static void open_math(void) {
-  hec_math_open();
-}
-
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("reference");
-  TCase *tests = tcase_create("reference"), *own = tcase_create("libraries");
-  tcase_set_timeout(tests, 200);
-  tcase_set_timeout(own, 200);
-  tcase_add_checked_fixture(tests, open_math, NULL);
-  tcase_add_loop_test(tests, every_step_is_the_oracles, 0, 4);
-  tcase_add_test(tests, ranks_do_not_matter);
-  tcase_add_test(tests, little_or_nothing);
-  tcase_add_test(tests, forward_only);
-  tcase_add_loop_test(tests, exact_mode_is_exact, 0, 4);
-  tcase_add_test(tests, random_mode_has_no_bits);
-  tcase_add_test(tests, relative_error);
-  tcase_add_loop_test(tests, other_orders_are_tolerated, 0, 2);
-  tcase_add_loop_test(tests, faults_are_seen, 0, 3);
-  tcase_add_test(tests, faults_are_seen_exactly);
-  tcase_add_test(own, the_other_library_is_tolerated);
-  suite_add_tcase(suite, tests);
-  suite_add_tcase(suite, own);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "reference", .timeout_s = 200};
+HEC_TESTS(suite, {every_step_is_the_oracles, 4}, {ranks_do_not_matter, 1}, {little_or_nothing, 1}, {forward_only, 1},
+          {exact_mode_is_exact, 4}, {random_mode_has_no_bits, 1}, {relative_error, 1}, {other_orders_are_tolerated, 2},
+          {faults_are_seen, 3}, {faults_are_seen_exactly, 1}, {the_other_library_is_tolerated, 1})

@@ -1,7 +1,7 @@
 /* Memory of a rank over a thousand steps of replay: what is resident after the hundredth stays resident and nothing is
  * added. Counted on rank 0, from /proc; the loads repeat, so that everything there is to see has been seen early. */
 #include "tests/exec/replay_case.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,19 +63,14 @@ static hec_status body(hec_rank *rank, void *context) {
   return HEC_OK;
 }
 
-static void setup(void) {
-  hec_math_open();
-}
-
 /* One that materialises, one that migrates, one that replicates. */
 static const char *const policies[] = {"hecate", "smartmoe", "eplb"};
 
 START_TEST(flat) {
-  hec_arena arena = {0};
   uint64_t seed = 77;
   hec_replay_wish wish = {.ranks = 2, .steps = LOADS, .micro_batches = 1};
-  hec_replay_case *c = hec_replay_random(&arena, &seed, wish);
-  hec_replay_step *steps = HEC_NEW(&arena, hec_replay_step, STEPS);
+  hec_replay_case *c = hec_replay_random(&hec_test_arena, &seed, wish);
+  hec_replay_step *steps = HEC_NEW(&hec_test_arena, hec_replay_step, STEPS);
   for (int32_t i = 0; i < STEPS; i++) {
     steps[i] = c->replay.steps[i % LOADS];
     steps[i].iter = i;
@@ -93,32 +88,16 @@ START_TEST(flat) {
                                 .limit_s = 30};
   if (hec_launch(&options, body, &counter) != HEC_OK)
     ck_abort_msg("%s\n%s", hec_last_error(), c->line);
-  hec_arena_free(&arena);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("rss");
-  TCase *c = tcase_create("rss");
-  tcase_set_timeout(c, 120);
-  tcase_add_unchecked_fixture(c, setup, NULL);
-  tcase_add_loop_test(c, flat, 0, (int)(sizeof policies / sizeof *policies));
-  suite_add_tcase(s, c);
-  return s;
-}
-
-static int run_suite(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+static const hec_test_suite suite = {.name = "rss", .timeout_s = 120, .once = hec_math_open};
 
 /* A sanitizer keeps freed memory on purpose. */
 int main(void) {
+  const hec_test tests[] = {{flat, (int)(sizeof policies / sizeof *policies)}};
   if (!SANITIZED)
-    return run_suite();
+    return hec_test_run(&suite, tests, 1);
   hec_test_skip("exec.rss", "a sanitizer's own memory grows");
   return 77;
 }

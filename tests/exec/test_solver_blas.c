@@ -2,16 +2,11 @@
  * order one OpenBLAS, one thread, products as before, the environment as it was; and nobody has it who solves nothing. */
 #include "runtime/exec/math/math.h"
 #include "runtime/plan/cbc/cbc.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 /* Files of this process whose name begins so, each once: a file's mappings follow each other. */
 static int n_files(const char *begin) {
@@ -33,7 +28,7 @@ static int n_files(const char *begin) {
 
 /* Least 3 x + 2 y with x + y >= 3, y <= 2 and both whole: x = 1, y = 2. */
 static void solve(const hec_solver *solver) {
-  hec_milp milp = hec_milp_new(&arena, 2, 1, 2);
+  hec_milp milp = hec_milp_new(&hec_test_arena, 2, 1, 2);
   hec_milp_clear(&milp);
   int32_t row = hec_milp_row(&milp, 3, HEC_MILP_FREE);
   (void)hec_milp_column(&milp, 3, 10, true);
@@ -135,16 +130,5 @@ START_TEST(solver_then_products) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("solver_blas");
-  TCase *c = tcase_create("solver_blas");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, who_solves_nothing_has_no_solver);
-  tcase_add_test(c, products_then_solver);
-  tcase_add_test(c, solver_then_products);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "solver_blas"};
+HEC_TESTS(suite, {who_solves_nothing_has_no_solver, 1}, {products_then_solver, 1}, {solver_then_products, 1})

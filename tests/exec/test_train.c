@@ -1,30 +1,17 @@
 /* Training: the loss falls, and it falls the same whatever the policy, the schedule and the number of ranks; what is
  * recorded is what was computed. Gradients: test_language.c. */
-#include "runtime/base/arena.h"
 #include "tests/exec/train_case.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static hec_train_outcome outcome;
-
-static void setup(void) {
-  hec_math_open();
-}
-
 static hec_train_wish small(int32_t ranks) {
-  return (hec_train_wish){.ranks = ranks,
-                          .tokens = 64 / ranks,
-                          .micro_batches = 2,
-                          .steps = 3,
-                          .layers = 2,
-                          .experts = 6,
-                          .top_k = 2,
-                          .aux = 0.05F,
-                          .check = true};
+  hec_train_wish wish = hec_train_small(ranks, 3);
+  wish.aux = 0.05F;
+  return wish;
 }
 
 START_TEST(loss_falls) {
@@ -32,12 +19,11 @@ START_TEST(loss_falls) {
   wish.steps = 150;
   wish.micro_batches = 1;
   wish.check = false;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  ck_assert_int_eq(outcome.n_steps, 150);
+  hec_train_ends(wish);
   double first = 0, last = 0;
   for (int32_t i = 0; i < 10; i++) {
-    first += outcome.loss[i] / 10;
-    last += outcome.loss[140 + i] / 10;
+    first += hec_trained.loss[i] / 10;
+    last += hec_trained.loss[140 + i] / 10;
   }
   ck_assert_msg(first > 4 && first < 6, "%g", first); /* about ln of 70 characters, and a half */
   ck_assert_msg(last < 0.75 * first, "from %g to %g", first, last);
@@ -61,16 +47,13 @@ START_TEST(every_policy) {
       hec_train_wish wish = small(rank_counts[_i]);
       wish.policy = hec_policies[p]->name;
       wish.schedule = hec_schedules[s]->name;
-      ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s under %s: %s", wish.policy, wish.schedule,
-                    hec_last_error());
-      ck_assert_msg(outcome.check.passed, "%s under %s: %s: error %g, tolerance %g", wish.policy, wish.schedule,
-                    outcome.check.worst_at, outcome.check.worst, outcome.check.tolerance);
-      ck_assert_int_gt(outcome.check.compared, 10000);
+      hec_train_passes(wish);
+      ck_assert_int_gt(hec_trained.check.compared, 10000);
       for (int32_t i = 0; i < 3; i++) {
         if (n_trained == 0)
-          loss[i] = outcome.loss[i], balance[i] = outcome.balance_loss[i];
-        ck_assert_double_le(fabs(outcome.loss[i] - loss[i]), 1e-4 * loss[i]);
-        ck_assert_double_le(fabs(outcome.balance_loss[i] - balance[i]), 1e-3 * balance[i]);
+          loss[i] = hec_trained.loss[i], balance[i] = hec_trained.balance_loss[i];
+        ck_assert_double_le(fabs(hec_trained.loss[i] - loss[i]), 1e-4 * loss[i]);
+        ck_assert_double_le(fabs(hec_trained.balance_loss[i] - balance[i]), 1e-3 * balance[i]);
       }
       n_trained++;
     }
@@ -79,14 +62,16 @@ START_TEST(every_policy) {
 END_TEST
 
 START_TEST(ranks_agree) {
-  static hec_train_outcome of[3];
-  for (int32_t i = 0; i < 3; i++)
-    ck_assert_msg(hec_train_launch(small(rank_counts[i]), &of[i]) == HEC_OK, "%s", hec_last_error());
-  for (int32_t i = 1; i < 3; i++)
+  hec_train_passes(small(1));
+  const hec_train_outcome first = hec_trained;
+  for (int32_t i = 1; i < 3; i++) {
+    hec_train_passes(small(rank_counts[i]));
     for (int32_t step = 0; step < 3; step++) {
-      ck_assert_double_le(fabs(of[i].loss[step] - of[0].loss[step]), 1e-4 * of[0].loss[step]);
-      ck_assert_double_le(fabs(of[i].balance_loss[step] - of[0].balance_loss[step]), 1e-3 * of[0].balance_loss[step]);
+      ck_assert_double_le(fabs(hec_trained.loss[step] - first.loss[step]), 1e-4 * first.loss[step]);
+      ck_assert_double_le(fabs(hec_trained.balance_loss[step] - first.balance_loss[step]),
+                          1e-3 * first.balance_loss[step]);
     }
+  }
 }
 END_TEST
 
@@ -94,9 +79,10 @@ END_TEST
 START_TEST(check_finds_faults) {
   hec_train_wish wish = small(4);
   wish.other_text = true;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  ck_assert(!outcome.check.passed);
-  ck_assert_double_gt(outcome.check.worst, 10 * outcome.check.tolerance);
+  const hec_check_result *check = &hec_trained.check;
+  hec_train_ends(wish);
+  ck_assert(!check->passed);
+  ck_assert_double_gt(check->worst, 10 * check->tolerance);
 }
 END_TEST
 
@@ -108,8 +94,8 @@ START_TEST(check_finds_late_faults) {
   wish.steps = 60;
   wish.policy = "hecate";
   wish.double_step = double_steps[_i];
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  const hec_check_result *check = &outcome.check;
+  const hec_check_result *check = &hec_trained.check;
+  hec_train_ends(wish);
   ck_assert(!check->passed);
   ck_assert_int_eq(check->windows, 6);
   ck_assert_msg(check->failed_step >= wish.double_step && check->failed_step <= 50, "step %d", (int)check->failed_step);
@@ -123,9 +109,8 @@ START_TEST(check_of_many_steps) {
   hec_train_wish wish = small(4);
   wish.steps = 253;
   wish.policy = _i == 0 ? "hecate" : "eplb";
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  const hec_check_result *check = &outcome.check;
-  ck_assert_msg(check->passed, "%s: error %g, tolerance %g", check->worst_at, check->worst, check->tolerance);
+  const hec_check_result *check = &hec_trained.check;
+  hec_train_passes(wish);
   ck_assert_int_eq(check->windows, 26);
   ck_assert_int_eq(check->failed_step, 0);
   ck_assert_double_lt(check->worst, check->tolerance / 10);
@@ -136,8 +121,8 @@ START_TEST(check_says_diverged) {
   hec_train_wish wish = small(2);
   wish.steps = 40;
   wish.rate = 30;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  const hec_check_result *check = &outcome.check;
+  const hec_check_result *check = &hec_trained.check;
+  hec_train_ends(wish);
   ck_assert(!check->passed);
   ck_assert_int_gt(check->diverged_step, 1);
   ck_assert_double_gt(check->diverged_loss, HEC_CHECK_EXPLODED * check->first_loss);
@@ -158,29 +143,27 @@ END_TEST
 /* Experts in shards: the losses of whole experts, over three windows, after two of which the reference goes on from shards;
  * a gradient of one shard that counts twice is found. */
 START_TEST(shards) {
-  static hec_train_outcome whole;
   hec_train_wish wish = small(4);
   wish.steps = 23;
-  ck_assert_msg(hec_train_launch(wish, &whole) == HEC_OK, "%s", hec_last_error());
+  hec_train_passes(wish);
+  const hec_train_outcome whole = hec_trained;
   wish.esp = 2 << _i;
   for (int32_t s = 0; hec_schedules[s]; s++) {
     if (hec_schedules[s]->bound)
       continue;
     wish.schedule = hec_schedules[s]->name;
-    ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s: %s", wish.schedule, hec_last_error());
-    ck_assert_msg(outcome.check.passed, "%s: %s", wish.schedule, outcome.check.worst_at);
-    ck_assert_int_eq(outcome.check.windows, 3);
-    ck_assert_double_lt(outcome.check.worst, outcome.check.tolerance / 5);
+    hec_train_passes(wish);
+    ck_assert_int_eq(hec_trained.check.windows, 3);
+    ck_assert_double_lt(hec_trained.check.worst, hec_trained.check.tolerance / 5);
     for (int32_t i = 0; i < wish.steps; i++)
-      ck_assert_double_le(fabs(outcome.loss[i] - whole.loss[i]), 1e-3 * whole.loss[i]);
+      ck_assert_double_le(fabs(hec_trained.loss[i] - whole.loss[i]), 1e-3 * whole.loss[i]);
   }
   wish.double_step = 15;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  ck_assert(!outcome.check.passed);
-  ck_assert_int_gt(outcome.check.failed_step, 10);
+  hec_train_ends(wish);
+  ck_assert(!hec_trained.check.passed);
+  ck_assert_int_gt(hec_trained.check.failed_step, 10);
   wish.policy = "hecate";
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "experts in shards beside --esp") != NULL, "%s", hec_last_error());
+  hec_train_refused(wish, "experts in shards beside --esp");
 }
 END_TEST
 
@@ -188,11 +171,9 @@ START_TEST(threads_and_virtual_time) {
   hec_train_wish wish = small(2);
   wish.threads = true;
   wish.policy = "hecate";
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(outcome.check.passed, "%s", outcome.check.worst_at);
+  hec_train_passes(wish);
   wish.virtual_time = true;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
-  ck_assert_msg(outcome.check.passed, "%s", outcome.check.worst_at);
+  hec_train_passes(wish);
 }
 END_TEST
 
@@ -200,14 +181,10 @@ END_TEST
 START_TEST(refusals) {
   hec_train_wish wish = small(2);
   wish.policy = "ep-balanced";
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "ep-balanced cannot train") != NULL, "%s", hec_last_error());
+  hec_train_refused(wish, "ep-balanced cannot train");
   wish = small(2);
   wish.tokens = 20;
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_BAD_INPUT);
-  ck_assert_msg(
-      strstr(hec_last_error(), "--tokens: expected a multiple of the sequence length (8, --seq-len), found 20") != NULL,
-      "%s", hec_last_error());
+  hec_train_refused(wish, "--tokens: expected a multiple of the sequence length (8, --seq-len), found 20");
   hec_corpus corpus;
   ck_assert_int_eq(hec_corpus_make("aaaa", 4, "a.txt", &corpus), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "a.txt") != NULL, "%s", hec_last_error());
@@ -230,7 +207,7 @@ START_TEST(capacity) {
   hec_train_wish wish = small(2);
   wish.capacity = 100000;
   wish.record = path;
-  ck_assert_int_eq(hec_train_launch(wish, &outcome), HEC_FAILED);
+  ck_assert_int_eq(hec_train_launch(wish, &hec_trained), HEC_FAILED);
   const char *message = hec_last_error();
   ck_assert_msg(strncmp(message, "rank ", 5) == 0 && strstr(message, "iteration 0 needs ") &&
                     strstr(message, "capacity of a rank is 100000 bytes"),
@@ -238,7 +215,7 @@ START_TEST(capacity) {
   ck_assert_int_ne(access(path, F_OK), 0);
   wish.capacity = 50e6;
   wish.record = NULL;
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  hec_train_ends(wish);
 }
 END_TEST
 
@@ -290,7 +267,7 @@ START_TEST(record) {
                          .experts = EXPERTS,
                          .top_k = TOP_K,
                          .record = path};
-  ck_assert_msg(hec_train_launch(wish, &outcome) == HEC_OK, "%s", hec_last_error());
+  hec_train_ends(wish);
   uint64_t count[(LAYERS - 1) * EXPERTS * EXPERTS], total[LAYERS][EXPERTS] = {{0}};
   sum_loads(path, total, count);
   for (int32_t l = 0; l + 1 < LAYERS; l++)
@@ -307,26 +284,7 @@ START_TEST(record) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("train");
-  TCase *c = tcase_create("train");
-  tcase_set_timeout(c, 120);
-  tcase_add_unchecked_fixture(c, setup, NULL);
-  tcase_add_test(c, loss_falls);
-  tcase_add_loop_test(c, every_policy, 0, 3);
-  tcase_add_test(c, ranks_agree);
-  tcase_add_test(c, check_finds_faults);
-  tcase_add_loop_test(c, check_finds_late_faults, 0, 3);
-  tcase_add_loop_test(c, check_of_many_steps, 0, 2);
-  tcase_add_test(c, check_says_diverged);
-  tcase_add_test(c, window_follows_rate);
-  tcase_add_loop_test(c, shards, 0, 2);
-  tcase_add_test(c, threads_and_virtual_time);
-  tcase_add_test(c, refusals);
-  tcase_add_test(c, capacity);
-  tcase_add_test(c, record);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "train", .timeout_s = 120, .once = hec_math_open};
+HEC_TESTS(suite, {loss_falls, 1}, {every_policy, 3}, {ranks_agree, 1}, {check_finds_faults, 1},
+          {check_finds_late_faults, 3}, {check_of_many_steps, 2}, {check_says_diverged, 1}, {window_follows_rate, 1},
+          {shards, 2}, {threads_and_virtual_time, 1}, {refusals, 1}, {capacity, 1}, {record, 1})

@@ -150,3 +150,41 @@ hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome) {
   hec_arena_free(&arena);
   return status;
 }
+
+hec_train_wish hec_train_small(int32_t ranks, int32_t steps) {
+  return (hec_train_wish){.ranks = ranks,
+                          .tokens = 64 / ranks,
+                          .micro_batches = 2,
+                          .steps = steps,
+                          .layers = 2,
+                          .experts = 6,
+                          .top_k = 2,
+                          .check = true};
+}
+
+hec_train_outcome hec_trained;
+
+/* "hecate under auto, gate softmax, 2 ranks" in a static buffer. */
+static const char *name_of(hec_train_wish wish) {
+  static char name[256];
+  (void)snprintf(name, sizeof name, "%s under %s, gate %s, %d ranks", wish.policy ? wish.policy : "ep",
+                 wish.schedule ? wish.schedule : "auto", wish.gate ? wish.gate : "softmax", wish.ranks);
+  return name;
+}
+
+void hec_train_ends(hec_train_wish wish) {
+  ck_assert_msg(hec_train_launch(wish, &hec_trained) == HEC_OK, "%s: %s", name_of(wish), hec_last_error());
+  ck_assert_int_eq(hec_trained.n_steps, wish.steps);
+}
+
+void hec_train_passes(hec_train_wish wish) {
+  const hec_check_result *check = &hec_trained.check;
+  hec_train_ends(wish);
+  ck_assert_msg(check->passed, "%s: %s: error %g, tolerance %g", name_of(wish), check->worst_at, check->worst,
+                check->tolerance);
+}
+
+void hec_train_refused(hec_train_wish wish, const char *words) {
+  ck_assert_int_eq(hec_train_launch(wish, &hec_trained), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), words) != NULL, "%s", hec_last_error());
+}

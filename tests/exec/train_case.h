@@ -32,7 +32,14 @@ typedef struct {
 } hec_train_outcome;
 
 hec_moe hec_train_moe(hec_train_wish wish);
+/* A checked run of 2 layers with 6 experts, top-2, of 64 tokens in all. */
+hec_train_wish hec_train_small(int32_t ranks, int32_t steps);
 /* HEC_OK: the run ended; the check may have failed. */
 hec_status hec_train_launch(hec_train_wish wish, hec_train_outcome *outcome);
+/* It does end, or the test fails; and its check passed; it is refused (HEC_BAD_INPUT) with these words. */
+void hec_train_ends(hec_train_wish wish);
+void hec_train_passes(hec_train_wish wish);
+void hec_train_refused(hec_train_wish wish, const char *words);
+extern hec_train_outcome hec_trained; /* what came of the last of these runs */
 
 #endif

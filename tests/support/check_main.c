@@ -50,3 +50,11 @@ uint64_t hec_test_below(uint64_t *state, uint64_t n) {
 double hec_test_uniform(uint64_t *state) {
   return (double)(hec_test_random(state) >> 11) * 0x1p-53;
 }
+
+void hec_test_shuffle(uint64_t *state, int32_t *order, int32_t n) {
+  for (int32_t i = 0; i < n; i++) {
+    int32_t j = (int32_t)hec_test_below(state, (uint64_t)i + 1);
+    order[i] = order[j];
+    order[j] = i;
+  }
+}

@@ -39,7 +39,8 @@ void hec_test_skip(const char *name, const char *why);
 
 /* splitmix64: the random numbers of tests; same seed, same numbers everywhere. */
 uint64_t hec_test_random(uint64_t *state);
-uint64_t hec_test_below(uint64_t *state, uint64_t n); /* uniform in 0..n-1 */
-double hec_test_uniform(uint64_t *state);             /* uniform in [0, 1) */
+uint64_t hec_test_below(uint64_t *state, uint64_t n);              /* uniform in 0..n-1 */
+double hec_test_uniform(uint64_t *state);                          /* uniform in [0, 1) */
+void hec_test_shuffle(uint64_t *state, int32_t *order, int32_t n); /* 0 .. n - 1 in a random order */
 
 #endif

@@ -1,9 +1,8 @@
-/* A device with streams for tests on any machine: the arithmetic of the CPU, carried out later and in the worst order.
+/* A device with streams for tests on any machine: the arithmetic of the CPU, carried out later and in the worst order
+ * (work_queue.h), so a missing event gives wrong numbers with some seeds.
  *
  * A call is recorded, what describes it copied, and put into the queue of the selected stream. Nothing happens until some
- * thread calls reached, restart, to_host or to_device of any such processor: then heads of queues are carried out, one at
- * a time, chosen at random among all streams of all such processors of the process whose events are reached. One stream
- * may run far ahead of another or be left behind for long, so a missing event gives wrong numbers with some seeds.
+ * thread calls reached, restart, to_host or to_device of any such processor.
  *
  *   to_device  takes the numbers at once and writes them when their turn comes    reached  a few steps, then the answer
  *   when       hec_clock_ns at which the event was carried out                    restart  steps until all own is done
@@ -24,7 +23,7 @@ void hec_queued_cpu_break(hec_processor *on, const char *text);
 int64_t hec_queued_cpu_done(const hec_processor *on); /* calls carried out so far; events and waits are none */
 int64_t hec_queued_cpu_left(const hec_processor *on); /* of this processor: in its queues, events and waits too */
 
-/* Told of everything that is carried out: "gemm", "mark", "after", ... on the thread that happens to do it; must not call
+/* Told of everything that is carried out: "gemm", "mark", "wait", ... on the thread that happens to do it; must not call
  * the processor. NULL: nobody. */
 typedef void hec_queued_cpu_log(void *context, const hec_processor *on, int32_t stream, const char *call);
 void hec_queued_cpu_watch(hec_processor *on, hec_queued_cpu_log *log, void *context);

@@ -1,10 +1,12 @@
-/* What queued_cpu.c (queues, events, the scheduler) and queued_calls.c (the arithmetic) share. */
+/* What queued_cpu.c (processors, events) and queued_calls.c (the arithmetic) share. */
 #ifndef HEC_TESTS_SUPPORT_QUEUED_OWN_H
 #define HEC_TESTS_SUPPORT_QUEUED_OWN_H
 #include "runtime/exec/model/model.h"
 #include "tests/support/queued_cpu.h"
 
-/* The arguments of any call. */
+enum { HEC_QUEUED_COPIES_MOST = 5 };
+
+/* The arguments of any call, and copies of what describes it, freed with it. */
 typedef struct {
   float *to, *second, *third;
   const float *from;
@@ -13,32 +15,27 @@ typedef struct {
   bool exact;
   void *list; /* [length] of what the call takes */
   int32_t length, d;
-  float **row, **other;
+  float *const *row, *const *other;
   hec_assignments choice;
   hec_norm norm;
   hec_scores scores;
   hec_adam adam;
+  void *copies[HEC_QUEUED_COPIES_MOST];
+  int32_t n_copies;
+  void (*run)(void *arguments);
 } hec_queued_arguments;
 
-enum { HEC_QUEUED_COPIES_MOST = 5 };
+/* [n] of `bytes` each, kept for the call; NULL stays. */
+void *hec_queued_keep(hec_queued_arguments *with, const void *from, int64_t n, size_t bytes);
 
-typedef struct hec_queued_operation {
-  struct hec_queued_operation *next;
-  const char *name;
-  void (*run)(hec_queued_arguments *with); /* NULL: mark or after */
-  hec_event *event;                        /* mark */
-  const hec_event *waits_for;              /* after */
-  hec_queued_arguments with;
-  void *copies[HEC_QUEUED_COPIES_MOST]; /* freed with it */
-  int32_t n_copies;
-} hec_queued_operation;
+/* Then: what the host does behind the call. */
+typedef enum { HEC_QUEUED_GOES_ON, HEC_QUEUED_ASKS, HEC_QUEUED_WAITS } hec_queued_then;
 
-/* The new call at the end of the selected stream, everything locked; NULL, and not locked: the device has failed. */
-hec_queued_operation *hec_queued_record(hec_processor *on, const char *name, void (*run)(hec_queued_arguments *with));
-void hec_queued_unlock(void);
-/* With everything locked: some steps, n at most; steps until the selected stream has done all that it was given so far. */
-void hec_queued_step(uint64_t n);
-void hec_queued_drain_selected(hec_processor *on);
+/* The call at the end of the selected stream; none, and the copies freed, when the device has failed. */
+void hec_queued_record(hec_processor *on, const char *name, void (*run)(void *arguments),
+                       const hec_queued_arguments *with, hec_queued_then then);
+
+void hec_queued_run_move(void *arguments); /* n bytes */
 
 extern const hec_arithmetic hec_queued_arithmetic;
 

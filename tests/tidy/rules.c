@@ -108,7 +108,7 @@ static const struct {
     {"*cJSON*", "models/json.c"},
     {"zlib.h", "traces/gzip.c tests/traces/*"},
     {"zconf.h", "traces/gzip.c"},
-    {"sanitizer/tsan_interface.h", "tests/support/queued_cpu.c"},
+    {"sanitizer/tsan_interface.h", "tests/support/work_queue.c"},
     {"gsl/gsl_cblas.h", "runtime/exec/math/cpu_math.c"},
     {"gsl/gsl_version.h", "runtime/exec/math/cpu_math.c"},
     {"gsl/*", "traces/synth*.c traces/synth*.h validate/*"},
