@@ -1,5 +1,5 @@
-# Writes OUT, a C file that holds every preset of FILES as bytes: {file name without .json, text, length}.
-set(body "/* Made by models/embed_presets.cmake from models/presets/. */\n#include \"models/preset_data.h\"\n\n")
+# Writes OUT, a C file that holds the data FILES as bytes in the array TABLE: {file name without .json, text, length}.
+set(body "/* Made by models/embed_presets.cmake. */\n#include \"models/preset_data.h\"\n\n")
 set(table "")
 set(index 0)
 foreach(file ${FILES})
@@ -10,5 +10,5 @@ foreach(file ${FILES})
   string(APPEND table "    {\"${name}\", (const char *)preset_${index}, sizeof preset_${index} - 1},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-string(APPEND body "\nconst hec_preset_data hec_preset_table[] = {\n${table}    {0, 0, 0}};\n")
+string(APPEND body "\nconst hec_preset_data ${TABLE}[] = {\n${table}    {0, 0, 0}};\n")
 file(WRITE ${OUT} "${body}")

@@ -13,6 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+double hec_mean(const double *value, int32_t n) {
+  HEC_ASSERT(n >= 1);
+  double sum = 0;
+  for (int32_t i = 0; i < n; i++)
+    sum += value[i];
+  return sum / n;
+}
+
 double hec_geo_mean(const double *value, int32_t n) {
   HEC_ASSERT(n >= 1);
   double sum = 0;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 /* n >= 1. The geometric mean needs positive values; NAN when one is not. */
+double hec_mean(const double *value, int32_t n);
 double hec_geo_mean(const double *value, int32_t n);
 double hec_least(const double *value, int32_t n);
 double hec_most(const double *value, int32_t n);

@@ -13,6 +13,7 @@
 START_TEST(statistics) {
   const double value[] = {2.0, 0.5, 8.0};
   ck_assert_double_eq_tol(hec_geo_mean(value, 3), 2.0, 1e-12);
+  ck_assert_double_eq(hec_mean(value, 3), 3.5);
   ck_assert_double_eq(hec_least(value, 3), 0.5);
   ck_assert_double_eq(hec_most(value, 3), 8.0);
   ck_assert_double_eq_tol(hec_log_distance(2.385, 2.385 * 3), log(3), 1e-12);
@@ -53,13 +54,21 @@ START_TEST(rows_are_judged_by_sign_and_distance) {
 }
 END_TEST
 
+static hec_published *open_rows(void) {
+  hec_published *p;
+  const hec_published_options options = {.cluster_a = "p3dn-4x8", .cluster_b = "p4d-4x8", .seed = 1, .quick = true};
+  ck_assert_msg(hec_published_open(&options, &p) == HEC_OK, "%s", hec_last_error());
+  return p;
+}
+
 /* A row is found by its key; a number of the paper is a range; a number has a reading and a place in the paper. */
 START_TEST(rows_are_well_formed) {
+  hec_published *p = open_rows();
   int32_t numbers = 0;
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
-    const hec_published_row *row = &hec_published_rows[i];
+  for (int32_t i = 0; i < p->n_rows; i++) {
+    const hec_published_row *row = &p->row[i];
     for (int32_t j = 0; j < i; j++)
-      ck_assert_str_ne(row->key, hec_published_rows[j].key);
+      ck_assert_str_ne(row->key, p->row[j].key);
     if (row->kind != HEC_ROW_NUMBER)
       continue;
     numbers++;
@@ -68,6 +77,7 @@ START_TEST(rows_are_well_formed) {
     ck_assert_msg(row->paper.low > 1 || row->paper.high < 1, "%s", row->key);
   }
   ck_assert_int_gt(numbers, 0);
+  hec_published_free(p);
 }
 END_TEST
 
@@ -168,28 +178,38 @@ END_TEST
 
 /* ---- the lab ---- */
 
-static hec_lab *open_lab(hec_loads_store **store, const hec_published_inputs *inputs) {
-  hec_lab *lab;
-  ck_assert_int_eq(hec_loads_open(NULL, 6, 1, store), HEC_OK);
-  hec_lab_options options = {{"p3dn-4x8", "p4d-4x8"}, 5, 2, 6, 2, *store};
-  ck_assert_msg(hec_lab_new(&options, inputs, HEC_LOADS_SYNTHETIC, &lab) == HEC_OK, "%s", hec_last_error());
-  return lab;
+static hec_lab *open_lab(hec_loads_store *store, const hec_setup *inputs) {
+  return hec_lab_new(&(hec_lab_options){.base = *inputs, .store = store, .cluster = {"p3dn-4x8", "p4d-4x8"}});
+}
+
+#define SETTING_OF(ranks, experts, model)                                                                              \
+  "{\"title\": \"\", \"source\": \"\", \"differs\": \"\", \"cluster\": \"B\", \"ranks\": " #ranks                      \
+  ", \"experts\": " #experts ", \"model\": \"" model "\", \"loads\": \"series\"}"
+static const hec_system b16 = {"b16", SETTING_OF(16, 32, "gpt-moe-s")},
+                        b32 = {"b32", SETTING_OF(32, 64, "bert-moe-deep")};
+
+static const hec_lab_cell *cell_of(hec_lab *lab, const hec_system_file *file, const char *run) {
+  const hec_lab_cell *cell;
+  hec_setup setup;
+  hec_scope scope = hec_scope_of(file, false);
+  ck_assert_msg(hec_value_cell(lab, &scope, run, &cell, &setup) == HEC_OK, "%s", hec_last_error());
+  return cell;
 }
 
 START_TEST(a_cell_is_simulated_once_and_is_sound) {
-  hec_published_inputs inputs = hec_published_plain();
-  inputs.still = true;
-  hec_loads_store *store;
-  hec_lab *lab = open_lab(&store, &inputs);
-  hec_lab_key key = {HEC_SETTING_B16, HEC_GPT_S, "ep", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
-  const hec_lab_cell *ep = hec_lab_get(lab, key);
-  ck_assert_ptr_eq(hec_lab_get(lab, key), ep);
-  key.tokens = inputs.tokens; /* the inputs' own */
-  ck_assert_ptr_eq(hec_lab_get(lab, key), ep);
+  hec_published *p = open_rows();
+  hec_setup inputs = p->plain;
+  inputs.drift = false;
+  inputs.iterations = 5;
+  inputs.warmup = 2;
+  hec_lab *lab = open_lab(p->loads, &inputs);
+  hec_system_file file;
+  ck_assert_int_eq(hec_system_open(&b16, &file), HEC_OK);
+  const hec_lab_cell *ep = cell_of(lab, &file, "ep");
+  ck_assert_ptr_eq(cell_of(lab, &file, "ep"), ep);
   ck_assert_int_eq(hec_lab_count(lab), 1);
-  key.tokens = 0;
-  key.policy = "hecate-published";
-  const hec_lab_cell *hecate = hec_lab_get(lab, key);
+  const hec_lab_cell *hecate = cell_of(lab, &file, "hecate-published");
+  ck_assert_int_eq(hec_lab_count(lab), 2);
   ck_assert_double_lt(hecate->iteration_s, ep->iteration_s);
   ck_assert_double_lt(hecate->token_s, ep->token_s);
   ck_assert_double_lt(hecate->overload, ep->overload);
@@ -207,8 +227,9 @@ START_TEST(a_cell_is_simulated_once_and_is_sound) {
   }
   ck_assert_double_lt(layers, ep->iteration_s);
   ck_assert_double_lt(ep->token_s, layers);
+  hec_system_close(&file);
   hec_lab_free(lab);
-  hec_loads_close(store);
+  hec_published_free(p);
 }
 END_TEST
 
@@ -216,23 +237,25 @@ END_TEST
  * re-materialisation all but the last layer twice that in backward. Owners fixed, nothing to calibrate (m = t), a
  * gather that cannot hide. */
 START_TEST(rematerialisation_exposes_three_times_as_much) {
-  hec_published_inputs inputs = hec_published_plain();
-  inputs.still = true;
-  hec_loads_store *store;
-  hec_lab *lab = open_lab(&store, &inputs);
-  hec_lab_key key = {HEC_SETTING_B32, HEC_BERT_DEEP, "hecate-published", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
-  int32_t own = hec_lab_get(lab, key)->t_most;
+  hec_published *p = open_rows();
+  hec_setup inputs = p->plain;
+  inputs.drift = false;
+  inputs.iterations = 5;
+  inputs.warmup = 2;
+  hec_lab *lab = open_lab(p->loads, &inputs);
+  hec_system_file file;
+  ck_assert_int_eq(hec_system_open(&b32, &file), HEC_OK);
+  int32_t own = cell_of(lab, &file, "hecate-published")->t_most;
   hec_lab_free(lab);
   inputs.t = inputs.m = own + (own + 1) / 2;
-  hec_lab_options options = {{"p3dn-4x8", "p4d-4x8"}, 5, 2, 6, 2, store};
-  ck_assert_int_eq(hec_lab_new(&options, &inputs, HEC_LOADS_SYNTHETIC, &lab), HEC_OK);
-  double plain_s = hec_lab_get(lab, key)->sparse_s;
-  key.policy = "hecate-rm";
-  double ratio = hec_lab_get(lab, key)->sparse_s / plain_s;
+  lab = open_lab(p->loads, &inputs);
+  double plain_s = cell_of(lab, &file, "hecate-published")->sparse_s;
+  double ratio = cell_of(lab, &file, "hecate-rm")->sparse_s / plain_s;
   /* Reductions, latencies and the wait for slower ranks are not in the law. */
   ck_assert_msg(fabs(ratio - (3 - 2.0 / 24)) < 0.45, "%g", ratio);
+  hec_system_close(&file);
   hec_lab_free(lab);
-  hec_loads_close(store);
+  hec_published_free(p);
 }
 END_TEST
 
@@ -246,19 +269,18 @@ START_TEST(small_clusters_are_refused) {
 }
 END_TEST
 
-static int32_t row_of(const char *key) {
+static int32_t row_of(const hec_published *p, const char *key) {
   int32_t i = 0;
-  while (strcmp(hec_published_rows[i].key, key) != 0)
+  while (strcmp(p->row[i].key, key) != 0)
     i++;
   return i;
 }
 
 /* What a disagreement may come from is what the changed inputs of this run say, of this row and no other. */
 START_TEST(disagreements_are_explained_by_the_run) {
-  static hec_published p; /* large */
-  p.options = (hec_published_options){.cluster_a = "a", .cluster_b = "b"};
-  int32_t growth = row_of("growth"), fastest = row_of("hecate_fastest"), flex = row_of("smartmoe_total");
-  hec_published_table *table = &p.table[0];
+  hec_published *p = open_rows();
+  int32_t growth = row_of(p, "growth"), fastest = row_of(p, "hecate_fastest"), flex = row_of(p, "smartmoe_total");
+  hec_published_table *table = &p->table[0];
   table->n_changes = 3;
   table->change[1].change = "skew 1.5";
   table->change[2].change = "tokens 4096";
@@ -271,7 +293,7 @@ START_TEST(disagreements_are_explained_by_the_run) {
     table->change[k].ours[flex] = (hec_span){NAN, NAN};
   }
   hec_text text = {0};
-  hec_published_markdown(&p, &text);
+  hec_published_markdown(p, &text);
   static const char *const expected[] = {
       "- `growth` (A): the paper says 1.25, here it is 0.900; on synthetic loads it agrees with one input changed: "
       "skew 1.5.\n",
@@ -282,6 +304,7 @@ START_TEST(disagreements_are_explained_by_the_run) {
     ck_assert_msg(strstr(text.data, expected[i]) != NULL, "%s%.1500s", expected[i],
                   strstr(text.data, "Where the sign"));
   hec_text_free(&text);
+  hec_published_free(p);
 }
 END_TEST
 
@@ -293,12 +316,11 @@ static hec_text report(const char *trace, bool json) {
   hec_published *published;
   ck_assert_msg(hec_published_run(&options, &published) == HEC_OK, "%s", hec_last_error());
   const hec_published_table *plain = &published->table[0];
-  int32_t fastest = -1;
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
+  int32_t fastest = row_of(published, "hecate_fastest");
+  for (int32_t i = 0; i < published->n_rows; i++) {
     const hec_published_value *value = &plain->value[HEC_LOADS_SYNTHETIC][i];
-    fastest = strcmp(hec_published_rows[i].key, "hecate_fastest") == 0 ? i : fastest;
-    ck_assert_msg(isnan(value->ours.low) || value->ours.low > 0 || hec_published_rows[i].kind == HEC_ROW_SIGN, "%s",
-                  hec_published_rows[i].key);
+    ck_assert_msg(isnan(value->ours.low) || value->ours.low > 0 || published->row[i].kind == HEC_ROW_SIGN, "%s",
+                  published->row[i].key);
   }
   ck_assert_int_eq(plain->value[HEC_LOADS_SYNTHETIC][fastest].verdict, HEC_AGREES);
   ck_assert_int_ge(published->best, 0);
@@ -312,11 +334,13 @@ START_TEST(two_runs_are_the_same_and_whole) {
   hec_text a = report(NULL, true), b = report(NULL, true);
   ck_assert_uint_eq(a.length, b.length);
   ck_assert_mem_eq(a.data, b.data, a.length);
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
+  hec_published *p = open_rows();
+  for (int32_t i = 0; i < p->n_rows; i++) {
     char key[64];
-    (void)snprintf(key, sizeof key, "\"key\": \"%s\"", hec_published_rows[i].key);
+    (void)snprintf(key, sizeof key, "\"key\": \"%s\"", p->row[i].key);
     ck_assert_msg(strstr(a.data, key) != NULL, "%s", key);
   }
+  hec_published_free(p);
   ck_assert_ptr_nonnull(strstr(a.data, "\"trace\": null"));
   hec_text_free(&a);
   hec_text_free(&b);
@@ -330,8 +354,10 @@ START_TEST(recorded_loads_get_their_columns) {
   ck_assert_ptr_nonnull(strstr(text.data, "*Recorded* loads: small, every 10th iteration"));
   ck_assert_ptr_nonnull(strstr(text.data, "| recorded |"));
   ck_assert_ptr_nonnull(strstr(text.data, "a stamp."));
-  for (int32_t i = 0; i < hec_n_published_rows; i++)
-    ck_assert_ptr_nonnull(strstr(text.data, hec_published_rows[i].quantity));
+  hec_published *p = open_rows();
+  for (int32_t i = 0; i < p->n_rows; i++)
+    ck_assert_ptr_nonnull(strstr(text.data, p->row[i].quantity));
+  hec_published_free(p);
   hec_text_free(&text);
 }
 END_TEST

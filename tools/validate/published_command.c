@@ -93,27 +93,11 @@ static hec_status print(const settings *s, const hec_published *published) {
   return status;
 }
 
-/* An error in one of two clusters names the option that chose it. */
-static hec_status check_cluster(const char *option, const char *spec) {
-  hec_cluster cluster;
-  hec_arena arena = {0};
-  hec_status status = hec_cluster_load(spec, &arena, &cluster);
-  hec_arena_free(&arena);
-  static const char loaded_as[] = "--cluster ";
-  char why[1024];
-  (void)snprintf(why, sizeof why, "%s", status == HEC_OK ? "" : hec_last_error());
-  if (status != HEC_OK && strncmp(why, loaded_as, strlen(loaded_as)) == 0)
-    return hec_fail(status, "%s %s", option, why + strlen(loaded_as));
-  return status;
-}
-
 static hec_status run_hecate(settings *s) {
   if (s->synthetic && s->options.trace)
     return hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other");
   s->options.cluster_a = s->options.cluster_a ? s->options.cluster_a : "p3dn-4x8";
   s->options.cluster_b = s->options.cluster_b ? s->options.cluster_b : "p4d-4x8";
-  HEC_TRY(check_cluster("--cluster-a", s->options.cluster_a));
-  HEC_TRY(check_cluster("--cluster-b", s->options.cluster_b));
   if (s->out)
     HEC_TRY(hec_output_check_file("--out", s->out));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"--trace", s->options.trace, false},
@@ -139,8 +123,9 @@ static hec_status run_hecate(settings *s) {
 
 static hec_status list_systems(bool json) {
   hec_text text = {0};
-  (json ? hec_systems_list_json : hec_systems_list)(&text);
-  hec_status status = hec_output_print(&text);
+  hec_status status = hec_systems_list(json, &text);
+  if (status == HEC_OK)
+    status = hec_output_print(&text);
   hec_text_free(&text);
   return status;
 }

@@ -7,32 +7,75 @@
  * O(methods * entries * (changes + 1)) simulated micro-batches. */
 #include "validate/outcomes/outcomes.h"
 
+#include "validate/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Which recorded micro-batches are taken: those asked for, or another choice. */
+typedef enum { WINDOW_MAIN, WINDOW_ALL, WINDOW_BUT_FIRST, WINDOW_SECOND_HALF, WINDOW_LAST_TWO } window_law;
+
 /* What may be changed, one at a time. */
 typedef struct {
-  int32_t first, last;               /* -1: as in the main set */
-  double flops, nonmoe, nvlink, nic; /* factors */
+  const char *change, *why;
+  window_law window;
+  double flops, nonmoe, nvlink, nic; /* factors; 0: none. nonmoe NONMOE_BY_LAW: without the model's own */
   hec_step_options step;
+  bool control;
   const char *cluster; /* NULL: the options' */
 } inputs;
+#define NONMOE_BY_LAW (-1)
 
-static const inputs plain = {-1, -1, 1, 1, 1, 1, {HEC_LOADS_PER_LAYER, false}, NULL};
+static const inputs plain = {.change = NULL};
+
+#define OTHER_WHY "not the hardware that was measured: shows what the ratios rest on"
+/* Controls throw away what the prediction rests on. On other clusters, the same loads on hardware that the recording did not
+ * run on, the steps must be wrong: are the ratios? */
+static const inputs changes[] = {
+    {"loads: every recorded micro-batch", "the first ones are before the planners had a history", .window = WINDOW_ALL},
+    {"loads: all but the first micro-batch", "in the first no method has a plan yet", .window = WINDOW_BUT_FIRST},
+    {"loads: the second half of the recording", "the measured iterations are later ones", .window = WINDOW_SECOND_HALF},
+    {"loads: the last two micro-batches", "one step; the profiled one, if loads and profile are of the same run",
+     .window = WINDOW_LAST_TWO},
+    {"expert and attention rate x 0.91",
+     "the constant of the artifact's planner: the smallest batch of its profile, not the median",
+     .flops = 0.711 / 0.783},
+    {"compute rate of the data sheet", "312 TFLOP/s, no efficiency", .flops = 1 / 0.783},
+    {"non-MoE part by the law alone", "without the artifact's profile of attention", .nonmoe = NONMOE_BY_LAW},
+    {"links of the data sheet", "300 GB/s in the node, 100 GB/s between nodes", .nvlink = 300.0 / 216.269,
+     .nic = 100 / 88.9539},
+    {"links at half the profiled rate", "contention of parameters and tokens is not modelled", .nvlink = 0.5,
+     .nic = 0.5},
+    {"every all-to-all waits for all ranks", "not only for those it has rows for", .step = {.all_wait = true}},
+    {"control: maximum over the sum of layers", "which layer a rank is hot in is thrown away",
+     .step = {.loads = HEC_LOADS_SUMMED}, .control = true},
+    {"control: mean load on every rank", "which rank is hot is thrown away", .step = {.loads = HEC_LOADS_MEAN},
+     .control = true},
+    {"control: compute at 0.4 of its rate, the same links", "about that of a V100", .flops = 0.4},
+    {"control: another cluster, dgx-h100", OTHER_WHY, .cluster = "dgx-h100"},
+    {"control: another cluster, p4d-24xlarge", OTHER_WHY, .cluster = "p4d-24xlarge"},
+    {"control: another cluster, v100-1edr", OTHER_WHY, .cluster = "v100-1edr"},
+};
+enum { N_CHANGES = sizeof changes / sizeof *changes };
+_Static_assert((int)N_CHANGES <= (int)HEC_OUTCOME_CHANGES_MAX, "a report holds all changes");
 
 /* ---- one set ---- */
+
+static double factor(double given) {
+  return given > 0 ? given : 1;
+}
 
 static void scale_links(hec_cluster *cluster, const inputs *in, hec_arena *arena) {
   hec_link *links = HEC_NEW(arena, hec_link, cluster->n_links);
   memcpy(links, cluster->links, (size_t)cluster->n_links * sizeof *links);
   for (int32_t i = 0; i < cluster->n_links; i++)
     links[i].bandwidth *=
-        links[i].kind == HEC_LINK_PORT_OUT || links[i].kind == HEC_LINK_PORT_IN ? in->nvlink : in->nic;
+        factor(links[i].kind == HEC_LINK_PORT_OUT || links[i].kind == HEC_LINK_PORT_IN ? in->nvlink : in->nic);
   hec_device *devices = HEC_NEW(arena, hec_device, cluster->n_devices);
   memcpy(devices, cluster->devices, (size_t)cluster->n_devices * sizeof *devices);
   for (int32_t i = 0; i < cluster->n_devices; i++)
-    devices[i].flops_efficiency *= in->flops;
+    devices[i].flops_efficiency *= factor(in->flops);
   cluster->links = links;
   cluster->devices = devices;
 }
@@ -46,15 +89,8 @@ static double optimizer_s(const hec_problem *problem) {
   return hec_local_s(&problem->cluster->devices[0], HEC_CURVE_NONE, false, bytes / problem->n_ranks);
 }
 
-static double mean(const double *x, int32_t n) {
-  double sum = 0;
-  for (int32_t i = 0; i < n; i++)
-    sum += x[i];
-  return sum / n;
-}
-
 double hec_outcomes_spread(const double *x, int32_t n) {
-  double m = mean(x, n), sum = 0;
+  double m = hec_mean(x, n), sum = 0;
   for (int32_t i = 0; i < n; i++)
     sum += (x[i] - m) * (x[i] - m);
   return sqrt(sum / n);
@@ -62,7 +98,7 @@ double hec_outcomes_spread(const double *x, int32_t n) {
 
 /* Pearson's correlation; 0 when one side does not vary. */
 static double correlation(const double *x, const double *y, int32_t n) {
-  double mx = mean(x, n), my = mean(y, n), xy = 0, xx = 0, yy = 0;
+  double mx = hec_mean(x, n), my = hec_mean(y, n), xy = 0, xx = 0, yy = 0;
   for (int32_t i = 0; i < n; i++) {
     xy += (x[i] - mx) * (y[i] - my);
     xx += (x[i] - mx) * (x[i] - mx);
@@ -80,9 +116,9 @@ static void finish(const hec_outcomes *o, const hec_step_times *sum, int32_t n_e
     p->rank_expert_s[r] = sum->expert_s[r] * steps;
   }
   p->step_s = sum->total_s * steps + adam_s;
-  p->alltoall_s = mean(p->rank_alltoall_s, n);
-  p->wire_s = mean(sum->wire_s, n) * steps;
-  p->expert_s = mean(p->rank_expert_s, n);
+  p->alltoall_s = hec_mean(p->rank_alltoall_s, n);
+  p->wire_s = hec_mean(sum->wire_s, n) * steps;
+  p->expert_s = hec_mean(p->rank_expert_s, n);
   p->other_s = p->step_s - p->alltoall_s - p->expert_s;
   for (int32_t i = 0; i < HEC_N_ROLES; i++)
     p->role_s[i] = sum->parts.role_s[i] * steps;
@@ -145,9 +181,19 @@ static void clear(hec_step_times *sum, int32_t n) {
   *sum = (hec_step_times){.alltoall_s = a, .wire_s = w, .expert_s = e};
 }
 
+static void choose(const hec_outcomes *o, window_law window, int32_t *first, int32_t *last) {
+  int32_t end = o->recorded.n_entries - 1;
+  const int32_t begin[] = {[WINDOW_MAIN] = o->first,
+                           [WINDOW_BUT_FIRST] = 1,
+                           [WINDOW_SECOND_HALF] = end / 2 + 1,
+                           [WINDOW_LAST_TWO] = end > 0 ? end - 1 : 0};
+  *first = begin[window] < end ? begin[window] : end;
+  *last = window == WINDOW_MAIN ? o->last : end;
+}
+
 static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *set) {
-  int32_t n = o->recorded.n_ranks, first = in->first < 0 ? o->first : in->first,
-          last = in->last < 0 ? o->last : in->last;
+  int32_t n = o->recorded.n_ranks, first, last;
+  choose(o, in->window, &first, &last);
   hec_cluster *cluster = HEC_NEW(&o->arena, hec_cluster, 1);
   hec_moe *moe = HEC_NEW(&o->arena, hec_moe, 1);
   hec_problem *problem = HEC_NEW(&o->arena, hec_problem, 1);
@@ -155,7 +201,7 @@ static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *se
   if (in->cluster)
     HEC_TRY(hec_cluster_load(in->cluster, &o->arena, cluster));
   *moe = o->moe;
-  moe->nonmoe_scale *= in->nonmoe;
+  moe->nonmoe_scale *= in->nonmoe == NONMOE_BY_LAW ? 1 / o->moe.nonmoe_scale : factor(in->nonmoe);
   scale_links(cluster, in, &o->arena);
   HEC_TRY(hec_problem_make(moe, cluster, true, n, moe->tokens_per_rank, problem));
   hec_step *step = hec_step_new(problem, o->law, &o->recorded, &o->arena);
@@ -178,82 +224,29 @@ static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *se
 
 /* ---- changes ---- */
 
-static hec_status change(hec_outcomes *o, const char *what, const char *why, inputs in, bool control) {
-  HEC_ASSERT(o->n_changes < HEC_OUTCOME_CHANGES_MAX);
-  hec_outcome_change *one = &o->change[o->n_changes++];
-  *one = (hec_outcome_change){.change = what, .why = why, .control = control};
-  return predict(o, &in, &one->set);
-}
-
-static hec_status change_windows(hec_outcomes *o) {
-  inputs in = plain;
-  int32_t end = o->recorded.n_entries - 1;
-  in.first = 0;
-  in.last = end;
-  HEC_TRY(change(o, "loads: every recorded micro-batch", "the first ones are before the planners had a history", in,
-                 false));
-  in.first = end > 0 ? 1 : 0;
-  HEC_TRY(change(o, "loads: all but the first micro-batch", "in the first no method has a plan yet", in, false));
-  in.first = end / 2 + 1 <= end ? end / 2 + 1 : end;
-  HEC_TRY(change(o, "loads: the second half of the recording", "the measured iterations are later ones", in, false));
-  in.first = end > 0 ? end - 1 : 0;
-  return change(o, "loads: the last two micro-batches",
-                "one step; the profiled one, if loads and profile are of the same run", in, false);
-}
-
-static hec_status change_constants(hec_outcomes *o) {
-  inputs in = plain;
-  in.flops = 0.711 / 0.783;
-  HEC_TRY(change(o, "expert and attention rate x 0.91",
-                 "the constant of the artifact's planner: the smallest batch of its profile, not the median", in,
-                 false));
-  in = plain;
-  in.flops = 1 / 0.783;
-  HEC_TRY(change(o, "compute rate of the data sheet", "312 TFLOP/s, no efficiency", in, false));
-  in = plain;
-  in.nonmoe = 1 / o->moe.nonmoe_scale;
-  HEC_TRY(change(o, "non-MoE part by the law alone", "without the artifact's profile of attention", in, false));
-  in = plain;
-  in.nvlink = 300.0 / 216.269;
-  in.nic = 100 / 88.9539;
-  HEC_TRY(change(o, "links of the data sheet", "300 GB/s in the node, 100 GB/s between nodes", in, false));
-  in = plain;
-  in.nvlink = in.nic = 0.5;
-  HEC_TRY(
-      change(o, "links at half the profiled rate", "contention of parameters and tokens is not modelled", in, false));
-  in = plain;
-  in.step.all_wait = true;
-  return change(o, "every all-to-all waits for all ranks", "not only for those it has rows for", in, false);
-}
-
-/* The same loads on hardware that the recording did not run on: the steps must be wrong, are the ratios? */
-static hec_status change_cluster(hec_outcomes *o, const char *preset, const char *what) {
+/* Has the change's cluster the recording's nodes? */
+static hec_status fits(hec_outcomes *o, const char *preset, bool *fit) {
   hec_cluster other = {0};
-  inputs in = plain;
-  HEC_TRY(hec_cluster_load(preset, &o->arena, &other));
-  if (other.n_nodes < o->recorded.n_nodes || other.devices_per_node != o->recorded.devices_per_node)
-    return HEC_OK;
-  in.cluster = preset;
-  HEC_TRY(change(o, what, "not the hardware that was measured: shows what the ratios rest on", in, false));
-  o->change[o->n_changes - 1].cluster = preset;
+  *fit = true;
+  if (preset) {
+    HEC_TRY(hec_cluster_load(preset, &o->arena, &other));
+    *fit = other.n_nodes >= o->recorded.n_nodes && other.devices_per_node == o->recorded.devices_per_node;
+  }
   return HEC_OK;
 }
 
 static hec_status change_all(hec_outcomes *o) {
-  HEC_TRY(change_windows(o));
-  HEC_TRY(change_constants(o));
-  inputs in = plain;
-  in.step.loads = HEC_LOADS_SUMMED;
-  HEC_TRY(
-      change(o, "control: maximum over the sum of layers", "which layer a rank is hot in is thrown away", in, true));
-  in.step.loads = HEC_LOADS_MEAN;
-  HEC_TRY(change(o, "control: mean load on every rank", "which rank is hot is thrown away", in, true));
-  in = plain;
-  in.flops = 0.4;
-  HEC_TRY(change(o, "control: compute at 0.4 of its rate, the same links", "about that of a V100", in, false));
-  HEC_TRY(change_cluster(o, "dgx-h100", "control: another cluster, dgx-h100"));
-  HEC_TRY(change_cluster(o, "p4d-24xlarge", "control: another cluster, p4d-24xlarge"));
-  return change_cluster(o, "v100-1edr", "control: another cluster, v100-1edr");
+  for (int32_t i = 0; i < N_CHANGES; i++) {
+    const inputs *in = &changes[i];
+    bool fit;
+    HEC_TRY(fits(o, in->cluster, &fit));
+    if (!fit)
+      continue;
+    hec_outcome_change *one = &o->change[o->n_changes++];
+    *one = (hec_outcome_change){.change = in->change, .why = in->why, .cluster = in->cluster, .control = in->control};
+    HEC_TRY(predict(o, in, &one->set));
+  }
+  return HEC_OK;
 }
 
 /* ---- the whole ---- */

@@ -5,73 +5,64 @@
 #include "runtime/base/arena.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- inputs ---- */
 
-hec_published_inputs hec_published_plain(void) {
-  return (hec_published_inputs){.tokens = 8192, /* the presets' own, for all four models */
-                                .nonmoe_scale = 1,
-                                .sigma = 1, /* the generator's own */
-                                .nic_share = 1,
-                                .m = HEC_AUTO,
-                                .t = HEC_T_PAPER};
+/* The values of an input in "grid", or in what stands for it in quick runs. */
+static const hec_json_value *values_of(const hec_published *p, const char *input) {
+  const hec_json_value *grid = hec_json_get(hec_json_root(p->file.json), p->options.quick ? "quick_grid" : "grid");
+  return grid ? hec_json_first(hec_json_get(grid, input)) : NULL;
 }
 
-static const int32_t grid_tokens[] = {4096, 6144, 8192}; /* with 16384 no set fits into the memory of cluster A */
-static const double grid_nonmoe[] = {0.5, 1, 2, 4};
-static const double grid_sigma[] = {1, 1.5, 2};
-#define LENGTH(array) ((int32_t)(sizeof(array) / sizeof *(array)))
-
-/* Quick: two points, that of the plain inputs first. */
-static int32_t make_grid(bool quick, hec_grid_point *grid) {
-  int32_t n = 0;
-  for (int32_t a = 0; a < LENGTH(grid_tokens); a++)
-    for (int32_t b = 0; b < LENGTH(grid_nonmoe); b++)
-      for (int32_t c = 0; c < LENGTH(grid_sigma); c++) {
-        hec_published_inputs inputs = hec_published_plain();
-        inputs.tokens = grid_tokens[a];
-        inputs.nonmoe_scale = grid_nonmoe[b];
-        inputs.sigma = grid_sigma[c];
-        bool keep = !quick || (inputs.tokens == 8192 && inputs.nonmoe_scale == 1 && inputs.sigma < 2);
-        if (keep)
-          grid[n++] = (hec_grid_point){.inputs = inputs, .objective = NAN};
+static void make_grid(hec_published *p) {
+  for (const hec_json_value *a = values_of(p, "tokens"); a; a = hec_json_next(a))
+    for (const hec_json_value *b = values_of(p, "nonmoe_scale"); b; b = hec_json_next(b))
+      for (const hec_json_value *c = values_of(p, "sigma"); c; c = hec_json_next(c)) {
+        HEC_ASSERT(p->n_grid < HEC_PUBLISHED_GRID_MAX);
+        hec_grid_point *point = &p->grid[p->n_grid++];
+        *point = (hec_grid_point){.inputs = p->plain, .objective = NAN};
+        hec_setup_set(&point->inputs, "tokens", hec_json_number(a));
+        hec_setup_set(&point->inputs, "nonmoe_scale", hec_json_number(b));
+        hec_setup_set(&point->inputs, "sigma", hec_json_number(c));
       }
-  HEC_ASSERT(n <= HEC_PUBLISHED_GRID_MAX);
-  return n;
 }
 
-/* One input changed at a time. */
-static void add_change(hec_published_table *table, const char *change, const char *input, hec_published_inputs inputs) {
-  HEC_ASSERT(table->n_changes < HEC_PUBLISHED_CHANGES_MAX);
-  bool sweeps = strcmp(input, "none") == 0 || strcmp(input, "drift") == 0; /* what long runs depend on most */
-  table->change[table->n_changes++] =
-      (hec_published_change){.change = change, .input = input, .inputs = inputs, .sweeps = sweeps};
+/* One input changed at a time. "times", "plus" and "to", in this order. */
+static hec_status make_change(const hec_published *p, hec_published_table *table, const hec_json_value *from) {
+  const hec_json *json = p->file.json;
+  const char *field;
+  double times, plus, value;
+  hec_published_change *change = &table->change[table->n_changes++];
+  *change = (hec_published_change){.inputs = table->inputs};
+  HEC_TRY(hec_json_want_text(json, from, "change", &change->change));
+  HEC_TRY(hec_json_want_text(json, from, "input", &change->input));
+  HEC_TRY(hec_json_bool_or(json, from, "long", false, &change->long_runs)); /* what long runs depend on most */
+  if (!hec_json_get(from, "field"))
+    return HEC_OK;
+  HEC_TRY(hec_json_want_text(json, from, "field", &field));
+  HEC_TRY(hec_json_double_or(json, from, "times", 0, 1e3, 1, &times));
+  HEC_TRY(hec_json_double_or(json, from, "plus", -1e3, 1e3, 0, &plus));
+  if (!hec_setup_get(&change->inputs, field, &value))
+    return hec_json_error(json, hec_json_get(from, "field"), "a field of validate/published/setup.h that is a number");
+  HEC_TRY(hec_json_double_or(json, from, "to", -2, 1e6, value * times + plus, &value));
+  hec_setup_set(&change->inputs, field, value);
+  return HEC_OK;
 }
 
-#define CHANGE(field, value, text, name)                                                                               \
-  do {                                                                                                                 \
-    hec_published_inputs changed = table->inputs;                                                                      \
-    changed.field = (value);                                                                                           \
-    add_change(table, text, name, changed);                                                                            \
-  } while (0)
-
-static void make_changes(hec_published_table *table, bool quick) {
-  const hec_published_inputs *base = &table->inputs;
-  add_change(table, "none", "none", *base);
-  CHANGE(nonmoe_scale, base->nonmoe_scale * 2, "non-MoE time x2", "nonmoe_scale");
-  if (quick)
-    return;
-  CHANGE(nonmoe_scale, base->nonmoe_scale / 2, "non-MoE time x0.5", "nonmoe_scale");
-  CHANGE(tokens, base->tokens / 2, "half the tokens", "tokens");
-  CHANGE(tokens, base->tokens * 2, "twice the tokens", "tokens");
-  CHANGE(sigma, base->sigma - 0.5, "skew -0.5", "skew");
-  CHANGE(sigma, base->sigma + 0.5, "skew +0.5", "skew");
-  CHANGE(still, true, "no drift", "drift");
-  CHANGE(nic_share, 0.5, "half the NIC", "nic_share");
-  CHANGE(m, 8, "m = 8", "m");
-  CHANGE(t, HEC_AUTO, "t as the cost model has it", "t");
+static hec_status make_changes(const hec_published *p, hec_published_table *table) {
+  const hec_json_value *changes = hec_json_get(hec_json_root(p->file.json), "changes");
+  for (const hec_json_value *v = changes ? hec_json_first(changes) : NULL; v; v = hec_json_next(v)) {
+    bool slow;
+    HEC_TRY(hec_json_bool_or(p->file.json, v, "slow", false, &slow));
+    if (slow && p->options.quick)
+      continue;
+    if (table->n_changes == HEC_PUBLISHED_CHANGES_MAX)
+      return hec_json_error(p->file.json, v, "at most 12 changes");
+    HEC_TRY(make_change(p, table, v));
+  }
+  return HEC_OK;
 }
 
 /* ---- evaluating ---- */
@@ -81,116 +72,162 @@ static void tell(const hec_published *p, const char *what, int32_t done, int32_t
     p->options.progress(what, done, of, p->options.context);
 }
 
+static hec_lab *open_lab(const hec_published *p, const hec_setup *inputs, hec_loads_kind kind, bool short_run) {
+  const hec_setup *length = short_run ? &p->search : &p->plain;
+  hec_lab_options options = {.base = *inputs,
+                             .store = p->loads,
+                             .kind = kind,
+                             .cluster = {p->options.cluster_a, p->options.cluster_b},
+                             .quick = p->options.quick};
+  options.base.iterations = length->iterations;
+  options.base.warmup = length->warmup;
+  return hec_lab_new(&options);
+}
+
+/* What is done for every setting and model. */
+typedef struct {
+  hec_lab *lab;
+  hec_published_table *table; /* of add_case */
+  hec_loads_kind kind;
+  bool fits; /* of see_ep */
+} over_cases;
+
+static hec_status each_case(const hec_published *p, hec_status (*each)(hec_scope *scope, void *context),
+                            over_cases *over) {
+  hec_scope scope = hec_scope_of(&p->file, p->options.quick);
+  return hec_value_each(&scope, "cases", each, over);
+}
+
 /* Plain expert parallelism fits everywhere. */
-static bool ep_fits(hec_lab *lab, const hec_lab_models *models) {
-  for (int32_t s = 0; s < HEC_N_SETTINGS; s++)
-    for (int32_t i = 0; i < models->n; i++) {
-      hec_lab_key key = {(hec_setting)s, models->model[i], "ep", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
-      if (!hec_lab_get(lab, key)->fits)
-        return false;
-    }
-  return true;
+static hec_status see_ep(hec_scope *scope, void *context) {
+  over_cases *over = context;
+  const hec_lab_cell *ep;
+  hec_setup setup;
+  HEC_TRY(hec_value_cell(over->lab, scope, "ep", &ep, &setup));
+  over->fits = over->fits && ep->fits;
+  return HEC_OK;
 }
 
 /* Mean distance over the rows of the objective. */
-static double objective_of(const hec_span *ours) {
+static double objective_of(const hec_published *p, const hec_span *ours) {
   double sum = 0;
   int32_t n = 0;
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
-    const hec_published_row *row = &hec_published_rows[i];
-    if (row->kind != HEC_ROW_NUMBER || row->sweep)
-      continue;
-    sum += hec_row_distance(row, ours[i]);
-    n++;
-  }
+  for (int32_t i = 0; i < p->n_rows; i++)
+    if (p->row[i].kind == HEC_ROW_NUMBER && !p->row[i].long_run) {
+      sum += hec_row_distance(&p->row[i], ours[i]);
+      n++;
+    }
   return sum / n;
 }
 
-static hec_status evaluate_point(hec_published *p, hec_grid_point *point) {
-  hec_lab *lab;
-  hec_span ours[HEC_PUBLISHED_ROWS_MAX];
-  HEC_TRY(hec_lab_new(&p->short_lab, &point->inputs, HEC_LOADS_SYNTHETIC, &lab));
-  point->fits = ep_fits(lab, &p->models);
-  for (int32_t i = 0; point->fits && i < hec_n_published_rows; i++)
-    if (hec_published_rows[i].kind == HEC_ROW_NUMBER && !hec_published_rows[i].sweep)
-      ours[i] = hec_published_rows[i].measure(lab, &p->models);
-  if (point->fits)
-    point->objective = objective_of(ours);
-  hec_lab_free(lab);
+static hec_status measure(const hec_published *p, hec_lab *lab, int32_t i, hec_span *ours) {
+  hec_scope scope = p->row[i].scope;
+  hec_value value;
+  HEC_TRY(hec_value_of(lab, &scope, &value));
+  *ours = value.ours;
   return HEC_OK;
 }
 
-static hec_status evaluate_change(hec_published *p, hec_published_change *change) {
-  hec_lab *lab;
-  HEC_TRY(hec_lab_new(&p->short_lab, &change->inputs, HEC_LOADS_SYNTHETIC, &lab));
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
-    const hec_published_row *row = &hec_published_rows[i];
-    change->ours[i] = row->sweep && !change->sweeps ? (hec_span){NAN, NAN} : row->measure(lab, &p->models);
-    change->signs_agree += !row->sweep && hec_row_verdict(row, change->ours[i]) == HEC_AGREES;
-  }
-  change->objective = objective_of(change->ours);
-  hec_lab_free(lab);
+static hec_status measure_point(const hec_published *p, hec_lab *lab, hec_grid_point *point) {
+  hec_span ours[HEC_PUBLISHED_ROWS_MAX];
+  over_cases over = {.lab = lab, .fits = true};
+  HEC_TRY(each_case(p, see_ep, &over));
+  point->fits = over.fits;
+  if (!point->fits)
+    return HEC_OK;
+  for (int32_t i = 0; i < p->n_rows; i++)
+    if (p->row[i].kind == HEC_ROW_NUMBER && !p->row[i].long_run)
+      HEC_TRY(measure(p, lab, i, &ours[i]));
+  point->objective = objective_of(p, ours);
   return HEC_OK;
+}
+
+static hec_status evaluate_point(const hec_published *p, hec_grid_point *point) {
+  hec_lab *lab = open_lab(p, &point->inputs, HEC_LOADS_SYNTHETIC, true);
+  hec_status status = measure_point(p, lab, point);
+  hec_lab_free(lab);
+  return status;
+}
+
+static hec_status evaluate_change(const hec_published *p, hec_published_change *change) {
+  hec_lab *lab = open_lab(p, &change->inputs, HEC_LOADS_SYNTHETIC, true);
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; i < p->n_rows && status == HEC_OK; i++) {
+    const hec_published_row *row = &p->row[i];
+    change->ours[i] = (hec_span){NAN, NAN};
+    if (!row->long_run || change->long_runs)
+      status = measure(p, lab, i, &change->ours[i]);
+    change->signs_agree += !row->long_run && hec_row_verdict(row, change->ours[i]) == HEC_AGREES;
+  }
+  change->objective = objective_of(p, change->ours);
+  hec_lab_free(lab);
+  return status;
 }
 
 static void note_no_fit(hec_published_table *table, const hec_lab *lab, hec_loads_kind kind) {
   for (int32_t i = 0; i < hec_lab_count(lab); i++) {
-    hec_lab_key key;
-    const hec_lab_cell *cell = hec_lab_at(lab, i, &key);
+    hec_setup setup;
+    const hec_lab_cell *cell = hec_lab_at(lab, i, &setup);
     if (!cell->fits && table->n_no_fit < HEC_PUBLISHED_NO_FIT_MAX)
-      table->no_fit[table->n_no_fit++] = (hec_published_no_fit){kind, key, cell->peak_bytes};
+      table->no_fit[table->n_no_fit++] = (hec_published_no_fit){kind, setup, cell->peak_bytes};
   }
 }
 
-static void add_cases(const hec_published *p, hec_published_table *table, hec_lab *lab, hec_loads_kind kind) {
+static hec_status add_case(hec_scope *scope, void *context) {
   static const char *const systems[] = {"fastermoe", "smartmoe", "flexmoe"};
-  table->n_cases = 0;
-  for (int32_t s = 0; s < HEC_N_SETTINGS; s++)
-    for (int32_t i = 0; i < p->models.n; i++) {
-      hec_lab_key key = {(hec_setting)s, p->models.model[i], "ep", 0, HEC_AUTO, HEC_AUTO, HEC_AUTO, false};
-      hec_published_case *one = &table->cases[kind][table->n_cases++];
-      const hec_lab_cell *ep = hec_lab_get(lab, key);
-      *one = (hec_published_case){.setting = key.setting, .model = key.model, .best_s = INFINITY};
-      one->ep_s = ep->iteration_s;
-      one->ep_overload = ep->overload;
-      key.policy = "ep-balanced";
-      one->balanced_s = hec_lab_get(lab, key)->iteration_s;
-      for (int32_t k = 0; k < LENGTH(systems); k++) {
-        key.policy = systems[k];
-        double seconds = hec_lab_get(lab, key)->iteration_s;
-        if (seconds < one->best_s) {
-          one->best_s = seconds;
-          one->best = systems[k];
-        }
-      }
-      key.policy = "hecate-published";
-      const hec_lab_cell *hecate = hec_lab_get(lab, key);
-      one->hecate_s = hecate->iteration_s;
-      one->hecate_overload = hecate->overload;
-      one->t_least = hecate->t_least;
-      one->t_most = hecate->t_most;
-      one->m = hecate->m_most;
+  over_cases *over = context;
+  const hec_lab_cell *ep, *balanced, *other, *hecate;
+  hec_setup setup;
+  HEC_TRY(hec_value_cell(over->lab, scope, "ep", &ep, &setup));
+  HEC_TRY(hec_value_cell(over->lab, scope, "ep-balanced", &balanced, &setup));
+  HEC_TRY(hec_value_cell(over->lab, scope, "hecate-published", &hecate, &setup));
+  HEC_ASSERT(over->table->n_cases < HEC_PUBLISHED_CASES_MAX);
+  hec_published_case *one = &over->table->cases[over->kind][over->table->n_cases++];
+  *one = (hec_published_case){.setting = setup.setting,
+                              .model = setup.model,
+                              .ep_s = ep->iteration_s,
+                              .balanced_s = balanced->iteration_s,
+                              .best_s = INFINITY,
+                              .hecate_s = hecate->iteration_s,
+                              .ep_overload = ep->overload,
+                              .hecate_overload = hecate->overload,
+                              .t_least = hecate->t_least,
+                              .t_most = hecate->t_most,
+                              .m = hecate->m_most};
+  for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
+    HEC_TRY(hec_value_cell(over->lab, scope, systems[i], &other, &setup));
+    if (other->iteration_s < one->best_s) {
+      one->best_s = other->iteration_s;
+      one->best = systems[i];
     }
+  }
+  return HEC_OK;
 }
 
-static hec_status evaluate_table(hec_published *p, hec_published_table *table, hec_loads_kind kind) {
-  hec_lab *lab;
+static hec_status measure_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind, hec_lab *lab) {
   hec_span ours[HEC_PUBLISHED_ROWS_MAX];
-  HEC_TRY(hec_lab_new(&p->lab, &table->inputs, kind, &lab));
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
-    const hec_published_row *row = &hec_published_rows[i];
+  for (int32_t i = 0; i < p->n_rows; i++) {
+    const hec_published_row *row = &p->row[i];
     hec_published_value *value = &table->value[kind][i];
-    tell(p, table->name, (int32_t)kind * hec_n_published_rows + i, (int32_t)HEC_N_LOADS * hec_n_published_rows);
-    ours[i] = row->measure(lab, &p->models);
+    tell(p, table->name, (int32_t)kind * p->n_rows + i, (int32_t)HEC_N_LOADS * p->n_rows);
+    HEC_TRY(measure(p, lab, i, &ours[i]));
     *value = (hec_published_value){ours[i], hec_row_distance(row, ours[i]), hec_row_verdict(row, ours[i])};
     table->agree[kind] += value->verdict == HEC_AGREES;
     table->disagree[kind] += value->verdict == HEC_DISAGREES;
   }
-  table->objective[kind] = objective_of(ours);
-  add_cases(p, table, lab, kind);
+  table->objective[kind] = objective_of(p, ours);
+  table->n_cases = 0;
+  over_cases over = {.lab = lab, .table = table, .kind = kind};
+  HEC_TRY(each_case(p, add_case, &over));
   note_no_fit(table, lab, kind);
-  hec_lab_free(lab);
   return HEC_OK;
+}
+
+static hec_status evaluate_table(const hec_published *p, hec_published_table *table, hec_loads_kind kind) {
+  hec_lab *lab = open_lab(p, &table->inputs, kind, false);
+  hec_status status = measure_table(p, table, kind, lab);
+  hec_lab_free(lab);
+  return status;
 }
 
 /* ---- how rows move ---- */
@@ -220,12 +257,12 @@ static hec_status run_table(hec_published *p, hec_published_table *table) {
   HEC_TRY(evaluate_table(p, table, HEC_LOADS_SYNTHETIC));
   if (p->recorded)
     HEC_TRY(evaluate_table(p, table, HEC_LOADS_RECORDED));
-  make_changes(table, p->options.quick);
+  HEC_TRY(make_changes(p, table));
   for (int32_t i = 0; i < table->n_changes; i++) {
     tell(p, "sensitivity", i, table->n_changes);
     HEC_TRY(evaluate_change(p, &table->change[i]));
   }
-  for (int32_t row = 0; row < hec_n_published_rows; row++)
+  for (int32_t row = 0; row < p->n_rows; row++)
     follow_row(table, row);
   return HEC_OK;
 }
@@ -241,7 +278,7 @@ int32_t hec_grid_best(const hec_grid_point *grid, int32_t n) {
 }
 
 static hec_status search(hec_published *p) {
-  p->n_grid = make_grid(p->options.quick, p->grid);
+  make_grid(p);
   for (int32_t i = 0; i < p->n_grid; i++) {
     tell(p, "grid", i, p->n_grid);
     HEC_TRY(evaluate_point(p, &p->grid[i]));
@@ -252,29 +289,26 @@ static hec_status search(hec_published *p) {
   return HEC_OK;
 }
 
-static void set_up(hec_published *p, const hec_published_options *options, hec_loads_store *loads) {
-  bool quick = options->quick;
-  p->options = *options;
-  p->lab = (hec_lab_options){.cluster = {options->cluster_a, options->cluster_b},
-                             .n_iterations = quick ? 4 : 60,
-                             .warmup = quick ? 1 : 20,
-                             .n_sweep = quick ? 5 : 200,
-                             .sweep_warmup = quick ? 2 : 100,
-                             .loads = loads};
-  p->short_lab = p->lab;
-  p->short_lab.n_iterations = quick ? 3 : 18;
-  p->short_lab.warmup = quick ? 1 : 12;
-  p->models = (hec_lab_models){HEC_N_PUBLISHED_MODELS, {HEC_GPT_S, HEC_GPT_L, HEC_BERT, HEC_BERT_DEEP}};
-  if (quick)
-    p->models = (hec_lab_models){2, {HEC_GPT_S, HEC_BERT_DEEP}};
-  p->recorded = hec_loads_recorded(loads);
-  p->trace_stride = hec_loads_trace_stride(loads);
-  hec_name_copy(p->trace_name, sizeof p->trace_name, hec_loads_trace_name(loads));
+/* An error in one of two clusters names the option that chose it. */
+static hec_status check_cluster(const char *option, const char *spec) {
+  static const char loaded_as[] = "--cluster ";
+  hec_arena arena = {0};
+  hec_cluster cluster;
+  char why[1024];
+  hec_status status = hec_cluster_load(spec, &arena, &cluster);
+  (void)snprintf(why, sizeof why, "%s", status == HEC_OK ? "" : hec_last_error());
+  if (status != HEC_OK && strncmp(why, loaded_as, strlen(loaded_as)) == 0)
+    status = hec_fail(status, "%s %s", option, why + strlen(loaded_as));
+  if (status == HEC_OK && cluster.n_devices < 32)
+    status = hec_fail(HEC_BAD_INPUT, "%s: expected at least the 32 devices of the paper, found %d", option,
+                      cluster.n_devices);
+  hec_arena_free(&arena);
+  return status;
 }
 
 static hec_status run_all(hec_published *p) {
   p->table[0].name = "plain";
-  p->table[0].inputs = hec_published_plain();
+  p->table[0].inputs = p->plain;
   HEC_TRY(run_table(p, &p->table[0]));
   HEC_TRY(search(p));
   p->table[1].name = "best";
@@ -283,24 +317,14 @@ static hec_status run_all(hec_published *p) {
 }
 
 hec_status hec_published_run(const hec_published_options *options, hec_published **out) {
-  HEC_ASSERT(hec_n_published_rows <= HEC_PUBLISHED_ROWS_MAX);
-  hec_loads_store *loads;
   *out = NULL;
-  HEC_TRY(hec_loads_open(options->trace, options->quick ? 12 : 200, options->seed, &loads));
-  hec_published *p = hec_malloc(1, sizeof *p);
-  memset(p, 0, sizeof *p);
-  set_up(p, options, loads);
-  hec_status status = run_all(p);
-  hec_loads_close(loads);
-  p->lab.loads = p->short_lab.loads = NULL;
+  HEC_TRY(check_cluster("--cluster-a", options->cluster_a));
+  HEC_TRY(check_cluster("--cluster-b", options->cluster_b));
+  HEC_TRY(hec_published_open(options, out));
+  hec_status status = run_all(*out);
   if (status != HEC_OK) {
-    hec_published_free(p);
-    return status;
+    hec_published_free(*out);
+    *out = NULL;
   }
-  *out = p;
-  return HEC_OK;
-}
-
-void hec_published_free(hec_published *published) {
-  free(published);
+  return status;
 }

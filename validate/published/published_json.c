@@ -17,15 +17,15 @@ static void add_choice(hec_json_out *json, const char *key, int32_t value) {
     hec_json_int(json, key, value);
 }
 
-static void add_inputs(hec_json_out *json, const hec_published_inputs *inputs) {
+static void add_inputs(hec_json_out *json, const hec_setup *inputs) {
   hec_json_object(json, "inputs");
   hec_json_int(json, "tokens", inputs->tokens);
-  hec_json_double(json, "nonmoe_scale", inputs->nonmoe_scale);
+  hec_json_double(json, "nonmoe_scale", inputs->moe.nonmoe_scale);
   hec_json_double(json, "skew", inputs->sigma);
   hec_json_double(json, "nic_share", inputs->nic_share);
   add_choice(json, "m", inputs->m);
   add_choice(json, "t", inputs->t);
-  hec_json_bool(json, "drift", !inputs->still);
+  hec_json_bool(json, "drift", inputs->drift);
   hec_json_close(json);
 }
 
@@ -40,7 +40,7 @@ static void add_value(hec_json_out *json, const char *key, const hec_published_v
 
 static void add_row(hec_json_out *json, const hec_published *p, const hec_published_table *table, int32_t i) {
   static const char *const kind[] = {"number", "sign", "info"};
-  const hec_published_row *row = &hec_published_rows[i];
+  const hec_published_row *row = &p->row[i];
   hec_json_object(json, NULL);
   hec_json_string(json, "key", row->key);
   hec_json_string(json, "quantity", row->quantity);
@@ -72,28 +72,28 @@ static void add_row(hec_json_out *json, const hec_published *p, const hec_publis
   hec_json_close(json);
 }
 
-static void add_change(hec_json_out *json, const hec_published_change *change) {
+static void add_change(hec_json_out *json, const hec_published *p, const hec_published_change *change) {
   hec_json_object(json, NULL);
   hec_json_string(json, "change", change->change);
   add_inputs(json, &change->inputs);
   hec_json_double(json, "objective", change->objective);
   hec_json_int(json, "signs_agree", change->signs_agree);
   hec_json_object(json, "rows");
-  for (int32_t i = 0; i < hec_n_published_rows; i++)
-    if (change->sweeps || !hec_published_rows[i].sweep)
-      add_span(json, hec_published_rows[i].key, change->ours[i]);
+  for (int32_t i = 0; i < p->n_rows; i++)
+    if (change->long_runs || !p->row[i].long_run)
+      add_span(json, p->row[i].key, change->ours[i]);
   hec_json_close(json);
   hec_json_close(json);
 }
 
-static void add_no_fit(hec_json_out *json, const hec_published_no_fit *one) {
+static void add_no_fit(hec_json_out *json, const hec_published_table *table, const hec_published_no_fit *one) {
   hec_json_object(json, NULL);
   hec_json_string(json, "loads", hec_loads_name[one->loads]);
-  hec_json_string(json, "setting", hec_setting_name[one->key.setting]);
-  hec_json_string(json, "model", hec_published_model[one->key.model]);
-  hec_json_string(json, "policy", one->key.policy);
-  if (one->key.tokens > 0)
-    hec_json_int(json, "tokens", one->key.tokens);
+  hec_json_string(json, "setting", one->setup.setting);
+  hec_json_string(json, "model", one->setup.model);
+  hec_json_string(json, "policy", one->setup.policy);
+  if (one->setup.tokens != table->inputs.tokens)
+    hec_json_int(json, "tokens", one->setup.tokens);
   else
     hec_json_null(json, "tokens");
   hec_json_double(json, "peak_gb", one->peak_bytes * 1e-9);
@@ -103,8 +103,8 @@ static void add_no_fit(hec_json_out *json, const hec_published_no_fit *one) {
 static void add_case(hec_json_out *json, const hec_published_case *one, int32_t kind) {
   hec_json_object(json, NULL);
   hec_json_string(json, "loads", hec_loads_name[kind]);
-  hec_json_string(json, "setting", hec_setting_name[one->setting]);
-  hec_json_string(json, "model", hec_published_model[one->model]);
+  hec_json_string(json, "setting", one->setting);
+  hec_json_string(json, "model", one->model);
   hec_json_double(json, "ep_s", one->ep_s);
   hec_json_double(json, "ep_balanced_s", one->balanced_s);
   hec_json_string(json, "best_rearrangement", one->best);
@@ -140,12 +140,12 @@ static void add_table(hec_json_out *json, const hec_published *p, const hec_publ
     add_signs(json, table, k);
   hec_json_close(json);
   hec_json_array(json, "rows");
-  for (int32_t i = 0; i < hec_n_published_rows; i++)
+  for (int32_t i = 0; i < p->n_rows; i++)
     add_row(json, p, table, i);
   hec_json_close(json);
   hec_json_array(json, "no_fit");
   for (int32_t i = 0; i < table->n_no_fit; i++)
-    add_no_fit(json, &table->no_fit[i]);
+    add_no_fit(json, table, &table->no_fit[i]);
   hec_json_close(json);
   hec_json_array(json, "cases");
   for (int32_t k = 0; k <= (int32_t)p->recorded; k++)
@@ -154,7 +154,7 @@ static void add_table(hec_json_out *json, const hec_published *p, const hec_publ
   hec_json_close(json);
   hec_json_array(json, "sensitivity");
   for (int32_t i = 0; i < table->n_changes; i++)
-    add_change(json, &table->change[i]);
+    add_change(json, p, &table->change[i]);
   hec_json_close(json);
   hec_json_close(json);
 }
@@ -178,12 +178,12 @@ static void add_head(hec_json_out *json, const hec_published *p) {
   hec_json_int(json, "seed", (int64_t)p->options.seed);
   hec_json_bool(json, "quick", p->options.quick);
   hec_json_object(json, "iterations");
-  hec_json_int(json, "reported", p->lab.n_iterations - p->lab.warmup);
-  hec_json_int(json, "warmup", p->lab.warmup);
-  hec_json_int(json, "sweep", p->lab.n_sweep);
-  hec_json_int(json, "sweep_warmup", p->lab.sweep_warmup);
-  hec_json_int(json, "search", p->short_lab.n_iterations);
-  hec_json_int(json, "search_warmup", p->short_lab.warmup);
+  hec_json_int(json, "reported", p->plain.iterations - p->plain.warmup);
+  hec_json_int(json, "warmup", p->plain.warmup);
+  hec_json_int(json, "sweep", p->longer.iterations);
+  hec_json_int(json, "sweep_warmup", p->longer.warmup);
+  hec_json_int(json, "search", p->search.iterations);
+  hec_json_int(json, "search_warmup", p->search.warmup);
   hec_json_close(json);
 }
 

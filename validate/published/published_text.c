@@ -33,12 +33,12 @@ static void add_choice(hec_text *out, const char *name, int32_t value) {
     hec_text_printf(out, ", %s = %" PRId32, name, value);
 }
 
-void hec_published_describe(const hec_published_inputs *inputs, hec_text *out) {
+void hec_published_describe(const hec_setup *inputs, hec_text *out) {
   hec_text_printf(out, "%" PRId32 " tokens per GPU, non-MoE time x%g, skew %g, NIC x%g", inputs->tokens,
-                  inputs->nonmoe_scale, inputs->sigma, inputs->nic_share);
+                  inputs->moe.nonmoe_scale, inputs->sigma, inputs->nic_share);
   add_choice(out, "m", inputs->m);
   add_choice(out, "t", inputs->t);
-  hec_text_add(out, inputs->still ? ", no drift" : ", drift as measured by LAER-MoE");
+  hec_text_add(out, inputs->drift ? ", drift as measured by LAER-MoE" : ", no drift");
 }
 
 /* ours / paper as a factor, of the farther end. */
@@ -68,7 +68,7 @@ static const char *verdict_text(hec_verdict verdict, const hec_published_row *ro
 /* ---- the table ---- */
 
 static void add_row(const hec_published *p, const hec_published_table *table, int32_t i, hec_text *out) {
-  const hec_published_row *row = &hec_published_rows[i];
+  const hec_published_row *row = &p->row[i];
   hec_text_printf(out, "| `%s` | %s | %s | %s |", row->key, row->quantity, row->where, row->paper_text);
   for (int32_t k = 0; k < HEC_N_LOADS; k++) {
     if (k == HEC_LOADS_RECORDED && !p->recorded)
@@ -93,7 +93,7 @@ static void add_table(const hec_published *p, const hec_published_table *table, 
     hec_text_add(out, " recorded | / paper | sign agrees |");
   hec_text_add(out, " unknown inputs | synthetic, one input changed |\n|---|---|---|---|---|---|---|");
   hec_text_add(out, p->recorded ? "---|---|---|---|---|\n" : "---|---|\n");
-  for (int32_t i = 0; i < hec_n_published_rows; i++)
+  for (int32_t i = 0; i < p->n_rows; i++)
     add_row(p, table, i, out);
   for (int32_t k = 0; k < HEC_N_LOADS; k++)
     if (k == HEC_LOADS_SYNTHETIC || p->recorded)
@@ -110,10 +110,10 @@ static bool disagrees(const hec_published *p, const hec_published_table *table, 
 
 /* Under which changes of one input the sign is the paper's: what the disagreement may come from, as far as this run can
  * tell. */
-static void add_agreeing(const hec_published_table *table, int32_t i, hec_text *out) {
+static void add_agreeing(const hec_published *p, const hec_published_table *table, int32_t i, hec_text *out) {
   int32_t n = 0, n_formed = 0;
   for (int32_t k = 1; k < table->n_changes; k++) {
-    hec_verdict verdict = hec_row_verdict(&hec_published_rows[i], table->change[k].ours[i]);
+    hec_verdict verdict = hec_row_verdict(&p->row[i], table->change[k].ours[i]);
     n_formed += verdict != HEC_UNDEFINED;
     if (verdict == HEC_AGREES)
       hec_text_printf(out, "%s%s", n++ > 0 ? "; " : "; on synthetic loads it agrees with one input changed: ",
@@ -127,8 +127,8 @@ static void add_agreeing(const hec_published_table *table, int32_t i, hec_text *
 
 static void add_disagreeing(const hec_published *p, const hec_published_table *table, hec_text *out) {
   bool first = true;
-  for (int32_t i = 0; i < hec_n_published_rows; i++) {
-    const hec_published_row *row = &hec_published_rows[i];
+  for (int32_t i = 0; i < p->n_rows; i++) {
+    const hec_published_row *row = &p->row[i];
     if (!disagrees(p, table, i))
       continue;
     if (first)
@@ -141,7 +141,7 @@ static void add_disagreeing(const hec_published *p, const hec_published_table *t
       add_span(out, table->value[HEC_LOADS_RECORDED][i].ours);
       hec_text_add(out, " on recorded ones");
     }
-    add_agreeing(table, i, out);
+    add_agreeing(p, table, i, out);
     hec_text_add(out, ".\n");
   }
 }
@@ -154,10 +154,10 @@ static void add_no_fit(const hec_published_table *table, hec_text *out) {
   hec_text_add(out, "\nDoes not fit into the memory of a GPU (its time is shown all the same):\n\n");
   for (int32_t i = 0; i < table->n_no_fit; i++) {
     const hec_published_no_fit *one = &table->no_fit[i];
-    hec_text_printf(out, "- %s on %s, %s loads, %s", hec_published_model[one->key.model],
-                    hec_setting_name[one->key.setting], hec_loads_name[one->loads], one->key.policy);
-    if (one->key.tokens > 0)
-      hec_text_printf(out, ", %" PRId32 " tokens per GPU", one->key.tokens);
+    hec_text_printf(out, "- %s on %s, %s loads, %s", one->setup.model, one->setup.setting, hec_loads_name[one->loads],
+                    one->setup.policy);
+    if (one->setup.tokens != table->inputs.tokens)
+      hec_text_printf(out, ", %" PRId32 " tokens per GPU", one->setup.tokens);
     hec_text_printf(out, ": %.1f GB\n", one->peak_bytes * 1e-9);
   }
 }
@@ -172,9 +172,8 @@ static void add_cases(const hec_published *p, const hec_published_table *table, 
     for (int32_t i = 0; i < table->n_cases; i++) {
       const hec_published_case *one = &table->cases[k][i];
       hec_text_printf(out, "| %s | %s | %s | %.1f | %.1f | %.1f %s | %.1f | %.2f | %.2f | %" PRId32, hec_loads_name[k],
-                      hec_setting_name[one->setting], hec_published_model[one->model], one->ep_s * 1e3,
-                      one->balanced_s * 1e3, one->best_s * 1e3, one->best, one->hecate_s * 1e3, one->ep_overload,
-                      one->hecate_overload, one->t_least);
+                      one->setting, one->model, one->ep_s * 1e3, one->balanced_s * 1e3, one->best_s * 1e3, one->best,
+                      one->hecate_s * 1e3, one->ep_overload, one->hecate_overload, one->t_least);
       if (one->t_most != one->t_least)
         hec_text_printf(out, "-%" PRId32, one->t_most);
       hec_text_printf(out, " | %" PRId32 " |\n", one->m);
@@ -183,35 +182,25 @@ static void add_cases(const hec_published *p, const hec_published_table *table, 
 
 /* ---- sensitivity ---- */
 
-static const char *const followed[] = {"ep_imbalance", "a2a_time",      "layer_geo", "full_vs_sharding",
-                                       "rm_sparse",    "memory_hecate", "best_a32",  "best_b32",
-                                       "ep_a16",       "ep_a32",        "ep_b32",    "hecate_fastest"};
-enum { N_FOLLOWED = sizeof followed / sizeof *followed };
-
-static int32_t row_of(const char *key) {
-  int32_t i = 0;
-  while (i < hec_n_published_rows && strcmp(hec_published_rows[i].key, key) != 0)
-    i++;
-  HEC_ASSERT(i < hec_n_published_rows);
-  return i;
-}
-
-static void add_sensitivity(const hec_published_table *table, hec_text *out) {
+static void add_sensitivity(const hec_published *p, const hec_published_table *table, hec_text *out) {
   hec_text_add(out,
                "\nOne input changed at a time (synthetic loads, shorter runs; all rows are in the JSON):\n\n| change "
                "| objective | signs that agree |");
-  for (int32_t k = 0; k < N_FOLLOWED; k++)
-    hec_text_printf(out, " `%s` |", followed[k]);
+  for (int32_t k = 0; k < p->n_rows; k++)
+    if (p->row[k].followed)
+      hec_text_printf(out, " `%s` |", p->row[k].key);
   hec_text_add(out, "\n|---|---|---|");
-  for (int32_t k = 0; k < N_FOLLOWED; k++)
-    hec_text_add(out, "---|");
+  for (int32_t k = 0; k < p->n_rows; k++)
+    hec_text_add(out, p->row[k].followed ? "---|" : "");
   hec_text_add(out, "\n");
   for (int32_t i = 0; i < table->n_changes; i++) {
     const hec_published_change *change = &table->change[i];
     hec_text_printf(out, "| %s | %.3f | %d |", change->change, change->objective, change->signs_agree);
-    for (int32_t k = 0; k < N_FOLLOWED; k++) {
+    for (int32_t k = 0; k < p->n_rows; k++) {
+      if (!p->row[k].followed)
+        continue;
       hec_text_add(out, " ");
-      add_span(out, change->ours[row_of(followed[k])]);
+      add_span(out, change->ours[k]);
       hec_text_add(out, " |");
     }
     hec_text_add(out, "\n");
@@ -231,7 +220,7 @@ static void add_grid(const hec_published *p, hec_text *out) {
       p->n_grid);
   for (int32_t i = 0; i < p->n_grid; i++) {
     const hec_grid_point *point = &p->grid[i];
-    hec_text_printf(out, "| %" PRId32 " | x%g | %g | ", point->inputs.tokens, point->inputs.nonmoe_scale,
+    hec_text_printf(out, "| %" PRId32 " | x%g | %g | ", point->inputs.tokens, point->inputs.moe.nonmoe_scale,
                     point->inputs.sigma);
     if (point->fits)
       hec_text_printf(out, "%.3f%s |\n", point->objective, i == p->best ? " **best**" : "");
@@ -269,17 +258,16 @@ static void add_heading(const hec_published *p, hec_text *out) {
       out,
       "Iterations: %d, the first %d not reported; rows of long runs (periods) %d and %d; search and changed "
       "inputs %d and %d.%s\n",
-      p->lab.n_iterations, p->lab.warmup, p->lab.n_sweep, p->lab.sweep_warmup, p->short_lab.n_iterations,
-      p->short_lab.warmup, p->options.quick ? " **Quick run: two models, no meaning but for tests.**" : "");
+      p->plain.iterations, p->plain.warmup, p->longer.iterations, p->longer.warmup, p->search.iterations,
+      p->search.warmup, p->options.quick ? " **Quick run: two models, no meaning but for tests.**" : "");
 }
 
-static void add_readings(hec_text *out) {
+static void add_readings(const hec_published *p, hec_text *out) {
   hec_text_add(out,
                "\n## What is our reading\n\nThe paper leaves these open; each row takes the reading named here.\n\n");
-  for (int32_t i = 0; i < hec_n_published_rows; i++)
-    if (hec_published_rows[i].reading)
-      hec_text_printf(out, "- `%s` (%s): %s.\n", hec_published_rows[i].key, hec_published_rows[i].where,
-                      hec_published_rows[i].reading);
+  for (int32_t i = 0; i < p->n_rows; i++)
+    if (p->row[i].reading)
+      hec_text_printf(out, "- `%s` (%s): %s.\n", p->row[i].key, p->row[i].where, p->row[i].reading);
 }
 
 void hec_published_markdown(const hec_published *p, hec_text *out) {
@@ -294,8 +282,8 @@ void hec_published_markdown(const hec_published *p, hec_text *out) {
     add_disagreeing(p, &p->table[i], out);
     add_no_fit(&p->table[i], out);
     add_cases(p, &p->table[i], out);
-    add_sensitivity(&p->table[i], out);
+    add_sensitivity(p, &p->table[i], out);
   }
   add_grid(p, out);
-  add_readings(out);
+  add_readings(p, out);
 }

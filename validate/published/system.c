@@ -1,86 +1,20 @@
-/* Rows of all systems in one array, in the order they were added; texts on the report's memory. O(rows). */
+/* Rows of all systems in one array, in the order of their files, whose texts they point to. O(rows). */
 #include "validate/published/system.h"
 
-#include "runtime/base/table.h"
+#include "runtime/base/arena.h"
+#include "validate/published/system_list.h"
 #include "validate/stats.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SYSTEM_ROW(name) &hec_system_##name,
+#define SYSTEM_ROW(system) &(const hec_system){.name = #system},
 const hec_system *const hec_systems[] = {HEC_SYSTEM_LIST(SYSTEM_ROW) NULL};
-
-typedef struct {
-  hec_system_row row;
-  const hec_system *system;
-} entry;
-
-struct hec_system_report {
-  hec_system_options options;
-  hec_arena arena;
-  const hec_system *running;
-  hec_loads_store *drifting; /* NULL until asked for */
-  entry *entries;            /* [n] */
-  size_t n, capacity;
-};
 
 HEC_TABLE_OF(hec_system);
 const hec_system *hec_system_find(const char *name) {
   return hec_table_find(hec_systems, name);
-}
-
-const hec_system_options *hec_system_options_of(const hec_system_report *report) {
-  return &report->options;
-}
-
-hec_arena *hec_system_arena(hec_system_report *report) {
-  return &report->arena;
-}
-
-enum { DRIFTING = 60 };
-
-hec_status hec_system_drifting(hec_system_report *report, hec_loads_store **store) {
-  if (!report->drifting)
-    HEC_TRY(hec_loads_open(NULL, DRIFTING, report->options.seed, &report->drifting));
-  *store = report->drifting;
-  return HEC_OK;
-}
-
-const char *hec_system_text(hec_system_report *report, const char *format, ...) {
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  int n = vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  HEC_ASSERT(n >= 0 && (size_t)n < sizeof text);
-  return hec_arena_text(&report->arena, text);
-}
-
-static const char *keep(hec_system_report *report, const char *text) {
-  return text ? hec_arena_text(&report->arena, text) : NULL;
-}
-
-static bool is_span(hec_span span) {
-  return isfinite(span.low) && isfinite(span.high) && span.low <= span.high;
-}
-
-void hec_system_add(hec_system_report *report, const hec_system_row *row) {
-  HEC_ASSERT(report->running && row->quantity && row->setup && row->source && row->assumed && is_span(row->published));
-  HEC_ASSERT(row->published.low > 0 && (row->kind == HEC_SYSTEM_GAIN || row->unit));
-  HEC_ASSERT(row->skipped || (is_span(row->ours) && row->ours.low >= 0 && is_span(row->moves)));
-  HEC_RESERVE(report->entries, report->capacity, report->n + 1);
-  entry *e = &report->entries[report->n++];
-  *e = (entry){*row, report->running};
-  e->row.quantity = keep(report, row->quantity);
-  e->row.unit = keep(report, row->kind == HEC_SYSTEM_GAIN ? "x" : row->unit);
-  e->row.setup = keep(report, row->setup);
-  e->row.source = keep(report, row->source);
-  e->row.assumed = keep(report, row->assumed);
-  e->row.moved_by = keep(report, row->moved_by);
-  e->row.skipped = keep(report, row->skipped);
 }
 
 /* ---- judging ---- */
@@ -115,42 +49,114 @@ bool hec_system_same_notes(const hec_system_row *a, const hec_system_row *b) {
          same(a->skipped, b->skipped);
 }
 
-hec_system_summary hec_system_sum(const hec_system_report *report, const hec_system *system) {
+static void add_to_sum(hec_system_summary *sum, const hec_system_row *row) {
+  sum->numbers++;
+  sum->skipped += row->skipped != NULL;
+  if (row->skipped)
+    return;
+  double off = fabs(hec_system_ratio(row) - 1), theirs = sqrt(row->published.low * row->published.high);
+  hec_winner winner = hec_system_winner(row);
+  sum->compared++;
+  sum->within_10 += off <= 0.10;
+  sum->within_25 += off <= 0.25;
+  sum->winners += winner != HEC_WINNER_NONE;
+  sum->winners_same += winner == HEC_WINNER_SAME;
+  sum->varied += row->moved_by != NULL;
+  sum->reached += row->moved_by && row->moves.low <= theirs && theirs <= row->moves.high;
+}
+
+hec_system_summary hec_system_sum(const hec_system_report *report, const hec_system_section *section) {
   hec_system_summary sum = {0};
-  for (size_t i = 0; i < report->n; i++) {
-    const entry *e = &report->entries[i];
-    if (system && e->system != system)
-      continue;
-    sum.numbers++;
-    sum.skipped += e->row.skipped != NULL;
-    if (e->row.skipped)
-      continue;
-    double off = fabs(hec_system_ratio(&e->row) - 1);
-    hec_winner winner = hec_system_winner(&e->row);
-    double theirs = sqrt(e->row.published.low * e->row.published.high);
-    sum.compared++;
-    sum.within_10 += off <= 0.10;
-    sum.within_25 += off <= 0.25;
-    sum.winners += winner != HEC_WINNER_NONE;
-    sum.winners_same += winner == HEC_WINNER_SAME;
-    sum.varied += e->row.moved_by != NULL;
-    sum.reached += e->row.moved_by && e->row.moves.low <= theirs && theirs <= e->row.moves.high;
-  }
+  for (int32_t i = section ? section->first : 0; i < (section ? section->end : report->n_rows); i++)
+    add_to_sum(&sum, &report->row[i]);
   return sum;
 }
 
 /* ---- running ---- */
 
-static hec_status run_one(hec_system_report *report, const hec_system *system) {
-  report->running = system;
-  size_t before = report->n;
-  hec_status status = system->run(report);
-  HEC_ASSERT(status != HEC_OK || report->n > before);
-  report->running = NULL;
+typedef struct {
+  hec_system_report *report;
+  hec_lab *lab;
+} running;
+
+/* The text, which must be there. */
+static hec_status want(const hec_scope *scope, const char *key, const char **out) {
+  hec_text expected = {0};
+  *out = hec_scope_text(scope, key);
+  if (*out)
+    return HEC_OK;
+  hec_text_printf(&expected, "a row with a text \"%s\", its own or its group's", key);
+  hec_status status = hec_json_error(scope->file->json, scope->open[scope->n - 1], expected.data);
+  hec_text_free(&expected);
+  return status;
+}
+
+static bool is_number(hec_span span) {
+  return isfinite(span.low) && isfinite(span.high) && span.low >= 0 && span.low <= span.high;
+}
+
+static hec_status measure(running *r, hec_scope *scope, hec_system_row *row) {
+  hec_value value;
+  HEC_TRY(hec_value_of(r->lab, scope, &value));
+  if (value.absent) {
+    hec_text why = {0};
+    hec_text_printf(&why, "%s is not below the folder of recorded data", value.absent);
+    row->skipped = hec_arena_text(&r->report->arena, why.data);
+    hec_text_free(&why);
+    return HEC_OK;
+  }
+  row->ours = value.ours;
+  row->moves = value.moves;
+  return is_number(row->ours) && is_number(row->moves)
+             ? HEC_OK
+             : hec_json_error(scope->file->json, hec_scope_find(scope, "value"), "a formula that gives a number >= 0");
+}
+
+static hec_status add_row(hec_scope *scope, void *context) {
+  running *r = context;
+  hec_system_report *report = r->report;
+  hec_system_row row = {.unit = hec_scope_text(scope, "unit")};
+  HEC_TRY(want(scope, "quantity", &row.quantity));
+  HEC_TRY(want(scope, "setup", &row.setup));
+  HEC_TRY(want(scope, "from", &row.source));
+  HEC_TRY(want(scope, "assumed", &row.assumed));
+  HEC_TRY(hec_value_published(scope, &row.published));
+  if (!is_number(row.published) || !(row.published.low > 0))
+    return hec_json_error(scope->file->json, hec_scope_find(scope, "published"), "a number > 0");
+  row.kind = row.unit ? HEC_SYSTEM_VALUE : HEC_SYSTEM_GAIN;
+  row.unit = row.unit ? row.unit : "x";
+  row.moved_by = hec_scope_text(scope, "moved_by");
+  row.skipped = hec_scope_text(scope, "skipped");
+  if (!row.skipped)
+    HEC_TRY(measure(r, scope, &row));
+  HEC_RESERVE(report->row, report->rows_capacity, report->n_rows + 1);
+  report->row[report->n_rows++] = row;
+  return HEC_OK;
+}
+
+/* Synthetic drifting loads are kept from one system to the next. */
+static hec_status run_one(hec_system_report *report, const hec_system *system, hec_loads_store *store) {
+  const hec_system_options *options = &report->options;
+  HEC_RESERVE(report->section, report->sections_capacity, report->n_sections + 1);
+  hec_system_section *section = &report->section[report->n_sections];
+  HEC_TRY(hec_system_open(system, &section->file));
+  report->n_sections++;
+  section->first = section->end = report->n_rows;
+  running r = {.report = report,
+               .lab = hec_lab_new(&(hec_lab_options){
+                   .base = hec_setup_default(), .store = store, .shared = options->shared, .quick = options->quick})};
+  hec_scope scope = hec_scope_of(&section->file, options->quick);
+  hec_status status = hec_scope_rows(&scope, add_row, &r);
+  section->end = report->n_rows;
+  hec_lab_free(r.lab);
   return status;
 }
 
 hec_status hec_systems_run(const hec_system *system, const hec_system_options *options, hec_system_report **out) {
+  enum { DRIFTING = 60 };
+  hec_loads_store *store;
+  *out = NULL;
+  HEC_TRY(hec_loads_open(NULL, DRIFTING, options->seed, &store));
   hec_system_report *report = hec_malloc(1, sizeof *report);
   *report = (hec_system_report){.options = *options};
   const hec_system *const one[] = {system, NULL};
@@ -162,8 +168,9 @@ hec_status hec_systems_run(const hec_system *system, const hec_system_options *o
   for (int32_t i = 0; i < of && status == HEC_OK; i++) {
     if (options->progress)
       options->progress(systems[i]->name, i, of, options->context);
-    status = run_one(report, systems[i]);
+    status = run_one(report, systems[i], store);
   }
+  hec_loads_close(store);
   if (status != HEC_OK) {
     hec_systems_free(report);
     report = NULL;
@@ -175,19 +182,10 @@ hec_status hec_systems_run(const hec_system *system, const hec_system_options *o
 void hec_systems_free(hec_system_report *report) {
   if (!report)
     return;
-  hec_loads_close(report->drifting);
+  for (int32_t i = 0; i < report->n_sections; i++)
+    hec_system_close(&report->section[i].file);
   hec_arena_free(&report->arena);
-  free(report->entries);
+  free(report->section);
+  free(report->row);
   free(report);
-}
-
-int32_t hec_system_count(const hec_system_report *report) {
-  return (int32_t)report->n;
-}
-
-const hec_system_row *hec_system_at(const hec_system_report *report, int32_t i, const hec_system **system) {
-  HEC_ASSERT(i >= 0 && (size_t)i < report->n);
-  if (system)
-    *system = report->entries[i].system;
-  return &report->entries[i].row;
 }

@@ -1,8 +1,6 @@
 /* The report of the systems as JSON; the form is in system.h. */
 #include "validate/published/system.h"
 
-#include <string.h>
-
 static void add_span(hec_json_out *json, const char *key, hec_span span) {
   hec_json_array(json, key);
   hec_json_double(json, NULL, span.low);
@@ -58,8 +56,22 @@ static void add_summary(hec_json_out *json, hec_system_summary sum) {
   hec_json_close(json);
 }
 
+static void add_section(hec_json_out *json, const hec_system_report *report, const hec_system_section *section) {
+  hec_json_object(json, NULL);
+  hec_json_string(json, "name", section->file.name);
+  hec_json_string(json, "title", section->file.title);
+  hec_json_string(json, "source", section->file.source);
+  hec_json_string(json, "differs", section->file.differs);
+  hec_json_array(json, "rows");
+  for (int32_t i = section->first; i < section->end; i++)
+    add_row(json, &report->row[i]);
+  hec_json_close(json);
+  add_summary(json, hec_system_sum(report, section));
+  hec_json_close(json);
+}
+
 void hec_systems_json(const hec_system_report *report, hec_text *out) {
-  const hec_system_options *options = hec_system_options_of(report);
+  const hec_system_options *options = &report->options;
   hec_json_out json = hec_json_begin(out, 1);
   hec_json_object(&json, NULL);
   hec_json_int(&json, "version", 1);
@@ -68,28 +80,8 @@ void hec_systems_json(const hec_system_report *report, hec_text *out) {
   hec_json_bool(&json, "quick", options->quick);
   hec_json_bool(&json, "recorded", options->shared != NULL);
   hec_json_array(&json, "systems");
-  const hec_system *last = NULL, *system;
-  for (int32_t i = 0; i < hec_system_count(report); i++) {
-    const hec_system_row *row = hec_system_at(report, i, &system);
-    if (system != last) {
-      hec_json_object(&json, NULL);
-      hec_json_string(&json, "name", system->name);
-      hec_json_string(&json, "title", system->title);
-      hec_json_string(&json, "source", system->source);
-      hec_json_string(&json, "differs", system->differs);
-      hec_json_array(&json, "rows");
-      last = system;
-    }
-    add_row(&json, row);
-    const hec_system *next = NULL;
-    if (i + 1 < hec_system_count(report))
-      hec_system_at(report, i + 1, &next);
-    if (next == system)
-      continue;
-    hec_json_close(&json);
-    add_summary(&json, hec_system_sum(report, system));
-    hec_json_close(&json);
-  }
+  for (int32_t i = 0; i < report->n_sections; i++)
+    add_section(&json, report, &report->section[i]);
   hec_json_close(&json);
   add_summary(&json, hec_system_sum(report, NULL));
   hec_json_close(&json);

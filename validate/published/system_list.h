@@ -1,4 +1,4 @@
-/* The rows of `hecate-validate published --system`: systems with public numbers, by age. */
+/* The rows of `hecate-validate published --system`: systems with public numbers, systems/NAME.json each, by age. */
 #ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_LIST_H
 

@@ -58,20 +58,17 @@ static void add_overview(hec_text *out, const hec_system_report *report) {
   hec_text_add(out,
                "\n| system | numbers | skipped | within 10 % | within 25 % | who wins: the same | in the range tried "
                "|\n|---|---|---|---|---|---|---|\n");
-  for (int32_t i = 0; hec_systems[i]; i++) {
-    hec_system_summary sum = hec_system_sum(report, hec_systems[i]);
-    if (sum.numbers > 0)
-      add_overview_row(out, hec_systems[i]->name, sum);
-  }
+  for (int32_t i = 0; i < report->n_sections; i++)
+    add_overview_row(out, report->section[i].file.name, hec_system_sum(report, &report->section[i]));
   add_overview_row(out, "all", hec_system_sum(report, NULL));
 }
 
 /* Set-up, source and assumptions of each row; once where the next row has the same. */
 static void add_notes(hec_text *out, const hec_system_report *report, int32_t first, int32_t end) {
   for (int32_t i = first; i < end; i++) {
-    const hec_system_row *row = hec_system_at(report, i, NULL);
+    const hec_system_row *row = &report->row[i];
     int32_t last = i;
-    while (last + 1 < end && hec_system_same_notes(row, hec_system_at(report, last + 1, NULL)))
+    while (last + 1 < end && hec_system_same_notes(row, &report->row[last + 1]))
       last++;
     hec_text_printf(out, "- %" PRId32, i - first + 1);
     if (last > i)
@@ -86,23 +83,22 @@ static void add_notes(hec_text *out, const hec_system_report *report, int32_t fi
   }
 }
 
-static void add_system(hec_text *out, const hec_system_report *report, int32_t first, int32_t end) {
-  const hec_system *system;
-  hec_system_at(report, first, &system);
+static void add_section(hec_text *out, const hec_system_report *report, const hec_system_section *section) {
+  const hec_system_file *file = &section->file;
   hec_text_printf(out,
                   "\n## %s: %s\n\nSource: %s. %s\n\n| | what | published | ours | ours / published | who wins | moves "
                   "|\n|---|---|---|---|---|---|---|\n",
-                  system->name, system->title, system->source, system->differs);
-  for (int32_t i = first; i < end; i++)
-    add_row(out, hec_system_at(report, i, NULL), i - first + 1);
+                  file->name, file->title, file->source, file->differs);
+  for (int32_t i = section->first; i < section->end; i++)
+    add_row(out, &report->row[i], i - section->first + 1);
   hec_text_add(out, "\n");
-  add_notes(out, report, first, end);
+  add_notes(out, report, section->first, section->end);
   hec_text_add(out, "\n");
-  add_summary(out, system->name, hec_system_sum(report, system));
+  add_summary(out, file->name, hec_system_sum(report, section));
 }
 
 void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
-  const hec_system_options *options = hec_system_options_of(report);
+  const hec_system_options *options = &report->options;
   hec_text_add(out, "# Published numbers of other systems, simulated\n\n");
   if (options->stamp)
     hec_text_printf(out, "%s.\n\n", options->stamp);
@@ -119,50 +115,56 @@ void hec_systems_markdown(const hec_system_report *report, hec_text *out) {
       "1.1. Synthetic loads have seed %" PRIu64 ".%s\n",
       options->seed, options->quick ? " **Quick run: short and small, no meaning but for tests.**" : "");
   add_overview(out, report);
-  int32_t n = hec_system_count(report);
-  for (int32_t first = 0, end; first < n; first = end) {
-    const hec_system *system, *next;
-    hec_system_at(report, first, &system);
-    for (end = first + 1; end < n; end++) {
-      hec_system_at(report, end, &next);
-      if (next != system)
-        break;
-    }
-    add_system(out, report, first, end);
-  }
+  for (int32_t i = 0; i < report->n_sections; i++)
+    add_section(out, report, &report->section[i]);
   hec_text_add(out, "\n");
   add_summary(out, "All", hec_system_sum(report, NULL));
 }
 
-static void json_system(hec_json_out *json, const char *name, const char *title, const char *source) {
+/* ---- the list ---- */
+
+static void list_text(hec_text *out, const hec_system_file *file) {
+  hec_text words = {0};
+  hec_text_printf(&words, "%s; %s", file->title, file->source);
+  hec_text_printf(out, "%-13s", file->name);
+  hec_text_wrap(out, words.data, 13, 14, 110);
+  hec_text_add(out, "\n");
+  hec_text_free(&words);
+}
+
+static void list_json(hec_json_out *json, const hec_system_file *file) {
   hec_json_object(json, NULL);
-  hec_json_string(json, "name", name);
-  hec_json_string(json, "title", title);
-  hec_json_string(json, "source", source);
+  hec_json_string(json, "name", file->name);
+  hec_json_string(json, "title", file->title);
+  hec_json_string(json, "source", file->source);
   hec_json_close(json);
 }
 
-void hec_systems_list_json(hec_text *out) {
-  hec_json_out json = hec_json_begin(out, 1);
-  hec_json_object(&json, NULL);
-  hec_json_int(&json, "version", 1);
-  hec_json_array(&json, "systems");
-  json_system(&json, "hecate", "the FSSDP paper", "arXiv 2502.02581");
-  for (int32_t i = 0; hec_systems[i]; i++)
-    json_system(&json, hec_systems[i]->name, hec_systems[i]->title, hec_systems[i]->source);
-  hec_json_close(&json);
-  hec_json_close(&json);
-}
-
-void hec_systems_list(hec_text *out) {
-  hec_text_add(out, "hecate        the FSSDP paper, arXiv 2502.02581 (default)\n");
-  for (int32_t i = 0; hec_systems[i]; i++) {
-    hec_text words = {0};
-    hec_text_printf(&words, "%s; %s", hec_systems[i]->title, hec_systems[i]->source);
-    hec_text_printf(out, "%-13s", hec_systems[i]->name);
-    hec_text_wrap(out, words.data, 13, 14, 110);
-    hec_text_add(out, "\n");
-    hec_text_free(&words);
+hec_status hec_systems_list(bool json, hec_text *out) {
+  static const hec_system hecate = {.name = "hecate"};
+  hec_json_out list;
+  if (json) {
+    list = hec_json_begin(out, 1);
+    hec_json_object(&list, NULL);
+    hec_json_int(&list, "version", 1);
+    hec_json_array(&list, "systems");
   }
-  hec_text_add(out, "all           every one of these but hecate\n");
+  for (const hec_system *system = &hecate, *const *at = hec_systems; system; system = *at++) {
+    hec_system_file file;
+    HEC_TRY(hec_system_open(system, &file));
+    if (json)
+      list_json(&list, &file);
+    else if (system == &hecate)
+      hec_text_printf(out, "%-13s %s, %s (default)\n", file.name, file.title, file.source);
+    else
+      list_text(out, &file);
+    hec_system_close(&file);
+  }
+  if (json) {
+    hec_json_close(&list);
+    hec_json_close(&list);
+  } else {
+    hec_text_add(out, "all           every one of these but hecate\n");
+  }
+  return HEC_OK;
 }

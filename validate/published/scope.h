@@ -1,0 +1,49 @@
+/* A published system is one data file, systems/NAME.json, compiled in. This is how its rows are read.
+ *
+ * Objects nest: an object with "rows" is a group, one without is a row. What a row does not say its group says, and so on
+ * outwards: a look-up walks the objects that are open, innermost first. A name in "use" is an entry of the file's "sets", whose
+ * members count as if they stood in the object that uses it. null hides what stands further out.
+ *
+ *   the file     title, source, differs (what of the inputs is inferred or not as published, sentences), notes,
+ *                sets {NAME: object}, axes {NAME: [object, ..]}, rows; of the FSSDP paper also what published.h says
+ *   a row        quantity, published (a number, [low, high] or a formula), unit (of a value; a gain has none), setup, from (table
+ *                or figure), assumed, skipped (why there is no number of ours), and how ours is found: value.h
+ *   a set-up     the fields of setup.h
+ *
+ * A number may be a pair [n, m]: m is what a quick run is content with. */
+#ifndef HEC_VALIDATE_PUBLISHED_SCOPE_H
+#define HEC_VALIDATE_PUBLISHED_SCOPE_H
+#include "models/json.h"
+
+/* An open file: system_file.h. */
+typedef struct {
+  const char *name, *title, *source, *differs;
+  hec_json *json;
+} hec_system_file;
+
+enum { HEC_SCOPE_MAX = 16 };
+typedef struct {
+  const hec_system_file *file;
+  bool quick;
+  const hec_json_value *open[HEC_SCOPE_MAX]; /* outermost first: the file */
+  int32_t n;
+} hec_scope;
+
+/* What is open in a file. */
+hec_scope hec_scope_of(const hec_system_file *file, bool quick);
+void hec_scope_push(hec_scope *scope, const hec_json_value *object);
+void hec_scope_pop(hec_scope *scope);
+/* Every row below what is open, in the file's order, with its groups open. */
+hec_status hec_scope_rows(hec_scope *scope, hec_status (*row)(hec_scope *scope, void *context),
+                          void *context) HEC_MUST_USE;
+
+const hec_json_value *hec_scope_find(const hec_scope *scope, const char *key); /* NULL: nowhere */
+const char *hec_scope_text(const hec_scope *scope, const char *key);           /* NULL: nowhere, or no text */
+/* Absent: *out stays. */
+hec_status hec_scope_number(const hec_scope *scope, const char *key, double least, double most,
+                            double *out) HEC_MUST_USE;
+hec_status hec_scope_flag(const hec_scope *scope, const char *key, bool *out) HEC_MUST_USE;
+/* What stands under a name in one of the file's maps ("sets", "axes", "runs"); NULL: nothing. */
+const hec_json_value *hec_scope_named(const hec_scope *scope, const char *map, const char *name);
+
+#endif

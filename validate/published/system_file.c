@@ -1,0 +1,81 @@
+/* The compiled-in files are found by their names, one after the other; every name in them is looked for in two lists: O(names). */
+#include "validate/published/system_file.h"
+
+#include "validate/published/setup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What may stand in an object beside the fields of a set-up. */
+static const char *const known[] = {
+    "title",   "source",  "differs",    "notes",   "sets",      "axes",    "runs",   "rows", "use",   "quantity",
+    "unit",    "setup",   "from",       "assumed", "published", "skipped", "value",  "by",   "as",    "also",
+    "over",    "vary",    "moved_by",   "measure", "optional",  "slow",    "policy", "key",  "where", "kind",
+    "paper",   "reading", "depends_on", "long",    "followed",  "inputs",  "search", "kept", "grid",  "quick_grid",
+    "changes", "change",  "input",      "cases",   "field",     "times",   "plus",   "to",   NULL};
+
+static bool is_known(const char *key) {
+  size_t i = 0;
+  while (known[i] && strcmp(known[i], key) != 0)
+    i++;
+  return known[i] || hec_setup_has(key);
+}
+
+static bool is_map(const char *key) {
+  static const char *const maps[] = {"sets", "axes", "runs", "inputs", "search", "grid", "quick_grid"};
+  for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+    if (strcmp(key, maps[i]) == 0)
+      return true;
+  return false;
+}
+
+static hec_status check_use(const hec_json *json, const hec_json_value *use) {
+  const hec_json_value *sets = hec_json_get(hec_json_root(json), "sets");
+  bool there = sets && hec_json_is_string(use) && hec_json_get(sets, hec_json_text(use));
+  return there ? HEC_OK : hec_json_error(json, use, "a name in \"sets\"");
+}
+
+/* Members of a map have names of their own. */
+static hec_status check_names(const hec_json *json, const hec_json_value *value, bool map) {
+  for (const hec_json_value *v = hec_json_first(value); v; v = hec_json_next(v)) {
+    bool member = hec_json_is_object(value);
+    if (member && strcmp(hec_json_key(v), "use") == 0)
+      HEC_TRY(check_use(json, v));
+    if (member && !map && !is_known(hec_json_key(v)))
+      return hec_json_error(json, v, "a name of validate/published/scope.h, value.h or setup.h");
+    HEC_TRY(check_names(json, v, member && is_map(hec_json_key(v))));
+  }
+  return HEC_OK;
+}
+
+static const char *compiled_in(const char *name) {
+  const hec_preset_data *file = hec_system_data;
+  while (file->name && strcmp(file->name, name) != 0)
+    file++;
+  HEC_ASSERT(file->name); /* a row of system_list.h without its file */
+  return file->text;
+}
+
+hec_status hec_system_open(const hec_system *system, hec_system_file *file) {
+  const char *text = system->text ? system->text : compiled_in(system->name);
+  char origin[96];
+  (void)snprintf(origin, sizeof origin, "%s.json", system->name);
+  *file = (hec_system_file){.name = system->name};
+  HEC_TRY(hec_json_parse(text, strlen(text), origin, &file->json));
+  const hec_json_value *root = hec_json_root(file->json);
+  hec_status status = hec_json_want_text(file->json, root, "title", &file->title);
+  if (status == HEC_OK)
+    status = hec_json_want_text(file->json, root, "source", &file->source);
+  if (status == HEC_OK)
+    status = hec_json_want_text(file->json, root, "differs", &file->differs);
+  if (status == HEC_OK)
+    status = check_names(file->json, root, false);
+  if (status != HEC_OK)
+    hec_system_close(file);
+  return status;
+}
+
+void hec_system_close(hec_system_file *file) {
+  hec_json_free(file->json);
+  file->json = NULL;
+}
