@@ -1,11 +1,15 @@
 # Every policy on imitated devices (fake.h) against the dense reference: 4 ranks that share one, 6 ranks over NCCL; those that
-# move parameters in virtual time and under each sparse collective; rows that travel once per node; in another order of the devices each time. Usage:
-# test_policies.sh BUILD_DIR
+# move parameters in virtual time and under each sparse collective; rows that travel once per node; in another order of the
+# devices each time. Usage: test_policies.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
 seed=0
 all=$("$build/hecate-run" --list | awk '/^policies/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { n++ } END { print n }')
 
 policies=all n_policies=$((all - 2)) # all but the bound that nothing can execute, and the one of a file
+
+# As small as goes: what is tested is where numbers go. Products and kernels of every size: exec.processor_cuda over the fake.
+"$build/hecate-sim" --preset tiny | sed 's/"d_model": 64/"d_model": 16/; s/"d_ffn": 128/"d_ffn": 24/' >model.json
+grep -q '"d_model": 16, "d_ffn": 24' model.json || fail "preset tiny is another: $(cat model.json)"
 
 # check TRANSPORT DEVICES RANKS ARGUMENT...: $n_policies of $policies pass, and their sums are exact.
 check() {
@@ -13,7 +17,7 @@ check() {
   shift 3
   seed=$((seed + 1))
   FAKE_CUDA_DEVICES=$devices FAKE_CUDA_SEED=$seed timeout 300 "$build/hecate-run" "$sample" \
-    --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy $policies --check "$@" \
+    --model model.json --backend nccl --transport "$transport" --ranks "$ranks" --tokens 24 --layers 2 --steps 2 --policy $policies --check "$@" \
     >"$work/out" 2>"$work/err"
   local status=$? passed
   passed=$(grep -c ' passed .*, exact$' "$work/out")
