@@ -192,7 +192,7 @@ static const hec_lab_cell *cell_of(hec_lab *lab, const hec_system_file *file, co
   const hec_lab_cell *cell;
   hec_setup setup;
   hec_scope scope = hec_scope_of(file, false);
-  ck_assert_msg(hec_value_cell(lab, &scope, run, &cell, &setup) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_measure_cell(lab, &scope, run, &cell, &setup) == HEC_OK, "%s", hec_last_error());
   return cell;
 }
 

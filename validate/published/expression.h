@@ -11,7 +11,7 @@
 /* The value of RUN.FIELD; `run` is "" where there is none. */
 typedef hec_status hec_expression_name(void *context, const char *run, const char *field, double *out);
 
-/* `value`: a number, or a text that is a formula. `name` NULL: it has no names. */
+/* `measure`: a number, or a text that is a formula. `name` NULL: it has no names. */
 hec_status hec_expression(const hec_json *json, const hec_json_value *value, hec_expression_name *name, void *context,
                           double *out) HEC_MUST_USE;
 

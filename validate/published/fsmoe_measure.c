@@ -6,7 +6,7 @@
  *   fsmoe-model      SYSTEM: milliseconds of `layers` layers of the set-up's shape
  *   fsmoe-operation  a2a, all_reduce, gather, scatter, experts, experts_backward, attention: milliseconds by the testbed's law */
 #include "validate/published/fsmoe_grid.h"
-#include "validate/published/value.h"
+#include "validate/published/measure.h"
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ static hec_status answer(const request *r, const hec_scope *scope, const char *c
       *out = r->number[i];
       return HEC_OK;
     }
-  return hec_value_no_such(scope, run, field);
+  return hec_measure_no_such(scope, run, field);
 }
 
 static hec_fsmoe_case_study study_of(const request *r) {

@@ -95,7 +95,7 @@ typedef struct {
 static hec_status each_case(const hec_published *p, hec_status (*each)(hec_scope *scope, void *context),
                             over_cases *over) {
   hec_scope scope = hec_scope_of(&p->file, p->options.quick);
-  return hec_value_each(&scope, "cases", each, over);
+  return hec_measure_each(&scope, "cases", each, over);
 }
 
 /* Plain expert parallelism fits everywhere. */
@@ -103,7 +103,7 @@ static hec_status see_ep(hec_scope *scope, void *context) {
   over_cases *over = context;
   const hec_lab_cell *ep;
   hec_setup setup;
-  HEC_TRY(hec_value_cell(over->lab, scope, "ep", &ep, &setup));
+  HEC_TRY(hec_measure_cell(over->lab, scope, "ep", &ep, &setup));
   over->fits = over->fits && ep->fits;
   return HEC_OK;
 }
@@ -122,9 +122,9 @@ static double objective_of(const hec_published *p, const hec_span *ours) {
 
 static hec_status measure(const hec_published *p, hec_lab *lab, int32_t i, hec_span *ours) {
   hec_scope scope = p->row[i].scope;
-  hec_value value;
-  HEC_TRY(hec_value_of(lab, &scope, &value));
-  *ours = value.ours;
+  hec_measured measured;
+  HEC_TRY(hec_measure_row(lab, &scope, &measured));
+  *ours = measured.ours;
   return HEC_OK;
 }
 
@@ -178,9 +178,9 @@ static hec_status add_case(hec_scope *scope, void *context) {
   over_cases *over = context;
   const hec_lab_cell *ep, *balanced, *other, *hecate;
   hec_setup setup;
-  HEC_TRY(hec_value_cell(over->lab, scope, "ep", &ep, &setup));
-  HEC_TRY(hec_value_cell(over->lab, scope, "ep-balanced", &balanced, &setup));
-  HEC_TRY(hec_value_cell(over->lab, scope, "hecate-published", &hecate, &setup));
+  HEC_TRY(hec_measure_cell(over->lab, scope, "ep", &ep, &setup));
+  HEC_TRY(hec_measure_cell(over->lab, scope, "ep-balanced", &balanced, &setup));
+  HEC_TRY(hec_measure_cell(over->lab, scope, "hecate-published", &hecate, &setup));
   HEC_ASSERT(over->table->n_cases < HEC_PUBLISHED_CASES_MAX);
   hec_published_case *one = &over->table->cases[over->kind][over->table->n_cases++];
   *one = (hec_published_case){.setting = setup.setting,
@@ -195,7 +195,7 @@ static hec_status add_case(hec_scope *scope, void *context) {
                               .t_most = hecate->t_most,
                               .m = hecate->m_most};
   for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
-    HEC_TRY(hec_value_cell(over->lab, scope, systems[i], &other, &setup));
+    HEC_TRY(hec_measure_cell(over->lab, scope, systems[i], &other, &setup));
     if (other->iteration_s < one->best_s) {
       one->best_s = other->iteration_s;
       one->best = systems[i];

@@ -1,5 +1,5 @@
 /* `hecate-validate published`: the FSSDP paper's set-ups (arXiv 2502.02581) simulated, row by row beside its numbers. They are
- * systems/hecate.json; beside rows (scope.h, value.h) it holds
+ * systems/hecate.json; beside rows (scope.h, measure.h) it holds
  *
  *   inputs              what the paper leaves open, at plain defaults
  *   grid, quick_grid    the values that the search combines: tokens, nonmoe_scale, sigma
@@ -36,8 +36,8 @@
 #ifndef HEC_VALIDATE_PUBLISHED_H
 #define HEC_VALIDATE_PUBLISHED_H
 #include "runtime/base/text.h"
+#include "validate/published/measure.h"
 #include "validate/published/system_file.h"
-#include "validate/published/value.h"
 
 typedef struct {
   const char *cluster_a, *cluster_b; /* any cluster specification; at least 32 devices */

@@ -66,7 +66,7 @@ static hec_status read_row(hec_scope *scope, void *context) {
                           "a row with key, quantity, where, paper and depends_on");
   HEC_TRY(hec_scope_flag(scope, "long", &row->long_run));
   HEC_TRY(hec_scope_flag(scope, "followed", &row->followed));
-  return row->kind == HEC_ROW_NUMBER ? hec_value_published(scope, &row->paper) : HEC_OK;
+  return row->kind == HEC_ROW_NUMBER ? hec_measure_published(scope, &row->paper) : HEC_OK;
 }
 
 /* An object of the file as a set-up over another one. */

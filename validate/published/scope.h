@@ -7,7 +7,7 @@
  *   the file     title, source, differs (what of the inputs is inferred or not as published, sentences), notes,
  *                sets {NAME: object}, axes {NAME: [object, ..]}, rows; of the FSSDP paper also what published.h says
  *   a row        quantity, published (a number, [low, high] or a formula), unit (of a value; a gain has none), setup, from (table
- *                or figure), assumed, skipped (why there is no number of ours), and how ours is found: value.h
+ *                or figure), assumed, skipped (why there is no number of ours), and how ours is found: measure.h
  *   a set-up     the fields of setup.h
  *
  * A number may be a pair [n, m]: m is what a quick run is content with. */

@@ -96,17 +96,17 @@ static bool is_number(hec_span span) {
 }
 
 static hec_status measure(running *r, hec_scope *scope, hec_system_row *row) {
-  hec_value value;
-  HEC_TRY(hec_value_of(r->lab, scope, &value));
-  if (value.absent) {
+  hec_measured measured;
+  HEC_TRY(hec_measure_row(r->lab, scope, &measured));
+  if (measured.absent) {
     hec_text why = {0};
-    hec_text_printf(&why, "%s is not below the folder of recorded data", value.absent);
+    hec_text_printf(&why, "%s is not below the folder of recorded data", measured.absent);
     row->skipped = hec_arena_text(&r->report->arena, why.data);
     hec_text_free(&why);
     return HEC_OK;
   }
-  row->ours = value.ours;
-  row->moves = value.moves;
+  row->ours = measured.ours;
+  row->moves = measured.moves;
   return is_number(row->ours) && is_number(row->moves)
              ? HEC_OK
              : hec_json_error(scope->file->json, hec_scope_find(scope, "value"), "a formula that gives a number >= 0");
@@ -120,7 +120,7 @@ static hec_status add_row(hec_scope *scope, void *context) {
   HEC_TRY(want(scope, "setup", &row.setup));
   HEC_TRY(want(scope, "from", &row.source));
   HEC_TRY(want(scope, "assumed", &row.assumed));
-  HEC_TRY(hec_value_published(scope, &row.published));
+  HEC_TRY(hec_measure_published(scope, &row.published));
   if (!is_number(row.published) || !(row.published.low > 0))
     return hec_json_error(scope->file->json, hec_scope_find(scope, "published"), "a number > 0");
   row.kind = row.unit ? HEC_SYSTEM_VALUE : HEC_SYSTEM_GAIN;

@@ -14,8 +14,8 @@
 #ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #include "runtime/base/table.h"
+#include "validate/published/measure.h"
 #include "validate/published/system_file.h"
-#include "validate/published/value.h"
 
 typedef enum {
   HEC_SYSTEM_GAIN,  /* how many times better: who wins is its side of 1 */

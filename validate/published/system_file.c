@@ -42,7 +42,7 @@ static hec_status check_names(const hec_json *json, const hec_json_value *value,
     if (member && strcmp(hec_json_key(v), "use") == 0)
       HEC_TRY(check_use(json, v));
     if (member && !map && !is_known(hec_json_key(v)))
-      return hec_json_error(json, v, "a name of validate/published/scope.h, value.h or setup.h");
+      return hec_json_error(json, v, "a name of validate/published/scope.h, measure.h or setup.h");
     HEC_TRY(check_names(json, v, member && is_map(hec_json_key(v))));
   }
   return HEC_OK;

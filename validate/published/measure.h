@@ -1,7 +1,7 @@
 /* What a row says of how its number comes about, and the number.
  *
  *   value    a formula (expression.h). RUN.FIELD: RUN is a policy, or a name in "runs", whose members change the set-up and which
- *            may have a "policy"; FIELD is a field of the cell (value.c): iteration, overload, ...
+ *            may have a "policy"; FIELD is a field of the cell (measure.c): iteration, overload, ...
  *   over     axes: the value is taken once for every combination of their objects, whose members change the set-up. An axis is
  *            an array of objects, or a name of the file's "axes". Ours is what "as" makes of these values: range (the default),
  *            mean, geo (geometric mean), least, most or spread (most over least)
@@ -10,8 +10,8 @@
  *            count for this range alone; moved_by: what that is, in words
  *   measure  who knows RUN.FIELD: a simulated cell, or one of FSMoE's (fsmoe_measure.c)
  *   slow     true in an object of an axis: quick runs leave it out.  optional: it is left out where its recorded data are not */
-#ifndef HEC_VALIDATE_PUBLISHED_VALUE_H
-#define HEC_VALIDATE_PUBLISHED_VALUE_H
+#ifndef HEC_VALIDATE_PUBLISHED_MEASURE_H
+#define HEC_VALIDATE_PUBLISHED_MEASURE_H
 #include "validate/published/lab.h"
 
 /* A number (low == high) or a range. */
@@ -22,24 +22,24 @@ typedef struct {
 typedef struct {
   hec_span ours, moves; /* moves: {0, 0} without anything varied */
   const char *absent;   /* recorded data that are not there, and there is no number; NULL: there is */
-} hec_value;
+} hec_measured;
 
 /* Of the row that is open. A part that could not be formed makes NAN. */
-hec_status hec_value_of(hec_lab *lab, hec_scope *row, hec_value *value) HEC_MUST_USE;
+hec_status hec_measure_row(hec_lab *lab, hec_scope *row, hec_measured *measured) HEC_MUST_USE;
 /* A number, [low, high] or a formula without names. */
-hec_status hec_value_published(const hec_scope *row, hec_span *span) HEC_MUST_USE;
+hec_status hec_measure_published(const hec_scope *row, hec_span *span) HEC_MUST_USE;
 /* Calls for every combination of the axes under `key`, with the objects open. */
-hec_status hec_value_each(hec_scope *scope, const char *key, hec_status (*each)(hec_scope *scope, void *context),
-                          void *context) HEC_MUST_USE;
+hec_status hec_measure_each(hec_scope *scope, const char *key, hec_status (*each)(hec_scope *scope, void *context),
+                            void *context) HEC_MUST_USE;
 
 /* The value of RUN.FIELD; `run` is "" where there is none. */
 typedef hec_status hec_measure(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out);
 hec_measure hec_measure_fsmoe_grid, hec_measure_fsmoe_model, hec_measure_fsmoe_operation;
 /* For a measure: the formula names what it does not know. */
-hec_status hec_value_no_such(const hec_scope *scope, const char *run, const char *field) HEC_MUST_USE;
+hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const char *field) HEC_MUST_USE;
 
 /* The cell of a run in what is open; NULL: absent (lab.h). */
-hec_status hec_value_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
-                          hec_setup *setup) HEC_MUST_USE;
+hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
+                            hec_setup *setup) HEC_MUST_USE;
 
 #endif

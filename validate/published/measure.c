@@ -1,5 +1,5 @@
 /* Values are collected in the order of the axes, the last one fastest; what was varied is the outermost. */
-#include "validate/published/value.h"
+#include "validate/published/measure.h"
 
 #include "validate/published/expression.h"
 #include "validate/stats.h"
@@ -59,8 +59,8 @@ static const struct {
     {"moving", 0, moving_of},
 };
 
-hec_status hec_value_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
-                          hec_setup *setup) {
+hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
+                            hec_setup *setup) {
   const hec_json_value *changes = hec_scope_named(scope, "runs", run);
   if (changes)
     hec_scope_push(scope, changes);
@@ -74,9 +74,9 @@ hec_status hec_value_cell(hec_lab *lab, hec_scope *scope, const char *run, const
   return status == HEC_OK ? hec_lab_get(lab, setup, cell) : status;
 }
 
-hec_status hec_value_no_such(const hec_scope *scope, const char *run, const char *field) {
+hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const char *field) {
   hec_text expected = {0};
-  hec_text_printf(&expected, "formulas of what there is (validate/published/value.c), not \"%s%s%s\"", run,
+  hec_text_printf(&expected, "formulas of what there is (validate/published/measure.c), not \"%s%s%s\"", run,
                   *run ? "." : "", field);
   hec_status status = hec_json_error(scope->file->json, hec_scope_find(scope, "value"), expected.data);
   hec_text_free(&expected);
@@ -90,8 +90,8 @@ static hec_status simulated(hec_lab *lab, hec_scope *scope, const char *run, con
   while (i < n && strcmp(fields[i].name, field) != 0)
     i++;
   if (i == n || !*run)
-    return hec_value_no_such(scope, run, field);
-  HEC_TRY(hec_value_cell(lab, scope, run, &cell, &setup));
+    return hec_measure_no_such(scope, run, field);
+  HEC_TRY(hec_measure_cell(lab, scope, run, &cell, &setup));
   *out = NAN;
   if (cell)
     *out = fields[i].of ? fields[i].of(cell, &setup) : *(const double *)((const char *)cell + fields[i].at);
@@ -157,8 +157,8 @@ static hec_status call(hec_scope *scope, bool first, void *context) {
   return to->each(scope, to->context);
 }
 
-hec_status hec_value_each(hec_scope *scope, const char *key, hec_status (*each)(hec_scope *scope, void *context),
-                          void *context) {
+hec_status hec_measure_each(hec_scope *scope, const char *key, hec_status (*each)(hec_scope *scope, void *context),
+                            void *context) {
   axes all = {.n = 0};
   forward_to to = {each, context};
   HEC_TRY(add_axes(scope, key, &all));
@@ -254,7 +254,7 @@ static hec_status measure_of(const hec_scope *scope, hec_measure **measure) {
 }
 
 /* Ours over what the second formula comes to. */
-static hec_status divide(collector *c, hec_value *value) {
+static hec_status divide(collector *c, hec_measured *measured) {
   const hec_json_value *by = hec_scope_find(c->scope, "by");
   hec_span under;
   if (!by || c->absent)
@@ -262,31 +262,31 @@ static hec_status divide(collector *c, hec_value *value) {
   c->n_own = c->n_all = 0;
   HEC_TRY(collect_all(c, by));
   HEC_TRY(reduce(c->scope, c, &under));
-  value->ours.low = under.low > 0 ? value->ours.low / under.low : NAN;
-  value->ours.high = under.high > 0 ? value->ours.high / under.high : NAN;
+  measured->ours.low = under.low > 0 ? measured->ours.low / under.low : NAN;
+  measured->ours.high = under.high > 0 ? measured->ours.high / under.high : NAN;
   return HEC_OK;
 }
 
-hec_status hec_value_of(hec_lab *lab, hec_scope *row, hec_value *value) {
+hec_status hec_measure_row(hec_lab *lab, hec_scope *row, hec_measured *measured) {
   collector c = {.lab = lab, .scope = row};
   const hec_json_value *formula = hec_scope_find(row, "value"), *also = hec_scope_find(row, "also");
-  *value = (hec_value){.absent = NULL};
+  *measured = (hec_measured){.absent = NULL};
   if (!formula)
     return hec_json_error(row->file->json, row->open[row->n - 1], "a row with a \"value\", or one that is \"skipped\"");
   HEC_TRY(measure_of(row, &c.measure));
   HEC_TRY(collect_all(&c, formula));
   if (!c.absent)
-    HEC_TRY(reduce(row, &c, &value->ours));
+    HEC_TRY(reduce(row, &c, &measured->ours));
   for (const hec_json_value *v = also ? hec_json_first(also) : NULL; v && !c.absent; v = hec_json_next(v))
     HEC_TRY(collect_all(&c, v));
   if (!c.absent && hec_scope_text(row, "moved_by"))
-    value->moves = (hec_span){hec_least(c.all, c.n_all), hec_most(c.all, c.n_all)};
-  HEC_TRY(divide(&c, value));
-  value->absent = c.absent;
+    measured->moves = (hec_span){hec_least(c.all, c.n_all), hec_most(c.all, c.n_all)};
+  HEC_TRY(divide(&c, measured));
+  measured->absent = c.absent;
   return HEC_OK;
 }
 
-hec_status hec_value_published(const hec_scope *row, hec_span *span) {
+hec_status hec_measure_published(const hec_scope *row, hec_span *span) {
   const hec_json_value *value = hec_scope_find(row, "published");
   if (!value)
     return hec_json_error(row->file->json, row->open[row->n - 1], "a row with a \"published\" number");
