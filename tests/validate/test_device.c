@@ -212,7 +212,7 @@ END_TEST
 START_TEST(the_json_has_every_row) {
   hec_text text = {0};
   ck_assert(hec_judge_folder(made_up(), &judgement) == HEC_OK);
-  hec_judgement_json(&judgement, &text);
+  hec_doc_write(hec_judgement_report, &judgement, HEC_DOC_JSON, 0, &text);
   int rows = 0;
   for (const char *at = text.data; (at = strstr(at, "\"line\":")) != NULL; at++)
     rows++;
