@@ -6,14 +6,14 @@
 #define HEC_TOOLS_VALIDATE_SESSION_RUN_H
 #include "tools/front/execution.h"
 #include "tools/front/handover.h"
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };
 
 typedef struct {
   hec_job_args job;
   hec_where_args where;
-  const char *trace; /* NULL: none, the shape comes from --model alone */
+  const char *trace;            /* NULL: none, the shape comes from --model alone */
   int64_t layers, repeat, seed; /* repeat 0: as many as there is time for */
   double within_s;
   bool list;
