@@ -230,7 +230,7 @@ START_TEST(bad_tables_are_refused) {
   static const struct {
     const char *name, *text, *words;
   } bad[] = {{"gemm.csv", "gpu,dtype,m,n,seconds,framework\n", "gemm.csv:1: expected a column \"k\""},
-             {"gemm.csv", "gpu,dtype,m,n,k,seconds,framework\nh100,bf16,1,2\n", "gemm.csv:2: expected 7 fields"},
+             {"gemm.csv", "gpu,dtype,m,n,k,seconds,framework\nh100,bf16,1,2\n", "gemm.csv:2: line: expected 7 fields"},
              {"gemm.csv", "", "gemm.csv:1"},
              {"notes.csv", "a,b\n1,2\n", "expected at least one of the tables"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
