@@ -1,5 +1,6 @@
 /* Line by line: a run of lines that begin with '|' is a table, its columns as wide as their widest cell, its rule line left
- * out; "#" headings lose the marks; other lines are wrapped, list items with an indent. O(length). */
+ * out, but that a column of the rule "---:" goes to the right; "#" headings lose the marks; lines between "```" stay as they
+ * are; others are wrapped, list items with an indent. O(length). */
 #include "validate/plain.h"
 
 #include <string.h>
@@ -59,16 +60,25 @@ static void pad(hec_text *out, size_t n) {
     hec_text_add(out, " ");
 }
 
-static void add_cells(hec_text *out, piece line, const size_t width[MOST_COLUMNS]) {
+typedef struct {
+  size_t width;
+  bool right;
+} shape;
+
+static void add_cells(hec_text *out, piece line, const shape columns[MOST_COLUMNS]) {
   piece cell[MOST_COLUMNS];
   size_t owed = 0; /* spaces before the next cell: none at a line's end */
   int n = cells_of(line, cell);
   for (int i = 0; i < n; i++) {
+    size_t left = columns[i].width - add_unmarked(NULL, cell[i]);
+    owed += columns[i].right ? left : 0;
     if (cell[i].n > 0) {
       pad(out, owed);
-      owed = 0;
-    }
-    owed += width[i] + 2 - add_unmarked(cell[i].n > 0 ? out : NULL, cell[i]);
+      owed = columns[i].right ? 0 : left;
+      (void)add_unmarked(out, cell[i]);
+    } else
+      owed += columns[i].right ? 0 : left;
+    owed += 2;
   }
   hec_text_add(out, "\n");
 }
@@ -78,20 +88,34 @@ static bool is_rule(piece line) {
 }
 
 static const char *add_table(hec_text *out, const char *text) {
-  size_t width[MOST_COLUMNS] = {0};
+  shape columns[MOST_COLUMNS] = {{0}};
   piece cell[MOST_COLUMNS], line;
   for (const char *at = text; *at == '|'; at = after(line)) {
     line = line_at(at);
-    int n = is_rule(line) ? 0 : cells_of(line, cell);
+    int n = cells_of(line, cell);
     for (int i = 0; i < n; i++) {
-      size_t length = add_unmarked(NULL, cell[i]);
-      width[i] = length > width[i] ? length : width[i];
+      size_t length = is_rule(line) ? 0 : add_unmarked(NULL, cell[i]);
+      columns[i].width = length > columns[i].width ? length : columns[i].width;
+      columns[i].right = columns[i].right || (is_rule(line) && cell[i].n > 0 && cell[i].at[cell[i].n - 1] == ':');
     }
   }
   for (; *text == '|'; text = after(line)) {
     line = line_at(text);
     if (!is_rule(line))
-      add_cells(out, line, width);
+      add_cells(out, line, columns);
+  }
+  return text;
+}
+
+/* From behind the opening line to behind the closing one. */
+static const char *add_fenced(hec_text *out, const char *text) {
+  while (*text) {
+    piece line = line_at(text);
+    text = after(line);
+    if (strncmp(line.at, "```", 3) == 0)
+      break;
+    hec_text_add_bytes(out, line.at, line.n);
+    hec_text_add(out, "\n");
   }
   return text;
 }
@@ -126,6 +150,10 @@ void hec_plain_add(hec_text *out, const char *markdown) {
     }
     piece line = line_at(markdown);
     markdown = after(line);
+    if (strncmp(line.at, "```", 3) == 0) {
+      markdown = add_fenced(out, markdown);
+      continue;
+    }
     while (line.n > 0 && line.at[0] == '#')
       line.at++, line.n--;
     add_wrapped(out, trimmed(line));

@@ -3,7 +3,7 @@
 #define HEC_VALIDATE_PLAIN_H
 #include "runtime/base/text.h"
 
-/* Headings, paragraphs, lists with "- " and tables, as our reports have them; "**" is left out. */
+/* Headings, paragraphs, lists with "- ", preformatted blocks and tables, as our reports have them; "**" is left out. */
 void hec_plain_add(hec_text *out, const char *markdown);
 
 #endif

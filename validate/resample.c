@@ -3,6 +3,8 @@
  * O(draws * readings) in all. */
 #include "validate/resample.h"
 
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,16 +49,10 @@ void hec_choose_readings(const double *disturbance, int32_t n, double *value) {
 
 /* ---- Medians ---- */
 
-/* Sorts; few values. */
+/* Sorts. */
 static double median_of(double *x, int32_t n) {
-  for (int32_t i = 1; i < n; i++) {
-    double value = x[i];
-    int32_t k = i;
-    for (; k > 0 && x[k - 1] > value; k--)
-      x[k] = x[k - 1];
-    x[k] = value;
-  }
-  return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+  gsl_sort(x, 1, (size_t)n);
+  return gsl_stats_median_from_sorted_data(x, 1, (size_t)n);
 }
 
 static int32_t collect(const hec_readings *r, int32_t row, const int32_t *rounds, int32_t n, double *out) {
@@ -127,13 +123,8 @@ void hec_medians_draw(const hec_readings *readings, uint64_t seed, hec_arena *ar
 
 /* ---- Intervals ---- */
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 hec_interval hec_interval_of(double estimate, double *drawn, int32_t n) {
-  qsort(drawn, (size_t)n, sizeof *drawn, ascending);
+  gsl_sort(drawn, 1, (size_t)n);
   int32_t cut = (int32_t)(TAIL * n);
   double low = drawn[cut], high = drawn[n - 1 - cut];
   return (hec_interval){fmin(low, estimate * (estimate / high)), fmax(high, estimate * (estimate / low))};

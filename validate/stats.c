@@ -9,6 +9,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +58,6 @@ int32_t hec_side_of_one(double value, double tolerance) {
 
 /* ---- Quantiles and errors ---- */
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static double quantile_of_sorted(const double *x, int32_t n, double q) {
   double rank = q * (double)(n - 1);
   int32_t below = (int32_t)rank;
@@ -76,7 +72,7 @@ double hec_quantile(const double *x, int32_t n, double q) {
   memcpy(sorted, x, (size_t)n * sizeof *sorted);
   for (int32_t i = 0; i < n; i++)
     HEC_ASSERT(!isnan(x[i]));
-  qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+  gsl_sort(sorted, 1, (size_t)n);
   double value = quantile_of_sorted(sorted, n, q);
   free(sorted);
   return value;

@@ -5,7 +5,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/random_problem.h"
 #include "tests/validate/imitated.h"
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 #include <math.h>
 #include <string.h>

@@ -124,10 +124,10 @@ refuses 2 "--timeline-format: expected --out DIR" "${compare[@]}" --timeline-for
 # Policies on a trace, calibrated in the same run.
 accepts compare "$sample" "${small[@]}" --steps 2 --policy ep,eplb,hecate
 has "ep, serial, 16 tokens"
-has "fitted on"
+has "Fitted on"
 has "predicted"
-has "negative controls"
-has "pace       speed of the cores, found by probes"
+has "Negative controls"
+has "pace     speed of the cores, found by probes"
 has "disturbed"
 has "95 % interval"
 has "not told apart"

@@ -212,7 +212,7 @@ END_TEST
 START_TEST(the_json_has_every_row) {
   hec_text text = {0};
   ck_assert(hec_judge_folder(made_up(), &judgement) == HEC_OK);
-  hec_judgement_json(&judgement, &text);
+  hec_doc_write(hec_judgement_report, &judgement, HEC_DOC_JSON, 0, &text);
   int rows = 0;
   for (const char *at = text.data; (at = strstr(at, "\"line\":")) != NULL; at++)
     rows++;
@@ -230,7 +230,7 @@ START_TEST(bad_tables_are_refused) {
   static const struct {
     const char *name, *text, *words;
   } bad[] = {{"gemm.csv", "gpu,dtype,m,n,seconds,framework\n", "gemm.csv:1: expected a column \"k\""},
-             {"gemm.csv", "gpu,dtype,m,n,k,seconds,framework\nh100,bf16,1,2\n", "gemm.csv:2: expected 7 fields"},
+             {"gemm.csv", "gpu,dtype,m,n,k,seconds,framework\nh100,bf16,1,2\n", "gemm.csv:2: line: expected 7 fields"},
              {"gemm.csv", "", "gemm.csv:1"},
              {"notes.csv", "a,b\n1,2\n", "expected at least one of the tables"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -1,4 +1,5 @@
-/* Markdown as text: columns are as wide as their widest cell, marks go, lines are wrapped, no line ends in a space. */
+/* Markdown as text: columns are as wide as their widest cell, marks go, lines are wrapped unless they are preformatted, no line
+ * ends in a space. */
 #include "tests/support/check_main.h"
 #include "validate/plain.h"
 
@@ -17,6 +18,7 @@ START_TEST(tables_are_aligned) {
   expect("| a |\n|---|\n", "a\n");
   expect("|\n", "\n");
   expect("| open | cell", "open\n");
+  expect("| a | ms | |\n|---|---:|---:|\n| b | 12.5 | |\n| c | | 7 |\n", "a    ms\nb  12.5\nc        7\n");
 }
 END_TEST
 
@@ -30,6 +32,8 @@ START_TEST(lines_are_wrapped) {
   strcat(text, "\n");
   strcat(wrapped, "\n");
   expect(text, wrapped);
+  expect("```\n# as   it is **\n| a |\n```\nend\n", "# as   it is **\n| a |\nend\n");
+  expect("```\nno end", "no end\n");
   expect("**bold** and 2 * 3\n", "bold and 2 * 3\n");
 }
 END_TEST

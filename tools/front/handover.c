@@ -62,6 +62,17 @@ hec_status hec_handover_get(hec_handover *handover, hec_text *text) {
   return HEC_OK;
 }
 
+hec_status hec_handover_texts(hec_handover *handover, bool put, hec_text *const *texts, int32_t n) {
+  hec_status status = HEC_OK;
+  for (int32_t i = 0; i < n; i++) {
+    if (status == HEC_OK)
+      status = put ? hec_handover_put(handover, texts[i]) : hec_handover_get(handover, texts[i]);
+    if (put)
+      hec_text_free(texts[i]);
+  }
+  return status;
+}
+
 void hec_handover_close(hec_handover *handover) {
   if (handover->file >= 0)
     (void)close(handover->file);

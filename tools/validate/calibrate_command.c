@@ -74,20 +74,14 @@ static hec_status report(void *context, hec_handover *handover) {
   const hec_session_report report = {.session = &c->run.session, .head = &c->run.head};
   hec_text text = {0};
   hec_calibrate_text(&report, &text);
-  hec_status status = hec_handover_put(handover, &text);
-  if (status == HEC_OK)
-    status = hec_handover_put(handover, &c->run.session.preset);
-  hec_text_free(&text);
-  return status;
+  return hec_handover_texts(handover, true, (hec_text *const[]){&text, &c->run.session.preset}, 2);
 }
 
 /* Where the session was started. */
 static hec_status take(void *context, hec_handover *handover) {
   const settings *s = ((command *)context)->s;
   hec_text text = {0}, preset = {0};
-  hec_status status = hec_handover_get(handover, &text);
-  if (status == HEC_OK)
-    status = hec_handover_get(handover, &preset);
+  hec_status status = hec_handover_texts(handover, false, (hec_text *const[]){&text, &preset}, 2);
   if (status == HEC_OK && s->out)
     status = hec_write_file(s->out, preset.data, preset.length);
   if (s->out)

@@ -207,16 +207,13 @@ static hec_status take_calibration(command *c) {
 
 /* ---- What is said ---- */
 
-static hec_status put(hec_handover *handover, const hec_session_report *report,
-                      void (*write)(const hec_session_report *report, hec_text *out)) {
-  hec_text text = {0};
-  write(report, &text);
-  hec_status status = hec_handover_put(handover, &text);
-  hec_text_free(&text);
-  return status;
+/* What is printed, then the files. */
+static hec_status hand_over(hec_handover *handover, bool put, bool files, hec_text *shown, hec_output_files *f) {
+  hec_text *const texts[] = {shown, &f->json, &f->csv, &f->report, &f->page, &f->timeline};
+  return hec_handover_texts(handover, put, texts, files ? 6 : 1);
 }
 
-/* On rank 0: what is printed, then the files. */
+/* On rank 0. */
 static hec_status report(void *context, hec_handover *handover) {
   command *c = context;
   const settings *s = c->s;
@@ -229,22 +226,19 @@ static hec_status report(void *context, hec_handover *handover) {
                                      .given_summary = c->given.summary,
                                      .given_cases = c->given.cases,
                                      .n_given_cases = c->given.n_cases};
-  HEC_TRY(put(handover, &report, s->json ? hec_compare_json : hec_compare_text));
-  if (!s->out)
-    return HEC_OK;
-  HEC_TRY(put(handover, &report, hec_compare_json));
-  HEC_TRY(put(handover, &report, hec_compare_csv));
-  HEC_TRY(put(handover, &report, hec_compare_markdown));
-  HEC_TRY(put(handover, &report, hec_compare_page));
-  return hec_handover_put(handover, &c->run.session.comparison.events);
-}
-
-static hec_status get_files(hec_handover *handover, hec_output_files *files) {
-  HEC_TRY(hec_handover_get(handover, &files->json));
-  HEC_TRY(hec_handover_get(handover, &files->csv));
-  HEC_TRY(hec_handover_get(handover, &files->report));
-  HEC_TRY(hec_handover_get(handover, &files->page));
-  return hec_handover_get(handover, &files->timeline);
+  hec_text shown = {0};
+  hec_output_files files = {.timeline = c->run.session.comparison.events};
+  c->run.session.comparison.events = (hec_text){0};
+  hec_doc_write(hec_compare_report, &report, s->json ? HEC_DOC_JSON : HEC_DOC_TEXT, 2, &shown);
+  if (s->out) {
+    hec_doc_write(hec_compare_report, &report, HEC_DOC_JSON, 2, &files.json);
+    hec_doc_write(hec_compare_report, &report, HEC_DOC_MARKDOWN, 2, &files.report);
+    hec_compare_csv(&report, &files.csv);
+    hec_compare_page(&report, &files.page);
+  }
+  hec_status status = hand_over(handover, true, s->out, &shown, &files);
+  hec_output_free(&files);
+  return status;
 }
 
 /* Where the session was started. */
@@ -252,9 +246,7 @@ static hec_status take(void *context, hec_handover *handover) {
   const settings *s = ((command *)context)->s;
   hec_text text = {0};
   hec_output_files files = {0};
-  hec_status status = hec_handover_get(handover, &text);
-  if (status == HEC_OK && s->out)
-    status = get_files(handover, &files);
+  hec_status status = hand_over(handover, false, s->out, &text, &files);
   if (status == HEC_OK && s->out)
     status = hec_timeline_write_out(s->out, s->timelines, &files);
   if (status == HEC_OK && s->out && !s->json)

@@ -9,6 +9,7 @@
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
 #include "tools/front/where.h"
+#include "tools/validate/report_out.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/gate/gate.h"
 #include "validate/session.h"
@@ -37,10 +38,11 @@ typedef struct {
   /* The session: */
   hec_session session;
   hec_handover handover;
-  hec_gate_run run;
-  hec_text preset;
   hec_gate_judgement judgement, of_broken[HEC_CONTROLS_MAX];
   int32_t n_broken;
+  /* What rank 0 says of it, for the process that prints: */
+  hec_text verdict, last, preset; /* a hec_gate_verdict; why, where it is not passed; the cluster file */
+  hec_report_texts report;
 } gate;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -90,76 +92,67 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 
 /* ---- A session ---- */
 
-/* What rank 0 knows, for the process that judges: the struct, then what its pointers point to. */
-typedef struct {
-  void *to; /* NULL: there is none */
-  size_t bytes;
-} part;
-enum { N_PARTS = 5 };
-
-static void parts_of(hec_gate_run *run, part parts[N_PARTS]) {
-  size_t n = (size_t)run->n_points;
-  const part all[N_PARTS] = {{run->points, n * sizeof *run->points},
-                             {run->medians.middle, n * sizeof *run->medians.middle},
-                             {run->medians.drawn, n * HEC_DRAWS * sizeof *run->medians.drawn},
-                             {run->medians.known, n * sizeof *run->medians.known},
-                             {(void *)run->scale, HEC_DRAWS * sizeof *run->scale}};
-  memcpy(parts, all, sizeof all);
+static hec_status hand_over(gate *g, bool put) {
+  hec_text *const texts[] = {&g->verdict, &g->last, &g->preset, &g->report.shown, &g->report.markdown};
+  return hec_handover_texts(&g->handover, put, texts, sizeof texts / sizeof *texts);
 }
 
-static hec_status put(gate *g, const void *data, size_t bytes) {
-  hec_text text = {0};
-  hec_text_add_bytes(&text, data, bytes);
-  hec_status status = hec_handover_put(&g->handover, &text);
-  hec_text_free(&text);
-  return status;
+static hec_doc_kind form_of(const settings *s) {
+  return s->json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN;
 }
 
-static hec_status get(gate *g, void *to, size_t bytes) {
-  hec_text text = {0};
-  hec_status status = hec_handover_get(&g->handover, &text);
-  HEC_ASSERT(status != HEC_OK || text.length == bytes);
-  if (status == HEC_OK && bytes > 0)
-    memcpy(to, text.data, bytes);
-  hec_text_free(&text);
-  return status;
+/* All broken laws must have failed the self-test. */
+static void conclude(const gate *g, hec_gate_report *r, hec_text *why) {
+  r->verdict = g->judgement.verdict;
+  hec_text_add(why, g->judgement.why);
+  for (int32_t k = 0; r->verdict == HEC_GATE_PASSED && k < g->n_broken; k++)
+    if (!g->of_broken[k].outside) {
+      r->verdict = HEC_GATE_FAILED;
+      hec_text_printf(why, "self-test: the broken law %s is not rejected", hec_controls[k].name);
+    }
+  r->why = why->data;
 }
 
-static hec_status hand_over(gate *g) {
-  part parts[N_PARTS];
-  parts_of(&g->run, parts);
-  HEC_TRY(put(g, &g->run, sizeof g->run));
-  for (int32_t i = 0; i < N_PARTS; i++)
-    if (parts[i].to)
-      HEC_TRY(put(g, parts[i].to, parts[i].bytes));
-  return hec_handover_put(&g->handover, &g->session.preset);
+static void judge(gate *g, const hec_gate_run *run) {
+  const hec_gate_bands *bands = &g->file.bands;
+  hec_gate_judge(bands, run, g->broken, &g->judgement);
+  for (g->n_broken = 0; g->s->self_test && hec_controls[g->n_broken].name; g->n_broken++)
+    hec_gate_judge(bands, run, g->n_broken, &g->of_broken[g->n_broken]);
+  hec_gate_report r = {.file = &g->file,
+                       .cpu = g->cpu.data,
+                       .blas = hec_math_library(),
+                       .transport = g->where.transport->name,
+                       .stamp = g->s->stamp,
+                       .broken = g->broken,
+                       .run = run,
+                       .judgement = &g->judgement,
+                       .n_broken = g->n_broken,
+                       .of_broken = g->of_broken};
+  hec_text why = {0};
+  conclude(g, &r, &why);
+  const hec_error_range *e = &g->judgement.error;
+  if (r.verdict == HEC_GATE_NOISY)
+    hec_text_printf(
+        &g->last,
+        "skipped after %.0f s, %.0f %% of the iterations disturbed, median error %.1f %% [%.1f, %.1f]: ", run->seconds,
+        100 * run->disturbed, 100 * e->error.median, 100 * e->median.low, 100 * e->median.high);
+  hec_text_add(&g->last, why.data);
+  hec_text_add_bytes(&g->verdict, (const char *)&r.verdict, sizeof r.verdict);
+  hec_report_make(hec_gate_report_measured, &r, form_of(g->s), 1, &g->report);
+  hec_text_free(&why);
 }
 
-static hec_status take_over(gate *g) {
-  hec_gate_run *run = &g->run;
-  part parts[N_PARTS];
-  HEC_TRY(hec_handover_rewind(&g->handover));
-  HEC_TRY(get(g, run, sizeof *run));
-  int32_t n = run->n_points;
-  run->points = HEC_NEW(&g->arena, hec_gate_point, n);
-  run->medians = (hec_medians){n, HEC_NEW(&g->arena, double, n), HEC_NEW(&g->arena, double, (size_t)n *HEC_DRAWS),
-                               HEC_NEW(&g->arena, bool, n)};
-  run->scale = run->scale ? HEC_NEW(&g->arena, double, HEC_DRAWS) : NULL; /* rank 0's pointer, of its own process */
-  parts_of(run, parts);
-  for (int32_t i = 0; i < N_PARTS; i++)
-    if (parts[i].to)
-      HEC_TRY(get(g, parts[i].to, parts[i].bytes));
-  hec_text_free(&g->preset);
-  return hec_handover_get(&g->handover, &g->preset);
-}
-
+/* On rank 0: what is said at the end. */
 static hec_status body(hec_rank *rank, void *context) {
   gate *g = context;
+  hec_gate_run run;
   HEC_TRY(hec_session_run(&g->session, rank));
   if (rank->rank != 0)
     return HEC_OK;
-  hec_gate_take(&g->session, &g->arena, &g->run);
-  return hand_over(g);
+  hec_gate_take(&g->session, &g->arena, &run);
+  judge(g, &run);
+  hec_text_add_bytes(&g->preset, g->session.preset.data, g->session.preset.length);
+  return hand_over(g, true);
 }
 
 static void progress(void *context, const char *what, int32_t done, double left_s) {
@@ -201,8 +194,10 @@ static hec_status launch(gate *g) {
                                       .cluster = &g->file.links_cluster,
                                       .memory_bytes = hec_session_bytes(&g->session)};
   hec_status status = g->where.backend->launch(&options, body, g);
-  hec_progress_stage("judging", NULL);
-  return status == HEC_OK ? take_over(g) : status;
+  hec_progress_stage("writing", NULL);
+  if (status == HEC_OK)
+    status = hec_handover_rewind(&g->handover);
+  return status == HEC_OK ? hand_over(g, false) : status;
 }
 
 static hec_status measure_once(gate *g) {
@@ -216,86 +211,27 @@ static hec_status measure_once(gate *g) {
   return status;
 }
 
-/* ---- Judging ---- */
-
-static void judge(gate *g) {
-  const hec_gate_bands *bands = &g->file.bands;
-  hec_gate_judge(bands, &g->run, g->broken, &g->judgement);
-  for (g->n_broken = 0; g->s->self_test && hec_controls[g->n_broken].name; g->n_broken++)
-    hec_gate_judge(bands, &g->run, g->n_broken, &g->of_broken[g->n_broken]);
-}
-
-/* Of the self-test: all broken laws must have failed. */
-static void conclude(const gate *g, hec_gate_report *r, hec_text *why) {
-  r->verdict = g->judgement.verdict;
-  hec_text_add(why, g->judgement.why);
-  for (int32_t k = 0; r->verdict == HEC_GATE_PASSED && k < g->n_broken; k++)
-    if (!g->of_broken[k].outside) {
-      r->verdict = HEC_GATE_FAILED;
-      hec_text_printf(why, "self-test: the broken law %s is not rejected", hec_controls[k].name);
-    }
-  r->why = why->data;
-}
-
-/* A report: to --out, and to standard output in the form that is wanted there. */
-static hec_status hand_out(const settings *s, const hec_text *markdown, const hec_text *json) {
-  if (s->out)
-    HEC_TRY(hec_write_file(s->out, markdown->data, markdown->length));
-  return hec_output_print(s->json ? json : markdown);
-}
-
-static hec_status print(gate *g, hec_text *why, hec_gate_verdict *verdict) {
-  hec_gate_report r = {.file = &g->file,
-                       .cpu = g->cpu.data,
-                       .blas = hec_math_library(),
-                       .transport = g->where.transport->name,
-                       .stamp = g->s->stamp,
-                       .broken = g->broken,
-                       .run = &g->run,
-                       .judgement = &g->judgement,
-                       .n_broken = g->n_broken,
-                       .of_broken = g->of_broken};
-  hec_text text = {0}, markdown = {0};
-  conclude(g, &r, why);
-  *verdict = r.verdict;
-  hec_gate_markdown(&r, &markdown);
-  if (g->s->json)
-    hec_gate_json(&r, &text);
-  hec_status status = g->s->calibrated && g->preset.length > 0
-                          ? hec_write_file(g->s->calibrated, g->preset.data, g->preset.length)
-                          : HEC_OK;
-  if (status == HEC_OK)
-    status = hand_out(g->s, &markdown, &text);
-  hec_text_free(&text);
-  hec_text_free(&markdown);
-  return status;
-}
-
 static hec_status measure(gate *g, int *code) {
   const hec_where_args where = {.backend = "cpu", .transport = g->s->transport};
   int32_t ranks;
-  hec_gate_verdict verdict = HEC_GATE_NOISY;
-  hec_text why = {0};
+  hec_gate_verdict verdict;
   hec_math_open();
   HEC_TRY(hec_where_open(&where, &g->where, &ranks));
   hec_machine_cpu(&g->cpu);
   HEC_TRY(measure_once(g));
-  judge(g);
-  hec_status status = print(g, &why, &verdict);
-  if (status == HEC_OK && verdict == HEC_GATE_FAILED)
-    status = hec_fail(HEC_FAILED, "gate: failed: %s", why.data);
-  if (status == HEC_OK && verdict == HEC_GATE_NOISY) {
+  if (g->s->calibrated && g->preset.length > 0)
+    HEC_TRY(hec_write_file(g->s->calibrated, g->preset.data, g->preset.length));
+  HEC_TRY(hec_report_print(&g->report, g->s->out));
+  HEC_ASSERT(g->verdict.length == sizeof verdict);
+  memcpy(&verdict, g->verdict.data, sizeof verdict);
+  if (verdict == HEC_GATE_FAILED)
+    return hec_fail(HEC_FAILED, "gate: failed: %s", g->last.data);
+  if (verdict == HEC_GATE_NOISY) {
     hec_progress_end();
-    const hec_error_range *e = &g->judgement.error;
-    fprintf(stderr,
-            "hecate-validate: gate: skipped after %.0f s, %.0f %% of the iterations disturbed, median error %.1f %% "
-            "[%.1f, %.1f]: %s\n",
-            g->run.seconds, 100 * g->run.disturbed, 100 * e->error.median, 100 * e->median.low, 100 * e->median.high,
-            why.data);
+    fprintf(stderr, "hecate-validate: gate: %s\n", g->last.data);
     *code = EXIT_NOISY;
   }
-  hec_text_free(&why);
-  return status;
+  return HEC_OK;
 }
 
 static hec_status find_broken(gate *g) {
@@ -321,19 +257,16 @@ static hec_status update(const gate *g, const hec_gate_prediction *predictions) 
 
 /* The report, also where a prediction moved; the verdict last. */
 static hec_status print_stored(const gate *g, const hec_gate_prediction *predictions) {
-  hec_text markdown = {0}, json = {0}, why = {0};
+  hec_text why = {0};
+  hec_report_texts texts = {.shown = {0}};
   hec_status verdict = hec_gate_check_stored(&g->file, predictions);
   hec_text_add(&why, verdict == HEC_OK ? "" : hec_last_error());
   const hec_gate_stored_report r = {
       .file = &g->file, .now = predictions, .stamp = g->s->stamp, .why = why.data ? why.data : ""};
-  hec_gate_stored_markdown(&r, &markdown);
-  if (g->s->json)
-    hec_gate_stored_json(&r, &json);
-  hec_status status = hand_out(g->s, &markdown, &json);
+  hec_report_make(hec_gate_report_stored, &r, form_of(g->s), 1, &texts);
+  hec_status status = hec_report_print(&texts, g->s->out);
   if (status == HEC_OK && verdict != HEC_OK)
     status = hec_fail(verdict, "%s", r.why);
-  hec_text_free(&markdown);
-  hec_text_free(&json);
   hec_text_free(&why);
   return status;
 }
@@ -411,6 +344,10 @@ int hec_gate_command(int argc, char **argv) {
   hec_text_free(&g.cpu);
   hec_text_free(&g.baseline);
   hec_text_free(&g.preset);
+  hec_text_free(&g.verdict);
+  hec_text_free(&g.last);
+  hec_text_free(&g.report.shown);
+  hec_text_free(&g.report.markdown);
   hec_arena_free(&g.arena);
   int ended = hec_where_exit(&g.where, "hecate-validate", status, true);
   return ended != 0 ? ended : code;

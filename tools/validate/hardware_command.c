@@ -16,7 +16,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){0};
   const hec_arg args[] = {
       {"--cases", HEC_ARG_TEXT, &s->cases, "FILE",
-       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project); a folder: "
+       "measurements (default: cases/hardware/a100_v100.json below $HECATE_SHARED, else ../shared of the project); a "
+       "folder: "
        "tables in CSV (docs/devices.md), priced with the cost laws of --list devices",
        0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
@@ -43,12 +44,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status print(const settings *s, const hec_hardware *hardware) {
+static hec_status print(const settings *s, hec_hardware *hardware) {
   hec_output_report report = {0};
-  hec_hardware_markdown(hardware, s->details, &report.shown);
-  hec_hardware_markdown(hardware, true, &report.whole);
+  hardware->details = true;
+  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &report.whole);
+  hardware->details = s->details;
+  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &report.shown);
   if (s->json)
-    hec_hardware_json(hardware, &report.json);
+    hec_doc_write(hec_hardware_report, hardware, HEC_DOC_JSON, 1, &report.json);
   return hec_output_report_print(&report, s->out);
 }
 

@@ -6,7 +6,7 @@
 #define HEC_TOOLS_VALIDATE_SESSION_RUN_H
 #include "tools/front/execution.h"
 #include "tools/front/handover.h"
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };
 

@@ -2,7 +2,7 @@
 #include "tools/validate/tables.h"
 
 #include "tools/front/output.h"
-#include "tools/validate/report_print.h"
+#include "tools/validate/report_out.h"
 #include "validate/device/constants.h"
 #include "validate/device/judge.h"
 
@@ -16,14 +16,11 @@ bool hec_tables_is_folder(const char *path) {
 
 hec_status hec_tables_judge(const char *folder, const char *out, bool json) {
   hec_judgement judgement;
-  hec_output_report report = {0};
   hec_status status = hec_judge_folder(folder, &judgement);
+  hec_report_texts texts = {.shown = {0}};
   if (status == HEC_OK) {
-    hec_judgement_text(&judgement, &report.shown);
-    hec_judgement_text(&judgement, &report.whole);
-    if (json)
-      hec_judgement_json(&judgement, &report.json);
-    status = hec_output_report_print(&report, out);
+    hec_report_make(hec_judgement_report, &judgement, json ? HEC_DOC_JSON : HEC_DOC_TEXT, 0, &texts);
+    status = hec_report_print(&texts, out);
   }
   hec_judgement_free(&judgement);
   return status;
@@ -44,8 +41,8 @@ hec_status hec_tables_calibrate(const hec_tables_calibrate_args *args) {
       .folder = args->from, .device = args->device, .law = args->law, .ablate = args->ablate};
   hec_status status = hec_constants_run(&options, &calibration);
   if (status == HEC_OK) {
-    hec_constants_text(&calibration, &text);
-    hec_constants_json(&calibration, &file);
+    hec_doc_write(hec_constants_report, &calibration, HEC_DOC_TEXT, 0, &text);
+    hec_doc_write(hec_constants_file, &calibration, HEC_DOC_JSON, 2, &file);
     if (args->out)
       status = hec_write_file(args->out, file.data, file.length);
   }

@@ -49,7 +49,7 @@ static hec_status read_line(hec_csv *csv, char **line) {
     }
     if (!feed && csv->at == csv->end)
       return HEC_OK;
-    if (!feed) /* a file that was cut may end so, and the last number with it */
+    if (!feed && csv->file->job) /* a file that was cut may end so, and the last number with it */
       hec_import_assume(csv->file->job, "the last line of %.200s is whole, though no line end is behind it",
                         csv->file->input->path);
     size_t end = feed ? (size_t)(feed - csv->buffer) : csv->end;

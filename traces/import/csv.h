@@ -24,7 +24,7 @@ typedef struct {
   int kind[3]; /* columns of method, model and phase, -1: none: hec_csv_find_kinds */
 } hec_csv;
 
-/* Reads the names. To be closed in any case. */
+/* Reads the names. To be closed in any case. The file is of an import, or (job NULL) a table by itself. */
 hec_status hec_csv_open(hec_csv *csv, const hec_import_file *file) HEC_MUST_USE;
 void hec_csv_close(hec_csv *csv);
 /* The next line that is not blank, with as many fields as there are names. */

@@ -9,6 +9,7 @@
 
 #include "validate/calibrate/fit_solve.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,18 +133,13 @@ static bool drop_undetermined(problem *q) {
 
 /* ---- Knots from the sizes observed ---- */
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Up to `most` of the sizes, from the least to the largest, as evenly spaced in their logarithm as they allow. */
 static void choose_knots(problem *q, int32_t most, hec_arena *scratch) {
   const hec_observations *o = q->observed;
   int32_t n = o->x_at[o->n] - o->x_at[0], at = 0;
   double *sorted = HEC_NEW(scratch, double, n);
   memcpy(sorted, o->x + o->x_at[0], (size_t)n * sizeof *sorted);
-  qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+  gsl_sort(sorted, 1, (size_t)n);
   double first = log(sorted[0]), range = log(sorted[n - 1]) - first;
   for (int32_t j = 0; j < most; j++) {
     double wanted = exp(first + range * (most > 1 ? (double)j / (most - 1) : 1));

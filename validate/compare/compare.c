@@ -282,11 +282,6 @@ static void finish_case(hec_comparison *c, int32_t a_case, const double *predict
     of->measured.low *= of->measured_s;
     of->measured.high *= of->measured_s;
   }
-  for (int32_t i = first; i < last; i++)
-    for (int32_t role = 0; c->points[i].conclusive && role < HEC_N_ROLES; role++) {
-      of->predicted_role_s[role] += c->points[i].predicted_role_s[role] / of->n_conclusive;
-      of->measured_role_s[role] += c->points[i].measured_role_s[role] / of->n_conclusive;
-    }
 }
 
 /* ---- The ranking ---- */

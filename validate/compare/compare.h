@@ -51,7 +51,6 @@ typedef struct {
   hec_interval measured;          /* of measured_s */
   hec_error_range range;          /* over them */
   hec_error error;                /* the estimates in it */
-  double predicted_role_s[HEC_N_ROLES], measured_role_s[HEC_N_ROLES]; /* means over them */
   int32_t n_points, n_conclusive;
 } hec_compared_case;
 

@@ -19,21 +19,21 @@ const char *hec_case_text(hec_arena *arena, const char *format, ...) {
   return hec_arena_text(arena, text);
 }
 
-bool hec_case_whole(const hec_table *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
+bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
                     hec_case *c) {
-  if (hec_table_whole(csv, column, value) && *value >= least)
+  if (hec_case_file_whole(csv, column, value) && *value >= least)
     return true;
   c->why_not = hec_case_text(arena, "%s: expected a whole number of at least %lld, found \"%.40s\"", column,
-                             (long long)least, hec_table_text(csv, column));
+                             (long long)least, hec_case_file_text(csv, column));
   return false;
 }
 
-bool hec_case_seconds(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  if (hec_table_number(csv, "seconds", &c->measured_s) && c->measured_s > 0)
+bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  if (hec_case_file_number(csv, "seconds", &c->measured_s) && c->measured_s > 0)
     return true;
   c->measured_s = 0;
   c->why_not =
-      hec_case_text(arena, "seconds: expected a number above 0, found \"%.40s\"", hec_table_text(csv, "seconds"));
+      hec_case_text(arena, "seconds: expected a number above 0, found \"%.40s\"", hec_case_file_text(csv, "seconds"));
   return false;
 }
 
@@ -52,24 +52,31 @@ uint64_t hec_case_hash_text(uint64_t seed, const char *text) {
   return hash;
 }
 
-static hec_status read_table(const char *path, int32_t table, hec_cases *cases) {
+static hec_status read_rows(hec_case_file *csv, int32_t table, hec_cases *cases) {
   const hec_case_table *form = hec_case_tables[table];
-  hec_table csv;
-  HEC_TRY(hec_table_open(path, &cases->arena, &csv));
   for (const char *const *column = form->columns; *column; column++)
-    if (hec_table_column(&csv, *column) < 0)
+    if (hec_case_file_column(csv, *column) < 0)
       return hec_fail(HEC_BAD_INPUT, "%s:1: expected a column \"%s\" (the form of this table: docs/devices.md)",
-                      csv.name, *column);
+                      csv->input.path, *column);
   for (bool more = true;;) {
-    HEC_TRY(hec_table_next(&csv, &more));
+    HEC_TRY(hec_csv_next(&csv->csv, &more));
     if (!more)
       return HEC_OK;
     HEC_RESERVE(cases->cases, cases->capacity, cases->n + 1);
     hec_case *c = &cases->cases[cases->n++];
-    *c = (hec_case){.table = table, .line = csv.line, .kind = "other"};
-    c->gpu = hec_table_column(&csv, "gpu") < 0 ? "not stated" : hec_table_text(&csv, "gpu");
-    form->read(&csv, &cases->arena, c);
+    *c = (hec_case){.table = table, .line = (int32_t)csv->csv.line, .kind = "other"};
+    c->gpu = hec_case_file_column(csv, "gpu") < 0 ? "not stated" : hec_case_file_text(csv, "gpu");
+    form->read(csv, &cases->arena, c);
   }
+}
+
+static hec_status read_table(const char *path, int32_t table, hec_cases *cases) {
+  hec_case_file csv;
+  hec_status status = hec_case_file_open(path, &cases->arena, &csv);
+  if (status == HEC_OK)
+    status = read_rows(&csv, table, cases);
+  hec_case_file_close(&csv);
+  return status;
 }
 
 hec_status hec_cases_read(const char *folder, hec_cases *cases) {

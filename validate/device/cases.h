@@ -6,7 +6,7 @@
 #ifndef HEC_VALIDATE_DEVICE_CASES_H
 #define HEC_VALIDATE_DEVICE_CASES_H
 #include "models/gpu.h"
-#include "validate/device/table.h"
+#include "validate/device/case_file.h"
 
 typedef struct {
   int32_t table, line; /* the header is line 1 */
@@ -34,7 +34,7 @@ typedef struct {
   const char *file;           /* "gemm.csv" */
   const char *const *columns; /* that it needs; ends with NULL. "gpu" is one of all */
   /* Fills everything but table, line, gpu and predicted_s. Text may be csv's; other memory from the arena. */
-  void (*read)(const hec_table *csv, hec_arena *arena, hec_case *c);
+  void (*read)(const hec_case_file *csv, hec_arena *arena, hec_case *c);
 } hec_case_table;
 
 #define HEC_CASE_TABLE_LIST(X)                                                                                         \
@@ -67,9 +67,9 @@ void hec_cases_free(hec_cases *cases);
 void hec_case_predict(const hec_gpu *gpu, hec_arena *arena, hec_case *c);
 
 /* Helpers of the forms. A number that is missing or out of range: why_not says so, and they return false. */
-bool hec_case_whole(const hec_table *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
+bool hec_case_whole(const hec_case_file *csv, const char *column, int64_t least, int64_t *value, hec_arena *arena,
                     hec_case *c);
-bool hec_case_seconds(const hec_table *csv, hec_arena *arena, hec_case *c); /* column "seconds", above 0 */
+bool hec_case_seconds(const hec_case_file *csv, hec_arena *arena, hec_case *c); /* column "seconds", above 0 */
 uint64_t hec_case_hash(uint64_t seed, int64_t value);
 uint64_t hec_case_hash_text(uint64_t seed, const char *text);
 /* A text in the arena. */

@@ -2,6 +2,7 @@
 #ifndef HEC_VALIDATE_DEVICE_CONSTANTS_H
 #define HEC_VALIDATE_DEVICE_CONSTANTS_H
 #include "validate/device/cases.h"
+#include "validate/doc.h"
 
 /* A fit whose median error on rows that it did not see is above this is not kept: the law does not cover that kernel. */
 #define HEC_CONSTANTS_MEDIAN_MOST 0.15
@@ -31,7 +32,8 @@ typedef struct {
 
 hec_status hec_constants_run(const hec_constants_options *options, hec_constants *calibration) HEC_MUST_USE;
 void hec_constants_free(hec_constants *calibration);
-void hec_constants_text(const hec_constants *calibration, hec_text *text);
-void hec_constants_json(const hec_constants *calibration, hec_text *text); /* a device file */
+/* Of a hec_constants. */
+hec_doc_report hec_constants_report; /* for people */
+hec_doc_report hec_constants_file;   /* a device file, in JSON */
 
 #endif

@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 
 #include <gsl/gsl_multifit.h>
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +25,6 @@ typedef struct {
 
 static double bytes_of(const hec_fit_rows *rows, int32_t i) {
   return ((const hec_collective_work *)rows->work[i])->bytes;
-}
-
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
 }
 
 /* A range ends between two sizes, in the middle of their logarithms: which of them it is nobody measured. */
@@ -93,7 +89,7 @@ static void find_sizes(scan *s) {
   double *all = hec_malloc((size_t)s->rows->n, sizeof *all);
   for (int32_t i = 0; i < s->rows->n; i++)
     all[i] = bytes_of(s->rows, i);
-  qsort(all, (size_t)s->rows->n, sizeof *all, ascending);
+  gsl_sort(all, 1, (size_t)s->rows->n);
   for (int32_t i = 0; i < s->rows->n && n < SIZES_MAX; i++)
     if (n == 0 || all[i] > s->sizes[n - 1])
       s->sizes[n++] = all[i];

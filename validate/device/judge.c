@@ -5,6 +5,7 @@
 #include "validate/stats.h"
 
 #include <gsl/gsl_statistics_double.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ typedef struct {
 } left_out;
 
 /* The reasons, each with its number of rows, in the order in which they are met. */
-static void list_reasons(const hec_judgement *judgement, hec_text *text) {
+static void list_reasons(const hec_judgement *judgement, hec_doc *doc) {
   enum { REASONS_MAX = 256 };
   left_out *found = hec_malloc(REASONS_MAX, sizeof *found);
   int32_t n = 0, further = 0;
@@ -144,62 +145,39 @@ static void list_reasons(const hec_judgement *judgement, hec_text *text) {
       found[n++] = (left_out){file, c->why_not, 0, c->line};
     found[k].rows++;
   }
+  hec_doc_note(doc, "Not covered: %" PRId32 " of %" PRId32 " rows", judgement->n_not, judgement->cases.n);
+  hec_doc_table(doc, NULL, "rows | of | first line | why");
   for (int32_t k = 0; k < n; k++)
-    hec_text_printf(text, "  %5d rows of %s, first line %d: %s\n", (int)found[k].rows, found[k].file,
-                    (int)found[k].first_line, found[k].reason);
+    HEC_ROW(doc, HEC_SHOW(NULL, HEC_AS_IS, found[k].rows), HEC_CELL(found[k].file),
+            HEC_SHOW(NULL, HEC_AS_IS, found[k].first_line), HEC_CELL(found[k].reason));
+  hec_doc_end(doc);
   if (further > 0)
-    hec_text_printf(text, "  %5d rows for further reasons (--json has each)\n", (int)further);
+    hec_doc_note(doc, "%" PRId32 " more rows for other reasons (--json has each)", further);
   free(found);
 }
 
-void hec_judgement_text(const hec_judgement *judgement, hec_text *text) {
-  hec_text_printf(
-      text,
-      "Cost laws against published measurements of GPUs. Errors in %% of |predicted / measured - 1|; bias: median\n"
-      "signed error; rank: Spearman's correlation. Nothing is fitted here; a preset's own error on shapes that its "
-      "fit\n"
-      "did not see: hecate-sim --list devices.\n\n%-52s %-8s %6s %7s %7s %7s %6s\n",
-      "kind", "gpu", "rows", "median", "p90", "bias", "rank");
+void hec_judgement_report(const void *of, hec_doc *doc) {
+  const hec_judgement *judgement = of;
+  hec_doc_note(doc,
+               "Cost laws against published measurements of GPUs. Errors of |predicted / measured - 1|; bias: median "
+               "signed error; rank: Spearman's correlation. Nothing is fitted here; a preset's own error on shapes "
+               "that its fit did not see: hecate-sim --list devices.");
+  hec_doc_table(doc, "kinds", "kind | gpu | rows | median | p90 | bias | rank");
   for (int32_t k = 0; k < judgement->n_kinds; k++) {
     const hec_judged_kind *kind = &judgement->kinds[k];
-    hec_text_printf(text, "%-52s %-8s %6d %7.1f %7.1f %+7.1f %6.3f\n", kind->kind, kind->gpu, (int)kind->rows,
-                    100 * kind->median, 100 * kind->p90, 100 * kind->signed_median, kind->correlation);
+    HEC_ROW(doc, HEC_SHOW("kind", HEC_AS_IS, kind->kind), HEC_SHOW("gpu", HEC_AS_IS, kind->gpu),
+            HEC_SHOW("rows", HEC_AS_IS, kind->rows), HEC_SHOW("median", HEC_PERCENT, kind->median),
+            HEC_SHOW("p90", HEC_PERCENT, kind->p90), HEC_SHOW("signed_median", HEC_SIGNED, kind->signed_median),
+            HEC_SHOW("rank_correlation", HEC_FIXED, kind->correlation));
   }
-  if (judgement->n_not > 0) {
-    hec_text_printf(text, "\nNot covered: %d of %d rows\n", (int)judgement->n_not, (int)judgement->cases.n);
-    list_reasons(judgement, text);
-  }
-}
-
-void hec_judgement_json(const hec_judgement *judgement, hec_text *text) {
-  hec_json_out json = hec_json_begin(text, 0);
-  hec_json_object(&json, NULL);
-  hec_json_array(&json, "kinds");
-  for (int32_t k = 0; k < judgement->n_kinds; k++) {
-    const hec_judged_kind *kind = &judgement->kinds[k];
-    hec_json_object(&json, NULL);
-    hec_json_string(&json, "kind", kind->kind);
-    hec_json_string(&json, "gpu", kind->gpu);
-    hec_json_int(&json, "rows", kind->rows);
-    hec_json_double(&json, "median", kind->median);
-    hec_json_double(&json, "p90", kind->p90);
-    hec_json_double(&json, "signed_median", kind->signed_median);
-    hec_json_double(&json, "rank_correlation", kind->correlation);
-    hec_json_close(&json);
-  }
-  hec_json_close(&json);
-  hec_json_array(&json, "rows");
+  hec_doc_end(doc);
+  if (judgement->n_not > 0)
+    list_reasons(judgement, doc);
+  hec_doc_table(doc, "rows", NULL);
   for (int32_t i = 0; i < judgement->cases.n; i++) {
     const hec_case *c = &judgement->cases.cases[i];
-    hec_json_object(&json, NULL);
-    hec_json_string(&json, "file", hec_case_tables[c->table]->file);
-    hec_json_int(&json, "line", c->line);
-    if (c->why_not)
-      hec_json_string(&json, "why_not", c->why_not);
-    else
-      hec_json_double(&json, "predicted_s", c->predicted_s);
-    hec_json_close(&json);
+    HEC_ROW(doc, HEC_KEEP("file", hec_case_tables[c->table]->file), HEC_KEEP("line", c->line),
+            c->why_not ? HEC_KEEP("why_not", c->why_not) : HEC_KEEP("predicted_s", c->predicted_s));
   }
-  hec_json_close(&json);
-  hec_json_close(&json);
+  hec_doc_end(doc);
 }

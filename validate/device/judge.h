@@ -2,6 +2,7 @@
 #ifndef HEC_VALIDATE_DEVICE_JUDGE_H
 #define HEC_VALIDATE_DEVICE_JUDGE_H
 #include "validate/device/cases.h"
+#include "validate/doc.h"
 
 typedef struct {
   const char *kind, *gpu;
@@ -20,7 +21,8 @@ typedef struct {
 /* Every row is priced by the preset of its GPU (or its name up to '_': "h100_sxm" is "h100"). Nothing is fitted. */
 hec_status hec_judge_folder(const char *folder, hec_judgement *judgement) HEC_MUST_USE;
 void hec_judgement_free(hec_judgement *judgement);
-void hec_judgement_text(const hec_judgement *judgement, hec_text *text);
-void hec_judgement_json(const hec_judgement *judgement, hec_text *text);
+/* Of a hec_judgement. For programs: {"kinds": [{"kind", "gpu", "rows", "median", "p90", "signed_median", "rank_correlation"}],
+ *                "rows": [{"file", "line", "predicted_s" or "why_not"}]} */
+hec_doc_report hec_judgement_report;
 
 #endif

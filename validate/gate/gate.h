@@ -22,6 +22,7 @@
  * on the same session: the difference is the law alone. */
 #ifndef HEC_VALIDATE_GATE_H
 #define HEC_VALIDATE_GATE_H
+#include "validate/doc.h"
 #include "validate/gate/gate_cases.h"
 #include "validate/session.h"
 
@@ -91,13 +92,13 @@ typedef struct {
   const hec_gate_judgement *of_broken;
 } hec_gate_report;
 
-void hec_gate_markdown(const hec_gate_report *report, hec_text *out);
-/* {"version", "verdict", "why", "seconds", "rounds", "broken", "machine": {...}, "points", "conclusive", "disturbed",
+/* Of a hec_gate_report:
+ * {"version", "verdict", "why", "seconds", "rounds", "broken", "machine": {...}, "points", "conclusive", "disturbed",
  *  "calibration": {"disturbed"}, "error": {...}, "order": {"pairs", "wrong"},
  *  "controls": [{"name", "points", "conclusive", "control": {...}, "predicted": {...}, "failed"}],
  *  "self_test": [{"broken", "verdict", "why"}], "rows": [{"case", "step", "predicted_s", "measured_s", "error",
  *  "conclusive"}]}; an error: {"n", "median", "p90", "worst", "bias", "interval", "p90_interval"}; conclusive: executed */
-void hec_gate_json(const hec_gate_report *report, hec_text *out);
+hec_doc_report hec_gate_report_measured;
 
 /* Of 1 alone. */
 typedef struct {
@@ -107,9 +108,9 @@ typedef struct {
   const char *why;                /* what hec_gate_check_stored said; "" when passed */
 } hec_gate_stored_report;
 
-void hec_gate_stored_markdown(const hec_gate_stored_report *report, hec_text *out);
-/* {"version", "verdict", "why", "stamp", "cluster", "predictions", "moved_most", "rows": [{"case", "step", "predicted_s",
+/* Of a hec_gate_stored_report:
+ * {"version", "verdict", "why", "stamp", "cluster", "predictions", "moved_most", "rows": [{"case", "step", "predicted_s",
  *  "stored_s", "trained_s", "stored_trained_s", "moved"}]}; null: none stored; "moved" is over the controls, too */
-void hec_gate_stored_json(const hec_gate_stored_report *report, hec_text *out);
+hec_doc_report hec_gate_report_stored;
 
 #endif

@@ -18,7 +18,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
-#include "validate/stats.h"
+#include "validate/doc.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,6 +74,7 @@ typedef struct {
   hec_hardware_group *groups; /* [n_groups] as first met */
   hec_hardware_line *lines;   /* [n_lines] */
   bool passed;                /* every line */
+  bool details;               /* of the report for people: also every row, and who measured */
 } hec_hardware;
 
 #define HEC_HARDWARE_TAU 0.9
@@ -92,16 +93,15 @@ void hec_hardware_loads(const hec_hardware_row *row, int64_t *load);
 
 #define HEC_HARDWARE_BYTES                                                                                             \
   "nccl-tests' size, per rank: all-to-all and reduce-scatter its whole input, all-gather its whole output, "           \
-  "all-reduce "                                                                                                        \
-  "its buffer"
+  "all-reduce its buffer"
 
-/* Verdict first. `details`: also every row, and who measured. */
-void hec_hardware_markdown(const hec_hardware *hardware, bool details, hec_text *out);
-void hec_hardware_verdict(const hec_hardware *hardware, hec_text *out); /* its first paragraphs */
-/* {"version", "file", "stamp", "passed", "required": [{"group", "what", "rows", "value", "without_bounds", "limit", "passed"}],
+void hec_hardware_verdict(const hec_hardware *hardware, hec_text *out); /* the report's first paragraphs */
+/* Of a hec_hardware. For people the verdict first. For programs:
+ * {"version", "file", "stamp", "passed", "required": [{"group", "what", "rows", "value", "without_bounds", "at_least" or "at_most",
+ *  "passed"}],
  *  "groups": [{"group", "rows", "bounds", "large", "tau", "size_tau", ..., "error": {"median", "p90", "worst", "bias"}, ...}],
  *  "rows": [{"id", "group", "what", "hardware", "cluster", "ranks", "bytes", "flops", "measured_s", "predicted_s", "error",
  *            "bound", "large", "source"}]} */
-void hec_hardware_json(const hec_hardware *hardware, hec_text *out);
+hec_doc_report hec_hardware_report;
 
 #endif

@@ -7,7 +7,7 @@ static const char *const columns[] = {"gpu",      "dtype",    "direction",  "cau
                                       "kv_heads", "head_dim", "head_dim_v", "seconds", "kernel", "source", NULL};
 enum { HEAD_MAX = 256 };
 
-static bool read_work(const hec_table *csv, hec_arena *arena, hec_attention_work *work, hec_case *c) {
+static bool read_work(const hec_case_file *csv, hec_arena *arena, hec_attention_work *work, hec_case *c) {
   return hec_case_whole(csv, "batch", 1, &work->batch, arena, c) &&
          hec_case_whole(csv, "seq", 1, &work->seq, arena, c) &&
          hec_case_whole(csv, "heads", 1, &work->heads, arena, c) &&
@@ -16,16 +16,16 @@ static bool read_work(const hec_table *csv, hec_arena *arena, hec_attention_work
          hec_case_whole(csv, "head_dim_v", 1, &work->head_dim_v, arena, c);
 }
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *direction = hec_table_text(csv, "direction");
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *direction = hec_case_file_text(csv, "direction");
   hec_attention_work *work = HEC_NEW(arena, hec_attention_work, 1);
-  bool mla = strstr(hec_table_text(csv, "source"), "mla") != NULL, forward = strcmp(direction, "fwd") == 0;
+  bool mla = strstr(hec_case_file_text(csv, "source"), "mla") != NULL, forward = strcmp(direction, "fwd") == 0;
   c->kind = hec_case_text(arena, "attention %s%s", forward ? "forward" : direction, mla ? " mla" : "");
   if (!hec_case_seconds(csv, arena, c) || !read_work(csv, arena, work, c))
     return;
-  work->causal = strcmp(hec_table_text(csv, "causal"), "1") == 0;
+  work->causal = strcmp(hec_case_file_text(csv, "causal"), "1") == 0;
   work->backward = strcmp(direction, "bwd") == 0;
-  if (strcmp(hec_table_text(csv, "dtype"), "bf16") != 0)
+  if (strcmp(hec_case_file_text(csv, "dtype"), "bf16") != 0)
     c->why_not = "dtype: the law knows bf16 attention only";
   else if (!forward && !work->backward)
     c->why_not = "direction: the law knows fwd and bwd; deterministic backward takes 15 to 20 % more";
@@ -34,7 +34,7 @@ static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
   if (c->why_not)
     return;
   c->law = "attention";
-  c->variant = hec_case_text(arena, "%s %.40s", mla ? "mla" : "mha", hec_table_text(csv, "kernel"));
+  c->variant = hec_case_text(arena, "%s %.40s", mla ? "mla" : "mha", hec_case_file_text(csv, "kernel"));
   c->fallback = mla ? "mla" : "mha";
   c->work = work;
   c->fit = true;

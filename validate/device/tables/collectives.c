@@ -13,8 +13,8 @@ static int32_t find_op(const char *name) {
   return op;
 }
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *op = hec_table_text(csv, "op"), *library = hec_table_text(csv, "library");
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *op = hec_case_file_text(csv, "op"), *library = hec_case_file_text(csv, "library");
   hec_collective_case *work = HEC_NEW(arena, hec_collective_case, 1);
   int64_t ranks, nodes, bytes;
   bool pair = strcmp(op, "send_recv") == 0;
@@ -38,7 +38,7 @@ static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
   c->variant = hec_case_text(arena, "%s %d", hec_collective_op_name[work->op], (int)ranks);
   c->work = work;
   c->whole = true;
-  const char *cluster = hec_table_text(csv, "cluster");
+  const char *cluster = hec_case_file_text(csv, "cluster");
   size_t length = strlen(cluster);
   c->fit =
       !pair && nodes == 1 && strcmp(library, "nccl") == 0 && length >= 5 && strcmp(cluster + length - 5, "-node") == 0;

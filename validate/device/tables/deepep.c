@@ -9,8 +9,8 @@ static const char *const columns[] = {"gpu",    "mode", "phase",       "nodes", 
                                       "hidden", "topk", "num_experts", "sms",   "seconds", NULL};
 enum { NODES_MAX = 4, LOW_LATENCY_SMS = 1 };
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *mode = hec_table_text(csv, "mode"), *phase = hec_table_text(csv, "phase");
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *mode = hec_case_file_text(csv, "mode"), *phase = hec_case_file_text(csv, "phase");
   hec_dispatch_work *work = HEC_NEW(arena, hec_dispatch_work, 1);
   int64_t nodes, ranks, hidden, top_k, experts, sms = LOW_LATENCY_SMS;
   bool dispatch = strcmp(phase, "dispatch") == 0, normal = strcmp(mode, "normal") == 0;

@@ -11,10 +11,10 @@ static const char *without(const char *text, const char *prefix) {
   return strncmp(text, prefix, n) == 0 ? text + n : text;
 }
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
   hec_memory_work *work = HEC_NEW(arena, hec_memory_work, 1);
   int64_t bytes;
-  c->variant = without(without(hec_table_text(csv, "op"), "rms_"), "layer_");
+  c->variant = without(without(hec_case_file_text(csv, "op"), "rms_"), "layer_");
   c->kind = hec_case_text(arena, "elementwise %.40s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "min_bytes", 1, &bytes, arena, c))
     return;

@@ -6,8 +6,8 @@
 
 static const char *const columns[] = {"gpu", "dtype", "m", "n", "k", "seconds", "framework", NULL};
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *type = hec_table_text(csv, "dtype"), *framework = hec_table_text(csv, "framework");
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *type = hec_case_file_text(csv, "dtype"), *framework = hec_case_file_text(csv, "framework");
   hec_gemm_work *work = HEC_NEW(arena, hec_gemm_work, 1);
   work->groups = 1;
   c->kind = c->variant = hec_case_text(arena, "%.20s %.20s", type, framework);

@@ -5,10 +5,10 @@
 
 static const char *const columns[] = {"gpu", "dtype", "groups", "m_per_group", "n", "k", "seconds", "kernel", NULL};
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *type = hec_table_text(csv, "dtype");
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *type = hec_case_file_text(csv, "dtype");
   hec_gemm_work *work = HEC_NEW(arena, hec_gemm_work, 1);
-  c->variant = hec_case_text(arena, "%.20s %.20s", type, hec_table_text(csv, "kernel"));
+  c->variant = hec_case_text(arena, "%.20s %.20s", type, hec_case_file_text(csv, "kernel"));
   c->kind = hec_case_text(arena, "grouped gemm %s", c->variant);
   if (!hec_case_seconds(csv, arena, c) || !hec_case_whole(csv, "groups", 1, &work->groups, arena, c) ||
       !hec_case_whole(csv, "m_per_group", 1, &work->m, arena, c) || !hec_case_whole(csv, "n", 1, &work->n, arena, c) ||

@@ -147,9 +147,9 @@ static bool read_alpha(const char *text, double *alpha) {
   return end && *end == '\0' && *alpha > 1 && *alpha <= 10;
 }
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  const char *type = hec_table_text(csv, "dtype"), *kernel = hec_table_text(csv, "kernel");
-  const char *family = family_of(kernel, hec_table_text(csv, "framework"), arena);
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  const char *type = hec_case_file_text(csv, "dtype"), *kernel = hec_case_file_text(csv, "kernel");
+  const char *family = family_of(kernel, hec_case_file_text(csv, "framework"), arena);
   hec_grouped_work *work = HEC_NEW(arena, hec_grouped_work, 1);
   routing r;
   int64_t tp, inter;
@@ -161,7 +161,7 @@ static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
       !hec_case_whole(csv, "num_experts", 1, &r.experts, arena, c) ||
       !hec_case_whole(csv, "moe_tp", 1, &tp, arena, c) || !hec_case_whole(csv, "moe_ep", 1, &r.ep, arena, c))
     return;
-  if (!read_alpha(hec_table_text(csv, "distribution"), &r.alpha))
+  if (!read_alpha(hec_case_file_text(csv, "distribution"), &r.alpha))
     c->why_not = "distribution: expected balanced or plA with an exponent A above 1";
   else if (r.experts > EXPERTS_MAX || r.experts % r.ep != 0 || r.top_k > r.experts || inter < tp)
     c->why_not = "num_experts: expected at most 4096, a multiple of moe_ep, at least topk; inter: at least moe_tp";
@@ -175,7 +175,7 @@ static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
   work->top_k = r.top_k;
   work->gated = is_gated(work->hidden, inter);
   work->load = remembered(&r);
-  bool clean = strcmp(hec_table_text(csv, "flag"), "0") == 0;
+  bool clean = strcmp(hec_case_file_text(csv, "flag"), "0") == 0;
   if (!clean)
     c->kind = hec_case_text(arena, "%s, flagged", c->kind);
   else if (r.tokens < TOKENS_LEAST)

@@ -3,8 +3,8 @@
 
 static const char *const columns[] = {"table", "ranks", "nodes", "bytes", "fraction_of_ideal_busbw", NULL};
 
-static void read(const hec_table *csv, hec_arena *arena, hec_case *c) {
-  c->kind = hec_case_text(arena, "bus bandwidth share %.20s", hec_table_text(csv, "table"));
+static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
+  c->kind = hec_case_text(arena, "bus bandwidth share %.20s", hec_case_file_text(csv, "table"));
   c->why_not = "neither GPU nor network are stated, so there are no seconds to predict";
 }
 

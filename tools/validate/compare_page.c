@@ -1,6 +1,6 @@
 /* A comparison as a page (tools/front/page): the same numbers and words as its text, drawn. */
 #include "tools/front/page/report.h"
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 #include <inttypes.h>
 #include <math.h>

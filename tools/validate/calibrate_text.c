@@ -1,6 +1,6 @@
 /* A calibration for people: what each kind of operation takes at a few sizes, how well the fit describes what was
  * measured, links, planning, pace. */
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,11 +34,18 @@ static void add_points(const hec_calibrated_curve *curve, hec_text *out) {
   }
 }
 
+static void add_percent(hec_text *out, double share) {
+  if (isfinite(share))
+    hec_text_printf(out, "%6.1f %%", 100 * share);
+  else
+    hec_text_printf(out, "%8s", "-");
+}
+
 static void add_curve(const hec_calibrated_curve *curve, hec_text *out) {
   hec_text_printf(out, "%-17s %-8s  %8" PRId32, hec_curve_name[curve->kind], curve->backward ? "backward" : "forward",
                   curve->fit.n_observations);
-  hec_report_add_percent(out, 8, curve->fit.residual_median, false);
-  hec_report_add_percent(out, 8, curve->fit.residual_p90, false);
+  add_percent(out, curve->fit.residual_median);
+  add_percent(out, curve->fit.residual_p90);
   hec_text_printf(out, "  %-5s ", unit_of(curve->kind));
   add_points(curve, out);
   hec_text_add(out, "\n");

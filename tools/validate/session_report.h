@@ -1,4 +1,4 @@
-/* What a session found, for people (text, Markdown) and for programs (JSON, CSV). Rank 0's, after hec_session_run.
+/* What a session found, for people and for programs. Rank 0's, after hec_session_run.
  *
  * error      |predicted / measured - 1| of a point (compare.h), whose measurement is put at one pace of the cores;
  *            uncorrected: of the readings as they were; bias: its median with the sign
@@ -32,9 +32,10 @@
  *                  "clean", "rounds", "conclusive"}]}
  * "rounds": of the point with fewest readings, "rounds_most": with most; a point: "clean" of "rounds" undisturbed,
  * "conclusive" when it was executed. */
-#ifndef HEC_VALIDATE_SESSION_REPORT_H
-#define HEC_VALIDATE_SESSION_REPORT_H
+#ifndef HEC_TOOLS_VALIDATE_SESSION_REPORT_H
+#define HEC_TOOLS_VALIDATE_SESSION_REPORT_H
 #include "tools/front/summary/summary_write.h"
+#include "validate/doc.h"
 #include "validate/session.h"
 
 enum { HEC_CONTROL_LEAST = 3 };
@@ -52,9 +53,7 @@ typedef struct {
 } hec_session_report;
 
 void hec_calibrate_text(const hec_session_report *report, hec_text *out);
-void hec_compare_text(const hec_session_report *report, hec_text *out);
-void hec_compare_markdown(const hec_session_report *report, hec_text *out);
-void hec_compare_json(const hec_session_report *report, hec_text *out);
+hec_doc_report hec_compare_report;                                      /* of a hec_session_report */
 void hec_compare_page(const hec_session_report *report, hec_text *out); /* HTML: tools/front/page/report.h */
 void hec_compare_csv(const hec_session_report *report, hec_text *out);  /* one line per point */
 
@@ -85,7 +84,6 @@ void hec_report_add_pace(const hec_session_report *report, hec_text *out);
 /* Kendall's tau, pairs, regret: after `begin`, with `next` between them and no end. False: nothing to rank. */
 bool hec_report_add_ranking(const hec_session_report *report, const char *begin, const char *next, hec_text *out);
 void hec_report_add_verdict(const hec_session_report *report, hec_text *out);
-void hec_report_add_percent(hec_text *out, int width, double share, bool sign); /* "-" when it is not known */
-void hec_report_add_interval(hec_text *out, hec_interval interval);             /* "[0.8, 1.3 %]" */
+void hec_report_add_interval(hec_text *out, hec_interval interval); /* "[0.8, 1.3 %]" */
 
 #endif

@@ -1,5 +1,5 @@
 /* What the forms of the report share: sums over points, verdicts, sentences. */
-#include "validate/session_report.h"
+#include "tools/validate/session_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,15 +44,6 @@ int32_t hec_report_fitted(const hec_session_report *r) {
 
 const char *hec_report_fitted_name(const hec_session_report *r, int32_t i) {
   return r->given_file ? r->given_cases[i] : r->session->calibration.cases[i].name;
-}
-
-void hec_report_add_percent(hec_text *out, int width, double share, bool sign) {
-  if (!isfinite(share))
-    hec_text_printf(out, "%*s", width, "-");
-  else if (sign)
-    hec_text_printf(out, "%+*.1f %%", width - 2, 100 * share);
-  else
-    hec_text_printf(out, "%*.1f %%", width - 2, 100 * share);
 }
 
 void hec_report_add_source(const hec_session_report *r, hec_text *out) {

@@ -1,0 +1,18 @@
+/* See the header. */
+#include "tools/validate/report_out.h"
+
+#include "tools/front/output.h"
+
+void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts) {
+  hec_doc_write(report, of, shown, indent, &texts->shown);
+  hec_doc_write(report, of, HEC_DOC_MARKDOWN, 0, &texts->markdown);
+}
+
+hec_status hec_report_print(hec_report_texts *texts, const char *file) {
+  hec_status status = file ? hec_write_file(file, texts->markdown.data, texts->markdown.length) : HEC_OK;
+  if (status == HEC_OK)
+    status = hec_output_print(&texts->shown);
+  hec_text_free(&texts->shown);
+  hec_text_free(&texts->markdown);
+  return status;
+}

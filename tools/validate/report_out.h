@@ -1,0 +1,14 @@
+/* A report as it leaves: into a file as Markdown, and to standard output in the form that is wanted there. */
+#ifndef HEC_TOOLS_VALIDATE_REPORT_OUT_H
+#define HEC_TOOLS_VALIDATE_REPORT_OUT_H
+#include "validate/doc.h"
+
+typedef struct {
+  hec_text shown, markdown;
+} hec_report_texts; /* zero-initialise */
+
+void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts);
+/* Nothing is printed where the file cannot be written. file NULL: none. Frees the texts. */
+hec_status hec_report_print(hec_report_texts *texts, const char *file) HEC_MUST_USE;
+
+#endif

@@ -1,0 +1,28 @@
+/* A table of cases in CSV, read by the reader of traces (traces/import/csv.h): a header line, then one row a line. Errors name
+ * file, line and what was expected. */
+#ifndef HEC_VALIDATE_DEVICE_CASE_FILE_H
+#define HEC_VALIDATE_DEVICE_CASE_FILE_H
+#include "runtime/base/arena.h"
+#include "traces/import/csv.h"
+
+typedef struct {
+  hec_csv csv;
+  hec_import_file file;
+  hec_import_input input;
+  hec_arena *arena;
+  const char *column[HEC_CSV_FIELDS]; /* names in the header */
+} hec_case_file;                      /* must not move */
+
+/* Reads the header. Memory of texts comes from the arena. To be closed in any case. */
+hec_status hec_case_file_open(const char *path, hec_arena *arena, hec_case_file *csv) HEC_MUST_USE;
+void hec_case_file_close(hec_case_file *csv);
+/* Position of a column; -1: there is none. */
+int32_t hec_case_file_column(const hec_case_file *csv, const char *name);
+
+/* Fields of the current row by column name; the column must be there (a bug otherwise). */
+const char *hec_case_file_text(const hec_case_file *csv, const char *column);
+bool hec_case_file_number(const hec_case_file *csv, const char *column,
+                          double *value); /* finite; false: not a number */
+bool hec_case_file_whole(const hec_case_file *csv, const char *column, int64_t *value); /* 0 to 2^53; false: not one */
+
+#endif
