@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       int32_t owners = 0;
       for (int32_t shard = 0; shard < 3; shard++)
         owners += hec_sweep_mine(&sweep, i, shard, 3);
-      if (owners != 1 || !hec_sweep_at(&sweep, i, HEC_SWEEP_POLICY)->text[0])
+      if (owners != 1 || !hec_sweep_at(&sweep, i, HEC_AXIS_policy)->text[0])
         abort();
     }
   }

@@ -63,7 +63,7 @@ refused 2 '--mp: expected' "$sim" $sample --mp 0
 refused 2 '--mp: expected a divisor of the 16 ranks' "$sim" $sample --mp 3 --policy ep
 refused 2 '--mp: expected a divisor of the 4 ranks' "$1/hecate-run" $sample --mp 3 --policy ep
 refused 2 '--mp: s2 attention in parts is simulated only' "$1/hecate-run" $sample --mp 2 --policy ep --attention s2
-refused 2 '--mp: expected 1, attention in parts is not calibrated' "$1/hecate-validate" compare $sample --mp 2
+refused 2 'unknown option "--mp"' "$1/hecate-validate" compare $sample --mp 2 # not calibrated, so not offered
 train=("$1/hecate-run" train --text README.md --steps 1 --virtual)
 refused 2 '--top-k: expected at most the --experts (16), found 99' "${train[@]}" --top-k 99
 refused 2 '--tokens: expected a multiple of the sequence length (48, --seq-len), found 256' "${train[@]}" --seq-len 48

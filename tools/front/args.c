@@ -101,25 +101,22 @@ static hec_status check_described(const char *word) {
 
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) {
-  bool given[HEC_ARGS_MAX] = {false};
-  size_t rows = 0;
+  hec_args args;
+  hec_args_begin(command, &args);
   *count = 0;
   *done = false;
-  while (command->args[rows].name)
-    rows++;
-  HEC_ASSERT(rows <= HEC_ARGS_MAX);
   for (int i = 1, ended = 0; i < argc; i++) {
     if (!ended && strcmp(argv[i], "--") == 0) {
       ended = 1;
       continue;
     }
-    *done = !ended && describe(command, argv[i]);
+    *done = !ended && describe(&args.command, argv[i]);
     if (*done)
       return HEC_OK;
     if (!ended)
       HEC_TRY(check_described(argv[i]));
     if (!ended && argv[i][0] == '-' && argv[i][1] != 0) {
-      HEC_TRY(hec_args_set(command, argc, (const char *const *)argv, &i, given));
+      HEC_TRY(hec_args_set(&args, argc, (const char *const *)argv, &i));
     } else {
       if (*count == n)
         return hec_fail(HEC_BAD_INPUT, "unexpected argument \"%s\"; see %s --help", argv[i], command->program);

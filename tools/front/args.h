@@ -18,13 +18,16 @@ typedef enum {
   HEC_ARG_BYTES,
   HEC_ARG_SECONDS,
   HEC_ARG_TEXT,
-  HEC_ARG_SECTION
+  HEC_ARG_INT32, /* a whole number of 32 bits ... */
+  HEC_ARG_PAPER, /* ... or "paper", which is HEC_ARGS_PAPER */
+  HEC_ARG_SECTION,
+  HEC_ARG_OPTIONS /* a section with options that describe a run: options.h */
 } hec_arg_kind;
 
 typedef struct {
   const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
   hec_arg_kind kind;
-  void *to;           /* bool, int64_t, double or const char *, unchanged when the option is absent */
+  void *to;           /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
   const char *value;  /* name of the value in the help */
   const char *help;   /* with units and default */
   double least, most; /* of numbers */
@@ -57,7 +60,7 @@ typedef struct {
     .most = (high)                                                                                                     \
   }
 
-enum { HEC_ARGS_MAX = 128 }; /* rows of a table */
+enum { HEC_ARGS_MAX = 128, HEC_ARG_NAME_BYTES = 24, HEC_ARGS_PAPER = -2 }; /* rows of a table; of a name; see above */
 
 typedef struct {
   const char *program;  /* "hecate-sim", "hecate-sim plan" */
@@ -77,10 +80,16 @@ typedef struct {
  * "--help", "--help=man", "--help=complete" and "--version" print to stdout and set *done; what stands before them was parsed. */
 hec_status hec_args_parse(const hec_command *command, int argc, char **argv, const char **positional, int32_t n,
                           int32_t *count, bool *done) HEC_MUST_USE;
-/* The option that argv[*i] names; *i then stands on its value, if that is a word of its own. `given`: [HEC_ARGS_MAX], by row
- * of the table whether it has a value already, which is refused. */
-hec_status hec_args_set(const hec_command *command, int argc, const char *const *argv, int *i,
-                        bool *given) HEC_MUST_USE;
+/* A command at work: its table with the options that describe a run written out, and which rows have a value. */
+typedef struct {
+  hec_command command;
+  hec_arg row[HEC_ARGS_MAX];
+  char flag[HEC_ARGS_MAX][HEC_ARG_NAME_BYTES];
+  bool given[HEC_ARGS_MAX];
+} hec_args; /* must not move */
+void hec_args_begin(const hec_command *command, hec_args *args);
+/* The option that argv[*i] names; *i then stands on its value, if that is a word of its own. */
+hec_status hec_args_set(hec_args *args, int argc, const char *const *argv, int *i) HEC_MUST_USE;
 /* The whole number at the beginning of a text, for values that are more than one: digits alone, no sign, no blank, no zeros before
  * others. What is behind them; NULL: there are none, or the number is above `most`. */
 const char *hec_args_whole(const char *text, int64_t most, int64_t *value);
@@ -91,7 +100,7 @@ typedef struct {
   int32_t n_most;
 } hec_args_list;
 hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t *values, int32_t *n) HEC_MUST_USE;
-void hec_args_help(const hec_command *command);
+void hec_args_help(const hec_command *command); /* whose options are written out */
 /* "  NAME  words", in lines of at most so many columns, words under words: of help and lists. */
 enum { HEC_ARGS_COLUMNS = 118 };
 void hec_args_item(const char *name, int width, const char *words);

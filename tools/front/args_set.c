@@ -3,6 +3,7 @@
 
 #include "runtime/base/nearest.h"
 #include "runtime/base/text.h"
+#include "tools/front/options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,24 +63,35 @@ hec_status hec_args_wholes(const hec_args_list *list, const char *text, int32_t 
                   list->option, list->n_most, list->least, list->most, text);
 }
 
+static bool is_whole(const hec_arg *arg) {
+  return arg->kind == HEC_ARG_INT || arg->kind == HEC_ARG_INT32 || arg->kind == HEC_ARG_PAPER;
+}
+
 static hec_status set_number(const hec_arg *arg, const char *text) {
   const char *end;
   double value;
+  if (arg->kind == HEC_ARG_PAPER && strcmp(text, "paper") == 0) {
+    *(int32_t *)arg->to = HEC_ARGS_PAPER;
+    return HEC_OK;
+  }
   bool fits = hec_number_read(text, &end, &value);
   size_t digits = (size_t)(end - text);
   value *= end > text ? factor_at(arg, &end) : 1;
   /* Plain decimals: no hexadecimal, no blanks, no "-0", and "16" is the only way to write the whole number 16. */
-  bool plain = strspn(text, arg->kind == HEC_ARG_INT ? "0123456789" : "0123456789+-.eE") >= digits;
-  plain = plain && !(arg->kind == HEC_ARG_INT && zero_before(text)) && !(text[0] == '-' && arg->least >= 0);
+  bool plain = strspn(text, is_whole(arg) ? "0123456789" : "0123456789+-.eE") >= digits;
+  plain = plain && !(is_whole(arg) && zero_before(text)) && !(text[0] == '-' && arg->least >= 0);
   if (end == text || *end != 0 || !fits || !plain || !(value >= arg->least && value <= arg->most))
     return hec_fail(HEC_BAD_INPUT, "%s: expected %s from %.16g to %.16g%s, found \"%s\"", arg->name,
-                    arg->kind == HEC_ARG_INT ? "a whole number" : "a number", arg->least, arg->most,
+                    is_whole(arg) ? "a whole number" : "a number", arg->least, arg->most,
                     arg->kind == HEC_ARG_BYTES     ? ", or with K M G T"
                     : arg->kind == HEC_ARG_SECONDS ? " seconds, or with s m h"
+                    : arg->kind == HEC_ARG_PAPER   ? " or \"paper\""
                                                    : "",
                     text);
   if (arg->kind == HEC_ARG_INT)
     *(int64_t *)arg->to = (int64_t)value;
+  else if (is_whole(arg))
+    *(int32_t *)arg->to = (int32_t)value;
   else
     *(double *)arg->to = value;
   return HEC_OK;
@@ -107,10 +119,28 @@ static hec_status unknown_option(const hec_command *command, const char *word, i
                   search.nearest ? "?" : "", command->program);
 }
 
-hec_status hec_args_set(const hec_command *command, int argc, const char *const *argv, int *i, bool *given) {
+void hec_args_begin(const hec_command *command, hec_args *args) {
+  int32_t n = 0, most = HEC_ARGS_MAX - 1;
+  memset(args->given, 0, sizeof args->given);
+  for (const hec_arg *arg = command->args; arg->name; arg++) {
+    bool options = arg->kind == HEC_ARG_OPTIONS;
+    HEC_ASSERT(n < most);
+    if (!options)
+      args->row[n++] = *arg;
+    else if (arg->name[0])
+      args->row[n++] = (hec_arg){.name = arg->name, .kind = HEC_ARG_SECTION};
+    if (options)
+      n += hec_run_option_rows(arg->to, &args->row[n], &args->flag[n], most - n);
+  }
+  args->row[n] = (hec_arg){.name = NULL};
+  args->command = *command;
+  args->command.args = args->row;
+}
+
+hec_status hec_args_set(hec_args *args, int argc, const char *const *argv, int *i) {
   const char *word = argv[*i], *equals = strchr(word, '=');
   size_t length = equals ? (size_t)(equals - word) : strlen(word);
-  for (const hec_arg *arg = command->args; arg->name; arg++) {
+  for (const hec_arg *arg = args->row; arg->name; arg++) {
     if (arg->kind == HEC_ARG_SECTION || strlen(arg->name) != length || strncmp(arg->name, word, length) != 0)
       continue;
     if (arg->kind == HEC_ARG_FLAG) {
@@ -122,12 +152,12 @@ hec_status hec_args_set(const hec_command *command, int argc, const char *const 
     if (!equals && *i + 1 >= argc)
       return hec_fail(HEC_BAD_INPUT, "%s: expected a value, found the end of the command", arg->name);
     const char *value = equals ? equals + 1 : argv[++*i];
-    HEC_TRY(check_once(arg, value, &given[arg - command->args]));
+    HEC_TRY(check_once(arg, value, &args->given[arg - args->row]));
     if (arg->kind == HEC_ARG_TEXT) {
       *(const char **)arg->to = value;
       return HEC_OK;
     }
     return set_number(arg, value);
   }
-  return unknown_option(command, word, (int)length);
+  return unknown_option(&args->command, word, (int)length);
 }

@@ -12,7 +12,7 @@
 
 #define CPU_FLOPS_MOST 1e12 /* no core reaches more in float32: a device with more is a GPU */
 
-hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_arena *arena,
+hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec_arena *arena,
                                   const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   int32_t found, kept = 0;
   const hec_policy *all[HEC_POLICIES_MAX];
@@ -30,7 +30,7 @@ hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_ar
   *n = kept;
   if (kept == 0)
     return hec_fail(HEC_BAD_INPUT, "--policy %s: expected a policy that can be executed, found only bounds",
-                    args->policies);
+                    args->policy);
   return HEC_OK;
 }
 

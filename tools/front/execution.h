@@ -9,7 +9,7 @@
 
 /* The policies asked for without the bounds, which nothing can execute (said among the job's defaults); HEC_BAD_INPUT when
  * none is left. */
-hec_status hec_execution_policies(const hec_job_args *args, hec_job *job, hec_arena *arena,
+hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec_arena *arena,
                                   const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) HEC_MUST_USE;
 
 /* The first `wanted` iterations of the trace; `asked`: by the user, else said among the defaults. */

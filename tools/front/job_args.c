@@ -2,8 +2,6 @@
 #include "tools/front/job_args.h"
 
 #include "models/preset_data.h"
-#include "runtime/base/table.h"
-#include "runtime/plan/cbc/cbc.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
@@ -12,51 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const hec_job_args hec_job_args_default = {.policies = "all",
-                                           .schedule = "auto",
-                                           .law = "alpha_beta",
-                                           .warmup = -1,
-                                           .first_layer = -1,
-                                           .m = HEC_AUTO,
-                                           .period = HEC_AUTO,
-                                           .slots = HEC_AUTO};
-
-hec_status hec_job_args_options(const hec_job_args *args, hec_job_options *options) {
-  *options = (hec_job_options){.cluster = args->cluster,
-                               .model = args->model,
-                               .phase = args->phase,
-                               .ranks = (int32_t)args->ranks,
-                               .tokens = (int32_t)args->tokens,
-                               .micro_batches = (int32_t)args->micro_batches,
-                               .warmup = (int32_t)args->warmup,
-                               .t = HEC_AUTO,
-                               .m = (int32_t)args->m,
-                               .period = (int32_t)args->period,
-                               .slots = (int32_t)args->slots,
-                               .ep = (int32_t)args->ep,
-                               .esp = (int32_t)args->esp,
-                               .mp = (int32_t)args->mp,
-                               .nonmoe_scale = args->nonmoe_scale,
-                               .attention = args->attention,
-                               .stragglers = args->stragglers,
-                               .placement = args->placement,
-                               .first_layer = (int32_t)args->first_layer,
-                               .solver = hec_solver_cbc()};
-  if (!args->t)
-    return HEC_OK;
-  int64_t t;
-  const char *end = hec_args_whole(args->t, 1000000, &t);
-  if (strcmp(args->t, "paper") == 0)
-    options->t = HEC_T_PAPER;
-  else if (!end || *end != 0)
-    return hec_fail(HEC_BAD_INPUT, "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"%s\"",
-                    args->t);
-  else
-    options->t = (int32_t)t;
-  return HEC_OK;
+/* A value of an option whose values are names of rows. */
+static hec_status unknown(const char *key, const char *name) {
+  char flag[HEC_ARG_NAME_BYTES + 2];
+  (void)snprintf(flag, sizeof flag, "--%s", key);
+  return hec_table_unknown(hec_run_option_find(key)->values->table, flag, name);
 }
-
-static const hec_table policy_rows = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
 
 hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   *n = 0;
@@ -76,7 +35,7 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
       return hec_fail(HEC_BAD_INPUT, "--policy: expected all alone or a list of policies, found \"%s\"", list);
     const hec_policy *policy = hec_policy_find(name);
     if (!policy)
-      return hec_table_unknown(&policy_rows, "--policy", name);
+      return unknown("policy", name);
     for (int32_t i = 0; i < *n; i++)
       if (policies[i] == policy)
         return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", name);
@@ -87,14 +46,14 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
   }
 }
 
-hec_status hec_job_args_chosen(const hec_job_args *args, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+hec_status hec_job_args_chosen(const hec_job_options *options, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   const hec_policy *named[HEC_POLICIES_MAX];
   int32_t n_named;
-  if (args->first_layer >= 0 && !args->placement)
+  if (options->first_layer >= 0 && !options->placement)
     return hec_fail(HEC_BAD_INPUT, "--first-layer: expected --placement FILE beside it, found none");
-  HEC_TRY(hec_job_args_policies(args->policies, named, &n_named));
+  HEC_TRY(hec_job_args_policies(options->policy, named, &n_named));
   *n = 0;
-  for (int32_t i = 0; args->placement && hec_policies[i]; i++)
+  for (int32_t i = 0; options->placement && hec_policies[i]; i++)
     if (hec_policies[i]->placed)
       policies[(*n)++] = hec_policies[i];
   int32_t n_first = *n;
@@ -184,21 +143,21 @@ hec_status hec_job_args_collective(const char *name, const hec_collective **coll
   *collective = name ? hec_collective_find(name) : NULL;
   if (!name || *collective)
     return HEC_OK;
-  return hec_table_unknown(&(hec_table){.rows = hec_collectives}, "--collective", name);
+  return unknown("collective", name);
 }
 
 hec_status hec_job_args_law(const char *name, const hec_law **law) {
   *law = hec_law_find(name);
   if (*law)
     return HEC_OK;
-  return hec_table_unknown(&(hec_table){.rows = hec_laws}, "--law", name);
+  return unknown("law", name);
 }
 
-void hec_job_args_reads(const hec_job_args *args, const char *trace, hec_path_use reads[HEC_JOB_READS]) {
+void hec_job_args_reads(const hec_job_options *options, const char *trace, hec_path_use reads[HEC_JOB_READS]) {
   reads[0] = (hec_path_use){"the trace", trace, false};
-  reads[1] = (hec_path_use){"--cluster", args->cluster, false};
-  reads[2] = (hec_path_use){"--model", args->model, false};
-  reads[3] = (hec_path_use){"--placement", args->placement, false};
+  reads[1] = (hec_path_use){"--cluster", options->cluster, false};
+  reads[2] = (hec_path_use){"--model", options->model, false};
+  reads[3] = (hec_path_use){"--placement", options->placement, false};
 }
 
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) {

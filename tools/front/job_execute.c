@@ -1,4 +1,5 @@
 /* The job of an execution on CPUs: defaults small enough for a laptop (DESIGN section 7), each written down. */
+#include "models/straggler.h"
 #include "tools/front/job_make.h"
 
 #include <inttypes.h>

@@ -2,35 +2,7 @@
  * `defaults`. Rules: DESIGN section 3, "From trace to problem". */
 #ifndef HEC_FRONT_JOB_MAKE_H
 #define HEC_FRONT_JOB_MAKE_H
-#include "models/straggler.h"
-#include "runtime/program/job.h"
-
-typedef struct {
-  const char *cluster, *model;           /* NULL: chosen from the header, else by default */
-  const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
-  const char *phase;                     /* "train", "forward" or NULL: from the header */
-  int32_t ranks;                         /* 0: header, sources, else all devices */
-  int32_t tokens;                        /* per rank and micro-batch; 0: the trace's own number */
-  int32_t micro_batches;                 /* repeats of a lone record; 0: 1 */
-  int32_t warmup;                        /* records run but not reported; -1: 5, or 0 for fewer than 12 records */
-  int32_t t, m, period, slots;           /* HEC_AUTO */
-  int32_t ep;                            /* ranks of an expert-parallel group; 0: the largest */
-  int32_t esp;                           /* ranks of an expert-sharding group; 0: 1 */
-  int32_t mp;                            /* ranks that share the dense part; 0: 1 */
-  double nonmoe_scale;                   /* 0: the model's */
-  const char *attention;                 /* models/attention.h; NULL: the model's */
-  hec_stragglers stragglers;             /* what is slower or later than the cluster says; NULLs: nothing */
-  int32_t layers;                        /* the first MoE layers of the trace; 0: all */
-  const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
-  const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
-  const char *placement;    /* a file with the present placement, for policies that stand as it says; NULL: none */
-  int32_t first_layer;      /* of the model, where the file numbers dense layers too; -1: the file's first */
-  bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
-} hec_job_options;
-
-#define HEC_JOB_OPTIONS                                                                                                \
-  ((hec_job_options){                                                                                                  \
-      .first_layer = -1, .warmup = -1, .t = HEC_AUTO, .m = HEC_AUTO, .period = HEC_AUTO, .slots = HEC_AUTO})
+#include "tools/front/option_list.h"
 
 /* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */
 hec_status hec_job_make(const hec_job_options *options, hec_trace_reader *reader, hec_arena *arena,

@@ -2,6 +2,7 @@
 #include "tools/front/simulation.h"
 
 #include "runtime/base/progress.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "tools/front/job_rows.h"
 #include "tools/front/machine.h"
 
@@ -9,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+const hec_run_option_words hec_simulation_words[] = {
+    {"schedule", "S[,S...]", NULL}, {"attention", "K[,K...]", NULL}, {.key = NULL}};
 
 typedef struct {
   const hec_simulation_args *args;
@@ -19,10 +23,10 @@ typedef struct {
 } runner;
 
 /* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
-static hec_status choose_policies(const hec_job_args *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
+static hec_status choose_policies(const hec_job_options *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
   HEC_TRY(hec_job_args_chosen(args, policies, n));
   *n_left = 0;
-  if (args->esp <= 1 || strcmp(args->policies, "all") != 0)
+  if (args->esp <= 1 || strcmp(args->policy, "all") != 0)
     return HEC_OK;
   int32_t n_all = *n;
   *n = 0;
@@ -45,9 +49,9 @@ static void say_left_out(const runner *r, hec_job *job) {
 
 /* One comparison, under one kind of attention (NULL: the model's). */
 static hec_status compare(const runner *r, const char *attention, hec_job *job, hec_summary *summary) {
-  hec_job_options wanted;
-  HEC_TRY(hec_job_args_options(&r->args->job, &wanted));
+  hec_job_options wanted = r->args->job;
   wanted.attention = attention;
+  wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_make(&wanted, r->reader, r->arena, job));
   if (r->n_left_out > 0)
     say_left_out(r, job);

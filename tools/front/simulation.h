@@ -5,25 +5,22 @@
 #include "tools/front/job_args.h"
 
 typedef struct {
-  hec_job_args job;
+  hec_job_options job;
   int64_t threads; /* 0: all cores */
   bool check;
 } hec_simulation_args;
 
-#define HEC_SIMULATION_ARGS ((hec_simulation_args){.job = hec_job_args_default})
+#define HEC_SIMULATION_ARGS ((hec_simulation_args){.job = HEC_JOB_OPTIONS})
 
 /* Rows of a table of options (args.h). */
-/* clang-format off */
-#define HEC_SIMULATION_ARG_ROWS(a) \
-  HEC_JOB_ARG_ROWS((a).job), \
-  HEC_STRAGGLER_ARG_ROWS((a).job.stragglers), \
-  HEC_POLICY_ARG_ROWS((a).job, "S[,S...]", "K[,K...]"), \
-  HEC_PLACEMENT_ARG_ROWS((a).job), \
-  HEC_ARG_TITLE("Simulation and output"), \
-  HEC_ARG_WORD("--law", (a).job.law, "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)"), \
-  HEC_ARG_WHOLE("--threads", (a).threads, "N", "threads, which share the policies (default: all cores)", 1, 1024), \
-  {"--check", HEC_ARG_FLAG, &(a).check, NULL, "verify every program and timeline while running", 0, 0}
-/* clang-format on */
+extern const hec_run_option_words hec_simulation_words[];
+#define HEC_SIMULATION_ARG_ROWS(a)                                                                                     \
+  HEC_ARG_JOB("What runs", (a).job, HEC_OPTIONS_JOB " " HEC_OPTIONS_STRAGGLERS, NULL),                                 \
+      HEC_ARG_JOB("Policies", (a).job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT,             \
+                  hec_simulation_words),                                                                               \
+      HEC_ARG_JOB("Simulation and output", (a).job, "law", NULL),                                                      \
+      HEC_ARG_WHOLE("--threads", (a).threads, "N", "threads, which share the policies (default: all cores)", 1, 1024), \
+      {"--check", HEC_ARG_FLAG, &(a).check, NULL, "verify every program and timeline while running", 0, 0}
 
 typedef struct {
   hec_job job;

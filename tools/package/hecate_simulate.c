@@ -17,11 +17,12 @@ static hec_status read_options(const char *const *options, int32_t n_options, he
   for (int32_t i = 0; i < n_options; i++)
     if (!options[i])
       return hec_fail(HEC_BAD_INPUT, "options[%d]: expected a word, found NULL", i);
-  bool given[HEC_ARGS_MAX] = {false};
+  hec_args words;
+  hec_args_begin(&command, &words);
   for (int i = 0; i < n_options; i++) {
     if (options[i][0] != '-')
       return hec_fail(HEC_BAD_INPUT, "options[%d]: expected an option (--name), found \"%.100s\"", i, options[i]);
-    HEC_TRY(hec_args_set(&command, n_options, options, &i, given));
+    HEC_TRY(hec_args_set(&words, n_options, options, &i));
   }
   return HEC_OK;
 }

@@ -3,6 +3,7 @@
 #include "tools/run/replay_command.h"
 
 #include "runtime/base/progress.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "tools/front/colour.h"
 #include "tools/front/execution.h"
 #include "tools/front/job_args.h"
@@ -18,11 +19,11 @@
 enum { STEPS = 20, STEPS_MAX = 100000, WARMUP_STEPS_LEAST = 3 };
 
 typedef struct {
-  hec_job_args job;
+  hec_job_options job;
   hec_where_args where;
   const char *trace, *out, *format;
   const hec_timeline_format *timelines;
-  int64_t layers, steps, seed, timeline_iter;
+  int64_t steps, seed, timeline_iter;
   bool json, list, check;
 } settings;
 
@@ -38,30 +39,26 @@ typedef struct {
   hec_measure_options options;
 } command;
 
+static const hec_run_option_words words[] = {
+    {"cluster", NULL,
+     "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this machine's cores, "
+     "assumed rates; of backend nccl a preset with such devices)"},
+    {"model", NULL,
+     "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace "
+     "(default: the trace's where an expert is at most 1 MiB, else tiny)"},
+    {"ranks", NULL, "ranks, at most 256 (default 4; under mpirun: its processes)"},
+    {"tokens", NULL, "tokens per rank and micro-batch; loads are scaled to it (default 256)"},
+    {"warmup", NULL, "iterations run but not reported (default 1; 0 below 3 iterations)"},
+    {"layers", NULL, "the first N MoE layers of the trace (default 4)"},
+    {.key = NULL},
+};
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = hec_job_args_default, .where.backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .where.backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
   const hec_arg args[] = {
-      HEC_ARG_TITLE("What runs"),
-      HEC_ARG_WORD("--cluster", s->job.cluster, "C",
-                   "what plans are made for: preset (--list), JSON file or line, see Cluster below (default: this "
-                   "machine's cores, assumed rates; of backend nccl a preset with such devices)"),
-      HEC_ARG_WORD(
-          "--model", s->job.model, "M",
-          "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the "
-          "trace (default: the trace's where an expert is at most 1 MiB, else tiny)"),
-      HEC_ARG_WHOLE("--ranks", s->job.ranks, "R", "ranks, at most 256 (default 4; under mpirun: its processes)", 1,
-                    65536),
-      HEC_ARG_WHOLE("--tokens", s->job.tokens, "N",
-                    "tokens per rank and micro-batch; loads are scaled to it (default 256)", 1, 100000000),
-      HEC_ARG_WHOLE("--micro-batches", s->job.micro_batches, "N",
-                    "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, 4096),
-      HEC_ARG_WORD("--phase", s->job.phase, "P", "train or forward (default: from the trace)"),
-      HEC_ARG_WHOLE("--warmup", s->job.warmup, "N", "iterations run but not reported (default 1; 0 below 3 iterations)",
-                    0, 1000000000),
-      HEC_ARG_WHOLE("--layers", s->layers, "N", "the first N MoE layers of the trace (default 4)", 1, 100000),
+      HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
-      HEC_POLICY_ARG_ROWS(s->job, "S", "K"),
-      HEC_PLACEMENT_ARG_ROWS(s->job),
+      HEC_ARG_JOB("Policies", s->job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT, NULL),
       HEC_ARG_TITLE("Execution"),
       HEC_ARG_WORD("--backend", s->where.backend, "B",
                    "cpu (default), mpi, nccl, or list: which there are, and why not"),
@@ -124,7 +121,7 @@ static hec_status choose_steps(command *c, hec_trace_reader *reader) {
   HEC_TRY(hec_execution_steps(&c->job, reader, wanted, s->steps > 0, &c->arena, r));
   if (r->n_steps > 1 && r->steps[0].stride > 1)
     hec_job_say(&c->job, &c->arena, "mean: over the iterations that ran, not weighted by the stride");
-  c->job.warmup = s->job.warmup >= 0 ? (int32_t)s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
+  c->job.warmup = s->job.warmup >= 0 ? s->job.warmup : r->n_steps >= WARMUP_STEPS_LEAST;
   if (s->job.warmup < 0)
     hec_job_say(&c->job, &c->arena, "warm-up: %s; choose with --warmup",
                 c->job.warmup ? "the first iteration runs but is not reported" : "none, too few iterations");
@@ -141,10 +138,9 @@ static hec_status choose_steps(command *c, hec_trace_reader *reader) {
 }
 
 static hec_status make_job(command *c, hec_trace_reader *reader, int32_t ranks) {
-  hec_job_options wanted;
-  HEC_TRY(hec_job_args_options(&c->s->job, &wanted));
+  hec_job_options wanted = c->s->job;
+  wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_args_collective(c->s->job.collective, &c->options.collective));
-  wanted.layers = (int32_t)c->s->layers;
   wanted.like = c->where.backend->like ? c->where.backend->like() : NULL;
   if (ranks > 0)
     wanted.ranks = ranks;

@@ -4,6 +4,7 @@
 #include "tools/run/train_command.h"
 
 #include "runtime/base/arena.h"
+#include "models/straggler.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/model/gate.h"
@@ -11,6 +12,7 @@
 #include "runtime/plan/cbc/cbc.h"
 #include "tools/front/args.h"
 #include "tools/front/job_make.h"
+#include "tools/front/options.h"
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
 #include "tools/front/where.h"
@@ -28,8 +30,9 @@
 enum { RANKS = 4, STEPS_MAX = 1000000, PRINTED_STEPS = 20, NAME_BYTES = 320 }; /* a file name has 255 at most */
 
 typedef struct {
-  const char *text, *attention, *policy, *schedule, *record, *cluster, *name, *gate, *balance;
-  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every, ep, esp;
+  hec_job_options job;
+  const char *text, *attention, *record, *name, *gate, *balance;
+  int64_t steps, layers, experts, top_k, d_model, d_ffn, heads, seq_len, tokens, micro_batches, seed, every;
   double rate, aux, memory;
   const hec_gate *gate_row;
   hec_gate_options gate_options;
@@ -58,9 +61,7 @@ typedef struct {
   bool launched;
 } command;
 
-static const settings defaults = {.policy = "hecate",
-                                  .schedule = "auto",
-                                  .gate = "softmax",
+static const settings defaults = {.gate = "softmax",
                                   .attention = "causal",
                                   .where.backend = "cpu",
                                   .steps = 100,
@@ -74,7 +75,6 @@ static const settings defaults = {.policy = "hecate",
                                   .tokens = 256,
                                   .micro_batches = 1,
                                   .seed = 1,
-                                  .esp = 1,
                                   .rate = 3e-3};
 
 static hec_status parse_gate(settings *s) {
@@ -100,8 +100,19 @@ static void list_gates(void) {
   hec_text_free(&keys);
 }
 
+static const hec_run_option_words words[] = {
+    {"policy", "P", "one policy (default hecate); see --list"},
+    {"schedule", NULL, "auto (default: the policy's own) or a schedule"},
+    {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
+    {"esp", NULL, "every expert in shards on S ranks (default 1; policy ep)"},
+    {"cluster", NULL, "what plans are made for (default: CPU cores, assumed rates)"},
+    {.key = NULL},
+};
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
+  s->job = HEC_JOB_OPTIONS;
+  s->job.policy = "hecate";
   const hec_arg args[] = {
       HEC_ARG_TITLE("What is learned"),
       HEC_ARG_WORD("--text", s->text, "FILE", "what to learn; its distinct bytes are the vocabulary (required)"),
@@ -126,12 +137,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                    "none (default), aux=COEFFICIENT of an auxiliary loss, bias=RATE of a bias of the choice, or both"),
       HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
-      HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--policy", s->policy, "P", "one policy (default hecate); see --list"),
-      HEC_ARG_WORD("--schedule", s->schedule, "S", "auto (default: the policy's own) or a schedule"),
-      HEC_ARG_WHOLE("--ep", s->ep, "N", "ranks of an expert-parallel group (default: the largest that fits)", 1, 65536),
-      HEC_ARG_WHOLE("--esp", s->esp, "S", "every expert in shards on S ranks (default 1; policy ep)", 1, 65536),
-      HEC_ARG_WORD("--cluster", s->cluster, "C", "what plans are made for (default: CPU cores, assumed rates)"),
+      HEC_ARG_JOB("Execution", s->job, "policy schedule ep esp cluster", words),
       HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
       HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
       {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
@@ -228,7 +234,7 @@ static hec_status choose_attention(const settings *s, hec_moe *moe) {
 static hec_status choose_cluster(command *c, int32_t ranks) {
   char line[HEC_CPU_LINE_BYTES];
   hec_job_cpu_line(ranks, c->s->memory > 0 ? c->s->memory : 4e9, line);
-  c->report.cluster = hec_arena_text(&c->arena, c->s->cluster ? c->s->cluster : line);
+  c->report.cluster = hec_arena_text(&c->arena, c->s->job.cluster ? c->s->job.cluster : line);
   HEC_TRY(hec_cluster_load(c->report.cluster, &c->arena, &c->cluster));
   return hec_stragglers_none_late(&c->cluster, c->cluster.n_devices);
 }
@@ -309,30 +315,30 @@ static hec_status make(command *c) {
   if (s->record && c->where.backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"--text", s->text, false},
-                                                 {"--cluster", s->cluster, false},
+                                                 {"--cluster", s->job.cluster, false},
                                                  {"--record", s->record, true}},
                           3));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
-  if (strchr(s->policy, ',') || strcmp(s->policy, "all") == 0)
-    return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->policy);
-  c->policy = hec_policy_find(s->policy);
+  if (strchr(s->job.policy, ',') || strcmp(s->job.policy, "all") == 0)
+    return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->job.policy);
+  c->policy = hec_policy_find(s->job.policy);
   if (!c->policy)
-    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy", s->policy);
+    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy", s->job.policy);
   c->moe = shape_of(s);
   HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
   HEC_TRY(hec_gate_set(&c->model, s->gate_row, &s->gate_options));
   HEC_TRY(choose_cluster(c, ranks));
   HEC_TRY(hec_problem_make(&c->model.moe, &c->cluster, true, ranks, (int32_t)s->tokens, &c->problem));
-  HEC_TRY(hec_problem_group(&c->problem, (int32_t)s->ep));
-  HEC_TRY(hec_problem_shard(&c->problem, (int32_t)s->esp));
+  HEC_TRY(hec_problem_group(&c->problem, s->job.ep));
+  HEC_TRY(hec_problem_shard(&c->problem, s->job.esp > 0 ? s->job.esp : 1));
   c->problem.solver = hec_solver_cbc();
   c->train = (hec_train){.problem = &c->problem,
                          .model = &c->model,
                          .corpus = &c->corpus,
                          .n_steps = (int32_t)s->steps,
                          .n_micro_batches = (int32_t)s->micro_batches,
-                         .schedule = s->schedule,
+                         .schedule = s->job.schedule,
                          .virtual_time = s->where.virtual_time,
                          .check = s->check,
                          .aux = (float)s->balancing.aux,
@@ -345,7 +351,7 @@ static hec_status make(command *c) {
   HEC_TRY(hec_train_check(&c->train, c->policy));
   if (!c->where.backend->transport)
     HEC_TRY(hec_machine_check_memory(&c->problem, c->problem.n_ranks, s->check));
-  HEC_TRY(hec_schedule_of(c->policy, s->schedule, &c->schedule));
+  HEC_TRY(hec_schedule_of(c->policy, s->job.schedule, &c->schedule));
   describe(c);
   c->report = (hec_train_report){
       .train = &c->train,

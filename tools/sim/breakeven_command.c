@@ -2,6 +2,7 @@
  * and the cluster's laws side by side (runtime/plan/breakeven.h). */
 #include "tools/sim/breakeven_command.h"
 
+#include "models/straggler.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/breakeven.h"
 #include "tools/front/job_args.h"
@@ -16,8 +17,7 @@ static const double exposed_shares[] = {1, 0.5, 0.25, 0.1};
 enum { N_EXPOSED = sizeof exposed_shares / sizeof *exposed_shares, LINKS_MAX = 2 };
 
 typedef struct {
-  const char *cluster, *model;
-  hec_stragglers stragglers;
+  hec_job_options job;
   bool json;
 } settings;
 
@@ -34,13 +34,18 @@ typedef struct {
   } link[LINKS_MAX];
 } question;
 
+static const hec_run_option_words words[] = {
+    {"cluster", NULL, "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"},
+    {"model", NULL, "preset (hecate-sim --list), JSON file or config.json of Hugging Face (default gpt-moe-s)"},
+    {.key = NULL},
+};
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.cluster = "p4d-4x8", .model = "gpt-moe-s"};
+  *s = (settings){.job = HEC_JOB_OPTIONS};
+  s->job.cluster = "p4d-4x8";
+  s->job.model = "gpt-moe-s";
   const hec_arg args[] = {
-      HEC_ARG_WORD("--cluster", s->cluster, "C", "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"),
-      HEC_ARG_WORD("--model", s->model, "M",
-                   "preset (hecate-sim --list), JSON file or config.json of Hugging Face (default gpt-moe-s)"),
-      HEC_SLOW_ARG_ROW(s->stragglers),
+      HEC_ARG_JOB("", s->job, "cluster model slow", words),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
       {.name = NULL}};
   const hec_command command = {
@@ -94,7 +99,7 @@ static hec_status check_slow(const settings *s, const question *q, const hec_clu
     hec_text_printf(&ranks, "%s%" PRId32, l + 1 < q->n_links ? ", " : " and ", q->link[l].path.destination);
   hec_status status = hec_fail(
       HEC_BAD_INPUT, "--slow: expected ranks 0%s, whose copies are asked about, or links between them; found \"%s\"",
-      ranks.data, s->stragglers.slow);
+      ranks.data, s->job.slow);
   hec_text_free(&ranks);
   return status;
 }
@@ -106,7 +111,7 @@ static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
   memcpy(before.devices, q->cluster.devices, (size_t)before.n_devices * sizeof *before.devices);
   memcpy(before.links, q->cluster.links, (size_t)before.n_links * sizeof *before.links);
   hec_text said = {0};
-  hec_status slowed = hec_stragglers_apply(&s->stragglers, q->cluster.n_devices, &q->cluster, &said);
+  hec_status slowed = hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, q->cluster.n_devices, &q->cluster, &said);
   q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
   hec_text_free(&said);
   HEC_TRY(slowed);
@@ -116,8 +121,8 @@ static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
 }
 
 static hec_status ask(const settings *s, hec_arena *arena, question *q) {
-  HEC_TRY(hec_cluster_load(s->cluster, arena, &q->cluster));
-  HEC_TRY(hec_moe_load(s->model, &q->moe));
+  HEC_TRY(hec_cluster_load(s->job.cluster, arena, &q->cluster));
+  HEC_TRY(hec_moe_load(s->job.model, &q->moe));
   int32_t per_node = q->cluster.devices_per_node;
   if (q->cluster.n_devices < 2)
     return hec_fail(HEC_BAD_INPUT, "cluster %s: expected at least 2 devices, found 1: nowhere to send a copy",

@@ -5,6 +5,7 @@
 #include "tools/sim/plan_command.h"
 
 #include "models/traffic_matrix.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/placement/placement.h"
 #include "runtime/program/lower.h"
 #include "tools/front/job_args.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 
 typedef struct {
-  hec_job_args job;
+  hec_job_options job;
   const char *trace, *policy, *stage, *matrix, *layer_word, *export, *out;
   int64_t layer, iter; /* layer -1: none is printed */
   bool json, reshard;
@@ -68,7 +69,7 @@ static hec_status check(settings *s) {
 }
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = hec_job_args_default, .stage = "refine", .layer = -1, .iter = -1};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .stage = "refine", .layer = -1, .iter = -1};
   hec_text formats = {0};
   hec_text_add(&formats, "write where every expert of every layer stands:");
   for (int32_t i = 0; hec_placement_formats[i]; i++)
@@ -89,12 +90,10 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_TITLE("As a file for other frameworks"),
       HEC_ARG_WORD("--export", s->export, "FORMAT", formats.data),
       HEC_ARG_WORD("--out", s->out, "FILE", "the file that --export writes"),
-      HEC_PLACEMENT_ARG_ROWS(s->job),
-      HEC_ARG_TITLE("Planners and output"),
-      HEC_FSSDP_ARG_ROWS(s->job, "K"),
+      HEC_ARG_JOB("", s->job, HEC_OPTIONS_PLACEMENT, NULL),
+      HEC_ARG_JOB("Planners and output", s->job, HEC_OPTIONS_PLANNING, NULL),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
-      HEC_JOB_ARG_ROWS(s->job),
-      HEC_STRAGGLER_ARG_ROWS(s->job.stragglers),
+      HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " " HEC_OPTIONS_STRAGGLERS, NULL),
       {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim plan",
@@ -282,7 +281,7 @@ static void print_note(const char *who, const hec_text *note, hec_text *out) {
 static hec_status export(const settings *s, const hec_policy_run *run, hec_arena *arena, hec_text *out) {
   hec_placement placement;
   hec_text text = {0}, lost = {0};
-  int32_t first = s->job.first_layer > 0 ? (int32_t)s->job.first_layer : 0;
+  int32_t first = s->job.first_layer > 0 ? s->job.first_layer : 0;
   hec_status status = hec_placement_of_plan(&run->plan, first, arena, &placement, &lost);
   if (status == HEC_OK)
     status = hec_placement_write(s->format, &placement, &text, &lost);
@@ -449,9 +448,9 @@ static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_a
     return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->policy);
   if (s->job.placement && !policies[0]->placed)
     return hec_fail(HEC_BAD_INPUT, "--placement: expected --policy given beside it, found --policy %s", s->policy);
-  hec_job_options wanted;
+  hec_job_options wanted = s->job;
   hec_job job;
-  HEC_TRY(hec_job_args_options(&s->job, &wanted));
+  wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_make(&wanted, reader, arena, &job));
   HEC_TRY(hec_policy_suits(policies[0], &job.problem));
   if (s->layer >= job.problem.n_layers)

@@ -31,16 +31,15 @@ typedef struct {
   const char *launcher; /* the shard comes from; NULL: the command line, or there is one */
 } settings;
 
-static const char notes[] =
+static const char notes_of_spec[] =
     "Spec: a JSON object; a key is an option of hecate-sim with _ for -, its value one value or an array of them:\n"
     "  {\"trace\": [\"loads.jsonl.gz\",\n"
     "             {\"synth\": {\"workload\": \"lognormal\", \"top_k\": [1, 2, 4], \"iterations\": 20}}],\n"
     "   \"policy\": \"all\", \"schedule\": [\"auto\", \"pipemoe\"], \"law\": \"alpha_beta\",\n"
     "   \"cluster\": [\"p4d-4x8\", \"4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G\"],\n"
     "   \"model\": [\"gpt-moe-s\", \"mixtral-8x7b\"], \"ranks\": [16, 32], \"tokens\": [1024, 4096], \"m\": [\"auto\", "
-    "0]}\n"
-    "  keys: trace (required), model, cluster, slow, skew, ranks, tokens, micro_batches, layers, phase, attention,\n"
-    "  nonmoe_scale, esp, mp, t, m, period, slots, warmup, collective, law, schedule, policy (default all);\n"
+    "0]}\n";
+static const char notes_of_values[] =
     "  \"auto\": hecate-sim's default. slow, skew: \"\" is none; \"rank=3:0.5,rank=4:0.5\" is one value.\n"
     "  synth: options of hecate-trace synth; arrays there multiply, too. Paths are relative to the spec's folder.\n"
     "  At most 1000000 configurations, 4096 traces, 8 GiB of traces (unpacked, in memory, once for all threads).\n"
@@ -52,6 +51,23 @@ static const char notes[] =
     "Interrupted (Ctrl-C, kill): the same command of the same build goes on from FILE.journal, which ends with the "
     "sweep;\n"
     "stderr says how many rows are done, then how many were taken over.";
+
+/* The keys come from the table of options. */
+static void add_notes(hec_text *out) {
+  static const char title[] = "  keys:";
+  hec_text keys = {0};
+  for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
+    hec_text_printf(&keys, "%s%s%s", a > 0 ? ", " : "", hec_sweep_axis_name(a),
+                    a == HEC_AXIS_trace    ? " (required)"
+                    : a == HEC_AXIS_policy ? " (default all)"
+                                           : "");
+  hec_text_add(out, notes_of_spec);
+  hec_text_add(out, title);
+  hec_text_wrap(out, keys.data, sizeof title - 1, 2, HEC_ARGS_COLUMNS);
+  hec_text_add(out, ";\n");
+  hec_text_add(out, notes_of_values);
+  hec_text_free(&keys);
+}
 
 static const char exits[] =
     "0 done (also where some configurations cannot run), 1 the run failed or no configuration can\n"
@@ -106,6 +122,8 @@ static hec_status choose_shard(settings *s) {
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.n_shards = 1};
+  hec_text notes = {0};
+  add_notes(&notes);
   const hec_arg args[] = {
       HEC_ARG_WORD("--out", s->out, "FILE", "write FILE: .csv or .json by its name, else FILE.csv and FILE.json"),
       HEC_ARG_WORD("--report", s->report, "FILE.html",
@@ -123,11 +141,13 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
           "Simulates every configuration of a product of traces, models, clusters, scales, options, laws, schedules "
           "and policies:\none row each. merge joins the parts of shards.",
       .examples = example,
-      .notes = notes,
+      .notes = notes.data,
       .exits = exits,
       .args = args};
   int32_t n;
-  HEC_TRY(hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done));
+  hec_status status = hec_args_parse(&command, argc, argv, &s->spec, 1, &n, done);
+  hec_text_free(&notes);
+  HEC_TRY(status);
   if (*done)
     return HEC_OK;
   if (n == 0)
@@ -193,7 +213,7 @@ enum { N_TARGETS = 5 };
 /* Neither the spec or the parts (`what`), nor a file that the spec names, nor one written twice. */
 static hec_status check_targets(const targets *t, const char *what, const char *const *read, int32_t n_read,
                                 hec_sweep *sweep) {
-  static const hec_sweep_axis of_files[] = {HEC_SWEEP_TRACE, HEC_SWEEP_CLUSTER, HEC_SWEEP_MODEL};
+  static const hec_sweep_axis of_files[] = {HEC_AXIS_trace, HEC_AXIS_cluster, HEC_AXIS_model};
   const struct {
     const char *option;
     const hec_text *path;
@@ -208,7 +228,7 @@ static hec_status check_targets(const targets *t, const char *what, const char *
   for (int32_t f = 0; f < 3; f++)
     for (int32_t i = 0; i < sweep->axis[of_files[f]].n; i++) {
       const char *path = sweep->axis[of_files[f]].value[i].path;
-      uses[at++] = (hec_path_use){hec_sweep_axis_name[of_files[f]], path, false};
+      uses[at++] = (hec_path_use){hec_sweep_axis_name(of_files[f]), path, false};
     }
   for (int i = 0; i < N_TARGETS; i++)
     uses[at++] = (hec_path_use){written[i].option, written[i].path->data, true};
@@ -301,7 +321,7 @@ static hec_status print_count(const hec_sweep *sweep, const settings *s) {
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
     if (sweep->axis[a].n == 1)
       continue;
-    hec_text_printf(&out, "%s%" PRId32 " %s", between, sweep->axis[a].n, hec_sweep_axis_name[a]);
+    hec_text_printf(&out, "%s%" PRId32 " %s", between, sweep->axis[a].n, hec_sweep_axis_name(a));
     between = " x ";
   }
   hec_text_printf(&out, "%s\n", sweep->n == 1 ? " one value of everything" : "");

@@ -20,11 +20,9 @@ typedef struct {
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.session = hec_session_args_default};
+  *s = (settings){.session = hec_session_args_default()};
   const hec_arg args[] = {
-      HEC_SESSION_ARG_ROWS(s->session, "train"),
-      HEC_ARG_WHOLE("--esp", s->session.job.esp, "S", "experts in S shards, as for compare --esp S (default 1)", 1,
-                    65536),
+      HEC_ARG_JOB("What runs", s->session.job, HEC_OPTIONS_SESSION " esp", hec_session_words),
       HEC_SESSION_TIME_ROWS(s->session, "2m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of loads, weights and orders (default 1)", 0, HEC_ITER_MAX - 1e6),
       HEC_SESSION_WHERE_ROWS(s->session),

@@ -36,9 +36,9 @@ typedef struct {
 } command;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.session = hec_session_args_default};
+  *s = (settings){.session = hec_session_args_default()};
   const hec_arg args[] = {
-      HEC_SESSION_ARG_ROWS(s->session, "from the trace, else train"),
+      HEC_ARG_JOB("What runs", s->session.job, HEC_OPTIONS_SESSION, hec_session_words),
       HEC_ARG_WHOLE("--steps", s->steps, "N",
                     "iterations of each policy that are compared, after one of warm-up (default 6; with --random 1)", 1,
                     100000),
@@ -47,7 +47,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_SESSION_TIME_ROWS(s->session, "2m; all policies: give 6m"),
       HEC_ARG_WHOLE("--seed", s->session.seed, "N", "of weights, orders, made-up loads and configurations (default 1)",
                     0, HEC_ITER_MAX - 1e6),
-      HEC_POLICY_ARG_ROWS(s->session.job, "S", "K"),
+      HEC_ARG_JOB("Policies", s->session.job, HEC_OPTIONS_POLICY " nonmoe_scale", NULL),
       HEC_SESSION_WHERE_ROWS(s->session),
       HEC_ARG_WORD(
           "--calibration", s->calibration, "FILE",
@@ -97,9 +97,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
     return hec_fail(HEC_BAD_INPUT, "expected a trace file, or --random N; see hecate-validate compare --help");
   if (s->stamp && !s->out)
     return hec_fail(HEC_BAD_INPUT, "--stamp: expected --out DIR beside it, found none");
-  if (s->session.job.mp > 1)
-    return hec_fail(HEC_BAD_INPUT, "--mp: expected 1, attention in parts is not calibrated; found %d",
-                    (int)s->session.job.mp);
   s->session.where.ranks = s->session.job.ranks;
   return hec_timeline_format_arg(s->format, s->out, &s->timelines);
 }

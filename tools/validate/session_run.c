@@ -5,6 +5,7 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/exec/math/math.h"
+#include "runtime/plan/cbc/cbc.h"
 #include "tools/front/colour.h"
 #include "tools/front/machine.h"
 #include "tools/front/output.h"
@@ -15,20 +16,27 @@
 #include <string.h>
 #include <time.h>
 
-const hec_session_args hec_session_args_default = {
-    .job = {.model = "cpu-512",
-            .policies = "all",
-            .schedule = "auto",
-            .law = "alpha_beta",
-            .warmup = -1,
-            .first_layer = -1,
-            .m = HEC_AUTO,
-            .period = HEC_AUTO,
-            .slots = HEC_AUTO},
-    .where = {.backend = "cpu"},
-    .seed = 1,
-    .within_s = 120,
+const hec_run_option_words hec_session_words[] = {
+    {"cluster", NULL,
+     "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also "
+     "without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with "
+     "such devices)"},
+    {"model", NULL, "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"},
+    {"ranks", NULL,
+     "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its "
+     "processes)"},
+    {"tokens", NULL, "tokens per rank; a half and a quarter are calibrated too (default 128)"},
+    {"layers", NULL, "MoE layers (default 2)"},
+    {"phase", NULL, "train or forward (default: the trace's, else train)"},
+    {"esp", NULL, "experts in S shards, as for compare --esp S (default 1)"},
+    {.key = NULL},
 };
+
+hec_session_args hec_session_args_default(void) {
+  hec_session_args args = {.job = HEC_JOB_OPTIONS, .where = {.backend = "cpu"}, .seed = 1, .within_s = 120};
+  args.job.model = "cpu-512";
+  return args;
+}
 
 enum { ROUNDS_MOST = 64 }; /* where nobody says how many: room for so many readings */
 
@@ -99,7 +107,7 @@ static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
   const char *class = a->where.virtual_time || run->execution.summary.imitates
                           ? "imitated"
                           : "to begin with: calibration finds this machine's own";
-  if (a->layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
+  if (a->job.layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
     hec_job_say(job, &run->arena, "layers: %" PRId32 "%s; choose with --layers", job->moe.n_moe_layers,
                 a->trace ? ", the first of the trace" : "");
   if (chose_ranks)
@@ -127,13 +135,12 @@ static hec_status check_cores(const hec_session_run_state *run) {
 
 static hec_status make_job(hec_session_run_state *run, int32_t ranks) {
   const hec_session_args *a = run->args;
-  hec_job_options wanted;
+  hec_job_options wanted = a->job;
   char line[HEC_CPU_LINE_BYTES];
-  HEC_TRY(hec_job_args_options(&a->job, &wanted));
+  wanted.solver = hec_solver_cbc();
   HEC_TRY(hec_job_args_collective(a->job.collective, &run->collective));
   if (wanted.phase && strcmp(wanted.phase, "train") != 0 && strcmp(wanted.phase, "forward") != 0)
     return hec_fail(HEC_BAD_INPUT, "--phase: expected train or forward, found \"%s\"", wanted.phase);
-  wanted.layers = (int32_t)a->layers;
   wanted.warmup = 0;
   wanted.ranks = ranks > 0 ? ranks : wanted.ranks > 0 ? wanted.ranks : HEC_SESSION_RANKS;
   if (wanted.ranks > HEC_RANKS_MAX)

@@ -11,24 +11,18 @@
 enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, HEC_SESSION_ROUNDS_MOST = 1000 };
 
 typedef struct {
-  hec_job_args job;
+  hec_job_options job;
   hec_where_args where;
   const char *trace; /* NULL: none, the shape comes from --model alone */
-  int64_t layers, repeat, seed; /* repeat 0: as many as there is time for */
+  int64_t repeat, seed; /* repeat 0: as many as there is time for */
   double within_s;
   bool list;
 } hec_session_args;
 
-/* clang-format off */
-#define HEC_SESSION_ARG_ROWS(a, default_phase) \
-  HEC_ARG_TITLE("What runs"), \
-  HEC_ARG_WORD("--cluster", (a).job.cluster, "C", "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with such devices)"), \
-  HEC_ARG_WORD("--model", (a).job.model, "M", "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"), \
-  HEC_ARG_WHOLE("--ranks", (a).job.ranks, "R", "ranks, at most the cores unless --virtual; of backend nccl they may share devices (default 2; under mpirun: its processes)", 1, 65536), \
-  HEC_ARG_WHOLE("--tokens", (a).job.tokens, "N", "tokens per rank; a half and a quarter are calibrated too (default 128)", 1, 100000000), \
-  HEC_ARG_WHOLE("--layers", (a).layers, "N", "MoE layers (default 2)", 1, 100000), \
-  HEC_ARG_WORD("--phase", (a).job.phase, "P", "train or forward (default: " default_phase ")")
+#define HEC_OPTIONS_SESSION "cluster model ranks tokens layers phase"
+extern const hec_run_option_words hec_session_words[];
 
+/* clang-format off */
 #define HEC_SESSION_TIME_ROWS(a, default_time) \
   HEC_ARG_TIME("--within", (a).within_s, "TIME", "how long all of it may take, such as 90s or 6m; it ends sooner once every time is known within 1 % (default " default_time ")", 0.001, 1e6), \
   HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
@@ -43,7 +37,7 @@ typedef struct {
   {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}
 /* clang-format on */
 
-extern const hec_session_args hec_session_args_default;
+hec_session_args hec_session_args_default(void);
 
 typedef struct {
   const char *tool; /* "hecate-validate compare 0.1.0" */

@@ -13,38 +13,22 @@
 #include "models/json.h"
 #include "runtime/program/summary.h"
 #include "sim/simulate.h"
-#include "tools/front/job_make.h"
+#include "tools/front/options.h"
 #include "tools/front/page/report.h"
 #include "traces/synth.h"
 
-typedef enum { /* outermost first */
-               HEC_SWEEP_TRACE,
-               HEC_SWEEP_MODEL,
-               HEC_SWEEP_CLUSTER,
-               HEC_SWEEP_SLOW,
-               HEC_SWEEP_SKEW,
-               HEC_SWEEP_RANKS,
-               HEC_SWEEP_TOKENS,
-               HEC_SWEEP_MICRO_BATCHES,
-               HEC_SWEEP_LAYERS,
-               HEC_SWEEP_PHASE,
-               HEC_SWEEP_ATTENTION,
-               HEC_SWEEP_NONMOE_SCALE,
-               HEC_SWEEP_EP,
-               HEC_SWEEP_ESP,
-               HEC_SWEEP_MP,
-               HEC_SWEEP_T,
-               HEC_SWEEP_M,
-               HEC_SWEEP_PERIOD,
-               HEC_SWEEP_SLOTS,
-               HEC_SWEEP_WARMUP, /* up to here: what makes a job */
-               HEC_SWEEP_COLLECTIVE,
-               HEC_SWEEP_LAW,
-               HEC_SWEEP_SCHEDULE, /* up to here: a group, compared in passes over one trace */
-               HEC_SWEEP_POLICY,
-               HEC_SWEEP_AXES
-} hec_sweep_axis;
-extern const char *const hec_sweep_axis_name[HEC_SWEEP_AXES]; /* keys of the spec, columns of the results */
+/* The trace, then the options that sweeps vary (option_list.h), outermost first. Those of kind ROW do not make the job. */
+#define HEC_SWEEP_AXIS(name, ...) HEC_AXIS_##name,
+typedef enum { HEC_AXIS_trace, HEC_SWEPT_OPTION_LIST(HEC_SWEEP_AXIS) HEC_SWEEP_AXES } hec_sweep_axis;
+static inline const hec_run_option *hec_sweep_option(int32_t axis) { /* not of the trace */
+  return &hec_run_rows[axis - HEC_AXIS_trace - 1];
+}
+static inline const char *hec_sweep_axis_name(int32_t axis) { /* key of the spec, column of the results */
+  return axis == HEC_AXIS_trace ? "trace" : hec_sweep_option(axis)->key;
+}
+static inline bool hec_sweep_makes_job(int32_t axis) {
+  return axis == HEC_AXIS_trace || hec_sweep_option(axis)->kind != HEC_RUN_ROW;
+}
 
 #define HEC_SWEEP_AUTO "auto" /* text of a value that is left to the job */
 
@@ -75,7 +59,7 @@ typedef struct {
     hec_sweep_value *value; /* [n] */
     int32_t n, capacity;
   } axis[HEC_SWEEP_AXES];
-  hec_sweep_trace *traces; /* [axis[HEC_SWEEP_TRACE].n] */
+  hec_sweep_trace *traces; /* [axis[HEC_AXIS_trace].n] */
   int32_t trace_capacity;
   int64_t n;       /* configurations, at most HEC_SWEEP_ROWS_MAX */
   int64_t per_job; /* of them per job */
@@ -101,7 +85,7 @@ const hec_sweep_value *hec_sweep_at(const hec_sweep *sweep, int64_t index, hec_s
 /* The options of its job; `solver` and what no axis says are left alone. */
 void hec_sweep_options(const hec_sweep *sweep, int64_t index, hec_job_options *options);
 static inline int32_t hec_sweep_policies(const hec_sweep *sweep) {
-  return sweep->axis[HEC_SWEEP_POLICY].n;
+  return sweep->axis[HEC_AXIS_policy].n;
 }
 /* Whether a configuration belongs to shard `i` of `n`. Whole groups where there are many, so that a trace is read by
  * few shards; scattered, so that shards take about as long as each other. */

@@ -7,7 +7,9 @@
 #include "tools/front/sweep/sweep.h"
 
 #include "models/preset_data.h"
+#include "models/straggler.h"
 #include "runtime/base/files.h"
+#include "tools/front/job_make.h"
 #include "traces/source.h"
 
 #include <errno.h>
@@ -107,9 +109,9 @@ static hec_status read_trace(const char *path, size_t left, char **bytes, size_t
 
 static hec_status load_traces(hec_sweep *s) {
   size_t left = bytes_max;
-  for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++) {
+  for (int32_t i = 0; i < s->axis[HEC_AXIS_trace].n; i++) {
     hec_sweep_trace *trace = &s->traces[i];
-    const hec_sweep_value *value = &s->axis[HEC_SWEEP_TRACE].value[i];
+    const hec_sweep_value *value = &s->axis[HEC_AXIS_trace].value[i];
     hec_status status = trace->made ? make(&trace->synth, left, &trace->bytes, &trace->length)
                                     : read_trace(value->path, left, &trace->bytes, &trace->length);
     if (status == HEC_OK)
@@ -197,7 +199,7 @@ static hec_status ranks_wanted(const hec_sweep *s, const hec_sweep_value *ranks,
     *wanted = (int32_t)ranks->number;
     return HEC_OK;
   }
-  HEC_TRY(hec_trace_open_memory(t->bytes, t->length, s->axis[HEC_SWEEP_TRACE].value[trace].text, &reader));
+  HEC_TRY(hec_trace_open_memory(t->bytes, t->length, s->axis[HEC_AXIS_trace].value[trace].text, &reader));
   *wanted = hec_job_ranks_wanted(0, hec_trace_header_of(reader));
   hec_trace_close(reader);
   return HEC_OK;
@@ -212,9 +214,9 @@ typedef struct {
 /* On one of the clusters, with every number of ranks until one fits. */
 static hec_status try_cluster(const hec_sweep *s, const hec_stragglers *one, const hec_sweep_value *cluster,
                               loaded *last, attempt *a) {
-  for (int32_t r = 0; r < s->axis[HEC_SWEEP_RANKS].n; r++) {
-    const hec_sweep_value *ranks = &s->axis[HEC_SWEEP_RANKS].value[r];
-    for (int32_t t = 0; t < (is_auto(ranks) ? s->axis[HEC_SWEEP_TRACE].n : 1); t++) {
+  for (int32_t r = 0; r < s->axis[HEC_AXIS_ranks].n; r++) {
+    const hec_sweep_value *ranks = &s->axis[HEC_AXIS_ranks].value[r];
+    for (int32_t t = 0; t < (is_auto(ranks) ? s->axis[HEC_AXIS_trace].n : 1); t++) {
       int32_t wanted;
       HEC_TRY(ranks_wanted(s, ranks, t, &wanted));
       HEC_TRY(load_once(last, cluster, wanted));
@@ -235,15 +237,15 @@ static hec_status try_cluster(const hec_sweep *s, const hec_stragglers *one, con
 /* A value of slow or skew that no configuration can have is known before any runs. O(clusters * ranks * traces). */
 static hec_status check_straggler(const hec_sweep *s, hec_sweep_axis axis, const hec_sweep_value *value, loaded *last) {
   const char *text = value->text;
-  hec_stragglers one = {axis == HEC_SWEEP_SLOW ? text : NULL, axis == HEC_SWEEP_SKEW ? text : NULL};
+  hec_stragglers one = {axis == HEC_AXIS_slow ? text : NULL, axis == HEC_AXIS_skew ? text : NULL};
   attempt a = {.fits = !text[0]};
-  for (int32_t c = 0; !a.fits && c < s->axis[HEC_SWEEP_CLUSTER].n; c++)
-    HEC_TRY(try_cluster(s, &one, &s->axis[HEC_SWEEP_CLUSTER].value[c], last, &a));
+  for (int32_t c = 0; !a.fits && c < s->axis[HEC_AXIS_cluster].n; c++)
+    HEC_TRY(try_cluster(s, &one, &s->axis[HEC_AXIS_cluster].value[c], last, &a));
   return a.fits || a.most == 0 ? HEC_OK : blame(s, value, "what some configuration can have", a.why);
 }
 
 static hec_status check_stragglers(const hec_sweep *s) {
-  static const hec_sweep_axis of_stragglers[] = {HEC_SWEEP_SLOW, HEC_SWEEP_SKEW};
+  static const hec_sweep_axis of_stragglers[] = {HEC_AXIS_slow, HEC_AXIS_skew};
   loaded last = {0};
   hec_status status = HEC_OK;
   for (int32_t a = 0; a < 2; a++)
@@ -265,8 +267,8 @@ hec_status hec_sweep_load(hec_sweep *s, const char *tool, const char *sources) {
   s->digest = add_text(UINT64_C(0xcbf29ce484222325), tool, strlen(tool));
   s->digest = add_text(s->digest, sources, strlen(sources));
   s->digest = add_text(s->digest, s->text, s->length);
-  HEC_TRY(load_each(s, HEC_SWEEP_MODEL, load_model));
-  HEC_TRY(load_each(s, HEC_SWEEP_CLUSTER, load_cluster));
+  HEC_TRY(load_each(s, HEC_AXIS_model, load_model));
+  HEC_TRY(load_each(s, HEC_AXIS_cluster, load_cluster));
   HEC_TRY(load_traces(s));
   return check_stragglers(s);
 }
@@ -285,9 +287,9 @@ hec_status hec_sweep_read(const char *path, hec_sweep *s) {
 }
 
 void hec_sweep_free(hec_sweep *s) {
-  for (int32_t i = 0; i < s->axis[HEC_SWEEP_TRACE].n; i++)
+  for (int32_t i = 0; i < s->axis[HEC_AXIS_trace].n; i++)
     free(s->traces[i].bytes);
-  for (int32_t a = HEC_SWEEP_MODEL; a <= HEC_SWEEP_CLUSTER; a++)
+  for (int32_t a = HEC_AXIS_model; a <= HEC_AXIS_cluster; a++)
     for (int32_t i = 0; i < s->axis[a].n; i++)
       free(s->axis[a].value[i].content);
   hec_json_free(s->json);

@@ -11,7 +11,7 @@
 enum { MAPS_MOST = 24 };
 
 static bool is_choice(int32_t axis) {
-  return axis == HEC_SWEEP_SCHEDULE || axis == HEC_SWEEP_POLICY;
+  return axis == HEC_AXIS_schedule || axis == HEC_AXIS_policy;
 }
 
 /* The axis with most values but `not`; -1: none has two. */
@@ -58,7 +58,7 @@ static const char *describe_map(const mapper *m, int64_t index) {
   hec_text text = {0};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     if (!is_choice(a) && a != m->x && a != m->y && s->axis[a].n > 1)
-      hec_text_printf(&text, "%s%s %s", text.length > 0 ? ", " : "", hec_sweep_axis_name[a],
+      hec_text_printf(&text, "%s%s %s", text.length > 0 ? ", " : "", hec_sweep_axis_name(a),
                       label_of(hec_sweep_at(s, index, (hec_sweep_axis)a)));
   const char *copy = hec_arena_text(m->arena, text.data ? text.data : "");
   hec_text_free(&text);
@@ -76,8 +76,8 @@ static int32_t name_of(mapper *m, const char *name) {
 /* The system of a row: its policy, with the schedule where several were asked for. */
 static int32_t system_of(mapper *m, int64_t index) {
   const hec_sweep *s = m->rows->sweep;
-  const char *policy = hec_sweep_at(s, index, HEC_SWEEP_POLICY)->text;
-  if (s->axis[HEC_SWEEP_SCHEDULE].n == 1)
+  const char *policy = hec_sweep_at(s, index, HEC_AXIS_policy)->text;
+  if (s->axis[HEC_AXIS_schedule].n == 1)
     return name_of(m, policy);
   hec_text name = {0};
   hec_text_printf(&name, "%s/%s", policy, hec_sweep_schedule(s, index));
@@ -100,7 +100,7 @@ static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *ce
 static void add_row(mapper *m, int64_t index) {
   const hec_sweep *s = m->rows->sweep;
   const hec_sweep_row *row = m->rows->row[index];
-  const hec_policy *policy = hec_policy_find(hec_sweep_at(s, index, HEC_SWEEP_POLICY)->text);
+  const hec_policy *policy = hec_policy_find(hec_sweep_at(s, index, HEC_AXIS_policy)->text);
   int64_t map = map_of(m, index);
   m->maps->n_rows++;
   m->maps->n_failed += row->why != NULL;
@@ -158,7 +158,7 @@ static void order_names(mapper *m) {
 static const char *const *values_of(const mapper *m, int32_t axis, int32_t *n, const char **name) {
   const hec_sweep *s = m->rows->sweep;
   *n = axis < 0 ? 1 : s->axis[axis].n;
-  *name = axis < 0 ? "" : hec_sweep_axis_name[axis];
+  *name = axis < 0 ? "" : hec_sweep_axis_name(axis);
   const char **values = HEC_NEW(m->arena, const char *, *n);
   for (int32_t i = 0; i < *n; i++)
     values[i] = axis < 0 ? "" : label_of(&s->axis[axis].value[i]);
@@ -168,7 +168,7 @@ static const char *const *values_of(const mapper *m, int32_t axis, int32_t *n, c
 hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
   const hec_sweep *s = rows->sweep;
   hec_report_maps maps = {0};
-  int32_t n_systems = s->axis[HEC_SWEEP_POLICY].n * s->axis[HEC_SWEEP_SCHEDULE].n;
+  int32_t n_systems = s->axis[HEC_AXIS_policy].n * s->axis[HEC_AXIS_schedule].n;
   mapper m = {.rows = rows,
               .maps = &maps,
               .arena = arena,
@@ -203,8 +203,8 @@ hec_report_maps hec_sweep_maps(const hec_sweep_rows *rows, hec_arena *arena) {
 static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact *assumed) {
   hec_text word = {0};
   int32_t n = 0;
-  for (int32_t i = 0; i < s->axis[HEC_SWEEP_LAW].n; i++) {
-    const hec_law *law = hec_law_find(s->axis[HEC_SWEEP_LAW].value[i].text);
+  for (int32_t i = 0; i < s->axis[HEC_AXIS_law].n; i++) {
+    const hec_law *law = hec_law_find(s->axis[HEC_AXIS_law].value[i].text);
     if (!law)
       continue;
     word.length = 0;
@@ -222,7 +222,7 @@ static const char *describe_sweep(const hec_sweep *s, hec_arena *arena) {
   hec_text_printf(&text, "%" PRId64 " configurations", s->n);
   for (int32_t a = 0, n = 0; a < HEC_SWEEP_AXES; a++)
     if (s->axis[a].n > 1)
-      hec_text_printf(&text, "%s%" PRId32 " %s", n++ ? " x " : ": ", s->axis[a].n, hec_sweep_axis_name[a]);
+      hec_text_printf(&text, "%s%" PRId32 " %s", n++ ? " x " : ": ", s->axis[a].n, hec_sweep_axis_name(a));
   const char *copy = hec_arena_text(arena, text.data);
   hec_text_free(&text);
   return copy;
@@ -234,12 +234,12 @@ void hec_sweep_page(const hec_sweep_rows *rows, const char *tool, hec_text *out)
   hec_text verdict = {0};
   hec_report_maps maps = hec_sweep_maps(rows, &arena);
   hec_report_maps_verdict(&maps, &verdict);
-  hec_report_fact *assumed = HEC_NEW(&arena, hec_report_fact, s->axis[HEC_SWEEP_LAW].n + 1), facts[HEC_SWEEP_AXES + 1];
+  hec_report_fact *assumed = HEC_NEW(&arena, hec_report_fact, s->axis[HEC_AXIS_law].n + 1), facts[HEC_SWEEP_AXES + 1];
   hec_report report = {.tool = tool, .title = "sweep", .maps = &maps, .verdict = verdict.data, .assumed = assumed};
   facts[report.n_facts++] = (hec_report_fact){"sweep", describe_sweep(s, &arena)};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     if (s->axis[a].n == 1 && strcmp(s->axis[a].value[0].text, HEC_SWEEP_AUTO) != 0 && s->axis[a].value[0].text[0])
-      facts[report.n_facts++] = (hec_report_fact){hec_sweep_axis_name[a], s->axis[a].value[0].text};
+      facts[report.n_facts++] = (hec_report_fact){hec_sweep_axis_name(a), s->axis[a].value[0].text};
   report.facts = facts;
   report.n_assumed = add_assumed(s, &arena, assumed);
   for (int64_t i = 0; i < s->n; i++)

@@ -90,7 +90,7 @@ static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline
   const hec_sweep *s = rows->sweep;
   int64_t first = index - index % hec_sweep_policies(s), best = -1;
   for (int64_t i = first; i < first + hec_sweep_policies(s); i++) {
-    const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_SWEEP_POLICY)->text);
+    const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_AXIS_policy)->text);
     const hec_sweep_row *row = rows->row[i];
     if (row->why || !(baseline ? policy->baseline : policy->rearranges))
       continue;
@@ -114,8 +114,8 @@ double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t col
 
 const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
   const hec_schedule *schedule = NULL;
-  hec_status status = hec_schedule_of(hec_policy_find(hec_sweep_at(s, index, HEC_SWEEP_POLICY)->text),
-                                      hec_sweep_at(s, index, HEC_SWEEP_SCHEDULE)->text, &schedule);
+  hec_status status = hec_schedule_of(hec_policy_find(hec_sweep_at(s, index, HEC_AXIS_policy)->text),
+                                      hec_sweep_at(s, index, HEC_AXIS_schedule)->text, &schedule);
   return status == HEC_OK ? schedule->name : "";
 }
 
@@ -136,7 +136,7 @@ static void csv_value(column_kind kind, double value, hec_text *out) {
 void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
   const hec_sweep *s = rows->sweep;
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    hec_text_printf(out, "%s,", hec_sweep_axis_name[a]);
+    hec_text_printf(out, "%s,", hec_sweep_axis_name(a));
   hec_text_add(out, "schedule_used,model_used,cluster_used");
   for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++)
     hec_text_printf(out, ",%s", columns[c].name);
@@ -165,10 +165,11 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
 /* Numbers of the spec as numbers; "auto" and names as texts. */
 static void json_axis(const hec_sweep *s, int64_t index, hec_sweep_axis axis, hec_json_out *json) {
   const hec_sweep_value *v = hec_sweep_at(s, index, axis);
-  if (v->text[0] >= '0' && v->text[0] <= '9' && axis >= HEC_SWEEP_RANKS && axis <= HEC_SWEEP_WARMUP)
-    hec_json_double(json, hec_sweep_axis_name[axis], v->number);
+  bool number = axis != HEC_AXIS_trace && hec_run_option_is_number(hec_sweep_option(axis));
+  if (number && v->text[0] >= '0' && v->text[0] <= '9')
+    hec_json_double(json, hec_sweep_axis_name(axis), v->number);
   else
-    hec_json_string(json, hec_sweep_axis_name[axis], v->text);
+    hec_json_string(json, hec_sweep_axis_name(axis), v->text);
 }
 
 static void json_value(column_kind kind, const char *key, double value, hec_json_out *json) {

@@ -12,6 +12,7 @@
 
 #include "runtime/base/pool.h"
 #include "sim/compare.h"
+#include "tools/front/job_make.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -107,16 +108,16 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   const hec_sweep *s = w->run->rows->sweep;
   const hec_policy *policies[POLICIES_MAX];
   int64_t first = w->index[place[0]];
-  const char *collective = hec_sweep_at(s, first, HEC_SWEEP_COLLECTIVE)->text;
+  const char *collective = hec_sweep_at(s, first, HEC_AXIS_collective)->text;
   hec_compare_options options = {.policies = policies,
                                  .n_policies = n,
                                  .silent = true,
-                                 .schedule = hec_sweep_at(s, first, HEC_SWEEP_SCHEDULE)->text,
-                                 .law = hec_law_find(hec_sweep_at(s, first, HEC_SWEEP_LAW)->text)};
+                                 .schedule = hec_sweep_at(s, first, HEC_AXIS_schedule)->text,
+                                 .law = hec_law_find(hec_sweep_at(s, first, HEC_AXIS_law)->text)};
   if (strcmp(collective, HEC_SWEEP_AUTO) != 0)
     options.collective = hec_collective_find(collective);
   for (int32_t i = 0; i < n; i++)
-    policies[i] = hec_policy_find(hec_sweep_at(s, w->index[place[i]], HEC_SWEEP_POLICY)->text);
+    policies[i] = hec_policy_find(hec_sweep_at(s, w->index[place[i]], HEC_AXIS_policy)->text);
   hec_summary summary = {0};
   hec_status status = hec_trace_rewind(w->reader);
   if (status == HEC_OK)
@@ -132,8 +133,8 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
 
 static hec_status open_trace(worker *w, int64_t index) {
   const hec_sweep *s = w->run->rows->sweep;
-  const hec_sweep_value *value = hec_sweep_at(s, index, HEC_SWEEP_TRACE);
-  int64_t at = value - s->axis[HEC_SWEEP_TRACE].value;
+  const hec_sweep_value *value = hec_sweep_at(s, index, HEC_AXIS_trace);
+  int64_t at = value - s->axis[HEC_AXIS_trace].value;
   if (at == w->trace_at)
     return hec_trace_rewind(w->reader);
   hec_trace_close(w->reader);
@@ -168,7 +169,7 @@ static void run_item(worker *w) {
   int32_t fit[POLICIES_MAX], n_fit = 0;
   need_job(w, w->index[0]);
   for (int32_t i = 0; i < w->n; i++) {
-    const char *policy = hec_sweep_at(w->run->rows->sweep, w->index[i], HEC_SWEEP_POLICY)->text;
+    const char *policy = hec_sweep_at(w->run->rows->sweep, w->index[i], HEC_AXIS_policy)->text;
     if (w->why[0])
       cannot(w, i, w->why);
     else if (hec_policy_suits(hec_policy_find(policy), &w->job.problem) != HEC_OK)

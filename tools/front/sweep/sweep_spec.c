@@ -21,45 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { OF_TRACE, OF_TEXT, OF_NONE_OR_TEXT, OF_INT, OF_REAL, OF_T, OF_ROW } axis_kind;
-
-static const struct {
-  const char *key;
-  axis_kind kind;
-  size_t offset; /* in hec_job_options */
-  double least, most;
-} axes[HEC_SWEEP_AXES] = {
-    {"trace", OF_TRACE, 0, 0, 0},
-    {"model", OF_TEXT, offsetof(hec_job_options, model), 0, 0},
-    {"cluster", OF_TEXT, offsetof(hec_job_options, cluster), 0, 0},
-    {"slow", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.slow), 0, 0},
-    {"skew", OF_NONE_OR_TEXT, offsetof(hec_job_options, stragglers.skew), 0, 0},
-    {"ranks", OF_INT, offsetof(hec_job_options, ranks), 1, 65536},
-    {"tokens", OF_INT, offsetof(hec_job_options, tokens), 1, 1e8},
-    {"micro_batches", OF_INT, offsetof(hec_job_options, micro_batches), 1, HEC_MICRO_BATCHES_MAX},
-    {"layers", OF_INT, offsetof(hec_job_options, layers), 1, 65536},
-    {"phase", OF_TEXT, offsetof(hec_job_options, phase), 0, 0},
-    {"attention", OF_TEXT, offsetof(hec_job_options, attention), 0, 0},
-    {"nonmoe_scale", OF_REAL, offsetof(hec_job_options, nonmoe_scale), 1e-6, 1e6},
-    {"ep", OF_INT, offsetof(hec_job_options, ep), 1, 65536},
-    {"esp", OF_INT, offsetof(hec_job_options, esp), 1, 65536},
-    {"mp", OF_INT, offsetof(hec_job_options, mp), 1, 65536},
-    {"t", OF_T, offsetof(hec_job_options, t), 0, 1e6},
-    {"m", OF_INT, offsetof(hec_job_options, m), 0, 1e6},
-    {"period", OF_INT, offsetof(hec_job_options, period), 1, 1e9},
-    {"slots", OF_INT, offsetof(hec_job_options, slots), 1, 1e6},
-    {"warmup", OF_INT, offsetof(hec_job_options, warmup), 0, 1e9},
-    {"collective", OF_ROW, 0, 0, 0},
-    {"law", OF_ROW, 0, 0, 0},
-    {"schedule", OF_ROW, 0, 0, 0},
-    {"policy", OF_ROW, 0, 0, 0},
-};
-
-const char *const hec_sweep_axis_name[HEC_SWEEP_AXES] = {
-    "trace",  "model",  "cluster",   "slow",         "skew",       "ranks", "tokens",   "micro_batches",
-    "layers", "phase",  "attention", "nonmoe_scale", "ep",         "esp",   "mp",       "t",
-    "m",      "period", "slots",     "warmup",       "collective", "law",   "schedule", "policy"};
-
 /* ---- Synthetic traces ---- */
 
 typedef enum { SYNTH_TEXT, SYNTH_INT32, SYNTH_INT64, SYNTH_REAL } synth_kind;
@@ -134,15 +95,15 @@ static bool is_number(const hec_json_value *v, bool whole, double least, double 
 static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_sweep_axis axis) {
   char expected[128];
   (void)snprintf(expected, sizeof expected, "%s from %.10g to %.10g%s or \"auto\"",
-                 axes[axis].kind == OF_REAL ? "a number" : "a whole number", axes[axis].least, axes[axis].most,
-                 axes[axis].kind == OF_T ? ", \"paper\"" : "");
+                 hec_sweep_option(axis)->kind == HEC_RUN_REAL ? "a number" : "a whole number", hec_sweep_option(axis)->least, hec_sweep_option(axis)->most,
+                 hec_sweep_option(axis)->kind == HEC_RUN_PAPER ? ", \"paper\"" : "");
   return hec_json_error(s->json, v, expected);
 }
 
 static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
-  if (axes[axis].kind == OF_T && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
+  if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
     return add_value(s, axis, "paper", HEC_T_PAPER, v);
-  if (!is_number(v, axes[axis].kind != OF_REAL, axes[axis].least, axes[axis].most))
+  if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->least, hec_sweep_option(axis)->most))
     return number_error(s, v, axis);
   hec_text text = {0};
   hec_text_add_double(&text, hec_json_number(v));
@@ -151,29 +112,17 @@ static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_v
   return status;
 }
 
-/* The table that an axis takes its rows from. */
-static hec_table rows_of(hec_sweep_axis axis) {
-  switch (axis) {
-  case HEC_SWEEP_COLLECTIVE:
-    return (hec_table){.rows = hec_collectives, .also = "auto"};
-  case HEC_SWEEP_LAW:
-    return (hec_table){.rows = hec_laws};
-  case HEC_SWEEP_SCHEDULE:
-    return hec_schedule_table;
-  default:
-    return (hec_table){.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
-  }
-}
-
 static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   const char *name = hec_json_is_string(v) ? hec_json_text(v) : "";
-  if (axis == HEC_SWEEP_POLICY && strcmp(name, "all") == 0) {
+  if (axis == HEC_AXIS_policy && strcmp(name, "all") == 0) {
     for (int32_t i = 0; hec_policies[i]; i++)
       if (!hec_policies[i]->placed) /* a sweep has no placement */
         HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
     return HEC_OK;
   }
-  hec_table rows = rows_of(axis);
+  hec_table rows = *hec_sweep_option(axis)->values->table;
+  if (axis == HEC_AXIS_collective)
+    rows.also = HEC_SWEEP_AUTO;
   const void *row = hec_table_find(rows.rows, name);
   if (row && (!rows.offered || rows.offered(row)))
     return add_value(s, axis, name, 0, v);
@@ -194,20 +143,24 @@ static void set_path(hec_sweep *s, hec_sweep_axis axis) {
 }
 
 static bool names_file(hec_sweep_axis axis, const char *text) {
-  if (axis == HEC_SWEEP_CLUSTER)
+  if (axis == HEC_AXIS_cluster)
     return !hec_preset_find("cluster", text) && !hec_cluster_is_line(text);
-  return axis == HEC_SWEEP_MODEL && !hec_preset_find("moe", text);
+  return axis == HEC_AXIS_model && !hec_preset_find("moe", text);
+}
+
+static bool may_be_none(hec_sweep_axis axis) {
+  return axis != HEC_AXIS_trace && hec_sweep_option(axis)->kind == HEC_RUN_MAYBE;
 }
 
 static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
-  bool none = axes[axis].kind == OF_NONE_OR_TEXT && hec_json_is_string(v);
+  bool none = may_be_none(axis) && hec_json_is_string(v);
   const char *text = hec_json_is_string(v) ? hec_json_text(v) : "";
   hec_attention kind;
   hec_s2 s2;
   const char *expected = text[0] == 0 && !none ? "a text" : NULL;
-  if (!expected && axis == HEC_SWEEP_PHASE && strcmp(text, "train") != 0 && strcmp(text, "forward") != 0)
+  if (!expected && axis == HEC_AXIS_phase && strcmp(text, "train") != 0 && strcmp(text, "forward") != 0)
     expected = "train, forward or auto";
-  if (!expected && axis == HEC_SWEEP_ATTENTION)
+  if (!expected && axis == HEC_AXIS_attention)
     expected = hec_attention_read(text, &kind, &s2);
   if (expected)
     return hec_json_error(s->json, v, expected);
@@ -220,10 +173,10 @@ static hec_status add_text(hec_sweep *s, hec_sweep_axis axis, const hec_json_val
 /* ---- Traces ---- */
 
 static hec_status add_trace(hec_sweep *s, const char *label, const hec_synth_options *made, const hec_json_value *at) {
-  int32_t n = s->axis[HEC_SWEEP_TRACE].n;
+  int32_t n = s->axis[HEC_AXIS_trace].n;
   if (n == HEC_SWEEP_TRACES_MAX)
     return hec_json_error(s->json, at, "at most 4096 traces");
-  HEC_TRY(add_value(s, HEC_SWEEP_TRACE, label, 0, at));
+  HEC_TRY(add_value(s, HEC_AXIS_trace, label, 0, at));
   if (n == s->trace_capacity) {
     s->trace_capacity = n ? 2 * n : 8;
     hec_sweep_trace *grown = HEC_NEW(&s->arena, hec_sweep_trace, s->trace_capacity);
@@ -235,7 +188,7 @@ static hec_status add_trace(hec_sweep *s, const char *label, const hec_synth_opt
   if (made)
     s->traces[n].synth = *made;
   else
-    set_path(s, HEC_SWEEP_TRACE);
+    set_path(s, HEC_AXIS_trace);
   return HEC_OK;
 }
 
@@ -321,17 +274,17 @@ static hec_status add_traces(hec_sweep *s, const hec_json_value *v) {
 
 static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   bool is_auto = hec_json_is_string(v) && strcmp(hec_json_text(v), HEC_SWEEP_AUTO) == 0;
-  if (is_auto && axes[axis].kind == OF_NONE_OR_TEXT)
-    return add_value(s, axis, "", 0, v);
-  if (is_auto && axes[axis].kind != OF_TRACE && axis != HEC_SWEEP_POLICY && axis != HEC_SWEEP_LAW)
-    return add_value(s, axis, HEC_SWEEP_AUTO, 0, v);
-  switch (axes[axis].kind) {
-  case OF_TRACE:
+  if (axis == HEC_AXIS_trace)
     return add_traces(s, v);
-  case OF_TEXT:
-  case OF_NONE_OR_TEXT:
+  if (is_auto && may_be_none(axis))
+    return add_value(s, axis, "", 0, v);
+  if (is_auto && axis != HEC_AXIS_policy && axis != HEC_AXIS_law)
+    return add_value(s, axis, HEC_SWEEP_AUTO, 0, v);
+  switch (hec_sweep_option(axis)->kind) {
+  case HEC_RUN_TEXT:
+  case HEC_RUN_MAYBE:
     return add_text(s, axis, v);
-  case OF_ROW:
+  case HEC_RUN_ROW:
     return add_row(s, axis, v);
   default:
     return add_number(s, axis, v);
@@ -339,19 +292,17 @@ static hec_status add_one(hec_sweep *s, hec_sweep_axis axis, const hec_json_valu
 }
 
 static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
-  const hec_json_value *root = hec_json_root(s->json), *v = hec_json_get(root, axes[axis].key);
+  const hec_json_value *root = hec_json_root(s->json), *v = hec_json_get(root, hec_sweep_axis_name(axis));
   int32_t n = 0;
-  if (!v && axis == HEC_SWEEP_TRACE)
+  if (!v && axis == HEC_AXIS_trace)
     return hec_json_error(s->json, root, "a member \"trace\"");
-  if (!v && axis == HEC_SWEEP_POLICY) {
+  if (!v && axis == HEC_AXIS_policy) {
     for (int32_t i = 0; hec_policies[i]; i++)
       if (!hec_policies[i]->placed)
         HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
     return HEC_OK;
   }
-  const char *left_out = axis == HEC_SWEEP_LAW                ? "alpha_beta"
-                         : axes[axis].kind == OF_NONE_OR_TEXT ? ""
-                                                              : HEC_SWEEP_AUTO;
+  const char *left_out = axis == HEC_AXIS_law ? HEC_JOB_OPTIONS.law : may_be_none(axis) ? "" : HEC_SWEEP_AUTO;
   if (!v)
     return add_value(s, axis, left_out, 0, NULL);
   HEC_TRY(values_of(s->json, v, &v, &n));
@@ -370,7 +321,7 @@ static hec_status count(hec_sweep *s) {
                     HEC_SWEEP_ROWS_MAX, n);
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++) {
     s->n *= s->axis[a].n;
-    s->per_job *= a > HEC_SWEEP_WARMUP ? s->axis[a].n : 1;
+    s->per_job *= hec_sweep_makes_job(a) ? 1 : s->axis[a].n;
   }
   return HEC_OK;
 }
@@ -378,7 +329,7 @@ static hec_status count(hec_sweep *s) {
 static hec_status read_all(hec_sweep *s) {
   const char *known[HEC_SWEEP_AXES + 1] = {NULL};
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
-    known[a] = axes[a].key;
+    known[a] = hec_sweep_axis_name(a);
   HEC_TRY(hec_json_only(s->json, hec_json_root(s->json), known));
   for (int32_t a = 0; a < HEC_SWEEP_AXES; a++)
     HEC_TRY(read_axis(s, (hec_sweep_axis)a));
@@ -405,20 +356,21 @@ const hec_sweep_value *hec_sweep_at(const hec_sweep *s, int64_t index, hec_sweep
 }
 
 void hec_sweep_options(const hec_sweep *s, int64_t index, hec_job_options *options) {
-  for (int32_t a = 0; a <= HEC_SWEEP_WARMUP; a++) {
+  for (int32_t a = HEC_AXIS_trace + 1; a < HEC_SWEEP_AXES; a++) {
     const hec_sweep_value *v = hec_sweep_at(s, index, (hec_sweep_axis)a);
-    void *to = (char *)options + axes[a].offset;
-    if (axes[a].kind == OF_TRACE || strcmp(v->text, HEC_SWEEP_AUTO) == 0 || !v->text[0])
+    const hec_run_option *option = hec_sweep_option(a);
+    void *to = hec_run_option_in(option, options);
+    if (option->kind == HEC_RUN_ROW || strcmp(v->text, HEC_SWEEP_AUTO) == 0 || !v->text[0])
       continue;
-    if (axes[a].kind == OF_TEXT || axes[a].kind == OF_NONE_OR_TEXT)
+    if (option->kind == HEC_RUN_TEXT || option->kind == HEC_RUN_MAYBE)
       *(const char **)to = v->text;
-    else if (axes[a].kind == OF_REAL)
+    else if (option->kind == HEC_RUN_REAL)
       *(double *)to = v->number;
     else
       *(int32_t *)to = (int32_t)v->number;
   }
-  options->model_text = hec_sweep_at(s, index, HEC_SWEEP_MODEL)->content;
-  options->cluster_text = hec_sweep_at(s, index, HEC_SWEEP_CLUSTER)->content;
+  options->model_text = hec_sweep_at(s, index, HEC_AXIS_model)->content;
+  options->cluster_text = hec_sweep_at(s, index, HEC_AXIS_cluster)->content;
 }
 
 /* splitmix64's finisher. */

@@ -1,0 +1,82 @@
+/* Options that describe a run, a row each: the one place that knows them. A row makes the member of hec_job_options, the
+ * option of every command that takes it (help, manual page, completion), the key of JSON and of the spec of a sweep, and the
+ * column of its results. What the member means is job_make.c's.
+ *
+ *   X(name, kind, absent, value, help, least, most, values)
+ *
+ *     name     of the member and the key, micro_batches; its flag is --micro-batches
+ *     kind     TEXT a word; MAYBE a word, where a sweep may also vary whether there is one; WHOLE a number; REAL; PAPER a whole
+ *              number or "paper"; ROW the name of a row of a table, which chooses what is compared, not the job
+ *     absent   the member without the option
+ *     value    name of the value in the help
+ *     least, most   of numbers
+ *     values   what completion offers: a table of options.c, or none
+ *
+ * Which commands take a row, and in which order their help has it, say the groups below. */
+#ifndef HEC_FRONT_OPTION_LIST_H
+#define HEC_FRONT_OPTION_LIST_H
+#include "runtime/program/job.h"
+
+#include <stdint.h>
+
+/* clang-format off */
+/* Axes of a sweep, the first turning slowest; those of kind ROW last. */
+#define HEC_SWEPT_OPTION_LIST(X) \
+  X(model, TEXT, NULL, "M", "preset (--list), JSON file, or a config.json of Hugging Face; layers, experts and top-k come from the trace", 0, 0, models) \
+  X(cluster, TEXT, NULL, "C", "preset (--list), JSON file or line, see Cluster below (default p4d-4x8, above 32 ranks h800)", 0, 0, clusters) \
+  X(slow, MAYBE, NULL, "S[,S...]", "rank=3:0.8 computes at that share of its speed; link=nic_out:node1:0.5 (port_in:device5, nic_in:node0.nic2, leaf_up:leaf0) carries that share", 0, 0, none) \
+  X(skew, MAYBE, NULL, "S[,S...]", "rank=2:500us begins its iteration that late", 0, 0, none) \
+  X(ranks, WHOLE, 0, "R", "ranks, one per device (default: the trace's, else all devices)", 1, 65536, none) \
+  X(tokens, WHOLE, 0, "N", "tokens per rank and micro-batch; loads are scaled to it (default: the trace's)", 1, 100000000, none) \
+  X(micro_batches, WHOLE, 0, "N", "micro-batches of an iteration that has one record: it is repeated (default 1)", 1, HEC_MICRO_BATCHES_MAX, none) \
+  X(layers, WHOLE, 0, "N", "the first N MoE layers of the trace (default: all)", 1, 65536, none) \
+  X(phase, TEXT, NULL, "P", "train or forward (default: from the trace)", 0, 0, phases) \
+  X(attention, TEXT, NULL, "K", "full, causal, s2 or s2:shards=N,local=N,block=N,dense=N (default: the model's)", 0, 0, attentions) \
+  X(nonmoe_scale, REAL, 0, "F", "factor on the time of attention and the rest outside MoE (default 1)", 1e-6, 1e6, none) \
+  X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
+  X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
+  X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536, none) \
+  X(t, PAPER, HEC_AUTO, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)", 0, 1000000, none) \
+  X(m, WHOLE, HEC_AUTO, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
+  X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
+  X(slots, WHOLE, HEC_AUTO, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000, none) \
+  X(warmup, WHOLE, -1, "N", "iterations run but not reported (default 5; 0 below 12 iterations)", 0, 1000000000, none) \
+  X(collective, ROW, NULL, "K", "a sparse collective of --list (default: the cheapest by cost)", 0, 0, collectives) \
+  X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
+  X(schedule, ROW, "auto", "S", "auto (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
+  X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); see --list", 0, 0, policies)
+#define HEC_OTHER_OPTION_LIST(X) \
+  X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
+  X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
+#define HEC_OPTION_LIST(X) HEC_SWEPT_OPTION_LIST(X) HEC_OTHER_OPTION_LIST(X)
+/* clang-format on */
+
+/* Groups of keys, in the order of the help. A command takes groups; an option that it would refuse is in none of them. */
+#define HEC_OPTIONS_JOB "cluster model ranks tokens micro_batches phase warmup"
+#define HEC_OPTIONS_STRAGGLERS "slow skew"
+#define HEC_OPTIONS_PLANNING "t m period slots attention"
+#define HEC_OPTIONS_POLICY "policy schedule collective " HEC_OPTIONS_PLANNING " ep esp"
+#define HEC_OPTIONS_DENSE "mp nonmoe_scale"
+#define HEC_OPTIONS_PLACEMENT "placement first_layer"
+
+#define HEC_OPTION_TYPE_TEXT const char *
+#define HEC_OPTION_TYPE_MAYBE const char *
+#define HEC_OPTION_TYPE_ROW const char *
+#define HEC_OPTION_TYPE_WHOLE int32_t
+#define HEC_OPTION_TYPE_PAPER int32_t
+#define HEC_OPTION_TYPE_REAL double
+#define HEC_OPTION_MEMBER(name, kind, ...) HEC_OPTION_TYPE_##kind name;
+
+typedef struct {
+  HEC_OPTION_LIST(HEC_OPTION_MEMBER)
+  /* What no option says: */
+  const char *cluster_text, *model_text; /* content of the JSON file that is named so; NULL: read when it is needed */
+  const char *like;         /* executed on devices: a preset with such devices, when there is no cluster; NULL: CPUs */
+  const hec_solver *solver; /* of integer programmes, for planners; NULL: none */
+  bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
+} hec_job_options;
+
+#define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
+#define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
+
+#endif

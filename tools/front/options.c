@@ -1,0 +1,105 @@
+/* See options.h. */
+#include "tools/front/options.h"
+
+#include "models/preset_data.h"
+#include "runtime/plan/collective.h"
+#include "runtime/plan/policy.h"
+#include "runtime/program/lower.h"
+#include "sim/simulate.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const hec_table policy_table = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
+static const hec_table collective_table = {.rows = hec_collectives}, law_table = {.rows = hec_laws};
+
+static const hec_run_option_values values_none = {NULL, NULL, NULL}, values_models = {.presets = "moe"},
+                               values_clusters = {.presets = "cluster"}, values_phases = {.words = "train forward"},
+                               values_attentions = {.words = "full causal s2"},
+                               values_policies = {.table = &policy_table},
+                               values_collectives = {.table = &collective_table}, values_laws = {.table = &law_table},
+                               values_schedules = {.table = &hec_schedule_table};
+
+#define ROW(name, kind, absent, value, help, least, most, values)                                                      \
+  {#name, HEC_RUN_##kind, offsetof(hec_job_options, name), value, help, least, most, &values_##values},
+const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(ROW)};
+
+/* Whether the first n letters of a name are the key, "_" being "-" in flags. */
+static bool is_key(const char *key, const char *name, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (key[i] != (name[i] == '-' ? '_' : name[i]))
+      return false;
+  return key[n] == 0;
+}
+
+static const hec_run_option *find(const char *name, size_t n) {
+  for (int32_t i = 0; i < HEC_N_OPTIONS; i++)
+    if (is_key(hec_run_rows[i].key, name, n))
+      return &hec_run_rows[i];
+  return NULL;
+}
+
+const hec_run_option *hec_run_option_find(const char *name) {
+  const char *key = strncmp(name, "--", 2) == 0 ? name + 2 : name;
+  return find(key, strlen(key));
+}
+
+/* "a, b, c" without the commas. */
+static void add_listed(const hec_text *names, hec_text *out) {
+  for (const char *p = names->data ? names->data : ""; *p; p++)
+    if (*p != ',')
+      hec_text_add_bytes(out, p, 1);
+}
+
+void hec_run_option_names(const hec_run_option_values *values, hec_text *out) {
+  hec_text names = {0};
+  if (values->table)
+    hec_table_names(values->table, &names);
+  if (values->presets)
+    hec_preset_names(values->presets, &names);
+  hec_text_add(&names, values->words ? values->words : "");
+  add_listed(&names, out);
+  hec_text_free(&names);
+}
+
+/* ---- In a command's table ---- */
+
+static const hec_run_option_words *own_words(const hec_run_option_use *use, const hec_run_option *option) {
+  for (const hec_run_option_words *own = use->own; own && own->key; own++)
+    if (strcmp(own->key, option->key) == 0)
+      return own;
+  return NULL;
+}
+
+static hec_arg row_of(const hec_run_option_use *use, const hec_run_option *option, char flag[HEC_ARG_NAME_BYTES]) {
+  static const hec_arg_kind kinds[] = {[HEC_RUN_TEXT] = HEC_ARG_TEXT,    [HEC_RUN_MAYBE] = HEC_ARG_TEXT,
+                                       [HEC_RUN_ROW] = HEC_ARG_TEXT,     [HEC_RUN_WHOLE] = HEC_ARG_INT32,
+                                       [HEC_RUN_PAPER] = HEC_ARG_PAPER, [HEC_RUN_REAL] = HEC_ARG_DOUBLE};
+  const hec_run_option_words *own = own_words(use, option);
+  HEC_ASSERT(strlen(option->key) + 3 <= HEC_ARG_NAME_BYTES);
+  flag[0] = flag[1] = '-';
+  size_t n = 0;
+  for (; option->key[n]; n++)
+    flag[n + 2] = option->key[n] == '_' ? '-' : option->key[n];
+  flag[n + 2] = 0;
+  return (hec_arg){.name = flag,
+                   .kind = kinds[option->kind],
+                   .to = hec_run_option_in(option, use->to),
+                   .value = own && own->value ? own->value : option->value,
+                   .help = own && own->help ? own->help : option->help,
+                   .least = option->least,
+                   .most = option->most};
+}
+
+int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room) {
+  int32_t n = 0;
+  for (const char *at = use->keys; *at; at += strspn(at, " ")) {
+    size_t length = strcspn(at, " ");
+    const hec_run_option *option = find(at, length);
+    HEC_ASSERT(option && n < room);
+    rows[n] = row_of(use, option, flag[n]);
+    n++;
+    at += length;
+  }
+  return n;
+}

@@ -1,0 +1,68 @@
+/* The rows of option_list.h as data, and their way into the table of a command (args.h). */
+#ifndef HEC_FRONT_OPTIONS_H
+#define HEC_FRONT_OPTIONS_H
+#include "runtime/base/table.h"
+#include "tools/front/args.h"
+#include "tools/front/option_list.h"
+
+typedef enum {
+  HEC_RUN_TEXT,
+  HEC_RUN_MAYBE,
+  HEC_RUN_WHOLE,
+  HEC_RUN_REAL,
+  HEC_RUN_PAPER,
+  HEC_RUN_ROW
+} hec_run_option_kind;
+
+/* Names that stand for a value. */
+typedef struct {
+  const hec_table *table; /* NULL: none */
+  const char *words;      /* with blanks between them; NULL: none */
+  const char *presets;    /* kind of the presets that are taken; NULL: none */
+} hec_run_option_values;
+
+typedef struct {
+  const char *key;
+  hec_run_option_kind kind;
+  size_t offset; /* in hec_job_options */
+  const char *value, *help;
+  double least, most;
+  const hec_run_option_values *values;
+} hec_run_option;
+
+#define HEC_OPTION_COUNT(...) +1
+enum {
+  HEC_N_SWEPT_OPTIONS = 0 HEC_SWEPT_OPTION_LIST(HEC_OPTION_COUNT),
+  HEC_N_OPTIONS = 0 HEC_OPTION_LIST(HEC_OPTION_COUNT)
+};
+extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* those that sweeps vary first */
+
+static inline bool hec_run_option_is_number(const hec_run_option *option) {
+  return option->kind == HEC_RUN_WHOLE || option->kind == HEC_RUN_REAL || option->kind == HEC_RUN_PAPER;
+}
+/* The row of a key; of a flag as well, "--micro-batches". NULL: there is none. */
+const hec_run_option *hec_run_option_find(const char *name);
+static inline void *hec_run_option_in(const hec_run_option *option, hec_job_options *options) {
+  return (char *)options + option->offset;
+}
+void hec_run_option_names(const hec_run_option_values *values, hec_text *out); /* separated by blanks */
+
+/* A command's own words for a row, where it takes another default or means something more. */
+typedef struct {
+  const char *key;
+  const char *value, *help; /* NULL: the row's */
+} hec_run_option_words;
+
+/* What a row of kind HEC_ARG_OPTIONS is of. */
+typedef struct {
+  hec_job_options *to;
+  const char *keys;            /* groups, with blanks between them */
+  const hec_run_option_words *own; /* ends with a key NULL; NULL: none */
+} hec_run_option_use;
+#define HEC_ARG_JOB(title, job, groups, words)                                                                         \
+  { .name = (title), .kind = HEC_ARG_OPTIONS, .to = &(hec_run_option_use){&(job), groups, words} }
+
+/* Writes the rows of the options; flag: [rows] where their names stand. How many. */
+int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room);
+
+#endif
