@@ -228,7 +228,7 @@ static hec_status no_such_cluster(const char *spec) {
   hec_preset_names("cluster", &names);
   hec_status status =
       hec_fail(HEC_BAD_INPUT,
-               "--cluster %.200s: expected a preset (%s), a line like \"4x8 nvlink=300G@2us nic=50G@5us flops=312T "
+               "`cluster` %.200s: expected a preset (%s), a line like \"4x8 nvlink=300G@2us nic=50G@5us flops=312T "
                "mem=40G\" or the path of a JSON file, found none of them",
                spec, names.data ? names.data : "none");
   hec_text_free(&names);

@@ -109,7 +109,7 @@ static hec_status take_sister(const hec_json *json, const hec_json_value *value,
   hec_gpu sister;
   if (!hec_json_is_string(value) || !hec_gpu_known(hec_json_text(value)) || depth == SISTERS_MAX)
     return hec_json_error(json, value,
-                          "the name of a device preset (hecate-sim --list devices), with few sisters itself");
+                          "the name of a device preset (hecate-sim `list` devices), with few sisters itself");
   gpu->sister = hec_arena_text(arena, hec_json_text(value));
   HEC_TRY(load(gpu->sister, depth + 1, arena, &sister));
   for (int32_t i = 0; i < sister.n_fits && gpu->n_fits < HEC_GPU_FITS_MAX; i++) {

@@ -158,7 +158,7 @@ static hec_status no_such_preset(const char *name) {
   hec_text names = {0};
   hec_preset_names("moe", &names);
   hec_status status =
-      hec_fail(HEC_BAD_INPUT, "--model %s: expected a preset (%s) or the path of a JSON file, found neither", name,
+      hec_fail(HEC_BAD_INPUT, "`model` %s: expected a preset (%s) or the path of a JSON file, found neither", name,
                names.data ? names.data : "none");
   hec_text_free(&names);
   return status;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct {
-  const char *option; /* "--slow" */
+  const char *option; /* "`slow`" */
   const char *item;   /* between two commas */
   int length;         /* of the item */
   int32_t n_ranks;
@@ -193,8 +193,8 @@ static hec_status read_items(reader *r, const char *list, hec_status (*read)(rea
 
 hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_ranks, hec_cluster *cluster,
                                 hec_text *said) {
-  reader slow = {.option = "--slow", .item = "", .n_ranks = n_ranks, .cluster = cluster, .said = said}, skew = slow;
-  skew.option = "--skew";
+  reader slow = {.option = "`slow`", .item = "", .n_ranks = n_ranks, .cluster = cluster, .said = said}, skew = slow;
+  skew.option = "`skew`";
   if (stragglers->slow && !*stragglers->slow)
     return wrong(&slow, "rank=RANK:FACTOR or link=KIND:PLACE:FACTOR");
   if (stragglers->skew && !*stragglers->skew)

@@ -173,7 +173,7 @@ static hec_status measure(const comparison *c, desk *d, const lane *one, hec_sum
   if (hec_timeline_end_ps(&d->timeline) >= HEC_TIME_END_PS)
     return hec_fail(HEC_BAD_INPUT,
                     "%s, iteration %" PRId64 ": expected a simulated time below %.0f days, found a longer one; "
-                    "check --cluster, --model and --tokens",
+                    "check `cluster`, `model` and `tokens`",
                     row->name, c->iteration->iter, (double)HEC_TIME_END_PS * 1e-12 / 86400);
   if (c->options->check) {
     hec_program_check(program);
@@ -276,7 +276,7 @@ static hec_status run_all(comparison *c, hec_trace_reader *reader) {
   c->summary->tokens = hec_feed_tokens(feed);
   hec_feed_free(feed);
   if (status == HEC_OK && c->summary->n_iterations == 0)
-    status = hec_fail(HEC_BAD_INPUT, "--warmup: no iteration is left to report");
+    status = hec_fail(HEC_BAD_INPUT, "`warmup`: no iteration is left to report");
   return status;
 }
 

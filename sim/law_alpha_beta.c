@@ -47,7 +47,7 @@ const hec_law hec_law_alpha_beta = {
     .name = "alpha_beta",
     .summary = "closed form per exchange: latency + busiest port",
     .source = "LogGP-style alpha-beta, DESIGN section 5",
-    .limits = "contention between exchanges in flight at once (--law max_min has it), congestion control, incast loss, "
+    .limits = "contention between exchanges in flight at once (`law` max_min has it), congestion control, incast loss, "
               "adaptive routing",
     .closed_form = true,
     .open = open,

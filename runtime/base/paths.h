@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct {
-  const char *what; /* "--out", "the trace": as messages call it */
+  const char *what; /* "the trace": as messages call it */
   const char *path; /* NULL and "-": no file, passed over */
   bool written;
 } hec_path_use;

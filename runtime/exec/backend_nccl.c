@@ -181,12 +181,12 @@ static hec_status choose_link(const char *wanted, int32_t n_ranks, const hec_dev
     link++;
   *out = *link;
   if (!*link)
-    return hec_fail(HEC_BAD_INPUT, "--transport: expected nccl or local, found \"%s\"", wanted);
+    return hec_fail(HEC_BAD_INPUT, "`transport`: expected nccl or local, found \"%s\"", wanted);
   if (processes && *link == &hec_device_link_local)
-    return hec_fail(HEC_BAD_INPUT, "--transport local: its ranks are threads of one process, these are processes");
+    return hec_fail(HEC_BAD_INPUT, "`transport` local: its ranks are threads of one process, these are processes");
   if (!processes && *link == &hec_device_link_nccl && n_ranks > n_devices)
     return hec_fail(HEC_BAD_INPUT,
-                    "--transport nccl: expected at most one rank to a device, found %d ranks and %d device%s; local "
+                    "`transport` nccl: expected at most one rank to a device, found %d ranks and %d device%s; local "
                     "shares devices",
                     n_ranks, n_devices, n_devices == 1 ? "" : "s");
   return HEC_OK;

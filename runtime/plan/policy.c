@@ -23,7 +23,7 @@ static hec_status refuse_shards(const hec_policy *policy, const hec_problem *pro
     if (hec_policies[i]->shards)
       hec_text_printf(&names, "%s%s", names.length > 0 ? ", " : "", hec_policies[i]->name);
   hec_status status = hec_fail(HEC_BAD_INPUT,
-                               "--policy: expected one that runs with experts in shards beside --esp %d (%s), found "
+                               "`policy`: expected one that runs with experts in shards beside `esp` %d (%s), found "
                                "\"%s\"",
                                problem->esp, names.data, policy->name);
   hec_text_free(&names);
@@ -34,7 +34,7 @@ hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem
   if (problem->esp > 1 && !policy->shards)
     return refuse_shards(policy, problem);
   if (policy->placed && !problem->placement)
-    return hec_fail(HEC_BAD_INPUT, "--policy %s: expected --placement FILE beside it, found none", policy->name);
+    return hec_fail(HEC_BAD_INPUT, "`policy` %s: expected `placement` FILE beside it, found none", policy->name);
   return HEC_OK;
 }
 

@@ -89,7 +89,7 @@ hec_status hec_problem_group(hec_problem *problem, int32_t ep) {
     if (problem->n_ranks % size == 0)
       hec_text_printf(&fits, "%s%d", size == 1 ? "" : size == most ? " or " : ", ", size);
   hec_status status =
-      hec_fail(HEC_BAD_INPUT, "--ep: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
+      hec_fail(HEC_BAD_INPUT, "`ep`: expected a divisor of the %d ranks that is at most the %d experts (%s), found %d",
                problem->n_ranks, problem->n_experts, fits.data, ep);
   hec_text_free(&fits);
   return status;
@@ -116,15 +116,15 @@ hec_status hec_problem_shard(hec_problem *problem, int32_t esp) {
     return HEC_OK;
   if (esp < 1 || problem->n_ranks % esp != 0 || per_node % esp != 0 || moe->d_ffn % esp != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "--esp: expected a divisor of the %d ranks, the %d devices of a node and d_ffn %d, found %d",
+                    "`esp`: expected a divisor of the %d ranks, the %d devices of a node and d_ffn %d, found %d",
                     problem->n_ranks, per_node, moe->d_ffn, esp);
   if (problem->n_ranks / esp > problem->n_experts)
     return hec_fail(HEC_BAD_INPUT,
-                    "--esp: expected at most as many groups as the %d experts, found %d groups of %d ranks",
+                    "`esp`: expected at most as many groups as the %d experts, found %d groups of %d ranks",
                     problem->n_experts, problem->n_ranks / esp, esp);
   if (problem->ep != group_size(problem->n_ranks, problem->n_experts))
     return hec_fail(HEC_BAD_INPUT,
-                    "--esp: with experts in shards all %d ranks are one expert-parallel group: expected no --ep beside "
+                    "`esp`: with experts in shards all %d ranks are one expert-parallel group: expected no `ep` beside "
                     "it, found %d",
                     problem->n_ranks, problem->ep);
   hec_moe shard = *moe;
@@ -189,7 +189,7 @@ static hec_status check_tensor(const hec_problem *p, int32_t mp) {
     (void)snprintf(dense, sizeof dense, ", d_ffn_dense %d", moe->d_ffn_dense);
   return hec_fail(
       HEC_BAD_INPUT,
-      "--mp: expected a divisor of the %d ranks, the %d devices of a node%s and the model's %d heads and %d "
+      "`mp`: expected a divisor of the %d ranks, the %d devices of a node%s and the model's %d heads and %d "
       "kv heads, found %d",
       p->n_ranks, per_node, dense, moe->n_heads, moe->n_kv_heads, mp);
 }

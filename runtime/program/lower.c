@@ -29,13 +29,13 @@ static bool may_be_asked_for(const void *schedule) {
   return !((const hec_schedule *)schedule)->bound;
 }
 const hec_table hec_schedule_table = {
-    .rows = hec_schedules, .offered = may_be_asked_for, .also = "auto", .list = "hecate-sim --list"};
+    .rows = hec_schedules, .offered = may_be_asked_for, .also = "auto", .list = "hecate-sim `list`"};
 
 hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec_schedule **schedule) {
   bool published = strcmp(name, "auto") == 0;
   *schedule = hec_schedule_find(published ? policy->schedule : name);
   if (!published && (!*schedule || (*schedule)->bound))
-    return hec_table_unknown(&hec_schedule_table, "--schedule", name);
+    return hec_table_unknown(&hec_schedule_table, "`schedule`", name);
   if (policy->only_schedule) /* whatever is asked for: such a row stands beside the others in every comparison */
     *schedule = hec_schedule_find(policy->only_schedule);
   HEC_ASSERT(*schedule != NULL);

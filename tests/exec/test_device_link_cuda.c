@@ -62,7 +62,7 @@ START_TEST(links_of_ranks_and_devices) {
   ck_assert_int_eq(hec_backend_nccl.link("local", 2, &link), HEC_OK);
   ck_assert_ptr_eq(link, &hec_device_link_local);
   ck_assert_int_eq(hec_backend_nccl.link("nccl", 3, &link), HEC_BAD_INPUT);
-  ck_assert_str_eq(hec_last_error(), "--transport nccl: expected at most one rank to a device, found 3 ranks and 2 "
+  ck_assert_str_eq(hec_last_error(), "`transport` nccl: expected at most one rank to a device, found 3 ranks and 2 "
                                      "devices; local shares devices");
   ck_assert_int_eq(hec_backend_nccl.link("shm", 2, &link), HEC_BAD_INPUT);
 }

@@ -151,7 +151,7 @@ END_TEST
 START_TEST(refusals) {
   hec_train_wish wish = small(2, "gshard");
   wish.bias_rate = 0.01F;
-  hec_train_refused(wish, "--balance bias: gate gshard does not");
+  hec_train_refused(wish, "`balance` bias: gate gshard does not");
   wish = small(2, "expert-choice");
   wish.aux = 0.01F;
   hec_train_refused(wish, "balanced by construction");

@@ -163,7 +163,7 @@ START_TEST(shards) {
   ck_assert(!hec_trained.check.passed);
   ck_assert_int_gt(hec_trained.check.failed_step, 10);
   wish.policy = "hecate";
-  hec_train_refused(wish, "experts in shards beside --esp");
+  hec_train_refused(wish, "experts in shards beside `esp`");
 }
 END_TEST
 
@@ -184,7 +184,7 @@ START_TEST(refusals) {
   hec_train_refused(wish, "ep-balanced cannot train");
   wish = small(2);
   wish.tokens = 20;
-  hec_train_refused(wish, "--tokens: expected a multiple of the sequence length (8, --seq-len), found 20");
+  hec_train_refused(wish, "`tokens`: expected a multiple of the sequence length (8, `seq_len`), found 20");
   hec_corpus corpus;
   ck_assert_int_eq(hec_corpus_make("aaaa", 4, "a.txt", &corpus), HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), "a.txt") != NULL, "%s", hec_last_error());

@@ -76,9 +76,9 @@ END_TEST
 static const struct {
   const char *slow, *skew, *message;
 } wrong[] = {
-    {"", NULL, "--slow: expected rank=RANK:FACTOR or link=KIND:PLACE:FACTOR, found \"\""},
-    {"3:0.8", NULL, "--slow: expected rank=RANK:FACTOR or link=KIND:PLACE:FACTOR, found \"3:0.8\""},
-    {"rank=8:0.8", NULL, "--slow: expected a rank from 0 to 7, found \"rank=8:0.8\""},
+    {"", NULL, "`slow`: expected rank=RANK:FACTOR or link=KIND:PLACE:FACTOR, found \"\""},
+    {"3:0.8", NULL, "`slow`: expected rank=RANK:FACTOR or link=KIND:PLACE:FACTOR, found \"3:0.8\""},
+    {"rank=8:0.8", NULL, "`slow`: expected a rank from 0 to 7, found \"rank=8:0.8\""},
     {"rank=-1:0.8", NULL, "a rank from 0 to 7"},
     {"rank=99999999999:0.8", NULL, "a rank from 0 to 7"},
     {"rank=3", NULL, "a factor from 1e-06 to 1"},
@@ -100,10 +100,10 @@ static const struct {
     {"link=nic_out:node1.nic2:0.5", NULL, "nic0 to nic1"},
     {"link=nic_out:node1:2", NULL, "a factor"},
     {"link=nic_out:node1:0.5,link=nic_out:node1.nic0:0.5", NULL, "every rank and link once"},
-    {NULL, "", "--skew: expected rank=RANK:TIME, found \"\""},
-    {NULL, "2:500us", "--skew: expected rank=RANK:TIME"},
-    {NULL, "rank=8:500us", "--skew: expected a rank from 0 to 7"},
-    {NULL, "rank=2:500", "--skew: expected a time from 0 to 10s such as 500us, found \"rank=2:500\""},
+    {NULL, "", "`skew`: expected rank=RANK:TIME, found \"\""},
+    {NULL, "2:500us", "`skew`: expected rank=RANK:TIME"},
+    {NULL, "rank=8:500us", "`skew`: expected a rank from 0 to 7"},
+    {NULL, "rank=2:500", "`skew`: expected a time from 0 to 10s such as 500us, found \"rank=2:500\""},
     {NULL, "rank=2:-1us", "a time"},
     {NULL, "rank=2:11s", "a time"},
     {NULL, "rank=2:1us,rank=2:1us", "every rank and link once"},

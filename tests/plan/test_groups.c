@@ -35,7 +35,7 @@ START_TEST(sizes) {
   ck_assert(hec_problem_group(p, 0) == HEC_OK && p->ep == 8);
   ck_assert(hec_problem_group(p, 4) == HEC_OK);
   ck_assert(hec_problem_shard(p, 2) == HEC_BAD_INPUT); /* 6 groups of sharding groups: two layouts in one */
-  ck_assert(strstr(hec_last_error(), "--ep") != NULL);
+  ck_assert(strstr(hec_last_error(), "`ep`") != NULL);
 }
 END_TEST
 

@@ -65,7 +65,7 @@ START_TEST(known_plan) {
   ck_assert(hec_placement_parse(eplb_text, strlen(eplb_text), "known", (hec_placement_shape){2, 4, 2, -1}, &arena,
                                 &p) == HEC_OK);
   ck_assert(hec_policy_suits(&hec_policy_given, problem) == HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "expected --placement FILE"));
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "expected `placement` FILE"));
   problem->placement = &p;
   ck_assert(hec_policy_suits(&hec_policy_given, problem) == HEC_OK);
   hec_policy_run run = hec_policy_start(&hec_policy_given, problem, &arena);
@@ -112,7 +112,7 @@ static bool through(const hec_placement_format *format, const hec_placement *p, 
     ck_assert(hec_placement_write(format, again, &twice, &mind) == HEC_OK);
     ck_assert(twice.length == text.length && memcmp(twice.data, text.data, text.length) == 0);
   } else {
-    ck_assert_ptr_nonnull(strstr(hec_last_error(), dense ? "--first-layer" : "as many slots on every rank"));
+    ck_assert_ptr_nonnull(strstr(hec_last_error(), dense ? "`first_layer`" : "as many slots on every rank"));
     ck_assert(text.length == 0);
   }
   hec_text_free(&text);

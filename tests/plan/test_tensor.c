@@ -139,7 +139,7 @@ START_TEST(what_cannot_be) {
     ck_assert(hec_problem_make(&moe, p->cluster, true, 12, 256, &q) == HEC_OK);
     hec_problem before = q;
     ck_assert(hec_problem_tensor(&q, bad[i].mp) == HEC_BAD_INPUT);
-    ck_assert_msg(strstr(hec_last_error(), "--mp: expected a divisor of ") != NULL, "%s", hec_last_error());
+    ck_assert_msg(strstr(hec_last_error(), "`mp`: expected a divisor of ") != NULL, "%s", hec_last_error());
     ck_assert_msg(strstr(hec_last_error(), bad[i].words) != NULL, "%d: %s", bad[i].mp, hec_last_error());
     ck_assert(q.mp == 1 && q.bytes.dense_param == before.bytes.dense_param && q.window_s == before.window_s);
     moe.n_layers = moe.n_moe_layers; /* without other blocks their width does not matter */

@@ -310,6 +310,27 @@ static void check_calls(hec_tidy *f, const char *path, const char *code) {
   forbid(f, path, code, allocators, "memory comes from runtime/base/arena.h, which ends the run when there is none");
 }
 
+/* The floors below tools/front/ know no flag of ours; other programs' are told by the program's name beside them. */
+static void check_flags(hec_tidy *f, const char *path, const char *code) {
+  char line[4096];
+  int number = 0;
+  if (!hec_tidy_starts(path, "models/") && !hec_tidy_starts(path, "runtime/") && !hec_tidy_starts(path, "sim/"))
+    return;
+  while (next_line(&code, line, sizeof line)) {
+    number++;
+    bool inside = false;
+    for (const char *at = line; *at; at++) {
+      if (inside && *at == '\\' && at[1])
+        at++;
+      else if (*at == '"')
+        inside = !inside;
+      else if (inside && at[0] == '-' && at[1] == '-' && islower((unsigned char)at[2]) &&
+               !is_word((unsigned char)at[-1]) && at[-1] != '-' && !strstr(line, "SGLang") && !strstr(line, "srun"))
+        hec_tidy_complain(f, path, number, "a flag in a string: name the option by its key, `micro_batches`");
+    }
+  }
+}
+
 static void check_lines(hec_tidy *f, const char *path, const char *text) {
   char line[4096];
   int number = 0;
@@ -356,6 +377,7 @@ void hec_tidy_file(hec_tidy *f, const char *path, const char *text) {
   check_includes(f, path, code);
   check_functions(f, path, code);
   check_calls(f, path, code);
+  check_flags(f, path, code);
   if (hec_tidy_ends(path, ".h"))
     check_guard(f, path, code);
   else if (!hec_tidy_starts(text, "/*") && !hec_tidy_starts(text, "//"))

@@ -1,8 +1,9 @@
 /* Options as a table: every row is set by "--name value" and "--name=value", and what is no value of its kind is refused
  * with the option's name. One parser serves every command, so what is tested here need not be tried on each. */
 #include "tests/support/check_main.h"
-#include "tools/front/args.h"
+#include "tools/front/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { WORDS = 8 };
@@ -137,6 +138,68 @@ START_TEST(lists_are_plain) {
 }
 END_TEST
 
+/* ---- Options that describe a run ---- */
+
+static hec_status parse_job(hec_job_options *job, const char *keys, const char *const words[WORDS]) {
+  const hec_run_option_words own[] = {{"tokens", NULL, "our own words"}, {.key = NULL}};
+  const hec_arg rows[] = {HEC_ARG_JOB("Job", *job, keys, own), {.name = NULL}};
+  const hec_command command = {.program = "hecate-test", .usage = "", .summary = "", .args = rows};
+  hec_args args;
+  int n = 0;
+  while (words[n])
+    n++;
+  *job = HEC_JOB_OPTIONS;
+  hec_args_begin(&command, &args);
+  ck_assert_str_eq(args.row[0].name, "Job");
+  for (int i = 1; args.row[i].name; i++)
+    if (strcmp(args.row[i].name, "--tokens") == 0)
+      ck_assert_str_eq(args.row[i].help, "our own words");
+  for (int i = 0; i < n; i++)
+    HEC_TRY(hec_args_set(&args, n, words, &i));
+  return HEC_OK;
+}
+#define PARSE_JOB(job, keys, ...) parse_job(job, keys, (const char *const[WORDS]){__VA_ARGS__})
+
+START_TEST(job_options_reach_their_members) {
+  hec_job_options job;
+  const char *keys = HEC_OPTIONS_JOB " " HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE;
+  ck_assert_int_eq(PARSE_JOB(&job, keys, "--micro-batches", "3", "--t=paper", "--nonmoe-scale", "0.5", "--mp=2"),
+                   HEC_OK);
+  ck_assert(job.micro_batches == 3 && job.t == HEC_T_PAPER && job.nonmoe_scale == 0.5 && job.mp == 2);
+  ck_assert(job.m == HEC_AUTO && job.warmup == -1 && job.tokens == 0 && !job.model); /* left as without the option */
+  ck_assert_str_eq(job.law, "alpha_beta");
+  ck_assert_int_eq(PARSE_JOB(&job, keys, "--t", "7"), HEC_OK);
+  ck_assert_int_eq(job.t, 7);
+  ck_assert_int_eq(PARSE_JOB(&job, keys, "--t", "papers"), HEC_BAD_INPUT);
+  ck_assert_str_eq(hec_last_error(), "--t: expected a whole number from 0 to 1000000 or \"paper\", found \"papers\"");
+  ck_assert_int_eq(PARSE_JOB(&job, keys, "--micro-batches", "0"), HEC_BAD_INPUT);
+  ck_assert_int_eq(PARSE_JOB(&job, HEC_OPTIONS_JOB, "--mp", "2"), HEC_BAD_INPUT); /* in none of its groups */
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "unknown option \"--mp\""));
+}
+END_TEST
+
+START_TEST(job_options_are_told_apart) {
+  for (int32_t i = 0; i < HEC_N_OPTIONS; i++) {
+    char flag[64];
+    (void)snprintf(flag, sizeof flag, "--%s", hec_run_rows[i].key);
+    for (char *c = flag; *c; c++)
+      *c = *c == '_' ? '-' : *c;
+    ck_assert_ptr_eq(hec_run_option_find(hec_run_rows[i].key), &hec_run_rows[i]);
+    ck_assert_ptr_eq(hec_run_option_find(flag), &hec_run_rows[i]);
+    ck_assert_int_eq(hec_run_option_is_number(&hec_run_rows[i]), hec_run_rows[i].most > 0);
+  }
+  ck_assert_ptr_null(hec_run_option_find("--micro"));
+}
+END_TEST
+
+START_TEST(keys_become_flags) {
+  hec_text text = {0};
+  hec_args_add_flags("a.json: `micro_batches`: `ep`, not `Ep`, ``, `a b` nor `t", &text);
+  ck_assert_str_eq(text.data, "a.json: --micro-batches: --ep, not `Ep`, ``, `a b` nor `t");
+  hec_text_free(&text);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("tools.args");
   TCase *c = tcase_create("args");
@@ -144,6 +207,9 @@ static Suite *suite(void) {
   tcase_add_test(c, what_is_missing_or_too_much);
   tcase_add_test(c, numbers_are_plain);
   tcase_add_test(c, lists_are_plain);
+  tcase_add_test(c, job_options_reach_their_members);
+  tcase_add_test(c, job_options_are_told_apart);
+  tcase_add_test(c, keys_become_flags);
   suite_add_tcase(s, c);
   return s;
 }

@@ -413,7 +413,7 @@ START_TEST(experts_in_shards) {
   hec_calibration_close(&c);
   options.esp = 3;
   ck_assert_int_eq(hec_calibration_open(&c, &options, &arena), HEC_BAD_INPUT);
-  ck_assert_msg(strstr(hec_last_error(), "--esp") != NULL, "%s", hec_last_error());
+  ck_assert_msg(strstr(hec_last_error(), "`esp`") != NULL, "%s", hec_last_error());
   hec_calibration_close(&c);
 }
 END_TEST

@@ -12,11 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+void hec_args_add_flags(const char *sentence, hec_text *out) {
+  for (const char *at = sentence; *at;) {
+    size_t n = *at == '`' ? strspn(at + 1, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+    if (n == 0 || at[n + 1] != '`') {
+      hec_text_add_bytes(out, at++, 1);
+      continue;
+    }
+    hec_text_add(out, "--");
+    for (size_t i = 1; i <= n; i++)
+      hec_text_add_bytes(out, at[i] == '_' ? "-" : &at[i], 1);
+    at += n + 2;
+  }
+}
+
+const char *hec_args_with_flags(const char *sentence, hec_arena *arena) {
+  hec_text text = {0};
+  hec_args_add_flags(sentence, &text);
+  const char *copy = hec_arena_text(arena, text.data ? text.data : "");
+  hec_text_free(&text);
+  return copy;
+}
+
 void hec_args_item(const char *name, int width, const char *words) {
-  hec_text line = {0};
+  hec_text line = {0}, named = {0};
+  hec_args_add_flags(words, &named);
   hec_text_printf(&line, "  %-*s", width, name);
-  hec_text_wrap(&line, words, line.length, width + 3, HEC_ARGS_COLUMNS);
+  hec_text_wrap(&line, named.data ? named.data : "", line.length, width + 3, HEC_ARGS_COLUMNS);
   printf("%s\n", line.data);
+  hec_text_free(&named);
   hec_text_free(&line);
 }
 
@@ -130,7 +154,11 @@ int hec_tool_exit(const char *program, hec_status status) {
   hec_progress_end();
   if (status == HEC_OK && (fflush(stdout) != 0 || ferror(stdout)))
     status = hec_fail(HEC_FAILED, "standard output: cannot be written");
-  if (status != HEC_OK)
-    fprintf(stderr, "%s: %s\n", program, hec_last_error());
+  if (status != HEC_OK) {
+    hec_text message = {0};
+    hec_args_add_flags(hec_last_error(), &message);
+    fprintf(stderr, "%s: %s\n", program, message.data ? message.data : "");
+    hec_text_free(&message);
+  }
   return (int)status;
 }

@@ -3,6 +3,7 @@
 #ifndef HEC_FRONT_ARGS_H
 #define HEC_FRONT_ARGS_H
 #include "runtime/base/status.h"
+#include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 
 #include <stdbool.h>
@@ -105,6 +106,11 @@ void hec_args_help(const hec_command *command); /* whose options are written out
 enum { HEC_ARGS_COLUMNS = 118 };
 void hec_args_item(const char *name, int width, const char *words);
 void hec_args_list_item(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Lower floors know no flags: their sentences name an option by its key in backquotes, `micro_batches`. Adds them with the
+ * flag instead, --micro-batches. */
+void hec_args_add_flags(const char *sentence, hec_text *out);
+const char *hec_args_with_flags(const char *sentence, hec_arena *arena);
 
 /* Prints "PROGRAM: MESSAGE" to stderr for the last failure and returns the exit code. */
 int hec_tool_exit(const char *program, hec_status status);

@@ -126,6 +126,7 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
   HEC_TRY(compare(&r, kind[0], &simulation->job, summary));
   summary->tool = "hecate-sim " HEC_VERSION;
   summary->trace = hec_trace_origin(reader);
+  summary->not_modelled = hec_args_with_flags(summary->not_modelled, arena);
   if (n_kinds > 1) {
     simulation->attentions[0] = hec_summary_attention_of(summary, arena);
     summary->attentions = simulation->attentions;

@@ -51,12 +51,12 @@ hec_status hec_corpus_check(const hec_corpus *corpus, const hec_model *model, in
   int32_t length = model->moe.seq_len;
   if (tokens < length || tokens % length != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "--tokens: expected a multiple of the sequence length (%" PRId32 ", --seq-len), found %" PRId32,
+                    "`tokens`: expected a multiple of the sequence length (%" PRId32 ", `seq_len`), found %" PRId32,
                     length, tokens);
   if (corpus->n < (int64_t)length + 1)
     return hec_fail(HEC_BAD_INPUT,
-                    "--text: expected at least a sequence and the character after it (%" PRId32
-                    ", --seq-len), found %" PRId64 " characters",
+                    "`text`: expected at least a sequence and the character after it (%" PRId32
+                    ", `seq_len`), found %" PRId64 " characters",
                     length + 1, corpus->n);
   return HEC_OK;
 }

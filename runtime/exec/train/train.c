@@ -50,10 +50,10 @@ hec_status hec_train_check(const hec_train *train, const hec_policy *policy) {
                     schedule->bound ? "is a bound, no system" : "forces loads, and in training the gate chooses them");
   const hec_gate *gate = train->model->gate;
   if (train->bias_rate > 0 && !gate->biased)
-    return hec_fail(HEC_BAD_INPUT, "--balance bias: gate %s does not choose by adding a bias to affinities",
+    return hec_fail(HEC_BAD_INPUT, "`balance` bias: gate %s does not choose by adding a bias to affinities",
                     gate->name);
   if (train->aux > 0 && gate->balanced)
-    return hec_fail(HEC_BAD_INPUT, "--balance aux: gate %s is balanced by construction", gate->name);
+    return hec_fail(HEC_BAD_INPUT, "`balance` aux: gate %s is balanced by construction", gate->name);
   HEC_TRY(hec_gate_check(train->model, train->problem->tokens));
   return hec_corpus_check(train->corpus, train->model, train->problem->tokens);
 }

@@ -37,7 +37,7 @@ static hec_status wrong_layers(const hec_placement_file *file, const hec_json_va
   int32_t length = hec_json_length(rows), n = shape->n_layers;
   int at =
       snprintf(expected, sizeof expected,
-               "an array of the trace's %" PRId32 " MoE layers after %" PRId32 " dense ones (--first-layer", n, first);
+               "an array of the trace's %" PRId32 " MoE layers after %" PRId32 " dense ones (`first_layer`", n, first);
   if (length == n)
     at += snprintf(expected + at, sizeof expected - (size_t)at, ": leave it out, this file has MoE layers alone");
   else if (length > n)

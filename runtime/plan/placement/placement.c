@@ -23,7 +23,7 @@ const hec_placement_format *const hec_placement_formats[] = {HEC_PLACEMENT_FORMA
 HEC_TABLE_OF(hec_placement_format);
 hec_status hec_placement_format_of(const char *name, const hec_placement_format **format) {
   *format = hec_table_find(hec_placement_formats, name);
-  return *format ? HEC_OK : hec_table_unknown(&(hec_table){.rows = hec_placement_formats}, "--export", name);
+  return *format ? HEC_OK : hec_table_unknown(&(hec_table){.rows = hec_placement_formats}, "`export`", name);
 }
 
 /* ---- Reading ---- */
@@ -118,7 +118,7 @@ static hec_status read_as(const hec_placement_format *format, const hec_placemen
     return unknown(file->origin);
   if (shape->first_layer > 0 && !format->counts_dense)
     return hec_fail(HEC_BAD_INPUT,
-                    "%s: expected a format that numbers dense layers beside --first-layer %" PRId32
+                    "%s: expected a format that numbers dense layers beside `first_layer` %" PRId32
                     ", found %s, which numbers MoE layers alone: leave it out",
                     file->origin, shape->first_layer, format->name);
   placement->format = format->name;
@@ -176,13 +176,13 @@ hec_status hec_placement_write(const hec_placement_format *format, const hec_pla
                                hec_text *mind) {
   if (placement->shape.first_layer > 0 && !format->counts_dense)
     return hec_fail(HEC_BAD_INPUT,
-                    "--first-layer: expected 0 or nothing beside --export %s, which numbers MoE layers alone, found "
+                    "`first_layer`: expected 0 or nothing beside `export` %s, which numbers MoE layers alone, found "
                     "%" PRId32,
                     format->name, placement->shape.first_layer);
   int64_t i = find_uneven(placement);
   if (i >= 0 && format->even)
     return hec_fail(HEC_BAD_INPUT,
-                    "--export %s: expected as many slots on every rank, which is all that the format can say, found "
+                    "`export` %s: expected as many slots on every rank, which is all that the format can say, found "
                     "%" PRId32 " on rank 0 of layer 0 and %" PRId32 " on rank %d of layer %d",
                     format->name, placement->slot_at[1], placement->slot_at[i + 1] - placement->slot_at[i],
                     (int)(i % placement->shape.n_ranks), (int)(i / placement->shape.n_ranks));
@@ -237,7 +237,7 @@ hec_status hec_placement_of_plan(const hec_plan *plan, int32_t first_layer, hec_
                                  hec_text *lost) {
   if (plan->n_slices > 1)
     return hec_fail(HEC_BAD_INPUT,
-                    "--export: expected a plan of whole experts, found every expert in %" PRId32
+                    "`export`: expected a plan of whole experts, found every expert in %" PRId32
                     " slices, which no placement file can say",
                     plan->n_slices);
   hec_placement p = {.shape = {plan->n_layers, plan->n_experts, plan->n_ranks, first_layer}};

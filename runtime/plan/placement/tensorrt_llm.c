@@ -164,7 +164,7 @@ static hec_status read_layer_key(yaml *y, hec_placement *placement, int32_t laye
     return HEC_OK;
   char expected[80];
   (void)snprintf(expected, sizeof expected, "layer %" PRId32 "%s", *first + layer,
-                 layer == 0 ? ", the first MoE layer (--first-layer)" : ", which follows the one before");
+                 layer == 0 ? ", the first MoE layer (`first_layer`)" : ", which follows the one before");
   y->at = begin;
   return wrong(y, expected);
 }

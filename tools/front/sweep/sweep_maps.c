@@ -209,7 +209,7 @@ static int32_t add_assumed(const hec_sweep *s, hec_arena *arena, hec_report_fact
       continue;
     word.length = 0;
     hec_text_printf(&word, "not modelled by %s", hec_law_name(law));
-    assumed[n++] = (hec_report_fact){hec_arena_text(arena, word.data), hec_law_limits(law)};
+    assumed[n++] = (hec_report_fact){hec_arena_text(arena, word.data), hec_args_with_flags(hec_law_limits(law), arena)};
   }
   hec_text_free(&word);
   assumed[n++] =

@@ -98,7 +98,10 @@ static void take_values(const hec_job *job, hec_summary *summary, hec_summary_ro
 }
 
 static void cannot(worker *w, int32_t i, const char *why) {
-  (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", why);
+  hec_text named = {0};
+  hec_args_add_flags(why, &named);
+  (void)snprintf(w->reason[i], sizeof w->reason[i], "%s", named.data ? named.data : "");
+  hec_text_free(&named);
   w->row[i] = (hec_sweep_row){.why = w->reason[i]};
 }
 
