@@ -8,8 +8,8 @@
 #include "runtime/plan/problem.h"
 
 #include "models/link_cost.h"
-#include "runtime/plan/rates.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/rates.h"
 
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
  * (pages.h). Every option of every tool is such a row. */
 #ifndef HEC_FRONT_ARGS_H
 #define HEC_FRONT_ARGS_H
-#include "runtime/base/status.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/status.h"
 #include "runtime/base/table.h"
 
 #include <stdbool.h>

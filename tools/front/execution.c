@@ -106,7 +106,7 @@ void hec_execution_place(const hec_where *where, const hec_where_args *args, int
                                        .n_cores = n_units,
                                        .n_ranks_here = ranks,
                                        .n_warmup = warmup,
-                                       .virtual_time = args->virtual_time,
+                                       .virtual_time = args->virtual,
                                        .imitates = where->transport->law != NULL,
                                        .limits = e->limits};
   if (emulated(where, e))
@@ -118,7 +118,7 @@ void hec_execution_place(const hec_where *where, const hec_where_args *args, int
 void hec_execution_describe(const hec_where *where, const hec_where_args *args, const hec_job *job, bool own_cluster,
                             bool predicts, hec_execution *e) {
   hec_execution_place(where, args, job->problem.n_ranks, job->warmup, e);
-  if (args->virtual_time) {
+  if (args->virtual) {
     hec_execution_mind(e, predicts ? "virtual time: validates compute, waiting and order, not the network"
                                    : "virtual time: measures computing and waiting; transfers are imitated");
     hec_execution_mind(
@@ -132,7 +132,7 @@ void hec_execution_describe(const hec_where *where, const hec_where_args *args, 
   if (where->transport->law)
     hec_execution_mind(e, predicts ? "emulated network: validates compute, waiting and order, not the network"
                                    : "emulated network: measures computing and waiting; transfers are imitated");
-  else if (!args->virtual_time && where->backend->transport == NULL)
+  else if (!args->virtual && where->backend->transport == NULL)
     hec_execution_mind(e, "the network is this machine's memory: nothing here says how a cluster's network behaves");
   if (predicts && (where->link ? where->link->adds : where->transport->adds))
     hec_execution_mind(e, "gradients of copies are added up as they arrive: measured in that exchange, predicted as "

@@ -46,7 +46,8 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
   }
 }
 
-hec_status hec_job_args_chosen(const hec_job_options *options, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+hec_status hec_job_args_chosen(const hec_job_options *options, const hec_policy *policies[HEC_POLICIES_MAX],
+                               int32_t *n) {
   const hec_policy *named[HEC_POLICIES_MAX];
   int32_t n_named;
   if (options->first_layer >= 0 && !options->placement)

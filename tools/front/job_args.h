@@ -18,8 +18,9 @@
   "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"         \
   "  leaf: nodes per leaf; p2p=CHANNELS:PER_PEER of law nccl_rounds (32:4);\n"                                         \
   "  slow=DEVICE:SPEED, and tile, a, c, launch (GEMM, kernels), sm, pxn, through, plan: models/cluster_spec.h,\n"      \
-  "  as in models/presets/.\n"                                                                                          \
-  "Model file: JSON with name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len, and what stands\n" \
+  "  as in models/presets/.\n"                                                                                         \
+  "Model file: JSON with name, layers, d_model, d_ffn, ffn_matrices, experts, top_k, heads, seq_len, and what "        \
+  "stands\n"                                                                                                           \
   "  in models/moe.h; hecate-sim --preset NAME prints one to begin with."
 
 /* The kinds of attention in a list "K,K,...", where parameters of s2 stand between the same commas: copies on the arena.

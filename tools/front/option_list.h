@@ -5,7 +5,7 @@
  *   X(name, kind, absent, value, help, least, most, values)
  *
  *     name     of the member and the key, micro_batches; its flag is --micro-batches
- *     kind     TEXT a word; MAYBE a word, where a sweep may also vary whether there is one; WHOLE a number; REAL; PAPER a whole
+ *     kind     FLAG; TEXT a word; MAYBE a word, where a sweep may also vary whether there is one; WHOLE a number; REAL; PAPER a whole
  *              number or "paper"; ROW the name of a row of a table, which chooses what is compared, not the job
  *     absent   the member without the option
  *     value    name of the value in the help
@@ -49,6 +49,16 @@
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)
 #define HEC_OPTION_LIST(X) HEC_SWEPT_OPTION_LIST(X) HEC_OTHER_OPTION_LIST(X)
+
+/* Where ranks run, of commands that execute: members of hec_where_args. */
+#define HEC_WHERE_OPTION_LIST(X) \
+  X(backend, TEXT, "cpu", "B", "cpu (default), mpi, nccl, or list: which there are, and why not", 0, 0, backends) \
+  X(transport, TEXT, NULL, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list", 0, 0, transports) \
+  X(precision, TEXT, NULL, "P", "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32", 0, 0, precisions) \
+  X(threads, FLAG, false, NULL, "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0, none) \
+  X(virtual, FLAG, false, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or devices", 0, 0, none) \
+  X(pin, FLAG, false, NULL, "each rank (of backend nccl: its host thread) on a core of its own", 0, 0, none) \
+  X(timeout, REAL, 0, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6, none)
 /* clang-format on */
 
 /* Groups of keys, in the order of the help. A command takes groups; an option that it would refuse is in none of them. */
@@ -59,6 +69,7 @@
 #define HEC_OPTIONS_DENSE "mp nonmoe_scale"
 #define HEC_OPTIONS_PLACEMENT "placement first_layer"
 
+#define HEC_OPTION_TYPE_FLAG bool
 #define HEC_OPTION_TYPE_TEXT const char *
 #define HEC_OPTION_TYPE_MAYBE const char *
 #define HEC_OPTION_TYPE_ROW const char *
@@ -76,7 +87,13 @@ typedef struct {
   bool executed; /* the shape as CPUs compute it: float32, no blocks but MoE, no vocabulary, no recomputation */
 } hec_job_options;
 
+typedef struct {
+  HEC_WHERE_OPTION_LIST(HEC_OPTION_MEMBER)
+  int32_t ranks; /* asked for; 0: not */
+} hec_where_args;
+
 #define HEC_OPTION_ABSENT(name, kind, absent, ...) .name = absent,
+#define HEC_WHERE_ARGS ((hec_where_args){HEC_WHERE_OPTION_LIST(HEC_OPTION_ABSENT).ranks = 0})
 #define HEC_JOB_OPTIONS ((hec_job_options){HEC_OPTION_LIST(HEC_OPTION_ABSENT).solver = NULL})
 
 #endif

@@ -2,6 +2,8 @@
 #include "tools/front/options.h"
 
 #include "models/preset_data.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/link/device_link.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
 #include "runtime/program/lower.h"
@@ -13,16 +15,25 @@
 static const hec_table policy_table = {.rows = hec_policies, .also = "all", .list = "hecate-sim --list"};
 static const hec_table collective_table = {.rows = hec_collectives}, law_table = {.rows = hec_laws};
 
-static const hec_run_option_values values_none = {NULL, NULL, NULL}, values_models = {.presets = "moe"},
+static const hec_table backend_table = {.rows = hec_backends, .also = "list"},
+                       transport_table = {.rows = hec_transports}, link_table = {.rows = hec_device_links};
+
+static const hec_run_option_values values_none = {.table = NULL}, values_models = {.presets = "moe"},
                                values_clusters = {.presets = "cluster"}, values_phases = {.words = "train forward"},
                                values_attentions = {.words = "full causal s2"},
                                values_policies = {.table = &policy_table},
                                values_collectives = {.table = &collective_table}, values_laws = {.table = &law_table},
-                               values_schedules = {.table = &hec_schedule_table};
+                               values_schedules = {.table = &hec_schedule_table},
+                               values_backends = {.table = &backend_table},
+                               values_transports = {.table = &transport_table, .more = &link_table},
+                               values_precisions = {.words = "fp32 tf32 bf16"};
 
-#define ROW(name, kind, absent, value, help, least, most, values)                                                      \
-  {#name, HEC_RUN_##kind, offsetof(hec_job_options, name), value, help, least, most, &values_##values},
-const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(ROW)};
+#define ROW(type, name, kind, value, help, least, most, values)                                                        \
+  {#name, HEC_RUN_##kind, offsetof(type, name), value, help, least, most, &values_##values},
+#define JOB_ROW(name, kind, absent, ...) ROW(hec_job_options, name, kind, __VA_ARGS__)
+#define WHERE_ROW(name, kind, absent, ...) ROW(hec_where_args, name, kind, __VA_ARGS__)
+const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(JOB_ROW)};
+const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS] = {HEC_WHERE_OPTION_LIST(WHERE_ROW)};
 
 /* Whether the first n letters of a name are the key, "_" being "-" in flags. */
 static bool is_key(const char *key, const char *name, size_t n) {
@@ -32,16 +43,17 @@ static bool is_key(const char *key, const char *name, size_t n) {
   return key[n] == 0;
 }
 
-static const hec_run_option *find(const char *name, size_t n) {
-  for (int32_t i = 0; i < HEC_N_OPTIONS; i++)
-    if (is_key(hec_run_rows[i].key, name, n))
-      return &hec_run_rows[i];
+static const hec_run_option *find(const hec_run_option *options, int32_t n_options, const char *name, size_t n) {
+  for (int32_t i = 0; i < n_options; i++)
+    if (is_key(options[i].key, name, n))
+      return &options[i];
   return NULL;
 }
 
 const hec_run_option *hec_run_option_find(const char *name) {
   const char *key = strncmp(name, "--", 2) == 0 ? name + 2 : name;
-  return find(key, strlen(key));
+  const hec_run_option *option = find(hec_run_rows, HEC_N_OPTIONS, key, strlen(key));
+  return option ? option : find(hec_where_rows, HEC_N_WHERE_OPTIONS, key, strlen(key));
 }
 
 /* "a, b, c" without the commas. */
@@ -55,6 +67,10 @@ void hec_run_option_names(const hec_run_option_values *values, hec_text *out) {
   hec_text names = {0};
   if (values->table)
     hec_table_names(values->table, &names);
+  if (values->more) {
+    hec_text_add(&names, ", ");
+    hec_table_names(values->more, &names);
+  }
   if (values->presets)
     hec_preset_names(values->presets, &names);
   hec_text_add(&names, values->words ? values->words : "");
@@ -72,9 +88,10 @@ static const hec_run_option_words *own_words(const hec_run_option_use *use, cons
 }
 
 static hec_arg row_of(const hec_run_option_use *use, const hec_run_option *option, char flag[HEC_ARG_NAME_BYTES]) {
-  static const hec_arg_kind kinds[] = {[HEC_RUN_TEXT] = HEC_ARG_TEXT,    [HEC_RUN_MAYBE] = HEC_ARG_TEXT,
-                                       [HEC_RUN_ROW] = HEC_ARG_TEXT,     [HEC_RUN_WHOLE] = HEC_ARG_INT32,
-                                       [HEC_RUN_PAPER] = HEC_ARG_PAPER, [HEC_RUN_REAL] = HEC_ARG_DOUBLE};
+  static const hec_arg_kind kinds[] = {
+      [HEC_RUN_FLAG] = HEC_ARG_FLAG,  [HEC_RUN_TEXT] = HEC_ARG_TEXT,   [HEC_RUN_MAYBE] = HEC_ARG_TEXT,
+      [HEC_RUN_ROW] = HEC_ARG_TEXT,   [HEC_RUN_WHOLE] = HEC_ARG_INT32, [HEC_RUN_PAPER] = HEC_ARG_PAPER,
+      [HEC_RUN_REAL] = HEC_ARG_DOUBLE};
   const hec_run_option_words *own = own_words(use, option);
   HEC_ASSERT(strlen(option->key) + 3 <= HEC_ARG_NAME_BYTES);
   flag[0] = flag[1] = '-';
@@ -95,7 +112,7 @@ int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (
   int32_t n = 0;
   for (const char *at = use->keys; *at; at += strspn(at, " ")) {
     size_t length = strcspn(at, " ");
-    const hec_run_option *option = find(at, length);
+    const hec_run_option *option = find(use->options, use->n, at, length);
     HEC_ASSERT(option && n < room);
     rows[n] = row_of(use, option, flag[n]);
     n++;

@@ -6,6 +6,7 @@
 #include "tools/front/option_list.h"
 
 typedef enum {
+  HEC_RUN_FLAG,
   HEC_RUN_TEXT,
   HEC_RUN_MAYBE,
   HEC_RUN_WHOLE,
@@ -16,15 +17,15 @@ typedef enum {
 
 /* Names that stand for a value. */
 typedef struct {
-  const hec_table *table; /* NULL: none */
-  const char *words;      /* with blanks between them; NULL: none */
-  const char *presets;    /* kind of the presets that are taken; NULL: none */
+  const hec_table *table, *more; /* NULL: none */
+  const char *words;             /* with blanks between them; NULL: none */
+  const char *presets;           /* kind of the presets that are taken; NULL: none */
 } hec_run_option_values;
 
 typedef struct {
   const char *key;
   hec_run_option_kind kind;
-  size_t offset; /* in hec_job_options */
+  size_t offset; /* in hec_job_options, hec_where_args */
   const char *value, *help;
   double least, most;
   const hec_run_option_values *values;
@@ -33,16 +34,18 @@ typedef struct {
 #define HEC_OPTION_COUNT(...) +1
 enum {
   HEC_N_SWEPT_OPTIONS = 0 HEC_SWEPT_OPTION_LIST(HEC_OPTION_COUNT),
-  HEC_N_OPTIONS = 0 HEC_OPTION_LIST(HEC_OPTION_COUNT)
+  HEC_N_OPTIONS = 0 HEC_OPTION_LIST(HEC_OPTION_COUNT),
+  HEC_N_WHERE_OPTIONS = 0 HEC_WHERE_OPTION_LIST(HEC_OPTION_COUNT)
 };
-extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* those that sweeps vary first */
+extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* of the job; those that sweeps vary first */
+extern const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS];
 
 static inline bool hec_run_option_is_number(const hec_run_option *option) {
   return option->kind == HEC_RUN_WHOLE || option->kind == HEC_RUN_REAL || option->kind == HEC_RUN_PAPER;
 }
 /* The row of a key; of a flag as well, "--micro-batches". NULL: there is none. */
 const hec_run_option *hec_run_option_find(const char *name);
-static inline void *hec_run_option_in(const hec_run_option *option, hec_job_options *options) {
+static inline void *hec_run_option_in(const hec_run_option *option, void *options) {
   return (char *)options + option->offset;
 }
 void hec_run_option_names(const hec_run_option_values *values, hec_text *out); /* separated by blanks */
@@ -55,12 +58,21 @@ typedef struct {
 
 /* What a row of kind HEC_ARG_OPTIONS is of. */
 typedef struct {
-  hec_job_options *to;
+  void *to;
+  const hec_run_option *options; /* [n] */
+  int32_t n;
   const char *keys;            /* groups, with blanks between them */
   const hec_run_option_words *own; /* ends with a key NULL; NULL: none */
 } hec_run_option_use;
-#define HEC_ARG_JOB(title, job, groups, words)                                                                         \
-  { .name = (title), .kind = HEC_ARG_OPTIONS, .to = &(hec_run_option_use){&(job), groups, words} }
+#define HEC_ARG_USE(title, ...)                                                                                        \
+  {                                                                                                                    \
+    .name = (title), .kind = HEC_ARG_OPTIONS, .to = &(hec_run_option_use) {                                                \
+      __VA_ARGS__                                                                                                      \
+    }                                                                                                                  \
+  }
+#define HEC_ARG_JOB(title, job, groups, words) HEC_ARG_USE(title, &(job), hec_run_rows, HEC_N_OPTIONS, groups, words)
+#define HEC_ARG_WHERE(title, where, groups, words)                                                                     \
+  HEC_ARG_USE(title, &(where), hec_where_rows, HEC_N_WHERE_OPTIONS, groups, words)
 
 /* Writes the rows of the options; flag: [rows] where their names stand. How many. */
 int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room);

@@ -174,9 +174,9 @@ static void add_field(hec_text *out, const char *text) {
 }
 
 void hec_pages_complete(const hec_command *command, hec_text *out) {
-  static const char *const kinds[] = {[HEC_ARG_FLAG] = "flag",   [HEC_ARG_INT] = "whole",   [HEC_ARG_INT32] = "whole",
-                                      [HEC_ARG_DOUBLE] = "real", [HEC_ARG_BYTES] = "size",  [HEC_ARG_SECONDS] = "real",
-                                      [HEC_ARG_TEXT] = "word",   [HEC_ARG_PAPER] = "word"};
+  static const char *const kinds[] = {
+      [HEC_ARG_FLAG] = "flag",  [HEC_ARG_INT] = "whole",    [HEC_ARG_INT32] = "whole", [HEC_ARG_DOUBLE] = "real",
+      [HEC_ARG_BYTES] = "size", [HEC_ARG_SECONDS] = "real", [HEC_ARG_TEXT] = "word",   [HEC_ARG_PAPER] = "word"};
   for (const hec_tool_command *c = is_tool(command) ? hec_tool_running()->commands : NULL; c && c->name; c++) {
     if (!c->summary)
       continue;

@@ -1,7 +1,5 @@
 /* Options mean the same in every tool, so their values are found by their names. Rows of tables are walked: a new policy,
  * law or preset is completed without a word here. Options that describe a run have theirs in option_list.h. */
-#include "runtime/exec/backend.h"
-#include "runtime/exec/link/device_link.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/plan/placement/placement.h"
 #include "tools/front/options.h"
@@ -14,8 +12,7 @@
 
 static const hec_table timeline_formats = {.rows = hec_timeline_formats},
                        placement_formats = {.rows = hec_placement_formats}, importers = {.rows = hec_importers},
-                       backends = {.rows = hec_backends, .also = "list"}, gates = {.rows = hec_gates, .also = "list"},
-                       transports = {.rows = hec_transports}, links = {.rows = hec_device_links};
+                       gates = {.rows = hec_gates, .also = "list"};
 
 /* A name may have several rows. */
 static const struct {
@@ -24,7 +21,6 @@ static const struct {
 } known[] = {
     {"--timeline-format", {.table = &timeline_formats}},
     {"--export", {.table = &placement_formats}},
-    {"--backend", {.table = &backends}},
     {"--gate", {.table = &gates}},
     {"--format", {.table = &importers}},
     {"--cluster-a", {.presets = "cluster"}},
@@ -32,9 +28,6 @@ static const struct {
     {"--shape", {.presets = "moe"}},
     {"--preset", {.presets = "cluster"}},
     {"--preset", {.presets = "moe"}},
-    {"--transport", {.table = &transports}},
-    {"--transport", {.table = &links}},
-    {"--precision", {.words = "fp32 tf32 bf16"}},
     {"--counted", {.words = "before_drop after_drop"}},
     {"--form", {.words = "jsonl json"}},
     {"--stage", {.words = "decide refine"}},

@@ -23,7 +23,8 @@ typedef struct {
 } runner;
 
 /* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
-static hec_status choose_policies(const hec_job_options *args, const hec_policy **policies, int32_t *n, int32_t *n_left) {
+static hec_status choose_policies(const hec_job_options *args, const hec_policy **policies, int32_t *n,
+                                  int32_t *n_left) {
   HEC_TRY(hec_job_args_chosen(args, policies, n));
   *n_left = 0;
   if (args->esp <= 1 || strcmp(args->policy, "all") != 0)

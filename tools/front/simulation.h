@@ -20,7 +20,9 @@ extern const hec_run_option_words hec_simulation_words[];
                   hec_simulation_words),                                                                               \
       HEC_ARG_JOB("Simulation and output", (a).job, "law", NULL),                                                      \
       HEC_ARG_WHOLE("--threads", (a).threads, "N", "threads, which share the policies (default: all cores)", 1, 1024), \
-      {"--check", HEC_ARG_FLAG, &(a).check, NULL, "verify every program and timeline while running", 0, 0}
+  {                                                                                                                    \
+    "--check", HEC_ARG_FLAG, &(a).check, NULL, "verify every program and timeline while running", 0, 0                 \
+  }
 
 typedef struct {
   hec_job job;

@@ -70,17 +70,17 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
     hec_progress_end(); /* one of several processes that share a terminal */
   HEC_TRY(find_transport(args->transport, where));
   if (*ranks > 0 && args->ranks > 0 && args->ranks != *ranks)
-    return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId64, *ranks,
+    return hec_fail(HEC_BAD_INPUT, "--ranks: the process manager started %" PRId32 ", found %" PRId32, *ranks,
                     args->ranks);
   if (args->ranks > HEC_RANKS_MAX)
-    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId64,
+    return hec_fail(HEC_BAD_INPUT, "--ranks: expected at most the %d ranks that can be executed, found %" PRId32,
                     HEC_RANKS_MAX, args->ranks);
   if (*ranks > 0 && (args->threads || args->pin))
     return hec_fail(HEC_BAD_INPUT, "%s: ranks of backend %s are placed by its process manager",
                     args->threads ? "--threads" : "--pin", where->backend->name);
   if (where->backend->link)
     return hec_where_choose_link(args, where, *ranks > 0 ? *ranks : 1); /* a wrong name is found now */
-  if (args->virtual_time && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
+  if (args->virtual && (*ranks > 0 || strcmp(where->transport->name, "shm") != 0))
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected backend cpu and transport shm, found %s%s",
                     *ranks > 0 ? "backend " : "transport ", *ranks > 0 ? where->backend->name : where->transport->name);
   return HEC_OK;
@@ -89,11 +89,10 @@ hec_status hec_where_open(const hec_where_args *args, hec_where *where, int32_t 
 hec_status hec_where_choose_link(const hec_where_args *args, hec_where *where, int32_t n_ranks) {
   if (!where->backend->link)
     return HEC_OK;
-  if (args->virtual_time && hec_mpi_started())
+  if (args->virtual && hec_mpi_started())
     return hec_fail(HEC_BAD_INPUT, "--virtual: its ranks are threads of one process: without mpirun or srun");
-  HEC_TRY(
-      where->backend->link(args->virtual_time && !args->transport ? "local" : args->transport, n_ranks, &where->link));
-  if (args->virtual_time && where->link != &hec_device_link_local)
+  HEC_TRY(where->backend->link(args->virtual && !args->transport ? "local" : args->transport, n_ranks, &where->link));
+  if (args->virtual && where->link != &hec_device_link_local)
     return hec_fail(HEC_BAD_INPUT, "--virtual: expected transport local, found %s", where->link->name);
   return HEC_OK;
 }

@@ -2,14 +2,7 @@
 #ifndef HEC_FRONT_WHERE_H
 #define HEC_FRONT_WHERE_H
 #include "runtime/exec/backend.h"
-#include "tools/front/args.h"
-
-typedef struct {
-  const char *backend, *transport, *precision;
-  double limit_s;
-  int64_t ranks; /* asked for; 0: not */
-  bool threads, pin, virtual_time;
-} hec_where_args;
+#include "tools/front/options.h"
 
 typedef struct {
   const hec_backend *backend;

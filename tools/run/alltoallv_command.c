@@ -42,8 +42,15 @@ typedef struct {
   hec_execution execution;
 } command;
 
+static const hec_run_option_words words[] = {
+    {"transport", NULL,
+     "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges beat "
+     "the links); of nccl: nccl, local; see --list"},
+    {.key = NULL},
+};
+
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.where.backend = "cpu", .warmup = WARMUP, .iterations = ITERATIONS};
+  *s = (settings){.where = HEC_WHERE_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};
   const hec_arg args[] = {
       HEC_ARG_TITLE("What runs"),
       HEC_ARG_WHOLE("--iterations", s->iterations, "N", "exchanges that are timed (default 20)", 1, MOST),
@@ -56,18 +63,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WORD(
           "--law", s->law, "LAW",
           "with --cluster: law that predicts, as of hecate-sim flows (default: the transport's, else max_min)"),
-      HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--backend", s->where.backend, "B",
-                   "cpu (default), mpi, nccl, or list: which there are, and why not"),
-      HEC_ARG_WORD(
-          "--transport", s->where.transport, "T",
-          "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges "
-          "beat the links); of nccl: nccl, local; see --list"),
-      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL,
-       "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0},
-      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank (of backend nccl: its host thread) on a core of its own",
-       0, 0},
-      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
+      HEC_ARG_WHERE("Execution", s->where, "backend transport threads pin timeout", words),
       HEC_ARG_TITLE("Output"),
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else; bytes, s, bytes/s", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL, "list backends and transports", 0, 0},
@@ -312,7 +308,7 @@ static hec_status launch(command *c) {
                                   .transport = c->where.transport,
                                   .link = c->where.link,
                                   .cluster = s->cluster ? &c->cluster : NULL,
-                                  .limit_s = s->where.limit_s};
+                                  .limit_s = s->where.timeout};
   double *seconds = HEC_NEW(&c->arena, double, n);
   if (c->where.backend->speaks())
     hec_execution_warn(&c->execution, &c->where, s->where.pin, "");

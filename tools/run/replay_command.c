@@ -54,29 +54,14 @@ static const hec_run_option_words words[] = {
 };
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
-  *s = (settings){.job = HEC_JOB_OPTIONS, .where.backend = "cpu", .steps = -1, .timeline_iter = -1, .seed = 1};
+  *s = (settings){.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};
   const hec_arg args[] = {
       HEC_ARG_JOB("What runs", s->job, HEC_OPTIONS_JOB " layers", words),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "iterations from the start of the trace (default 20)", 1, STEPS_MAX),
       HEC_ARG_JOB("Policies", s->job, HEC_OPTIONS_POLICY " " HEC_OPTIONS_DENSE " " HEC_OPTIONS_PLACEMENT, NULL),
-      HEC_ARG_TITLE("Execution"),
-      HEC_ARG_WORD("--backend", s->where.backend, "B",
-                   "cpu (default), mpi, nccl, or list: which there are, and why not"),
-      HEC_ARG_WORD("--transport", s->where.transport, "T",
-                   "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local; see --list"),
-      HEC_ARG_WORD("--precision", s->where.precision, "P",
-                   "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"),
-      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL,
-       "ranks are threads of one process, not processes (of backend nccl they are)", 0, 0},
-      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
-       "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or "
-       "devices",
-       0, 0},
-      {"--pin", HEC_ARG_FLAG, &s->where.pin, NULL, "each rank (of backend nccl: its host thread) on a core of its own",
-       0, 0},
+      HEC_ARG_WHERE("Execution", s->where, "backend transport precision threads virtual pin timeout", NULL),
       {"--check", HEC_ARG_FLAG, &s->check, NULL,
        "compare everything with a dense reference on one rank; exit 1 where it differs", 0, 0},
-      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and tokens (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD(
@@ -182,7 +167,7 @@ static hec_status launch(command *c, hec_measure *measure) {
                                       .precision = c->where.precision,
                                       .cluster = &c->job.cluster,
                                       .memory_bytes = hec_measure_bytes(measure),
-                                      .limit_s = c->s->where.limit_s};
+                                      .limit_s = c->s->where.timeout};
   if (c->where.backend->speaks())
     hec_execution_warn(&c->execution, &c->where, c->s->where.pin,
                        c->where.backend == &hec_backend_mpi ? "; use --backend cpu --virtual" : "; use --virtual");
@@ -228,7 +213,7 @@ static hec_status run(command *c) {
     c->options.execution = &c->execution.summary;
     c->options.tool = "hecate-run " HEC_VERSION;
     c->options.trace = s->trace;
-    c->options.law = s->where.virtual_time ? "alpha_beta" : c->where.transport->law;
+    c->options.law = s->where.virtual ? "alpha_beta" : c->where.transport->law;
     c->options.check = s->check;
     c->options.json = s->json;
     c->options.files = s->out != NULL;

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/run/train_command.h"
 
-#include "runtime/base/arena.h"
 #include "models/straggler.h"
+#include "runtime/base/arena.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/table.h"
 #include "runtime/exec/model/gate.h"
@@ -12,8 +12,8 @@
 #include "runtime/plan/cbc/cbc.h"
 #include "tools/front/args.h"
 #include "tools/front/job_make.h"
-#include "tools/front/options.h"
 #include "tools/front/machine.h"
+#include "tools/front/options.h"
 #include "tools/front/output.h"
 #include "tools/front/where.h"
 #include "tools/run/replay_command.h"
@@ -63,7 +63,6 @@ typedef struct {
 
 static const settings defaults = {.gate = "softmax",
                                   .attention = "causal",
-                                  .where.backend = "cpu",
                                   .steps = 100,
                                   .layers = 4,
                                   .experts = 16,
@@ -101,17 +100,23 @@ static void list_gates(void) {
 }
 
 static const hec_run_option_words words[] = {
+    {"ranks", NULL, "ranks (default 4; under mpirun: its processes)"},
     {"policy", "P", "one policy (default hecate); see --list"},
     {"schedule", NULL, "auto (default: the policy's own) or a schedule"},
     {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
     {"esp", NULL, "every expert in shards on S ranks (default 1; policy ep)"},
     {"cluster", NULL, "what plans are made for (default: CPU cores, assumed rates)"},
+    {"backend", NULL, "cpu (default) or mpi"},
+    {"transport", NULL, "of backend cpu: shm (default), emulated, paced"},
+    {"threads", NULL, "ranks are threads of one process, not processes"},
+    {"virtual", NULL, "one rank computes at a time; transfers take what the cluster's links would"},
     {.key = NULL},
 };
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;
   s->job = HEC_JOB_OPTIONS;
+  s->where = HEC_WHERE_ARGS;
   s->job.policy = "hecate";
   const hec_arg args[] = {
       HEC_ARG_TITLE("What is learned"),
@@ -125,9 +130,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_WHOLE("--heads", s->heads, "N", "attention heads, a divisor of the width (default 4)", 1, 65536),
       HEC_ARG_WHOLE("--seq-len", s->seq_len, "N", "characters of a sequence (default 64)", 1, 65536),
       HEC_ARG_WORD("--attention", s->attention, "K", "causal (default) or s2:shards=N,local=N,block=N,dense=N"),
-      HEC_ARG_TITLE("Training"),
-      HEC_ARG_WHOLE("--ranks", s->where.ranks, "R", "ranks (default 4; under mpirun: its processes)", 1, HEC_RANKS_MAX),
-      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1, 1e7),
+      HEC_ARG_JOB("Training", s->job, "ranks", words),
+      HEC_ARG_WHOLE("--tokens", s->tokens, "N", "characters per rank and micro-batch, whole sequences (default 256)", 1,
+                    1e7),
       HEC_ARG_WHOLE("--micro-batches", s->micro_batches, "N", "per step (default 1)", 1, 4096),
       HEC_ARG_WHOLE("--steps", s->steps, "N", "optimizer steps (default 100)", 1, STEPS_MAX),
       HEC_ARG_REAL("--lr", s->rate, "X", "learning rate of Adam (default 0.003)", 1e-9, 1),
@@ -138,11 +143,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       HEC_ARG_REAL("--aux", s->aux, "X", "the same as --balance aux=X", 0, 1000),
       HEC_ARG_WHOLE("--seed", s->seed, "N", "of weights and batches (default 1)", 0, HEC_ITER_MAX),
       HEC_ARG_JOB("Execution", s->job, "policy schedule ep esp cluster", words),
-      HEC_ARG_WORD("--backend", s->where.backend, "B", "cpu (default) or mpi"),
-      HEC_ARG_WORD("--transport", s->where.transport, "T", "of backend cpu: shm (default), emulated, paced"),
-      {"--threads", HEC_ARG_FLAG, &s->where.threads, NULL, "ranks are threads of one process, not processes", 0, 0},
-      {"--virtual", HEC_ARG_FLAG, &s->where.virtual_time, NULL,
-       "one rank computes at a time; transfers take what the cluster's links would", 0, 0},
+      HEC_ARG_WHERE("", s->where, "backend transport threads virtual timeout", words),
       HEC_ARG_SIZE("--memory", s->memory, "BYTES",
                    "capacity of a rank for state and planned buffers, as 64M; more is an error (default: no limit)", 1,
                    1e18),
@@ -150,7 +151,6 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
        "compare everything with a dense reference on one rank, which takes over the run's state every 10 steps "
        "(fewer at a high --lr), because training amplifies rounding; exit 1 where it differs",
        0, 0},
-      HEC_ARG_REAL("--timeout", s->where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6),
       HEC_ARG_TITLE("Output"),
       HEC_ARG_WORD("--record", s->record, "FILE", "write the expert loads as a trace at the end (.gz: compressed)"),
       HEC_ARG_WORD("--name", s->name, "NAME",
@@ -171,6 +171,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       .args = args};
   int32_t n;
   HEC_TRY(hec_args_parse(&text, argc, argv, NULL, 0, &n, done));
+  s->where.ranks = s->job.ranks;
   s->list = s->list || strcmp(s->where.backend, "list") == 0;
   if (*done || s->list || strcmp(s->gate, "list") == 0)
     return HEC_OK;
@@ -311,7 +312,7 @@ static hec_status make(command *c) {
   if (c->where.backend->link)
     return hec_fail(HEC_BAD_INPUT, "--backend %s: training on devices is not there yet", c->where.backend->name);
   if (ranks == 0)
-    ranks = s->where.ranks > 0 ? (int32_t)s->where.ranks : RANKS;
+    ranks = s->where.ranks > 0 ? s->where.ranks : RANKS;
   if (s->record && c->where.backend->speaks())
     HEC_TRY(hec_output_check_file("--record", s->record));
   HEC_TRY(hec_paths_check((const hec_path_use[]){{"--text", s->text, false},
@@ -323,7 +324,8 @@ static hec_status make(command *c) {
     return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->job.policy);
   c->policy = hec_policy_find(s->job.policy);
   if (!c->policy)
-    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy", s->job.policy);
+    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy",
+                             s->job.policy);
   c->moe = shape_of(s);
   HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));
@@ -339,7 +341,7 @@ static hec_status make(command *c) {
                          .n_steps = (int32_t)s->steps,
                          .n_micro_batches = (int32_t)s->micro_batches,
                          .schedule = s->job.schedule,
-                         .virtual_time = s->where.virtual_time,
+                         .virtual_time = s->where.virtual,
                          .check = s->check,
                          .aux = (float)s->balancing.aux,
                          .bias_rate = (float)s->balancing.bias,
@@ -399,7 +401,7 @@ static hec_status run(command *c) {
                                       .transport = c->where.transport,
                                       .cluster = &c->cluster,
                                       .memory_bytes = hec_train_bytes(&c->train, c->policy),
-                                      .limit_s = c->s->where.limit_s};
+                                      .limit_s = c->s->where.timeout};
   size_t bytes = sizeof(hec_train_curve) + (size_t)c->s->steps * sizeof(hec_train_measure);
   hec_train_curve *curve = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (curve == MAP_FAILED)

@@ -44,10 +44,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS};
   s->job.cluster = "p4d-4x8";
   s->job.model = "gpt-moe-s";
-  const hec_arg args[] = {
-      HEC_ARG_JOB("", s->job, "cluster model slow", words),
-      {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
-      {.name = NULL}};
+  const hec_arg args[] = {HEC_ARG_JOB("", s->job, "cluster model slow", words),
+                          {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document", 0, 0},
+                          {.name = NULL}};
   const hec_command command = {
       .program = "hecate-sim breakeven",
       .usage = "hecate-sim breakeven [--cluster C] [--model M] [--json]",
@@ -111,7 +110,8 @@ static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
   memcpy(before.devices, q->cluster.devices, (size_t)before.n_devices * sizeof *before.devices);
   memcpy(before.links, q->cluster.links, (size_t)before.n_links * sizeof *before.links);
   hec_text said = {0};
-  hec_status slowed = hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, q->cluster.n_devices, &q->cluster, &said);
+  hec_status slowed =
+      hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, q->cluster.n_devices, &q->cluster, &said);
   q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
   hec_text_free(&said);
   HEC_TRY(slowed);

@@ -19,7 +19,8 @@
 const hec_run_option_words hec_session_words[] = {
     {"cluster", NULL,
      "links between ranks: emulated, paced and --virtual imitate them, else their rates are found by calibration, also "
-     "without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset with "
+     "without --cluster; preset (--list), JSON file or line (default 0.25 GB/s and 30 us; of backend nccl a preset "
+     "with "
      "such devices)"},
     {"model", NULL, "preset (--list), JSON file, or a config.json of Hugging Face (default cpu-512)"},
     {"ranks", NULL,
@@ -33,7 +34,7 @@ const hec_run_option_words hec_session_words[] = {
 };
 
 hec_session_args hec_session_args_default(void) {
-  hec_session_args args = {.job = HEC_JOB_OPTIONS, .where = {.backend = "cpu"}, .seed = 1, .within_s = 120};
+  hec_session_args args = {.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .seed = 1, .within_s = 120};
   args.job.model = "cpu-512";
   return args;
 }
@@ -104,7 +105,7 @@ static const char *like(const hec_session_run_state *run) {
 static void say_defaults(hec_session_run_state *run, bool chose_ranks) {
   const hec_session_args *a = run->args;
   hec_job *job = &run->job;
-  const char *class = a->where.virtual_time || run->execution.summary.imitates
+  const char *class = a->where.virtual || run->execution.summary.imitates
                           ? "imitated"
                           : "to begin with: calibration finds this machine's own";
   if (a->job.layers == 0 && (!a->trace || job->header.n_layers > job->moe.n_moe_layers))
@@ -161,12 +162,12 @@ static void describe(hec_session_run_state *run) {
   const hec_session_args *a = run->args;
   hec_execution_describe(&run->where, &a->where, &run->job, a->job.cluster != NULL, true, &run->execution);
   run->execution.summary.seed = (uint64_t)a->seed;
-  run->head = (hec_summary){.job = &run->job,
-                            .tool = run->tool,
-                            .trace = a->trace ? a->trace : "",
-                            .law = a->where.virtual_time || !run->where.transport->law ? "alpha_beta"
-                                                                                       : run->where.transport->law,
-                            .execution = &run->execution.summary};
+  run->head =
+      (hec_summary){.job = &run->job,
+                    .tool = run->tool,
+                    .trace = a->trace ? a->trace : "",
+                    .law = a->where.virtual || !run->where.transport->law ? "alpha_beta" : run->where.transport->law,
+                    .execution = &run->execution.summary};
   time_t now = time(NULL);
   struct tm parts;
   if (!gmtime_r(&now, &parts) || strftime(run->date, sizeof run->date, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
@@ -232,7 +233,7 @@ static hec_status launch(hec_session_run_state *run) {
                                       .precision = run->where.precision,
                                       .cluster = &run->job.cluster,
                                       .memory_bytes = hec_session_bytes(&run->session),
-                                      .limit_s = run->args->where.limit_s};
+                                      .limit_s = run->args->where.timeout};
   run->launched = true;
   hec_status status = run->where.backend->launch(&options, body, run);
   hec_progress_stage("writing", NULL);
@@ -240,7 +241,7 @@ static hec_status launch(hec_session_run_state *run) {
 }
 
 const char *hec_session_run_carrier(const hec_session_run_state *run) {
-  return run->args->where.virtual_time ? "virtual" : hec_where_carrier(&run->where);
+  return run->args->where.virtual ? "virtual" : hec_where_carrier(&run->where);
 }
 
 hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparison_options *compare,
@@ -255,7 +256,7 @@ hec_status hec_session_run_launch(hec_session_run_state *run, const hec_comparis
                     .tokens = run->job.problem.tokens,
                     .esp = run->job.problem.esp,
                     .train = run->job.problem.train,
-                    .virtual_time = a->where.virtual_time,
+                    .virtual_time = a->where.virtual,
                     .seed = (uint64_t)a->seed + 1000},
       .machine = {.name = "this machine",
                   .cpu = run->execution.cpu.data,

@@ -13,7 +13,7 @@ enum { HEC_SESSION_RANKS = 2, HEC_SESSION_LAYERS = 2, HEC_SESSION_TOKENS = 128, 
 typedef struct {
   hec_job_options job;
   hec_where_args where;
-  const char *trace; /* NULL: none, the shape comes from --model alone */
+  const char *trace;    /* NULL: none, the shape comes from --model alone */
   int64_t repeat, seed; /* repeat 0: as many as there is time for */
   double within_s;
   bool list;
@@ -28,12 +28,7 @@ extern const hec_run_option_words hec_session_words[];
   HEC_ARG_WHOLE("--repeat", (a).repeat, "N", "exactly N rounds in which everything is executed once, unless the time is over (default: until every time is known well enough, at least 5)", 1, HEC_SESSION_ROUNDS_MOST)
 
 #define HEC_SESSION_WHERE_ROWS(a) \
-  HEC_ARG_TITLE("Execution"), \
-  HEC_ARG_WORD("--backend", (a).where.backend, "B", "cpu (default), mpi, nccl, or list: which there are, and why not"), \
-  HEC_ARG_WORD("--transport", (a).where.transport, "T", "of backend cpu: shm (default), emulated, paced; of nccl: nccl, local"), \
-  HEC_ARG_WORD("--precision", (a).where.precision, "P", "of backend nccl: products in fp32 (default), tf32 or bf16; all else is float32"), \
-  {"--virtual", HEC_ARG_FLAG, &(a).where.virtual_time, NULL, "one rank computes at a time; transfers take what the cluster's links would: for more ranks than cores or devices", 0, 0}, \
-  HEC_ARG_REAL("--timeout", (a).where.limit_s, "S", "longest wait for a peer, s (default 60)", 0.01, 1e6), \
+  HEC_ARG_WHERE("Execution", (a).where, "backend transport precision virtual timeout", NULL), \
   {"--list", HEC_ARG_FLAG, &(a).list, NULL, "list backends, transports, policies, schedules and presets", 0, 0}
 /* clang-format on */
 

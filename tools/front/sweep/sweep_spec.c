@@ -95,15 +95,18 @@ static bool is_number(const hec_json_value *v, bool whole, double least, double 
 static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_sweep_axis axis) {
   char expected[128];
   (void)snprintf(expected, sizeof expected, "%s from %.10g to %.10g%s or \"auto\"",
-                 hec_sweep_option(axis)->kind == HEC_RUN_REAL ? "a number" : "a whole number", hec_sweep_option(axis)->least, hec_sweep_option(axis)->most,
+                 hec_sweep_option(axis)->kind == HEC_RUN_REAL ? "a number" : "a whole number",
+                 hec_sweep_option(axis)->least, hec_sweep_option(axis)->most,
                  hec_sweep_option(axis)->kind == HEC_RUN_PAPER ? ", \"paper\"" : "");
   return hec_json_error(s->json, v, expected);
 }
 
 static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
-  if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
+  if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) &&
+      strcmp(hec_json_text(v), "paper") == 0)
     return add_value(s, axis, "paper", HEC_T_PAPER, v);
-  if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->least, hec_sweep_option(axis)->most))
+  if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->least,
+                 hec_sweep_option(axis)->most))
     return number_error(s, v, axis);
   hec_text text = {0};
   hec_text_add_double(&text, hec_json_number(v));
