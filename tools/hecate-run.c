@@ -3,9 +3,7 @@
 #include "runtime/exec/math/math.h"
 #include "tools/front/output.h"
 #include "tools/front/tool.h"
-#include "tools/run/alltoallv_command.h"
-#include "tools/run/replay_command.h"
-#include "tools/run/train_command.h"
+#include "tools/run/run_commands.h"
 
 #include <stddef.h>
 

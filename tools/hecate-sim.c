@@ -11,10 +11,7 @@
 #include "tools/front/summary/summary_write.h"
 #include "tools/front/timeline_files.h"
 #include "tools/front/tool.h"
-#include "tools/sim/breakeven_command.h"
-#include "tools/sim/flows_command.h"
-#include "tools/sim/plan_command.h"
-#include "tools/sim/sweep_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

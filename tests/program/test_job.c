@@ -1,7 +1,7 @@
 /* From a trace and the user's wishes to a problem: every rule of DESIGN section 3, and what is said about it. */
 #include "tests/support/check_main.h"
 #include "tests/support/job_case.h"
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "sim/compare.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 #include "tools/front/summary/summary_write.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "models/json.h"
 #include "sim/flows.h"
 #include "tests/support/check_main.h"
-#include "tools/sim/flows_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,8 +46,8 @@ static const char *const shared_cases[] = {"01_switch_n8_zipf", "02_switch_n16_s
 START_TEST(shared_cases_by_simgrid) {
   char relative[128];
   (void)snprintf(relative, sizeof relative, "cases/maxmin/%s.json", shared_cases[_i]);
-  const char *path =
-      hec_test_wants("sim.flows/shared_cases_by_simgrid", relative, "a case against finish times of SimGrid (others are)");
+  const char *path = hec_test_wants("sim.flows/shared_cases_by_simgrid", relative,
+                                    "a case against finish times of SimGrid (others are)");
   if (path)
     (void)check_case(path);
 }

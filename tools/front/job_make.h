@@ -2,6 +2,7 @@
  * `defaults`. Rules: DESIGN section 3, "From trace to problem". */
 #ifndef HEC_FRONT_JOB_MAKE_H
 #define HEC_FRONT_JOB_MAKE_H
+#include "runtime/plan/policy.h"
 #include "tools/front/option_list.h"
 
 /* Reads what it must of the trace (the first record; up to 12 to learn whether there are fewer) and rewinds it. */
@@ -25,5 +26,16 @@ hec_status hec_job_make_executed(const hec_job_options *options, hec_trace_reade
 void hec_job_say(hec_job *job, hec_arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* That records differ in it, if they do: all that is not of experts counts the job's. */
 void hec_job_say_tokens(hec_job *job, hec_token_range of_records, hec_arena *arena);
+
+/* ---- Sentences that depend on the policies shown: [n] of them, one of several rows more than once ---- */
+
+/* Over which iterations transitions were counted, where a policy places by them: it may know what it is judged on. They
+ * count choices of experts, so ranks and tokens do not change them. */
+void hec_job_say_transitions(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
+/* Which place experts over all ranks, where there are several expert-parallel groups. */
+void hec_job_say_groups(hec_job *job, const hec_policy *const *policies, int32_t n, hec_arena *arena);
+/* That the trace's iterations, warm-up included, are fewer than policies look back over. */
+void hec_job_say_history(hec_job *job, const hec_policy *const *policies, int32_t n, int64_t n_iterations,
+                         hec_arena *arena);
 
 #endif

@@ -1,5 +1,5 @@
 /* What is said of a job once its policies are known: what they know in advance, and what they cannot know yet. */
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 
 #include <inttypes.h>
 

@@ -3,7 +3,7 @@
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 #include "tools/front/machine.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* hecate-run alltoallv: options, what must hold before ranks are started, and the report of alltoallv.h. Time: of an
  * iteration the longest of any rank; of iterations median, least and greatest. algbw and busbw are of the median, by the
  * function that rates what hecate-sim flows simulates; with --cluster both stand side by side. */
-#include "tools/run/alltoallv_command.h"
+#include "tools/run/run_commands.h"
 
 #include "sim/flows.h"
 #include "tools/front/exec_case.h"

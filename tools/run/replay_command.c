@@ -1,13 +1,13 @@
 /* From the command line to a launch, and from its results to the user. Under a process manager every process comes here;
  * all read the trace and plan for themselves, the one that speaks prints. */
-#include "tools/run/replay_command.h"
+#include "tools/run/run_commands.h"
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"
 #include "tools/front/colour.h"
 #include "tools/front/execution.h"
 #include "tools/front/job_args.h"
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 #include "tools/front/timeline_files.h"
 #include "tools/front/where.h"
 #include "tools/run/measure.h"

@@ -1,7 +1,7 @@
 /* From the command line to a training run and back. The curve lies in memory that the ranks share, because rank 0 may be
  * another process than the one that speaks. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
-#include "tools/run/train_command.h"
+#include "tools/run/run_commands.h"
 
 #include "models/straggler.h"
 #include "runtime/base/arena.h"
@@ -16,7 +16,6 @@
 #include "tools/front/options.h"
 #include "tools/front/output.h"
 #include "tools/front/where.h"
-#include "tools/run/replay_command.h"
 #include "tools/run/train_report.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The table of break-even tokens: for each class of link and share of the transfer that is exposed, the plain formula
  * and the cluster's laws side by side (runtime/plan/breakeven.h). */
-#include "tools/sim/breakeven_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include "models/straggler.h"
 #include "runtime/base/text.h"

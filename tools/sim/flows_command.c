@@ -1,6 +1,6 @@
 /* Reads the case (or the traffic matrix, and makes its flows on a cluster), runs the law, prints JSON or a table for people. The table: makespan, the flows that end last, and
  * the links with the highest utilisation = bytes over the link / (bandwidth * makespan). */
-#include "tools/sim/flows_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include "models/straggler.h"
 #include "sim/flows.h"

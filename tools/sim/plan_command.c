@@ -2,7 +2,7 @@
  * layer before (`decide`) or after (`refine`) the calibration that follows its gate; or writes the placement of all layers
  * into a file that other frameworks read. --reshard makes that decision choose homes afresh from the history at that
  * point. */
-#include "tools/sim/plan_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include "models/traffic_matrix.h"
 #include "runtime/plan/cbc/cbc.h"

@@ -3,7 +3,7 @@
  *   --out NAME.csv | NAME.json | NAME      one form, or both: NAME.csv and NAME.json
  *   NAME....journal                        finished rows, until the output is in place
  *   NAME....part-I-of-N                    instead of the output, of one shard of several */
-#include "tools/sim/sweep_command.h"
+#include "tools/sim/sim_commands.h"
 
 #include "runtime/base/progress.h"
 #include "runtime/plan/cbc/cbc.h"

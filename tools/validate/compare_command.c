@@ -1,6 +1,6 @@
 /* hecate-validate compare: calibrates (or takes a calibration), predicts, executes, reports. One launch does all of it, so
  * that under a process manager every process knows the calibration. */
-#include "tools/front/job_rows.h"
+#include "tools/front/job_make.h"
 #include "tools/front/output.h"
 #include "tools/front/timeline_files.h"
 #include "tools/validate/session_run.h"
