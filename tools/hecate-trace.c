@@ -2,6 +2,7 @@
  * failed, 2 bad input or usage. */
 #include "runtime/base/temporary.h"
 #include "tools/front/args.h"
+#include "tools/front/options.h"
 #include "tools/front/output.h"
 #include "tools/front/tool.h"
 #include "tools/trace/import_command.h"
@@ -80,28 +81,10 @@ static int info_command(int argc, char **argv) {
 
 /* ---- synth ---- */
 
-/* What rows of options write as numbers of other widths than hec_synth_options has. */
 typedef struct {
   hec_synth_options o;
-  int64_t layers, experts, top_k, source_ranks, ranks, hot_experts, period, seed;
   const char *drift, *out;
 } synth_settings;
-
-static synth_settings synth_defaults(void) {
-  const hec_synth_options o = hec_synth_defaults();
-  return (synth_settings){.o = o,
-                          .layers = o.n_layers,
-                          .experts = o.n_experts,
-                          .top_k = o.top_k,
-                          .source_ranks = o.n_sources,
-                          .ranks = o.ranks,
-                          .hot_experts = o.n_hot,
-                          .period = o.period,
-                          .seed = (int64_t)o.seed};
-}
-
-/* Where hec_synth_check, which knows the other options, has the bound. */
-#define MOST_WHOLE 9007199254740992.0
 
 /* "1:0.96,5:0.89" */
 static hec_status parse_drift(const char *text, hec_synth_options *options) {
@@ -133,44 +116,18 @@ static void list_workloads(hec_text *text) {
                     w[1].name ? "\n" : "");
 }
 
+#define SYNTH(keys) HEC_ARG_USE("", &s->o, hec_synth_rows, HEC_N_SYNTH_ROWS, keys, NULL)
+
 static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *done) {
-  *s = synth_defaults();
+  *s = (synth_settings){.o = hec_synth_defaults()};
   const hec_arg args[] = {
-      HEC_ARG_WORD("--workload", s->o.workload, "W", "name or number from the list above (required)"),
+      SYNTH("workload"),
       HEC_ARG_WORD("--out", s->out, "FILE", "where to; ends in .gz: compressed; - is standard output (required)"),
-      HEC_ARG_WHOLE("--layers", s->layers, "N", "MoE layers (default 12)", 0, INT32_MAX),
-      HEC_ARG_WHOLE("--experts", s->experts, "N", "experts of a layer (default 64)", 0, INT32_MAX),
-      HEC_ARG_WHOLE("--top-k", s->top_k, "N", "different experts of a token (default 2)", 0, INT32_MAX),
-      HEC_ARG_WHOLE("--source-ranks", s->source_ranks, "N", "data-parallel ranks that send tokens (default 32)", 0,
-                    INT32_MAX),
-      HEC_ARG_WHOLE("--tokens", s->o.tokens, "N",
-                    "tokens per source rank and layer; every row sums to N * top-k (default 2048)", 0, MOST_WHOLE),
-      HEC_ARG_WHOLE("--iterations", s->o.n_iterations, "N", "records (default 100)", 0, MOST_WHOLE),
-      HEC_ARG_WHOLE("--seed", s->seed, "N", "(default 1)", 0, MOST_WHOLE),
-      HEC_ARG_REAL("--sigma", s->o.sigma, "X", "lognormal: standard deviation of the log popularity (default 1)", 0,
-                   20),
-      HEC_ARG_REAL("--exponent", s->o.exponent, "X", "zipf: popularity of the k-th expert is k^-X (default 1)", 0, 20),
+      SYNTH("layers experts top_k source_ranks tokens iterations seed sigma exponent"),
       HEC_ARG_WORD("--drift", s->drift, "L:R,...",
                    "lognormal and zipf: median correlation R of a layer's loads with those L records earlier (L up to "
                    "100), within 0.03; without it the popularity stands still"),
-      HEC_ARG_WHOLE("--switch", s->o.switch_iter, "I", "popularity is drawn anew at iteration I", 0, MOST_WHOLE),
-      HEC_ARG_REAL("--hot-share", s->o.hot_share, "X",
-                   "W1 W2 W3 W6 W7: share of the assignments for the hot experts (default 0.5)", 0, 1),
-      HEC_ARG_WHOLE("--hot-experts", s->hot_experts, "N", "W1: how many (default: as many as a rank holds)", 0,
-                    INT32_MAX),
-      HEC_ARG_REAL("--idle-share", s->o.idle_share, "X", "W5: share of the experts without tokens (default 0.25)", 0,
-                   1),
-      HEC_ARG_WHOLE("--period", s->period, "N", "W6, W7: iterations (default 20)", 0, INT32_MAX),
-      HEC_ARG_REAL(
-          "--affinity", s->o.affinity, "X",
-          "transitions between layers, written to the header: 0 the next layer's experts do not depend on this "
-          "one's, 1 as much as can be (default: none)",
-          0, 1),
-      HEC_ARG_WHOLE("--ranks", s->ranks, "R",
-                    "ranks the hot ones are among; written to the header (default: source ranks if above 1, else 8)", 0,
-                    INT32_MAX),
-      HEC_ARG_WORD("--name", s->o.name, "TEXT", "name of the trace"),
-      HEC_ARG_WORD("--shape", s->o.shape, "NAME", "model preset for the simulator, written to the header"),
+      SYNTH("switch hot_share hot_experts idle_share period affinity ranks name shape"),
       {.name = NULL}};
   hec_text summary = {0};
   list_workloads(&summary);
@@ -191,14 +148,6 @@ static hec_status parse_synth(int argc, char **argv, synth_settings *s, bool *do
 
 static hec_status take_synth(synth_settings *s) {
   hec_synth_options *o = &s->o;
-  o->n_layers = (int32_t)s->layers;
-  o->n_experts = (int32_t)s->experts;
-  o->top_k = (int32_t)s->top_k;
-  o->n_sources = (int32_t)s->source_ranks;
-  o->ranks = (int32_t)s->ranks;
-  o->n_hot = (int32_t)s->hot_experts;
-  o->period = (int32_t)s->period;
-  o->seed = (uint64_t)s->seed;
   if (s->drift)
     HEC_TRY(parse_drift(s->drift, o));
   HEC_TRY(hec_synth_check(o));

@@ -8,6 +8,7 @@
 #include "runtime/plan/policy.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
+#include "traces/synth.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -33,6 +34,9 @@ static const hec_run_option_values values_none = {.table = NULL}, values_models 
 #define JOB_ROW(name, kind, absent, ...) ROW(hec_job_options, name, kind, __VA_ARGS__)
 #define WHERE_ROW(name, kind, absent, ...) ROW(hec_where_args, name, kind, __VA_ARGS__)
 const hec_run_option hec_run_rows[HEC_N_OPTIONS] = {HEC_OPTION_LIST(JOB_ROW)};
+#define SYNTH_ROW(name, kind, member, value, help, least, most)                                                        \
+  {#name, HEC_RUN_##kind, offsetof(hec_synth_options, member), value, help, least, most, &values_none},
+const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS] = {HEC_SYNTH_OPTION_LIST(SYNTH_ROW)};
 const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS] = {HEC_WHERE_OPTION_LIST(WHERE_ROW)};
 
 /* Whether the first n letters of a name are the key, "_" being "-" in flags. */
@@ -89,9 +93,9 @@ static const hec_run_option_words *own_words(const hec_run_option_use *use, cons
 
 static hec_arg row_of(const hec_run_option_use *use, const hec_run_option *option, char flag[HEC_ARG_NAME_BYTES]) {
   static const hec_arg_kind kinds[] = {
-      [HEC_RUN_FLAG] = HEC_ARG_FLAG,  [HEC_RUN_TEXT] = HEC_ARG_TEXT,   [HEC_RUN_MAYBE] = HEC_ARG_TEXT,
-      [HEC_RUN_ROW] = HEC_ARG_TEXT,   [HEC_RUN_WHOLE] = HEC_ARG_INT32, [HEC_RUN_PAPER] = HEC_ARG_PAPER,
-      [HEC_RUN_REAL] = HEC_ARG_DOUBLE};
+      [HEC_RUN_FLAG] = HEC_ARG_FLAG,   [HEC_RUN_TEXT] = HEC_ARG_TEXT,   [HEC_RUN_MAYBE] = HEC_ARG_TEXT,
+      [HEC_RUN_ROW] = HEC_ARG_TEXT,    [HEC_RUN_WHOLE] = HEC_ARG_INT32, [HEC_RUN_LONG] = HEC_ARG_INT,
+      [HEC_RUN_PAPER] = HEC_ARG_PAPER, [HEC_RUN_REAL] = HEC_ARG_DOUBLE};
   const hec_run_option_words *own = own_words(use, option);
   HEC_ASSERT(strlen(option->key) + 3 <= HEC_ARG_NAME_BYTES);
   flag[0] = flag[1] = '-';

@@ -10,6 +10,7 @@ typedef enum {
   HEC_RUN_TEXT,
   HEC_RUN_MAYBE,
   HEC_RUN_WHOLE,
+  HEC_RUN_LONG,
   HEC_RUN_REAL,
   HEC_RUN_PAPER,
   HEC_RUN_ROW
@@ -25,7 +26,7 @@ typedef struct {
 typedef struct {
   const char *key;
   hec_run_option_kind kind;
-  size_t offset; /* in hec_job_options, hec_where_args */
+  size_t offset; /* in hec_job_options, hec_where_args, hec_synth_options */
   const char *value, *help;
   double least, most;
   const hec_run_option_values *values;
@@ -35,10 +36,12 @@ typedef struct {
 enum {
   HEC_N_SWEPT_OPTIONS = 0 HEC_SWEPT_OPTION_LIST(HEC_OPTION_COUNT),
   HEC_N_OPTIONS = 0 HEC_OPTION_LIST(HEC_OPTION_COUNT),
-  HEC_N_WHERE_OPTIONS = 0 HEC_WHERE_OPTION_LIST(HEC_OPTION_COUNT)
+  HEC_N_WHERE_OPTIONS = 0 HEC_WHERE_OPTION_LIST(HEC_OPTION_COUNT),
+  HEC_N_SYNTH_ROWS = 0 HEC_SYNTH_OPTION_LIST(HEC_OPTION_COUNT)
 };
 extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* of the job; those that sweeps vary first */
 extern const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS];
+extern const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS];
 
 static inline bool hec_run_option_is_number(const hec_run_option *option) {
   return option->kind == HEC_RUN_WHOLE || option->kind == HEC_RUN_REAL || option->kind == HEC_RUN_PAPER;

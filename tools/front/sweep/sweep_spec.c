@@ -21,35 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Synthetic traces ---- */
-
-typedef enum { SYNTH_TEXT, SYNTH_INT32, SYNTH_INT64, SYNTH_REAL } synth_kind;
-
-static const struct {
-  const char *key;
-  synth_kind kind;
-  size_t offset; /* in hec_synth_options */
-} synth_keys[] = {{"workload", SYNTH_TEXT, offsetof(hec_synth_options, workload)},
-                  {"layers", SYNTH_INT32, offsetof(hec_synth_options, n_layers)},
-                  {"experts", SYNTH_INT32, offsetof(hec_synth_options, n_experts)},
-                  {"top_k", SYNTH_INT32, offsetof(hec_synth_options, top_k)},
-                  {"source_ranks", SYNTH_INT32, offsetof(hec_synth_options, n_sources)},
-                  {"ranks", SYNTH_INT32, offsetof(hec_synth_options, ranks)},
-                  {"hot_experts", SYNTH_INT32, offsetof(hec_synth_options, n_hot)},
-                  {"period", SYNTH_INT32, offsetof(hec_synth_options, period)},
-                  {"tokens", SYNTH_INT64, offsetof(hec_synth_options, tokens)},
-                  {"iterations", SYNTH_INT64, offsetof(hec_synth_options, n_iterations)},
-                  {"switch", SYNTH_INT64, offsetof(hec_synth_options, switch_iter)},
-                  {"seed", SYNTH_INT64, offsetof(hec_synth_options, seed)},
-                  {"sigma", SYNTH_REAL, offsetof(hec_synth_options, sigma)},
-                  {"exponent", SYNTH_REAL, offsetof(hec_synth_options, exponent)},
-                  {"hot_share", SYNTH_REAL, offsetof(hec_synth_options, hot_share)},
-                  {"idle_share", SYNTH_REAL, offsetof(hec_synth_options, idle_share)},
-                  {"affinity", SYNTH_REAL, offsetof(hec_synth_options, affinity)},
-                  {"name", SYNTH_TEXT, offsetof(hec_synth_options, name)},
-                  {"shape", SYNTH_TEXT, offsetof(hec_synth_options, shape)}};
-enum { N_SYNTH_KEYS = sizeof synth_keys / sizeof *synth_keys };
-
 /* ---- Values ---- */
 
 /* The first of one value or of the elements of an array, and how many. */
@@ -198,26 +169,26 @@ static hec_status add_trace(hec_sweep *s, const char *label, const hec_synth_opt
 /* Sets one option of the generator and writes it to the label. */
 static hec_status set_synth(const hec_sweep *s, const char *key, const hec_json_value *v, hec_synth_options *o,
                             hec_text *label) {
-  int k = 0;
-  while (strcmp(synth_keys[k].key, key) != 0)
-    k++;
-  void *to = (char *)o + synth_keys[k].offset;
+  const hec_run_option *option = hec_synth_rows;
+  while (strcmp(option->key, key) != 0)
+    option++;
+  void *to = hec_run_option_in(option, o);
   hec_text_printf(label, " %s=", key);
-  if (synth_keys[k].kind == SYNTH_TEXT) {
+  if (option->kind == HEC_RUN_TEXT) {
     if (!hec_json_is_string(v))
       return hec_json_error(s->json, v, "a text");
     *(const char **)to = hec_json_text(v);
     hec_text_add(label, hec_json_text(v));
     return HEC_OK;
   }
-  bool whole = synth_keys[k].kind != SYNTH_REAL;
-  double most = synth_keys[k].kind == SYNTH_INT32 ? INT32_MAX : 9007199254740992.0;
+  bool whole = option->kind != HEC_RUN_REAL;
+  double most = whole ? option->most : HEC_LONG_MOST;
   if (!is_number(v, whole, whole ? 0 : -most, most))
     return hec_json_error(s->json, v, whole ? "a whole number that hecate-trace synth takes" : "a number");
   double x = hec_json_number(v);
-  if (synth_keys[k].kind == SYNTH_INT32)
+  if (option->kind == HEC_RUN_WHOLE)
     *(int32_t *)to = (int32_t)x;
-  else if (synth_keys[k].kind == SYNTH_INT64)
+  else if (option->kind == HEC_RUN_LONG)
     *(int64_t *)to = (int64_t)x;
   else
     *(double *)to = x;
@@ -225,7 +196,7 @@ static hec_status set_synth(const hec_sweep *s, const char *key, const hec_json_
   return HEC_OK;
 }
 
-/* The product of the members from `member` on: at most N_SYNTH_KEYS deep. */
+/* The product of the members from `member` on: at most HEC_N_SYNTH_ROWS deep. */
 static hec_status expand(hec_sweep *s, const hec_json_value *whole, const hec_json_value *member, hec_synth_options o,
                          const char *label) {
   if (!member) {
@@ -266,9 +237,9 @@ static hec_status add_traces(hec_sweep *s, const hec_json_value *v) {
   const hec_json_value *synth = hec_json_get(v, "synth");
   if (!synth)
     return hec_json_error(s->json, v, "a member \"synth\"");
-  const char *known[N_SYNTH_KEYS + 1] = {NULL};
-  for (int k = 0; k < N_SYNTH_KEYS; k++)
-    known[k] = synth_keys[k].key;
+  const char *known[HEC_N_SYNTH_ROWS + 1] = {NULL};
+  for (int k = 0; k < HEC_N_SYNTH_ROWS; k++)
+    known[k] = hec_synth_rows[k].key;
   HEC_TRY(hec_json_only(s->json, synth, known));
   return expand(s, synth, hec_json_first(synth), hec_synth_defaults(), "synthetic");
 }
