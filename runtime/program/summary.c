@@ -138,6 +138,21 @@ bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row) {
   return row->peak_bytes <= hec_summary_memory(summary);
 }
 
+#define VALUE_NAME(id, column, group, key, value) {column, group, key},
+const hec_summary_value_name hec_summary_value_names[HEC_N_SUMMARY_VALUES] = {HEC_SUMMARY_VALUE_LIST(VALUE_NAME)};
+
+#define VALUE_OF(id, column, group, key, value)                                                                        \
+  case HEC_VALUE_##id:                                                                                                 \
+    return value;
+double hec_summary_value_of(hec_summary *summary, int32_t i, hec_summary_value value) {
+  hec_summary_row *row = &summary->rows[i];
+  switch (value) {
+    HEC_SUMMARY_VALUE_LIST(VALUE_OF)
+  default:
+    return NAN;
+  }
+}
+
 int32_t hec_summary_winner(hec_summary *summary) {
   int32_t best = -1;
   for (int32_t i = 0; i < summary->n_rows; i++) {

@@ -159,6 +159,39 @@ double hec_summary_vs_rearrangement(hec_summary *summary, int32_t row); /* NAN w
 double hec_summary_memory(const hec_summary *summary);                  /* bytes of the smallest device in use */
 bool hec_summary_fits(const hec_summary *summary, const hec_summary_row *row);
 
+/* What a row says in numbers, NAN: nothing. X(id, column, group, key, value): its column in CSV; in JSON the key, of the
+ * object `group` where there is one; the value of row `i`, which is `row`. */
+/* clang-format off */
+#define HEC_SUMMARY_VALUE_LIST(X) \
+  X(MEDIAN, "iteration_median_s", "iteration_s", "median", hec_summary_median(row)) \
+  X(P95, "iteration_p95_s", "iteration_s", "p95", hec_series_quantile(&row->iteration_s, 0.95)) \
+  X(MEAN, "iteration_mean_s", "iteration_s", "mean", hec_summary_mean(row)) \
+  X(VS_EP, "speedup_vs_ep", NULL, "speedup_vs_ep", hec_summary_vs_baseline(summary, i)) \
+  X(VS_REARRANGEMENT, "speedup_vs_best_rearrangement", NULL, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i)) \
+  X(BOUND, "bound_s", NULL, "bound_s", row->bound_s.n > 0 ? hec_series_quantile(&row->bound_s, 0.5) : NAN) \
+  X(VS_BOUND, "vs_bound", NULL, "vs_bound", hec_summary_vs_bound(row)) \
+  X(OVERLOAD_MEDIAN, "overload_median", "overload_factor", "median", hec_series_quantile(&row->overload, 0.5)) \
+  X(OVERLOAD_P95, "overload_p95", "overload_factor", "p95", hec_series_quantile(&row->overload, 0.95)) \
+  X(EXPOSED_TOKEN, "exposed_token_s", "exposed_s", "token", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_TOKEN])) \
+  X(EXPOSED_PARAM, "exposed_param_s", "exposed_s", "param", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PARAM])) \
+  X(EXPOSED_GRAD, "exposed_grad_s", "exposed_s", "grad", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_GRAD])) \
+  X(EXPOSED_MIGRATION, "exposed_migration_s", "exposed_s", "migration", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_MIGRATION])) \
+  X(HIDDEN, "hidden_share", NULL, "hidden_share", hec_summary_hidden(row->sparse_s, row->exposed_sparse_s)) \
+  X(COMPUTE, "compute_s", NULL, "compute_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_COMPUTE])) \
+  X(PLANNING, "planning_s", NULL, "planning_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PLAN])) \
+  X(WAIT, "wait_s", NULL, "wait_s", hec_summary_per_iteration(row, row->wait_s)) \
+  X(PEAK, "peak_memory_bytes", NULL, "peak_memory_bytes", row->peak_bytes) \
+  X(FITS, "fits", NULL, "fits", hec_summary_fits(summary, row)) \
+  X(DROPPED, "dropped_share", NULL, "dropped_share", row->dropped_share >= 0 ? row->dropped_share : NAN)
+/* clang-format on */
+#define HEC_SUMMARY_VALUE_ID(id, ...) HEC_VALUE_##id,
+typedef enum { HEC_SUMMARY_VALUE_LIST(HEC_SUMMARY_VALUE_ID) HEC_N_SUMMARY_VALUES } hec_summary_value;
+typedef struct {
+  const char *column, *group, *key;
+} hec_summary_value_name;
+extern const hec_summary_value_name hec_summary_value_names[HEC_N_SUMMARY_VALUES];
+double hec_summary_value_of(hec_summary *summary, int32_t i, hec_summary_value value);
+
 int32_t hec_summary_winner(hec_summary *summary); /* of a simulation: the fastest system that fits; -1: none does */
 /* The fastest row that rearranges experts, whether it fits or not; -1: none ran. What the verdict names and what
  * speedup_vs_best_rearrangement is over. */

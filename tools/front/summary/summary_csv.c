@@ -20,54 +20,51 @@ static void csv_execution(const hec_summary_execution *e, hec_summary_row *row, 
   hec_text_printf(out, ",%s", !row->check ? "" : row->check->passed ? "passed" : "failed");
 }
 
-/* Of a simulation: nobody bounds a measured time. */
-static void csv_bound(hec_summary_row *row, hec_text *out) {
-  bool is_bound = row->bound_s.n > 0;
-  csv_number(is_bound ? hec_series_quantile(&row->bound_s, 0.5) : NAN, out);
-  csv_number(is_bound ? hec_summary_vs_bound(row) : NAN, out);
-  hec_text_printf(out, ",%s", is_bound ? row->bound_class : "");
+static const hec_summary_value shown[] = {HEC_VALUE_MEDIAN,
+                                          HEC_VALUE_P95,
+                                          HEC_VALUE_MEAN,
+                                          HEC_VALUE_VS_EP,
+                                          HEC_VALUE_VS_REARRANGEMENT,
+                                          HEC_VALUE_OVERLOAD_MEDIAN,
+                                          HEC_VALUE_OVERLOAD_P95,
+                                          HEC_VALUE_COMPUTE,
+                                          HEC_VALUE_PLANNING,
+                                          HEC_VALUE_EXPOSED_TOKEN,
+                                          HEC_VALUE_EXPOSED_PARAM,
+                                          HEC_VALUE_EXPOSED_GRAD,
+                                          HEC_VALUE_EXPOSED_MIGRATION,
+                                          HEC_VALUE_WAIT};
+enum { N_SHOWN = sizeof shown / sizeof *shown };
+
+static void csv_row(hec_summary *summary, int32_t i, hec_text *out) {
+  hec_summary_row *row = &summary->rows[i];
+  hec_text_add_csv(out, row->name);
+  hec_text_add(out, ",");
+  hec_text_add_csv(out, row->schedule);
+  for (int32_t k = 0; k < N_SHOWN; k++)
+    csv_number(hec_summary_value_of(summary, i, shown[k]), out);
+  for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
+    csv_number(hec_summary_per_iteration(row, row->traffic[k]), out);
+  csv_number(row->peak_bytes, out);
+  hec_text_printf(out, ",%s", hec_summary_fits(summary, row) ? "true" : "false");
+  csv_execution(summary->execution, row, out);
+  csv_number(hec_summary_value_of(summary, i, HEC_VALUE_BOUND),
+             out); /* of a simulation: nobody bounds a measured time */
+  csv_number(hec_summary_value_of(summary, i, HEC_VALUE_VS_BOUND), out);
+  hec_text_printf(out, ",%s,%s", row->bound_s.n > 0 ? row->bound_class : "", row->reference ? "true" : "false");
+  csv_number(hec_summary_value_of(summary, i, HEC_VALUE_DROPPED), out);
+  csv_number(hec_summary_vs_placed(summary, i), out);
+  hec_text_add(out, "\n");
 }
 
 void hec_summary_csv(hec_summary *summary, hec_text *out) {
-  hec_text_add(
-      out,
-      "policy,schedule,iteration_median_s,iteration_p95_s,iteration_mean_s,speedup_vs_ep,speedup_vs_best_rearrangement,"
-      "overload_median,overload_p95,compute_s,planning_s,exposed_token_s,exposed_param_s,exposed_grad_s,"
-      "exposed_migration_s,wait_s");
+  hec_text_add(out, "policy,schedule");
+  for (int32_t k = 0; k < N_SHOWN; k++)
+    hec_text_printf(out, ",%s", hec_summary_value_names[shown[k]].column);
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
   hec_text_add(out, ",peak_memory_bytes,fits,times,backend,virtual,spread,check,bound_s,vs_bound,bound_class,reference,"
                     "dropped_share,speedup_vs_given\n");
-  for (int32_t i = 0; i < summary->n_rows; i++) {
-    hec_summary_row *row = &summary->rows[i];
-    double values[] = {hec_summary_median(row),
-                       hec_series_quantile(&row->iteration_s, 0.95),
-                       hec_summary_mean(row),
-                       hec_summary_vs_baseline(summary, i),
-                       hec_summary_vs_rearrangement(summary, i),
-                       hec_series_quantile(&row->overload, 0.5),
-                       hec_series_quantile(&row->overload, 0.95),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PLAN]),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_TOKEN]),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PARAM]),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_GRAD]),
-                       hec_summary_per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]),
-                       hec_summary_per_iteration(row, row->wait_s)};
-    hec_text_add_csv(out, row->name);
-    hec_text_add(out, ",");
-    hec_text_add_csv(out, row->schedule);
-    for (size_t k = 0; k < sizeof values / sizeof *values; k++)
-      csv_number(values[k], out);
-    for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-      csv_number(hec_summary_per_iteration(row, row->traffic[k]), out);
-    csv_number(row->peak_bytes, out);
-    hec_text_printf(out, ",%s", hec_summary_fits(summary, row) ? "true" : "false");
-    csv_execution(summary->execution, row, out);
-    csv_bound(row, out);
-    hec_text_printf(out, ",%s", row->reference ? "true" : "false");
-    csv_number(row->dropped_share >= 0 ? row->dropped_share : NAN, out);
-    csv_number(hec_summary_vs_placed(summary, i), out);
-    hec_text_add(out, "\n");
-  }
+  for (int32_t i = 0; i < summary->n_rows; i++)
+    csv_row(summary, i, out);
 }

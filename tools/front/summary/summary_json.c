@@ -58,6 +58,18 @@ static void json_choice(const hec_summary_row *row, hec_json_out *json) {
   hec_json_close(json);
 }
 
+/* The values from one to another, in the object of their group. */
+static void json_values(hec_summary *summary, int32_t i, hec_summary_value first, hec_summary_value last,
+                        hec_json_out *json) {
+  const char *group = hec_summary_value_names[first].group;
+  if (group)
+    hec_json_object(json, group);
+  for (int32_t k = (int32_t)first; k <= (int32_t)last; k++)
+    hec_json_double(json, hec_summary_value_names[k].key, hec_summary_value_of(summary, i, (hec_summary_value)k));
+  if (group)
+    hec_json_close(json);
+}
+
 static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_summary_row *row = &summary->rows[i];
   hec_json_object(json, NULL);
@@ -73,29 +85,18 @@ static void json_row(hec_summary *summary, int32_t i, hec_json_out *json) {
   hec_json_close(json);
   if (row->check)
     json_check(row->check, json);
-  hec_json_double(json, "speedup_vs_ep", hec_summary_vs_baseline(summary, i));
-  hec_json_double(json, "speedup_vs_best_rearrangement", hec_summary_vs_rearrangement(summary, i));
+  json_values(summary, i, HEC_VALUE_VS_EP, HEC_VALUE_VS_REARRANGEMENT, json);
   if (hec_summary_placed(summary) >= 0)
     hec_json_double(json, "speedup_vs_given", hec_summary_vs_placed(summary, i));
   if (!summary->execution)
     json_bound(row, json);
-  hec_json_object(json, "overload_factor");
-  hec_json_double(json, "median", hec_series_quantile(&row->overload, 0.5));
-  hec_json_double(json, "p95", hec_series_quantile(&row->overload, 0.95));
-  hec_json_close(json);
-  hec_json_object(json, "exposed_s");
-  hec_json_double(json, "token", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_TOKEN]));
-  hec_json_double(json, "param", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PARAM]));
-  hec_json_double(json, "grad", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_GRAD]));
-  hec_json_double(json, "migration", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_MIGRATION]));
-  hec_json_close(json);
+  json_values(summary, i, HEC_VALUE_OVERLOAD_MEDIAN, HEC_VALUE_OVERLOAD_P95, json);
+  json_values(summary, i, HEC_VALUE_EXPOSED_TOKEN, HEC_VALUE_EXPOSED_MIGRATION, json);
   if (hec_summary_on_devices(summary->execution) && row->late.n > 0)
     hec_json_double(json, "host_late_share", hec_series_quantile(&row->late, 0.5));
   if (row->sparse_s > 0)
-    hec_json_double(json, "hidden_share", hec_summary_hidden(row->sparse_s, row->exposed_sparse_s));
-  hec_json_double(json, "compute_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_COMPUTE]));
-  hec_json_double(json, "planning_s", hec_summary_per_iteration(row, row->book_s[HEC_BOOK_PLAN]));
-  hec_json_double(json, "wait_s", hec_summary_per_iteration(row, row->wait_s));
+    json_values(summary, i, HEC_VALUE_HIDDEN, HEC_VALUE_HIDDEN, json);
+  json_values(summary, i, HEC_VALUE_COMPUTE, HEC_VALUE_WAIT, json);
   if (row->skew_s > 0)
     hec_json_double(json, "skew_s", hec_summary_per_iteration(row, row->skew_s));
   hec_json_object(json, "bytes");

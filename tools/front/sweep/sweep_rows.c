@@ -8,39 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { AS_NUMBER, AS_BOOL, AS_PHASE } column_kind;
+/* In the order of hec_sweep_result; in JSON, columns of a group stand together. */
+#define COLUMN(id, column, group, key, value) {column, group, key},
+static const hec_summary_value_name columns[HEC_SWEEP_BYTES] = {
+    {"ranks_used", NULL, "ranks_used"}, {"tokens_used", NULL, "tokens_used"}, {"phase_used", NULL, "phase_used"},
+    {"synthetic", NULL, "synthetic"},   {"iterations", NULL, "iterations"},   HEC_SUMMARY_VALUE_LIST(COLUMN)};
 
-/* In the order of hec_sweep_result; `group` and `key`: in JSON, columns of a group stand together. */
-static const struct {
-  const char *name, *group, *key;
-  column_kind kind;
-} columns[HEC_SWEEP_BYTES] = {
-    {"ranks_used", NULL, "ranks_used", AS_NUMBER},
-    {"tokens_used", NULL, "tokens_used", AS_NUMBER},
-    {"phase_used", NULL, "phase_used", AS_PHASE},
-    {"synthetic", NULL, "synthetic", AS_BOOL},
-    {"iterations", NULL, "iterations", AS_NUMBER},
-    {"iteration_median_s", "iteration_s", "median", AS_NUMBER},
-    {"iteration_p95_s", "iteration_s", "p95", AS_NUMBER},
-    {"iteration_mean_s", "iteration_s", "mean", AS_NUMBER},
-    {"speedup_vs_ep", NULL, "speedup_vs_ep", AS_NUMBER},
-    {"speedup_vs_best_rearrangement", NULL, "speedup_vs_best_rearrangement", AS_NUMBER},
-    {"bound_s", NULL, "bound_s", AS_NUMBER},
-    {"vs_bound", NULL, "vs_bound", AS_NUMBER},
-    {"overload_median", "overload_factor", "median", AS_NUMBER},
-    {"overload_p95", "overload_factor", "p95", AS_NUMBER},
-    {"exposed_token_s", "exposed_s", "token", AS_NUMBER},
-    {"exposed_param_s", "exposed_s", "param", AS_NUMBER},
-    {"exposed_grad_s", "exposed_s", "grad", AS_NUMBER},
-    {"exposed_migration_s", "exposed_s", "migration", AS_NUMBER},
-    {"hidden_share", NULL, "hidden_share", AS_NUMBER},
-    {"compute_s", NULL, "compute_s", AS_NUMBER},
-    {"planning_s", NULL, "planning_s", AS_NUMBER},
-    {"wait_s", NULL, "wait_s", AS_NUMBER},
-    {"peak_memory_bytes", NULL, "peak_memory_bytes", AS_NUMBER},
-    {"fits", NULL, "fits", AS_BOOL},
-    {"dropped_share", NULL, "dropped_share", AS_NUMBER},
-};
+typedef enum { AS_NUMBER, AS_BOOL, AS_PHASE } column_kind;
+static column_kind kind_of(int32_t column) {
+  return column == HEC_SWEEP_TRAINED                                 ? AS_PHASE
+         : column == HEC_SWEEP_SYNTHETIC || column == HEC_SWEEP_FITS ? AS_BOOL
+                                                                     : AS_NUMBER;
+}
 
 hec_sweep_rows hec_sweep_rows_new(const hec_sweep *sweep) {
   hec_sweep_rows rows = {sweep, hec_malloc((size_t)sweep->n, sizeof *rows.row)};
@@ -139,7 +118,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
     hec_text_printf(out, "%s,", hec_sweep_axis_name(a));
   hec_text_add(out, "schedule_used,model_used,cluster_used");
   for (int32_t c = 0; c < HEC_SWEEP_BYTES; c++)
-    hec_text_printf(out, ",%s", columns[c].name);
+    hec_text_printf(out, ",%s", columns[c].column);
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
     hec_text_printf(out, ",%s_bytes", hec_traffic_name[k]);
   hec_text_add(out, ",error\n");
@@ -153,7 +132,7 @@ void hec_sweep_csv(const hec_sweep_rows *rows, hec_text *out) {
     hec_text_add(out, ",");
     hec_text_add_csv(out, rows->row[i]->cluster);
     for (int32_t c = 0; c < HEC_SWEEP_VALUES; c++)
-      csv_value(c < HEC_SWEEP_BYTES ? columns[c].kind : AS_NUMBER, hec_sweep_value_of(rows, i, c), out);
+      csv_value(kind_of(c), hec_sweep_value_of(rows, i, c), out);
     hec_text_add(out, ",");
     hec_text_add_csv(out, rows->row[i]->why ? rows->row[i]->why : "");
     hec_text_add(out, "\n");
@@ -203,7 +182,7 @@ static void json_row(const hec_sweep_rows *rows, int64_t index, hec_json_out *js
     group = columns[c].group;
     bool rare = c == HEC_SWEEP_HIDDEN || c == HEC_SWEEP_DROPPED; /* as hecate-sim: only where there is something */
     if (!(rare && isnan(value)))
-      json_value(columns[c].kind, columns[c].key, value, json);
+      json_value(kind_of(c), columns[c].key, value, json);
   }
   hec_json_object(json, "bytes");
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)

@@ -54,47 +54,22 @@ typedef struct worker {
 
 /* ---- One comparison ---- */
 
-static double share(const hec_summary_row *row, double sum) {
-  return row->stride > 0 ? sum / row->stride : 0;
-}
-
-/* As hecate-sim's JSON has them (runtime/program/summary.c). */
-static void take_values(const hec_job *job, hec_summary *summary, hec_summary_row *row, hec_sweep_row *out) {
+/* As hecate-sim has them, but for ratios to other rows of the group, which may be in other items. */
+static void take_values(const hec_job *job, hec_summary *summary, int32_t row, hec_sweep_row *out) {
   double *v = out->value;
   out->why = NULL;
   (void)snprintf(out->model, sizeof out->model, "%s", job->moe.name);
   (void)snprintf(out->cluster, sizeof out->cluster, "%s", job->cluster.name);
-  for (int32_t i = 0; i < HEC_SWEEP_VALUES; i++)
-    v[i] = NAN;
   v[HEC_SWEEP_RANKS_USED] = job->problem.n_ranks;
   v[HEC_SWEEP_TOKENS_USED] = job->problem.tokens;
   v[HEC_SWEEP_TRAINED] = job->problem.train;
   v[HEC_SWEEP_SYNTHETIC] = job->header.synthetic != NULL;
   v[HEC_SWEEP_ITERATIONS] = (double)summary->n_iterations;
-  v[HEC_SWEEP_MEDIAN] = hec_summary_median(row);
-  v[HEC_SWEEP_P95] = hec_series_quantile(&row->iteration_s, 0.95);
-  v[HEC_SWEEP_MEAN] = hec_summary_mean(row);
-  if (row->bound_s.n > 0) {
-    v[HEC_SWEEP_BOUND] = hec_series_quantile(&row->bound_s, 0.5);
-    v[HEC_SWEEP_VS_BOUND] = hec_summary_vs_bound(row);
-  }
-  v[HEC_SWEEP_OVERLOAD_MEDIAN] = hec_series_quantile(&row->overload, 0.5);
-  v[HEC_SWEEP_OVERLOAD_P95] = hec_series_quantile(&row->overload, 0.95);
-  v[HEC_SWEEP_EXPOSED_TOKEN] = share(row, row->book_s[HEC_BOOK_TOKEN]);
-  v[HEC_SWEEP_EXPOSED_PARAM] = share(row, row->book_s[HEC_BOOK_PARAM]);
-  v[HEC_SWEEP_EXPOSED_GRAD] = share(row, row->book_s[HEC_BOOK_GRAD]);
-  v[HEC_SWEEP_EXPOSED_MIGRATION] = share(row, row->book_s[HEC_BOOK_MIGRATION]);
-  if (row->sparse_s > 0)
-    v[HEC_SWEEP_HIDDEN] = hec_summary_hidden(row->sparse_s, row->exposed_sparse_s);
-  v[HEC_SWEEP_COMPUTE] = share(row, row->book_s[HEC_BOOK_COMPUTE]);
-  v[HEC_SWEEP_PLANNING] = share(row, row->book_s[HEC_BOOK_PLAN]);
-  v[HEC_SWEEP_WAIT] = share(row, row->wait_s);
-  v[HEC_SWEEP_PEAK] = row->peak_bytes;
-  v[HEC_SWEEP_FITS] = hec_summary_fits(summary, row);
-  if (row->dropped_share >= 0)
-    v[HEC_SWEEP_DROPPED] = row->dropped_share;
+  for (int32_t k = 0; k < HEC_N_SUMMARY_VALUES; k++)
+    v[HEC_SWEEP_MEDIAN + k] = hec_summary_value_of(summary, row, (hec_summary_value)k);
+  v[HEC_SWEEP_VS_EP] = v[HEC_SWEEP_VS_REARRANGEMENT] = NAN;
   for (int32_t k = 0; k < HEC_N_TRAFFIC; k++)
-    v[HEC_SWEEP_BYTES + k] = share(row, row->traffic[k]);
+    v[HEC_SWEEP_BYTES + k] = hec_summary_per_iteration(&summary->rows[row], summary->rows[row].traffic[k]);
 }
 
 static void cannot(worker *w, int32_t i, const char *why) {
@@ -126,7 +101,7 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   if (status == HEC_OK)
     status = hec_compare(&w->job, w->reader, &options, &w->arena, &summary);
   for (int32_t i = 0; status == HEC_OK && i < n; i++)
-    take_values(&w->job, &summary, &summary.rows[i], &w->row[place[i]]);
+    take_values(&w->job, &summary, i, &w->row[place[i]]);
   hec_summary_free(&summary);
   hec_arena_rewind(&w->arena, w->after_job);
   return status;
