@@ -68,14 +68,14 @@ END_TEST
 static const struct {
   const char *text, *error;
 } bad_gates[] = {
-    {"top", "--gate: expected one of softmax, gshard, sigmoid, xmoe, expert-choice, found \"top\""},
+    {"top", "`gate`: expected one of softmax, gshard, sigmoid, xmoe, expert-choice, found \"top\""},
     {"", "found \"\""},
     {"softma", "found \"softma\""},
-    {"softmax:", "--gate softmax: expected nothing after the name, found \"\""},
+    {"softmax:", "`gate` softmax: expected nothing after the name, found \"\""},
     {"softmax:capacity=1", "expected nothing after the name, found \"capacity=1\""},
-    {"gshard:rank=4", "--gate gshard: expected capacity=VALUE, group=VALUE, found \"rank=4\""},
+    {"gshard:rank=4", "`gate` gshard: expected capacity=VALUE, group=VALUE, found \"rank=4\""},
     {"gshard:capacity", "found \"capacity\""},
-    {"gshard:capacity=", "--gate gshard: capacity: expected a number from 0.001 to 1e+06, found \"\""},
+    {"gshard:capacity=", "`gate` gshard: capacity: expected a number from 0.001 to 1e+06, found \"\""},
     {"gshard:capacity=-1", "found \"-1\""},
     {"gshard:capacity=nan", "found \"nan\""},
     {"gshard:capacity=1x", "found \"1x\""},
@@ -83,7 +83,7 @@ static const struct {
     {"xmoe:rank=1", "rank: expected an integer from 2"},
     {"gshard:capacity=1,", "found \"\""},
     {"gshard:capacity=1,,group=2", "found \"\""},
-    {"gshard:group=2.5", "--gate gshard: group: expected an integer from 1 to 1e+09, found \"2.5\""},
+    {"gshard:group=2.5", "`gate` gshard: group: expected an integer from 1 to 1e+09, found \"2.5\""},
     {"xmoe:temperature=0", "from 0.01 to 1000, found \"0\""},
     {"xmoe:temperature=0x1", "from 0.01 to 1000, found \"0x1\""},
     {"xmoe:capacity=2", "expected rank=VALUE, temperature=VALUE"},
@@ -104,11 +104,11 @@ START_TEST(bad_texts) {
   hec_balancing balancing = {-1, -1};
   for (size_t i = 0; i < sizeof bad_balances / sizeof *bad_balances; i++) {
     ck_assert_int_eq(hec_balancing_parse(bad_balances[i], &balancing), HEC_BAD_INPUT);
-    ck_assert_msg(strstr(hec_last_error(), "--balance: expected none, aux=") != NULL, "%s", hec_last_error());
+    ck_assert_msg(strstr(hec_last_error(), "`balance`: expected none, aux=") != NULL, "%s", hec_last_error());
     ck_assert(balancing.aux == -1 && balancing.bias == -1);
   }
   ck_assert_int_eq(hec_balancing_parse("aux=0.5,bias=0.1,aux=0.2", &balancing), HEC_BAD_INPUT);
-  ck_assert_ptr_nonnull(strstr(hec_last_error(), "--balance: aux is given twice"));
+  ck_assert_ptr_nonnull(strstr(hec_last_error(), "`balance`: aux is given twice"));
   ck_assert(balancing.aux == -1 && balancing.bias == -1);
   ck_assert_int_eq(hec_balancing_parse("bias=0.001,aux=.5", &balancing), HEC_OK);
   ck_assert(balancing.aux == .5 && balancing.bias == .001);

@@ -181,12 +181,12 @@ END_TEST
 START_TEST(job_options_are_told_apart) {
   for (int32_t i = 0; i < HEC_N_OPTIONS; i++) {
     char flag[64];
-    (void)snprintf(flag, sizeof flag, "--%s", hec_run_options[i].key);
+    (void)snprintf(flag, sizeof flag, "--%s", hec_run_rows[i].key);
     for (char *c = flag; *c; c++)
       *c = *c == '_' ? '-' : *c;
-    ck_assert_ptr_eq(hec_run_option_find(hec_run_options[i].key), &hec_run_options[i]);
-    ck_assert_ptr_eq(hec_run_option_find(flag), &hec_run_options[i]);
-    ck_assert_int_eq(hec_run_option_is_number(&hec_run_options[i]), hec_run_options[i].most > 0);
+    ck_assert_ptr_eq(hec_run_option_find(hec_run_rows[i].key), &hec_run_rows[i]);
+    ck_assert_ptr_eq(hec_run_option_find(flag), &hec_run_rows[i]);
+    ck_assert_int_eq(hec_run_option_is_number(&hec_run_rows[i]), hec_run_rows[i].most > 0);
   }
   ck_assert_ptr_null(hec_run_option_find("--micro"));
 }

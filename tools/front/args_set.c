@@ -130,7 +130,7 @@ void hec_args_begin(const hec_command *command, hec_args *args) {
     else if (arg->name[0])
       args->row[n++] = (hec_arg){.name = arg->name, .kind = HEC_ARG_SECTION};
     if (options)
-      n += hec_run_options_rows(arg->to, &args->row[n], &args->flag[n], most - n);
+      n += hec_run_option_rows(arg->to, &args->row[n], &args->flag[n], most - n);
   }
   args->row[n] = (hec_arg){.name = NULL};
   args->command = *command;

@@ -39,8 +39,8 @@ enum {
   HEC_N_WHERE_OPTIONS = 0 HEC_WHERE_OPTION_LIST(HEC_OPTION_COUNT),
   HEC_N_SYNTH_ROWS = 0 HEC_SYNTH_OPTION_LIST(HEC_OPTION_COUNT)
 };
-extern const hec_run_option hec_run_options[HEC_N_OPTIONS]; /* of the job; those that sweeps vary first */
-extern const hec_run_option hec_where_options[HEC_N_WHERE_OPTIONS];
+extern const hec_run_option hec_run_rows[HEC_N_OPTIONS]; /* of the job; those that sweeps vary first */
+extern const hec_run_option hec_where_rows[HEC_N_WHERE_OPTIONS];
 extern const hec_run_option hec_synth_rows[HEC_N_SYNTH_ROWS];
 
 static inline bool hec_run_option_is_number(const hec_run_option *option) {
@@ -73,11 +73,11 @@ typedef struct {
       __VA_ARGS__                                                                                                      \
     }                                                                                                                  \
   }
-#define HEC_ARG_JOB(title, job, groups, words) HEC_ARG_USE(title, &(job), hec_run_options, HEC_N_OPTIONS, groups, words)
+#define HEC_ARG_JOB(title, job, groups, words) HEC_ARG_USE(title, &(job), hec_run_rows, HEC_N_OPTIONS, groups, words)
 #define HEC_ARG_WHERE(title, where, groups, words)                                                                     \
-  HEC_ARG_USE(title, &(where), hec_where_options, HEC_N_WHERE_OPTIONS, groups, words)
+  HEC_ARG_USE(title, &(where), hec_where_rows, HEC_N_WHERE_OPTIONS, groups, words)
 
 /* Writes the rows of the options; flag: [rows] where their names stand. How many. */
-int32_t hec_run_options_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room);
+int32_t hec_run_option_rows(const hec_run_option_use *use, hec_arg *rows, char (*flag)[HEC_ARG_NAME_BYTES], int32_t room);
 
 #endif

@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 
 const hec_run_option_words hec_simulation_words[] = {
-    {"schedule", "S[,S...]", NULL}, {"attention", "K[,K...]", NULL}, {.key = NULL}};
+    {"schedule", "S[,S...]", NULL},
+    {"attention", "K[,K...]", NULL},
+    {.key = NULL},
+};
 
 typedef struct {
   const hec_simulation_args *args;

@@ -46,7 +46,8 @@ static const hec_run_option_words words[] = {
     {"transport", NULL,
      "of backend cpu: shm (default), emulated, paced (no latency, some 60 to 100 kB pass unpaced: small exchanges beat "
      "the links); of nccl: nccl, local; see --list"},
-    {.key = NULL}};
+    {.key = NULL},
+};
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.where = HEC_WHERE_ARGS, .warmup = WARMUP, .iterations = ITERATIONS};

@@ -50,7 +50,8 @@ static const hec_run_option_words words[] = {
     {"tokens", NULL, "tokens per rank and micro-batch; loads are scaled to it (default 256)"},
     {"warmup", NULL, "iterations run but not reported (default 1; 0 below 3 iterations)"},
     {"layers", NULL, "the first N MoE layers of the trace (default 4)"},
-    {.key = NULL}};
+    {.key = NULL},
+};
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .steps = -1, .timeline_iter = -1, .seed = 1};

@@ -84,17 +84,19 @@ static hec_status parse_gate(settings *s) {
 }
 
 static void list_gates(void) {
-  hec_text keys = {0};
+  hec_text keys = {0}, named = {0};
   printf("gates of --gate: NAME, or NAME:key=value,key=value\n");
   for (const hec_gate *const *g = hec_gates; *g; g++) {
     printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
     keys.length = 0;
     hec_gate_explain(*g, &keys);
-    if (keys.length > 0)
-      printf("%s", keys.data);
+    named.length = 0;
+    hec_args_add_flags(keys.length > 0 ? keys.data : "", &named);
+    printf("%s", named.length > 0 ? named.data : "");
     if ((*g)->caution)
       printf("    mind: %s\n", (*g)->caution);
   }
+  hec_text_free(&named);
   hec_text_free(&keys);
 }
 
@@ -109,7 +111,8 @@ static const hec_run_option_words words[] = {
     {"transport", NULL, "of backend cpu: shm (default), emulated, paced"},
     {"threads", NULL, "ranks are threads of one process, not processes"},
     {"virtual", NULL, "one rank computes at a time; transfers take what the cluster's links would"},
-    {.key = NULL}};
+    {.key = NULL},
+};
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = defaults;

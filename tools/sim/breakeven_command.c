@@ -37,7 +37,8 @@ typedef struct {
 static const hec_run_option_words words[] = {
     {"cluster", NULL, "preset (hecate-sim --list), JSON file or line (default p4d-4x8)"},
     {"model", NULL, "preset (hecate-sim --list), JSON file or config.json of Hugging Face (default gpt-moe-s)"},
-    {.key = NULL}};
+    {.key = NULL},
+};
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   *s = (settings){.job = HEC_JOB_OPTIONS};

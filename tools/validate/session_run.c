@@ -30,7 +30,8 @@ const hec_run_option_words hec_session_words[] = {
     {"layers", NULL, "MoE layers (default 2)"},
     {"phase", NULL, "train or forward (default: the trace's, else train)"},
     {"esp", NULL, "experts in S shards, as for compare --esp S (default 1)"},
-    {.key = NULL}};
+    {.key = NULL},
+};
 
 hec_session_args hec_session_args_default(void) {
   hec_session_args args = {.job = HEC_JOB_OPTIONS, .where = HEC_WHERE_ARGS, .seed = 1, .within_s = 120};

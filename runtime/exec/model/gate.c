@@ -28,9 +28,9 @@ typedef struct {
 static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
                                 "factor on the mean that an expert takes of a group at most (default 1)"},
                                {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
-                                "tokens that a capacity counts over, a divisor of --tokens (default: --tokens)"},
+                                "tokens that a capacity counts over, a divisor of `tokens` (default: `tokens`)"},
                                {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
-                                "dimensions of the sphere, at most --d-model (default: half the experts, at least 2)"},
+                                "dimensions of the sphere, at most `d_model` (default: half the experts, at least 2)"},
                                {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,
                                 "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
 enum { N_KNOWN = sizeof known / sizeof *known };
@@ -48,7 +48,7 @@ static hec_status unexpected(const hec_gate *gate, const char *text, int length)
   for (int i = 0; i < N_KNOWN; i++)
     if (gate->takes & known[i].bit)
       hec_text_printf(&keys, "%s%s=VALUE", keys.length > 0 ? ", " : "", known[i].key);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "--gate %s: expected %s, found \"%.*s\"", gate->name,
+  hec_status status = hec_fail(HEC_BAD_INPUT, "`gate` %s: expected %s, found \"%.*s\"", gate->name,
                                keys.data ? keys.data : "nothing after the name", length, text);
   hec_text_free(&keys);
   return status;
@@ -69,12 +69,12 @@ static hec_status read_option(const hec_gate *gate, const char *text, hec_gate_o
   if (text[length] != '=' || o == known + N_KNOWN || !(gate->takes & o->bit))
     return unexpected(gate, text, (int)strcspn(text, ","));
   if (value_of(options, o) > 0)
-    return hec_fail(HEC_BAD_INPUT, "--gate %s: %s is given twice", gate->name, o->key);
+    return hec_fail(HEC_BAD_INPUT, "`gate` %s: %s is given twice", gate->name, o->key);
   double value;
   const char *at = text + length + 1;
   bool is = number_at(at, &value, end);
   if (!is || value < o->least || value > o->most || (o->whole && value != floor(value)))
-    return hec_fail(HEC_BAD_INPUT, "--gate %s: %s: expected %s from %g to %g, found \"%.*s\"", gate->name, o->key,
+    return hec_fail(HEC_BAD_INPUT, "`gate` %s: %s: expected %s from %g to %g, found \"%.*s\"", gate->name, o->key,
                     o->whole ? "an integer" : "a number", o->least, o->most, (int)strcspn(at, ","), at);
   if (o->whole)
     *(int32_t *)(void *)((char *)options + o->at) = (int32_t)value;
@@ -89,7 +89,7 @@ hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_opti
   (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), text);
   const hec_gate *found = hec_table_find(hec_gates, name);
   if (!found)
-    return hec_table_unknown(&(hec_table){.rows = hec_gates}, "--gate", name);
+    return hec_table_unknown(&(hec_table){.rows = hec_gates}, "`gate`", name);
   hec_gate_options read = {0};
   for (const char *at = text + length; *at != '\0';)
     HEC_TRY(read_option(found, at + 1, &read, &at));
@@ -118,7 +118,7 @@ void hec_gate_explain(const hec_gate *gate, hec_text *out) {
 
 static hec_status unbalanced(const char *text) {
   return hec_fail(HEC_BAD_INPUT,
-                  "--balance: expected none, aux=COEFFICIENT (0 to 1000) or bias=RATE (0 to 1), found \"%s\"", text);
+                  "`balance`: expected none, aux=COEFFICIENT (0 to 1000) or bias=RATE (0 to 1), found \"%s\"", text);
 }
 
 hec_status hec_balancing_parse(const char *text, hec_balancing *balancing) {
@@ -131,7 +131,7 @@ hec_status hec_balancing_parse(const char *text, hec_balancing *balancing) {
     if (!(aux || bias) || !number_at(at + (aux ? 4 : 5), &value, &end) || value > (aux ? 1000 : 1))
       return unbalanced(text);
     if (aux ? has_aux : has_bias)
-      return hec_fail(HEC_BAD_INPUT, "--balance: %s is given twice, found \"%s\"", aux ? "aux" : "bias", text);
+      return hec_fail(HEC_BAD_INPUT, "`balance`: %s is given twice, found \"%s\"", aux ? "aux" : "bias", text);
     *(aux ? &has_aux : &has_bias) = true;
     *(aux ? &read.aux : &read.bias) = value;
     if (*end == '\0')
@@ -159,7 +159,7 @@ hec_status hec_gate_check(const hec_model *model, int32_t tokens) {
   int32_t group = model->gate_options.group;
   if (group > 0 && tokens % group != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "--gate %s: group: expected a divisor of the tokens of a rank (%" PRId32 "), found %" PRId32,
+                    "`gate` %s: group: expected a divisor of the tokens of a rank (%" PRId32 "), found %" PRId32,
                     model->gate->name, tokens, group);
   return model->gate->check ? model->gate->check(model, tokens) : HEC_OK;
 }

@@ -73,11 +73,11 @@ static hec_status check(const hec_model *model, int32_t tokens) {
   if (group > 0 && capacity_of(model, group) < 1)
     return hec_fail(
         HEC_BAD_INPUT,
-        "--gate expert-choice: expected a group in which each of %d experts gets a token, found %d tokens x "
+        "`gate` expert-choice: expected a group in which each of %d experts gets a token, found %d tokens x "
         "top-k %d",
         (int)model->n_experts, (int)group, (int)model->top_k);
   if (model->gate_options.capacity > 1)
-    return hec_fail(HEC_BAD_INPUT, "--gate expert-choice: capacity: expected at most 1 (raise --top-k), found %g",
+    return hec_fail(HEC_BAD_INPUT, "`gate` expert-choice: capacity: expected at most 1 (raise `top_k`), found %g",
                     model->gate_options.capacity);
   return HEC_OK;
 }

@@ -118,7 +118,7 @@ static void backward(const hec_gate_pass *pass, const hec_assignments *a, float 
 static hec_status check(const hec_model *model, int32_t tokens) {
   (void)tokens;
   if (model->top_k != 2 || model->n_experts < 2)
-    return hec_fail(HEC_BAD_INPUT, "--gate gshard: expected top-k 2 of at least 2 experts, found %d of %d",
+    return hec_fail(HEC_BAD_INPUT, "`gate` gshard: expected top-k 2 of at least 2 experts, found %d of %d",
                     (int)model->top_k, (int)model->n_experts);
   return HEC_OK;
 }

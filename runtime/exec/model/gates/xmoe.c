@@ -154,7 +154,7 @@ static int64_t scratch(const hec_model *model, int32_t tokens) {
 static hec_status check(const hec_model *model, int32_t tokens) {
   (void)tokens;
   if (rank_of(model) > model->moe.d_model)
-    return hec_fail(HEC_BAD_INPUT, "--gate xmoe: rank: expected at most the width (%d), found %d",
+    return hec_fail(HEC_BAD_INPUT, "`gate` xmoe: rank: expected at most the width (%d), found %d",
                     (int)model->moe.d_model, (int)rank_of(model));
   return HEC_OK;
 }
