@@ -6,6 +6,8 @@
 #include "validate/gate/gate.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/temporary.h"
+#include "runtime/plan/milp.h"
 
 #include <string.h>
 
