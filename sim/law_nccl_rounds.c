@@ -7,6 +7,7 @@
  *
  * Exchanges with chains (a transfer forwards another) are not bounded: a batch that waits for a forwarded transfer of a later
  * one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
+#include "runtime/plan/problem.h"
 #include "sim/law.h"
 #include "sim/rounds.h"
 

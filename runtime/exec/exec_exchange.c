@@ -14,6 +14,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/link/device_link.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/walk.h"
 
 #include <string.h>

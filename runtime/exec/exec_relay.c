@@ -8,6 +8,7 @@
  * and on the way back in and out are exchanged, with the buffers of that way. O(ranks^2 + runs of the chunk). */
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/rows/relays.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_exec *exec;

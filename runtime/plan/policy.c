@@ -3,6 +3,7 @@
 
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
 
 #include <stdarg.h>
 #include <stdio.h>

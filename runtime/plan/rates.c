@@ -1,6 +1,8 @@
 /* Rates as the cost laws achieve them (efficiency included), not nominal ones. O(ranks + links). */
 #include "runtime/plan/rates.h"
 
+#include "runtime/plan/problem.h"
+
 static double port_bandwidth(const hec_cluster *cluster) {
   for (int32_t l = 0; l < cluster->n_links; l++)
     if (cluster->links[l].kind == HEC_LINK_PORT_IN && cluster->links[l].device == 0)

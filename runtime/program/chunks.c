@@ -10,6 +10,7 @@
  *     rows from s to d = sum over cells (s, d, any expert),     rows of e on d = sum over cells (any source, d, e)
  *
  * O(ranks * experts * holders) for the cells, as in programs with detail, and r (cells + ranks^2 + ranks * experts). */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 void hec_add_cells(hec_lowering *low, int32_t layer) {

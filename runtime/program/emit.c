@@ -5,6 +5,8 @@
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
 #include "runtime/program/emit.h"
 
+#include "runtime/plan/problem.h"
+
 #include <string.h>
 
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,

@@ -11,6 +11,7 @@
  * device's speed alike: products do, traffic through its memory does not.
  *
  * T is found by leaving out ranks with F_r >= T until there are none: it only falls, so at most R rounds of O(R). */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 /* Seconds of `rows` rows of the shape on the rank, forward and where it trains backward. */

@@ -5,6 +5,7 @@
 #include "runtime/program/emit.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -9,12 +9,18 @@
 #include "runtime/program/nodes.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/token_sets.h"
 #include "runtime/program/emit.h"
 
 #include <string.h>
 
 enum { ROWS, WEIGHTED, WEIGHT_BYTES = 4 };
+
+int32_t hec_proxy_of(const hec_problem *p, int32_t source, int32_t node) {
+  int32_t first = node * p->cluster->devices_per_node, n = hec_problem_node_end(p, node) - first;
+  return hec_problem_node(p, source) == node ? source : first + source % p->cluster->devices_per_node % n;
+}
 
 struct hec_nodes {
   int32_t *first, *order;  /* [n_experts] */

@@ -1,6 +1,8 @@
 /* See the header. O(degree) operations in a layer and direction. */
 #include "runtime/program/pipeline.h"
 
+#include "runtime/plan/problem.h"
+
 void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
   hec_layer_ops *ops = &low->layer[layer];
   int32_t there[HEC_DEGREE_MAX], wait[HEC_DEGREE_MAX + 1], experts = -1;

@@ -14,6 +14,7 @@
  *
  * A rank may have a part in one exchange and none in the other, so both end in a row that every rank has (it takes no time):
  * who waits for that has waited for both. O(ranks^2) per chunk. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void list_inside(hec_lowering *low, int32_t s) {

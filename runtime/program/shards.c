@@ -7,6 +7,7 @@
  *
  * on the intra-node lane, or in line with the tokens where the schedule says so; both directions of the layer, since a
  * shard's gradients need all rows too, and gradients of inputs are sums over shards. O(ranks * s) transfers a chunk. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk) {

@@ -12,6 +12,7 @@
  *
  * Memory in flight: gathered rows that are not kept for backward, partial sums, staging.
  * O(ranks * s) transfers an iteration, operations O(blocks). */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 /* What is computed between an AllGather and its ReduceScatter. */

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/plan/planners/degree.h"
+#include "runtime/plan/problem.h"
 
 enum { WINDOW = 128 };
 

@@ -1,5 +1,6 @@
 /* A traffic matrix on a cluster: by hand, and against what the simulator does with the same bytes as one exchange, under
  * every law, on clusters of every tier. */
+#include "runtime/plan/problem.h"
 #include "sim/flows.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"

@@ -1,5 +1,6 @@
 /* Timelines worked out by hand. Everything runs on machines where one FLOP, one byte of memory and one byte of network
  * take a nanosecond, without fixed costs, so that the numbers can be followed on paper. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"

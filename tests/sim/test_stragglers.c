@@ -16,8 +16,8 @@ static void teardown(void) {
 
 static void apply(const char *slow, const char *skew, int32_t n_ranks, hec_cluster *cluster) {
   hec_text said = {0};
-  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, n_ranks, cluster, &said) == HEC_OK, "%s",
-                hec_last_error());
+  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, n_ranks, cluster, &arena, cluster, &said) == HEC_OK,
+                "%s", hec_last_error());
   hec_text_free(&said);
 }
 

@@ -2,7 +2,6 @@
  * a spec are relative to its folder. */
 #include "models/preset_data.h"
 #include "runtime/base/temporary.h"
-#include "runtime/plan/milp.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/sweep/sweep.h"

@@ -7,7 +7,6 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/temporary.h"
-#include "runtime/plan/milp.h"
 
 #include <string.h>
 

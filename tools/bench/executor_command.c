@@ -3,6 +3,7 @@
  * have, is posted in segments and run; CPU time of the rank's thread for posting and running, per operation. 'none': the
  * work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "tools/bench/bench_commands.h"
 #include "tools/front/args.h"
 #include "tools/front/exec_case.h"

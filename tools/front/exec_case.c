@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/front/exec_case.h"
 
+#include "runtime/plan/problem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

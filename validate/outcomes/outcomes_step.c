@@ -27,6 +27,8 @@
  * O(operations * ranks + transfers) per micro-batch. */
 #include "validate/outcomes/outcomes_step.h"
 
+#include "runtime/plan/problem.h"
+
 #include <math.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
  * A message has one segment per expert with rows, at both ends. O(transfers + esp * experts) per exchange. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   const hec_rows *rows;

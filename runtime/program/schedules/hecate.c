@@ -10,6 +10,7 @@
  * One gradient buffer for copies: experts' of layer l-1 wait for spRS of layer l (memory for one layer, section 9.6).
  * The last layer keeps its guests from forward to backward, which needs them first. Paper: no overlap with expert
  * compute, so dispatch waits for the spAG. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {

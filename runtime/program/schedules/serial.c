@@ -4,6 +4,7 @@
  *
  *   forward   attention  gate  counts  [plan]  [spAG]  permute  dispatch  [shared]  experts  combine  unpermute
  *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void from_gate(hec_lowering *low, int32_t l) {

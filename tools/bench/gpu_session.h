@@ -1,6 +1,6 @@
 /* What the files of the GPU benchmark share and nobody else sees. */
-#ifndef HEC_TOOLS_BENCH_GPU_BENCH_PARTS_H
-#define HEC_TOOLS_BENCH_GPU_BENCH_PARTS_H
+#ifndef HEC_TOOLS_BENCH_GPU_SESSION_H
+#define HEC_TOOLS_BENCH_GPU_SESSION_H
 #include "runtime/exec/model/model.h"
 #include "tools/bench/gpu_bench.h"
 

@@ -5,7 +5,7 @@
  *
  * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
  * is the ratio of two rates of one turn. */
-#include "tools/bench/gpu_bench_parts.h"
+#include "tools/bench/gpu_session.h"
 
 #include <math.h>
 #include <stdio.h>
