@@ -12,8 +12,8 @@
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
                          const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, role, layer, backward);
-  op.shape = shape + (backward ? 1 : 0);
-  op.rows = rows;
+  op.compute.shape = shape + (backward ? 1 : 0);
+  op.compute.rows = rows;
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
@@ -108,8 +108,8 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   if (!backward && ops->degree == 1)
     add_work(low, &ops->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
-  op.work_at = ops->chunk[chunk.index].work_at;
+  op.compute.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
+  op.compute.work_at = ops->chunk[chunk.index].work_at;
   hec_set_cells(&op, ops, chunk.index);
   int32_t wait[10], n_wait = 0;
   HEC_ASSERT(n_deps < 10);
@@ -139,7 +139,7 @@ int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int
   if (!low->run.planned)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
-  op.units = low->run.units;
+  op.plan.units = low->run.units;
   op.one_off = layer < 0 && low->run.policy->known == HEC_KNOWN_PERIODIC;
   low->one_off = low->one_off || op.one_off;
   return hec_program_add(&low->program, op, deps, n_deps);
@@ -198,7 +198,7 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
     deps = wait;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
-  op.bytes_at = ops->assigned_at;
+  op.local.bytes_at = ops->assigned_at;
   op.bytes = 2;
   hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
@@ -228,7 +228,7 @@ int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, cons
     deps = wait;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
-  op.bytes_at = ops->assigned_at;
+  op.local.bytes_at = ops->assigned_at;
   op.bytes = 2;
   hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
@@ -263,12 +263,12 @@ void hec_token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool b
 }
 
 int32_t hec_emit_span(hec_lowering *low, hec_op op, hec_transfer_span *span, const int32_t *deps, int32_t n_deps) {
-  op.transfer_at = span->transfer_at;
-  op.n_transfers = span->n_transfers;
-  op.part_at = span->part_at;
+  op.exchange.transfer_at = span->transfer_at;
+  op.exchange.n_transfers = span->n_transfers;
+  op.exchange.part_at = span->part_at;
   op.bytes = span->bytes;
   int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  span->part_at = low->program.ops[id].part_at;
+  span->part_at = low->program.ops[id].exchange.part_at;
   span->bytes = low->program.ops[id].bytes;
   return id;
 }
@@ -323,16 +323,16 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
   double before = hec_problem_cut_gradients(low->problem, span.layer) - (double)span.first_byte;
   int32_t id = -1;
   if (before > 0) { /* among ranks of equal place */
-    op.stride = low->problem->mp;
+    op.allreduce.stride = low->problem->mp;
     op.bytes = before < span.bytes ? before : span.bytes;
-    op.first_byte = span.first_byte;
+    op.allreduce.first_byte = span.first_byte;
     span.first_byte += (int64_t)op.bytes;
     span.bytes -= op.bytes;
     id = low->problem->mp < low->problem->n_ranks ? hec_program_add(&low->program, op, deps, n_deps) : -1;
-    op.stride = 1;
+    op.allreduce.stride = 1;
   }
   op.bytes = span.bytes;
-  op.first_byte = span.first_byte;
+  op.allreduce.first_byte = span.first_byte;
   if (span.bytes > 0)
     id = hec_program_add(&low->program, op, deps, n_deps);
   low->grad_tail = lane == HEC_LANE_GRAD && id >= 0 ? id : low->grad_tail;

@@ -263,18 +263,10 @@ int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_
 
 static inline hec_op hec_op_of(const hec_lowering *low, hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer,
                                bool backward) {
-  return (hec_op){.kind = kind,
-                  .lane = lane,
-                  .role = role,
-                  .layer = layer,
-                  .backward = backward,
-                  .degree = 1,
-                  .micro_batch = low->micro_batch,
-                  .work_at = -1,
-                  .bytes_at = -1,
-                  .part_at = -1,
-                  .n_chunks = 1,
-                  .parcel_at = -1};
+  hec_op op = hec_op_new(kind, lane, role, layer);
+  op.backward = backward;
+  op.micro_batch = low->micro_batch;
+  return op;
 }
 
 static inline bool hec_lower_last_micro_batch(const hec_lowering *low) {

@@ -95,7 +95,7 @@ int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, c
   if (!backward) /* by the time of the backward, low->routing is another layer's */
     add_mean_work(low, &ops->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
-  op.work_at = ops->chunk[0].work_at;
+  op.compute.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
+  op.compute.work_at = ops->chunk[0].work_at;
   return hec_program_add(&low->program, op, deps, n_deps);
 }

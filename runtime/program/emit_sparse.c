@@ -68,11 +68,11 @@ static int32_t add_parcels(hec_lowering *low, const hec_transfer_list *list) {
 
 static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks,
                             const int32_t *deps, int32_t n_deps) {
-  op.transfer_at = add_transfers(&low->program, list);
-  op.n_transfers = (int32_t)list->n;
-  op.n_chunks = n_chunks;
+  op.exchange.transfer_at = add_transfers(&low->program, list);
+  op.exchange.n_transfers = (int32_t)list->n;
+  op.exchange.n_chunks = n_chunks;
   if (low->detail)
-    op.parcel_at = add_parcels(low, list);
+    op.exchange.parcel_at = add_parcels(low, list);
   return hec_program_add(&low->program, op, deps, n_deps);
 }
 
@@ -262,14 +262,14 @@ static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, co
   int32_t exchange = add_exchange(low, op, list, 1, deps, n_deps);
   op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE, layer, true);
   op.sliced = sliced;
-  op.bytes_at = count_incoming(low, list);
+  op.local.bytes_at = count_incoming(low, list);
   op.bytes = 3;
   int32_t wait[9] = {exchange}, n_wait = 1;
   HEC_ASSERT(n_deps <= 8);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
   int32_t reduce = hec_program_add(&low->program, op, wait, n_wait);
-  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.bytes_at, 1,
+  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.local.bytes_at, 1,
                                              HEC_TENSOR_STAGING, low->micro_batch, -1});
   return low->grad_tail = reduce;
 }

@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 #include <stdlib.h>
@@ -347,7 +348,7 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
     low->program.local_bytes[at + r] = dense + expert * own;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
-  op.bytes_at = at;
+  op.local.bytes_at = at;
   op.bytes = 1;
   low->tail = hec_program_add(&low->program, op, HEC_DEPS(low->tail, low->grad_tail, low->moved));
 }

@@ -290,7 +290,7 @@ static int32_t emit_copies(hec_lowering *low, int32_t layer, hec_role role, bool
                            int32_t n_deps) {
   hec_layer_nodes *of = &low->layer[layer].nodes;
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, role, layer, backward);
-  op.bytes_at = of->leg[role == HEC_ROLE_NODE_PERMUTE].sent_at;
+  op.local.bytes_at = of->leg[role == HEC_ROLE_NODE_PERMUTE].sent_at;
   op.bytes = 2;
   op.by_node = true;
   op.cell_at = of->cell_at;

@@ -74,7 +74,7 @@ static int32_t emit_alignment(hec_lowering *low, hec_chunk chunk, bool to_expert
                               int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_TOKEN, HEC_ROLE_ALIGN, chunk.layer, backward);
   op.reverse = !to_experts;
-  op.bytes_at = chunk_at(low, chunk)->relayed_at;
+  op.local.bytes_at = chunk_at(low, chunk)->relayed_at;
   op.bytes = 2;
   hec_set_cells(&op, &low->layer[chunk.layer], chunk.index);
   return hec_program_add(&low->program, op, deps, n_deps);

@@ -61,7 +61,7 @@ int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward
     wait[i] = deps[i];
   wait[n_deps] = hec_emit_span(low, op, &of->gather, deps, n_deps);
   hec_op add = op_of(low, HEC_OP_LOCAL, HEC_ROLE_SHARD_REDUCE, chunk, backward);
-  add.bytes_at = of->arrived_at;
+  add.local.bytes_at = of->arrived_at;
   add.bytes = low->problem->esp + 1;
   int32_t id = hec_program_add(&low->program, add, wait, n_deps + 1);
   (void)hec_program_hold(&low->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,

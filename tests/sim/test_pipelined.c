@@ -155,7 +155,8 @@ START_TEST(three_tokens) {
       n_experts += op->role == HEC_ROLE_EXPERTS && !op->backward;
       for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < 4; r++)
         for (int32_t e = 0; e < 4; e++) {
-          int32_t w = program->work_index[op->work_at + r], last = program->work_index[op->work_at + r + 1];
+          int32_t w = program->work_index[op->compute.work_at + r],
+                  last = program->work_index[op->compute.work_at + r + 1];
           for (; w < last; w++)
             rows += program->work[w].item == e ? program->work[w].rows : 0;
         }
@@ -315,7 +316,7 @@ START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
     if (op->role == HEC_ROLE_DENSE_REDUCE && op->layer >= 0) {
       ck_assert_int_eq(op->layer, p->n_layers - 1 - next / n_pieces);
       first_byte = next % n_pieces == 0 ? 0 : first_byte;
-      ck_assert_int_eq(op->first_byte, first_byte);
+      ck_assert_int_eq(op->allreduce.first_byte, first_byte);
       first_byte += (int64_t)op->bytes;
       ck_assert(op->bytes <= 30e6 && op->bytes > 0);
       sum += op->bytes;

@@ -226,7 +226,8 @@ hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, he
 
 int64_t hec_test_rows(const hec_program *program, const hec_op *op, int32_t rank, int32_t item) {
   int64_t rows = 0;
-  for (int32_t i = program->work_index[op->work_at + rank]; i < program->work_index[op->work_at + rank + 1]; i++)
+  for (int32_t i = program->work_index[op->compute.work_at + rank];
+       i < program->work_index[op->compute.work_at + rank + 1]; i++)
     rows += program->work[i].item == item ? program->work[i].rows : 0;
   return rows;
 }
