@@ -1,7 +1,7 @@
 /* Tensor parallelism in programs, under every policy and schedule: what travels, what is computed between, in which order,
  * and how dense gradients are reduced, by the definition in runtime/plan/problem.h; times by hand. */
 #include "models/link_cost.h"
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
