@@ -28,3 +28,12 @@ hec_rates hec_rates_of(const hec_problem *problem) {
   rates.rank = one_node ? rates.port : rates.node / problem->cluster->devices_per_node;
   return rates;
 }
+
+/* Between dp groups each rank reduces those of its experts, 2 (dp - 1) / dp of their bytes, over its share of the network. */
+double hec_problem_own_gradients_s(const hec_problem *problem) {
+  if (!problem->train || problem->outside_s > 0)
+    return problem->outside_s;
+  double dense_s = hec_problem_reduce_s(problem, hec_problem_gradients(problem, 0));
+  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep, others = problem->dp - 1;
+  return dense_s + 2.0 * others / problem->dp * experts * problem->bytes.expert_grad / hec_rates_of(problem).rank;
+}
