@@ -59,9 +59,7 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
 /* Experts as one exact GEMM of the mean assignments (the `ideal` row). */
 int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps);
 
-/* After the gate: all-gather of the counts (token lane), and the planning of refine (compute lane: it stalls the
- * device; -1 if the policy did not plan). */
-int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps);
+/* The planning of refine, after the gate's counts (compute lane: it stalls the device); -1 if the policy did not plan. */
 int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps);
 
 /* Rows of tokens sorted by destination (or back): local copies on the compute lane, of all chunks at once. The forward

@@ -127,7 +127,8 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   return id;
 }
 
-int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+/* All-gather of the counts, on the token lane. */
+static int32_t emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COUNTS, HEC_LANE_TOKEN, HEC_ROLE_COUNTS, layer, false);
   op.bytes = 4.0 * low->problem->n_experts;
   return low->layer[layer].counts = hec_program_add(&low->in->program, op, deps, n_deps);
@@ -345,7 +346,7 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
 void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
   int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
   int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
-  low->tail = hec_emit_counts(low, layer, HEC_DEPS(gate));
+  low->tail = emit_counts(low, layer, HEC_DEPS(gate));
 }
 
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
