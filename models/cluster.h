@@ -154,6 +154,7 @@ static inline int32_t hec_cluster_route(const hec_cluster *c, int32_t s, int32_t
   return c->route_at[s * c->n_devices + d + 1] - at;
 }
 int64_t hec_cluster_latency_ps(const hec_cluster *c, int32_t s, int32_t d); /* sum over the route */
+double hec_cluster_slowest(const hec_cluster *c, int32_t s, int32_t d);     /* bytes/s of the route's slowest link */
 
 /* Devices first .. first + n - 1 as a cluster of their own: device i is `first` + i of the whole, with the same rates and
  * routes; devices are shared with the whole. O(n^2 * route length). */

@@ -35,16 +35,6 @@ static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) 
   return (double)hec_cluster_latency_ps(cluster, s, d) * 1e-12;
 }
 
-static double slowest_link(const hec_cluster *cluster, int32_t s, int32_t d) {
-  const int32_t *route;
-  int32_t n = hec_cluster_route(cluster, s, d, &route);
-  double slowest = cluster->links[route[0]].bandwidth;
-  for (int32_t i = 1; i < n; i++)
-    if (cluster->links[route[i]].bandwidth < slowest)
-      slowest = cluster->links[route[i]].bandwidth;
-  return slowest;
-}
-
 static bool is_short(const hec_cluster *cluster, int32_t s, int32_t d) {
   const int32_t *route;
   int32_t n = hec_cluster_route(cluster, s, d, &route);
@@ -93,7 +83,7 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
     for (int32_t d = 0; d < n; d++)
       if (s != d) {
         cost.pairs[s * n + d] =
-            (struct hec_link_pair){latency_seconds(cluster, s, d), slowest_link(cluster, s, d), -1, -1};
+            (struct hec_link_pair){latency_seconds(cluster, s, d), hec_cluster_slowest(cluster, s, d), -1, -1};
         cost.by_seats = cost.by_seats && is_short(cluster, s, d);
       }
   if (cost.by_seats)
@@ -214,7 +204,7 @@ static sides sides_of(const hec_link_cost *cost, int32_t s, int32_t d) {
 static inline double first_chunk_s(const hec_link_cost *cost, int32_t s, int32_t d, double chunk_bytes) {
   const struct hec_link_pair *pair = pair_at(cost, s, d);
   return pair ? pair->latency_s + chunk_bytes / pair->bandwidth
-              : latency_seconds(cost->cluster, s, d) + chunk_bytes / slowest_link(cost->cluster, s, d);
+              : latency_seconds(cost->cluster, s, d) + chunk_bytes / hec_cluster_slowest(cost->cluster, s, d);
 }
 
 /* delay_s[i]: when transfer i may begin, because what it forwards has begun to arrive. */

@@ -4,15 +4,11 @@
  * n_ffn_matrices * d * f. Biases are not counted: they are below 0.1 % and no law depends on them. */
 #include "models/moe.h"
 
-#include "models/hf_config.h"
 #include "models/json.h"
-#include "models/preset_data.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* One row per integer field: key, least and largest value, offset in hec_moe. */
 typedef struct {
@@ -104,7 +100,8 @@ static hec_status read_attention(const hec_json *json, const hec_json_value *roo
   return expected ? hec_json_error(json, value, expected) : HEC_OK;
 }
 
-static hec_status read_fields(const hec_json *json, const hec_json_value *root, hec_moe *moe) {
+hec_status hec_moe_read(const hec_json *json, hec_moe *moe) {
+  const hec_json_value *root = hec_json_root(json);
   const char *name;
   HEC_TRY(hec_json_only(json, root, known_fields));
   HEC_TRY(hec_json_want_text(json, root, "name", &name));
@@ -129,56 +126,6 @@ static hec_status read_fields(const hec_json *json, const hec_json_value *root, 
   HEC_TRY(hec_json_bool_or(json, root, "recompute", false, &moe->recompute));
   HEC_TRY(hec_json_double_or(json, root, "nonmoe_scale", 0, 1e6, 1, &moe->nonmoe_scale));
   return HEC_OK;
-}
-
-static hec_status read_document(const hec_json *json, const char *origin, hec_moe *moe, hec_text *said) {
-  hec_moe read = {0};
-  if (hec_hf_config_is(hec_json_root(json)))
-    HEC_TRY(hec_hf_config_read(json, origin, &read, said));
-  else
-    HEC_TRY(read_fields(json, hec_json_root(json), &read));
-  HEC_TRY(hec_moe_check(&read, origin));
-  *moe = read;
-  return HEC_OK;
-}
-
-hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) {
-  return hec_moe_parse_said(text, origin, moe, NULL);
-}
-
-hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe, hec_text *said) {
-  hec_json *json;
-  HEC_TRY(hec_json_parse(text, strlen(text), origin, &json));
-  hec_status status = read_document(json, origin, moe, said);
-  hec_json_free(json);
-  return status;
-}
-
-static hec_status no_such_preset(const char *name) {
-  hec_text names = {0};
-  hec_preset_names("moe", &names);
-  hec_status status =
-      hec_fail(HEC_BAD_INPUT, "`model` %s: expected a preset (%s) or the path of a JSON file, found neither", name,
-               names.data ? names.data : "none");
-  hec_text_free(&names);
-  return status;
-}
-
-hec_status hec_moe_load(const char *name, hec_moe *moe) {
-  return hec_moe_load_said(name, moe, NULL);
-}
-
-hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) {
-  const hec_preset_data *preset = hec_preset_find("moe", name);
-  if (preset)
-    return hec_moe_parse(preset->text, preset->name, moe);
-  if (access(name, F_OK) != 0 && errno != EACCES) /* a folder on the way that is closed is not "no such preset" */
-    return no_such_preset(name);
-  hec_json *json;
-  HEC_TRY(hec_json_read(name, &json));
-  hec_status status = read_document(json, name, moe, said);
-  hec_json_free(json);
-  return status;
 }
 
 /* The integer fields within their limits; zero is allowed where a row of the table allows it. */

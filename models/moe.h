@@ -55,6 +55,10 @@ hec_status hec_moe_parse(const char *text, const char *origin, hec_moe *moe) HEC
 hec_status hec_moe_load_said(const char *name, hec_moe *moe, hec_text *said) HEC_MUST_USE;
 hec_status hec_moe_parse_said(const char *text, const char *origin, hec_moe *moe, hec_text *said) HEC_MUST_USE;
 
+/* A document of our own form (hec_moe_load), not checked. */
+struct hec_json;
+hec_status hec_moe_read(const struct hec_json *json, hec_moe *moe) HEC_MUST_USE;
+
 /* Values must be positive where a law divides or multiplies by them, top_k <= n_experts, ...; says which is not. */
 hec_status hec_moe_check(const hec_moe *moe, const char *origin) HEC_MUST_USE;
 

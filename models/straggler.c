@@ -191,28 +191,36 @@ static hec_status read_items(reader *r, const char *list, hec_status (*read)(rea
   return HEC_OK;
 }
 
-hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_ranks, hec_cluster *cluster,
-                                hec_text *said) {
-  reader slow = {.option = "`slow`", .item = "", .n_ranks = n_ranks, .cluster = cluster, .said = said}, skew = slow;
+static hec_cluster copy_of(const hec_cluster *whole, hec_arena *arena) {
+  hec_cluster copy = *whole;
+  copy.devices = HEC_NEW(arena, hec_device, whole->n_devices);
+  copy.links = HEC_NEW(arena, hec_link, whole->n_links + 1);
+  memcpy(copy.devices, whole->devices, (size_t)whole->n_devices * sizeof *copy.devices);
+  if (whole->n_links > 0)
+    memcpy(copy.links, whole->links, (size_t)whole->n_links * sizeof *copy.links);
+  return copy;
+}
+
+hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_ranks, const hec_cluster *whole,
+                                hec_arena *arena, hec_cluster *slowed, hec_text *said) {
+  hec_cluster copy = copy_of(whole, arena);
+  reader slow = {.option = "`slow`", .item = "", .n_ranks = n_ranks, .cluster = &copy, .said = said}, skew = slow;
   skew.option = "`skew`";
   if (stragglers->slow && !*stragglers->slow)
     return wrong(&slow, "rank=RANK:FACTOR or link=KIND:PLACE:FACTOR");
   if (stragglers->skew && !*stragglers->skew)
     return wrong(&skew, "rank=RANK:TIME");
   HEC_TRY(read_items(&slow, stragglers->slow, read_slow));
-  return read_items(&skew, stragglers->skew, read_skew);
+  HEC_TRY(read_items(&skew, stragglers->skew, read_skew));
+  *slowed = copy;
+  return HEC_OK;
 }
 
 hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_ranks, const hec_cluster *cluster) {
   hec_arena arena = {0};
-  hec_cluster copy = *cluster;
+  hec_cluster slowed;
   hec_text said = {0};
-  copy.devices = HEC_NEW(&arena, hec_device, cluster->n_devices);
-  copy.links = HEC_NEW(&arena, hec_link, cluster->n_links + 1);
-  memcpy(copy.devices, cluster->devices, (size_t)cluster->n_devices * sizeof *copy.devices);
-  if (cluster->n_links > 0)
-    memcpy(copy.links, cluster->links, (size_t)cluster->n_links * sizeof *copy.links);
-  hec_status status = hec_stragglers_apply(stragglers, n_ranks, &copy, &said);
+  hec_status status = hec_stragglers_apply(stragglers, n_ranks, cluster, &arena, &slowed, &said);
   hec_text_free(&said);
   hec_arena_free(&arena);
   return status;

@@ -18,12 +18,12 @@ typedef struct {
 
 enum { HEC_STRAGGLERS_MAX = 64 }; /* in one option */
 
-/* Changes the cluster; ranks are below `n_ranks`. Adds to `said`, where it changed something, one sentence on what. Errors
- * (HEC_BAD_INPUT) name the option; the cluster may then be changed in part. */
-hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_ranks, hec_cluster *cluster,
-                                hec_text *said) HEC_MUST_USE;
-
-/* Whether they can be applied; the cluster stays as it is. */
+/* `slowed`: the cluster with devices and links of its own, in the arena; `whole` stays as it is. Both may be one struct, which
+ * then changes only on success. Ranks are below `n_ranks`. Adds to `said`, where something is slower or later, one sentence
+ * on what. Errors (HEC_BAD_INPUT) name the option. */
+hec_status hec_stragglers_apply(const hec_stragglers *stragglers, int32_t n_ranks, const hec_cluster *whole,
+                                hec_arena *arena, hec_cluster *slowed, hec_text *said) HEC_MUST_USE;
+/* Whether they can be applied. */
 hec_status hec_stragglers_check(const hec_stragglers *stragglers, int32_t n_ranks,
                                 const hec_cluster *cluster) HEC_MUST_USE;
 

@@ -11,19 +11,21 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
   const hec_device *device = &problem->cluster->devices[rank];
   switch (op->kind) {
   case HEC_OP_COMPUTE: {
-    hec_work_rate rate = hec_work_rate_of(device, &program->shapes[op->shape]);
-    if (op->work_at < 0)
-      return hec_work_rate_s(&rate, op->rows);
+    hec_work_rate rate = hec_work_rate_of(device, &program->shapes[op->compute.shape]);
+    if (op->compute.work_at < 0)
+      return hec_work_rate_s(&rate, op->compute.rows);
     double sum = 0;
-    for (int32_t i = program->work_index[op->work_at + rank]; i < program->work_index[op->work_at + rank + 1]; i++)
+    for (int32_t i = program->work_index[op->compute.work_at + rank];
+         i < program->work_index[op->compute.work_at + rank + 1]; i++)
       sum += hec_work_rate_s(&rate, (double)program->work[i].rows);
     return sum;
   }
   case HEC_OP_LOCAL:
     return hec_local_s(device, hec_op_curve(op), op->backward,
-                       op->bytes_at < 0 ? op->bytes : op->bytes * program->local_bytes[op->bytes_at + rank]);
+                       op->local.bytes_at < 0 ? op->bytes
+                                              : op->bytes * program->local_bytes[op->local.bytes_at + rank]);
   case HEC_OP_PLAN:
-    return problem->cluster->plan_a_s + problem->cluster->plan_b_s * (double)op->units;
+    return problem->cluster->plan_a_s + problem->cluster->plan_b_s * (double)op->plan.units;
   default:
     return 0;
   }

@@ -23,7 +23,7 @@
  *     is filled afresh). Most links that it passes hold no flow of its own: a bit says so.
  *   - a slack link needs no visit while it has room to spare.
  *
- * Flows are not touched by a change of level: all flows of a link end by one clock (fluid.c). So an event costs the links
+ * Flows are not touched by a change of level: all flows of a link end by one clock (fluid_state.c). So an event costs the links
  * behind the change plus the distinct pairs (changed link, link beside it), not flows; flows are touched when they change
  * their holder.
  *

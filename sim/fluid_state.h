@@ -1,4 +1,4 @@
-/* What the two files of the fluid solver share: fluid.c (flows, clocks, ends) and fluid_levels.c (who is held by which link,
+/* What the two files of the fluid solver share: fluid_state.c (flows, clocks, ends) and fluid_levels.c (who is held by which link,
  * and how high links are). The mathematics stands in fluid_levels.c. */
 #ifndef HEC_SIM_FLUID_STATE_H
 #define HEC_SIM_FLUID_STATE_H
@@ -104,7 +104,7 @@ struct hec_fluid {
   size_t done_capacity, done_order_capacity;
 };
 
-/* fluid.c */
+/* fluid_state.c */
 static inline double hec_fluid_clock(const hec_fluid *fluid, int32_t link) {
   const hec_fluid_link *l = &fluid->link[link];
   return l->clock + fluid->share[link].level * (fluid->now - l->since);

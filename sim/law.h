@@ -3,6 +3,7 @@
  */
 #ifndef HEC_SIM_LAW_H
 #define HEC_SIM_LAW_H
+#include "runtime/plan/problem.h"
 #include "sim/engine.h"
 
 struct hec_law {

@@ -1,14 +1,15 @@
 /* Law `alpha_beta`: an exchange in closed form (models/link_cost.h). Rank r begins when it and all its partners have
  * posted and ends after latency + its busiest port's bytes / bandwidth; exchanges on different lanes do not slow each
  * other down. Exact for the busiest port of one exchange, optimistic where several exchanges share a link. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/walk.h"
 #include "sim/law.h"
 
 static void open(hec_engine *engine, hec_exchange *x) {
   const hec_program *program = hec_engine_program(engine);
   hec_link_cost *cost = hec_engine_link_cost(engine);
-  (void)hec_link_cost_exchange(cost, program->transfers + x->row->transfer_at, x->row->n_transfers, x->row->reverse,
-                               x->row->n_chunks);
+  (void)hec_link_cost_exchange(cost, program->transfers + x->row->exchange.transfer_at, x->row->exchange.n_transfers,
+                               x->row->reverse, x->row->exchange.n_chunks);
   x->done_s = HEC_NEW(&x->arena, double, program->n_ranks);
   for (int32_t r = 0; r < program->n_ranks; r++)
     x->done_s[r] = hec_walk_exchange_s(hec_engine_problem(engine)->cluster, x->row, cost->done_s[r]);

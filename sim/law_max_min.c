@@ -99,7 +99,7 @@ static int32_t n_rings_of(const hec_problem *problem, int32_t stride) {
 
 static void allreduce(hec_engine *engine, hec_exchange *x) {
   const hec_problem *problem = hec_engine_problem(engine);
-  int32_t stride = x->row->stride > 1 ? x->row->stride : 1, n = problem->n_ranks / stride;
+  int32_t stride = x->row->allreduce.stride > 1 ? x->row->allreduce.stride : 1, n = problem->n_ranks / stride;
   int32_t rings = n_rings_of(problem, stride);
   x->n_flows = n * rings * stride;
   x->flow = HEC_NEW(&x->arena, hec_flow, x->n_flows);

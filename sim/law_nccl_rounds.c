@@ -7,6 +7,7 @@
  *
  * Exchanges with chains (a transfer forwards another) are not bounded: a batch that waits for a forwarded transfer of a later
  * one would wait for ever, and runtimes issue such steps one by one. All-reduces are as in max_min. */
+#include "runtime/plan/problem.h"
 #include "sim/law.h"
 #include "sim/rounds.h"
 
@@ -30,7 +31,7 @@ static void start(void *of, int32_t transfer) {
   if (!flow->ready)
     return;
   const hec_cluster *cluster = hec_engine_problem(c->engine)->cluster;
-  double bytes = (double)hec_engine_program(c->engine)->transfers[c->x->row->transfer_at + transfer].bytes;
+  double bytes = (double)hec_engine_program(c->engine)->transfers[c->x->row->exchange.transfer_at + transfer].bytes;
   int64_t latency = hec_cluster_latency_ps(cluster, flow->source, flow->destination) +
                     hec_cluster_relay_ps(cluster, flow->source, flow->destination, bytes);
   hec_engine_start_flow(c->engine, c->x, transfer, flow->bytes, hec_engine_now(c->engine) + latency);
@@ -42,7 +43,7 @@ static void open(hec_engine *engine, hec_exchange *x) {
     return;
   }
   const hec_cluster *cluster = hec_engine_problem(engine)->cluster;
-  const hec_transfer *transfer = hec_engine_program(engine)->transfers + x->row->transfer_at;
+  const hec_transfer *transfer = hec_engine_program(engine)->transfers + x->row->exchange.transfer_at;
   hec_rounds_pair *pair = HEC_NEW(&x->arena, hec_rounds_pair, x->n_flows);
   for (int32_t i = 0; i < x->n_flows; i++) {
     hec_flow *flow = &x->flow[i];

@@ -1,4 +1,4 @@
-/* What simulate.c asks a memo of timelines (hec_sim_memo, simulate.h). */
+/* What simulate_run.c asks a memo of timelines (hec_sim_memo, simulate.h). */
 #ifndef HEC_SIM_MEMO_H
 #define HEC_SIM_MEMO_H
 #include "sim/simulate.h"

@@ -5,8 +5,9 @@
  * everything else runs through the event engine. */
 #ifndef HEC_SIM_SIMULATE_H
 #define HEC_SIM_SIMULATE_H
-#include "runtime/plan/problem.h"
 #include "runtime/program/timeline.h"
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct hec_law hec_law;
 #define HEC_LAW_LIST(X) X(alpha_beta) X(max_min) X(nccl_rounds)

@@ -7,7 +7,6 @@
 #include "tools/front/job_args.h"
 #include "tools/front/output.h"
 #include "tools/front/tool.h"
-#include "traces/trace_bench.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -248,11 +247,8 @@ static int bench_command(int argc, char **argv) {
   hec_text out = {0};
   hec_arena arena = {0};
   status = run(&s, &arena, &out);
-  if (status == HEC_OK)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
   hec_arena_free(&arena);
-  return hec_tool_exit("hecate-bench", status);
+  return hec_bench_exit(status, &out);
 }
 
 static const hec_tool_command commands[] = {

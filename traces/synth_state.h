@@ -47,7 +47,7 @@ void hec_synth_transitions(hec_synth *synth, const hec_load *load, uint64_t *tra
 /* traces/synth_drift.c: the filter whose loads have the wanted correlations. */
 hec_status hec_synth_calibrate(const hec_synth_options *options, hec_arena *arena,
                                hec_synth_filter *filter) HEC_MUST_USE;
-/* traces/synth.c: with a filter that is given (n_taps 1: popularity stands still). */
+/* With a filter that is given (n_taps 1: popularity stands still). */
 hec_synth *hec_synth_with_filter(const hec_synth_options *options, const hec_synth_filter *filter);
 
 #endif

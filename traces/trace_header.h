@@ -4,9 +4,6 @@
 #include "traces/scan.h"
 #include "traces/trace.h"
 
-/* Most elements of one dimension, and counts of one record: more is an error, not an allocation. */
-enum { HEC_TRACE_DIMENSION_MAX = 1 << 20, HEC_TRACE_COUNTS_MAX = 1 << 28 };
-
 /* Reads from the opening brace up to and including the closing one (*in_object false: records are lines), or up to the
  * bracket that opens "iterations" (*in_object true). Texts live in `arena`. */
 hec_status hec_trace_header_scan(hec_scan *scan, hec_arena *arena, hec_trace_header *header,

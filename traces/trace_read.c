@@ -48,78 +48,59 @@ static hec_status read_iter(hec_trace_reader *reader) {
   return HEC_OK;
 }
 
-/* Members of an array read one by one: checks that there were n, counting those that are too many. */
-static hec_status close_list(hec_scan *scan, bool more, int64_t n_read, int64_t n, const char *what) {
-  int64_t n_found = n_read;
+/* An array of n, one by one; scan->index has which, of the arrays around it too. */
+static hec_status read_list(hec_trace_reader *reader, int32_t n, const char *what,
+                            hec_status (*read)(hec_trace_reader *reader, int32_t i)) {
+  hec_scan *scan = &reader->scan;
+  int byte = 0, depth = scan->n_indices;
+  HEC_TRY(hec_scan_peek(scan, &byte));
+  if (byte != '[')
+    return hec_scan_fail(scan, NULL, "an array of %" PRId32 " %s", n, what);
+  scan->at++;
+  scan->n_indices++;
+  bool first = true, more = true;
+  int64_t n_found = 0;
+  for (; n_found < n; n_found++) {
+    scan->index[depth] = n_found;
+    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
+    if (!more)
+      break;
+    HEC_TRY(read(reader, (int32_t)n_found));
+  }
   scan->n_indices--;
   if (more)
-    HEC_TRY(hec_scan_count_rest(scan, n_read, &n_found));
+    HEC_TRY(hec_scan_count_rest(scan, n_found, &n_found));
   if (n_found == n)
     return HEC_OK;
   char found[32];
   (void)snprintf(found, sizeof found, "%" PRId64, n_found);
-  return hec_scan_fail(scan, found, "%" PRId64 " %s", n, what);
+  return hec_scan_fail(scan, found, "%" PRId32 " %s", n, what);
 }
 
-static hec_status open_list(hec_scan *scan, int64_t n, const char *what) {
-  int byte = 0;
-  HEC_TRY(hec_scan_peek(scan, &byte));
-  if (byte != '[')
-    return hec_scan_fail(scan, NULL, "an array of %" PRId64 " %s", n, what);
-  scan->at++;
-  scan->n_indices++;
-  return HEC_OK;
+static hec_status read_source(hec_trace_reader *reader, int32_t source) {
+  const hec_load *load = &reader->record.load;
+  int32_t layer = (int32_t)reader->scan.index[0];
+  return hec_scan_counts(&reader->scan, hec_load_row(load, layer, source), load->n_experts, "counts");
 }
 
 static hec_status read_layer(hec_trace_reader *reader, int32_t layer) {
-  hec_scan *scan = &reader->scan;
-  const hec_load *load = &reader->record.load;
-  if (!reader->header.per_source)
-    return hec_scan_counts(scan, hec_load_row(load, layer, 0), load->n_experts, "counts");
-  HEC_TRY(open_list(scan, load->n_sources, "source ranks"));
-  bool first = true, more = true;
-  int32_t s = 0;
-  for (; s < load->n_sources; s++) {
-    scan->index[1] = s;
-    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
-    if (!more)
-      break;
-    HEC_TRY(hec_scan_counts(scan, hec_load_row(load, layer, s), load->n_experts, "counts"));
-  }
-  return close_list(scan, more, s, load->n_sources, "source ranks");
+  (void)layer; /* scan->index[0] */
+  return reader->header.per_source ? read_list(reader, reader->record.load.n_sources, "source ranks", read_source)
+                                   : read_source(reader, 0);
 }
 
 static hec_status read_layers(hec_trace_reader *reader) {
-  hec_scan *scan = &reader->scan;
-  int32_t n = reader->header.n_layers;
-  HEC_TRY(open_list(scan, n, "layers"));
-  bool first = true, more = true;
-  int32_t l = 0;
-  for (; l < n; l++) {
-    scan->index[0] = l;
-    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
-    if (!more)
-      break;
-    HEC_TRY(read_layer(reader, l));
-  }
-  return close_list(scan, more, l, n, "layers");
+  return read_list(reader, reader->header.n_layers, "layers", read_layer);
+}
+
+static hec_status read_token_count(hec_trace_reader *reader, int32_t source) {
+  return hec_scan_integer(&reader->scan, 0, ITER_MAX, &reader->tokens_per_source[source]);
 }
 
 static hec_status read_tokens(hec_trace_reader *reader) {
-  hec_scan *scan = &reader->scan;
-  int32_t n = reader->header.n_sources;
-  HEC_TRY(open_list(scan, n, "token counts"));
-  bool first = true, more = true;
-  int32_t s = 0;
-  for (; s < n; s++) {
-    scan->index[0] = s;
-    HEC_TRY(hec_scan_more(scan, ']', &first, &more));
-    if (!more)
-      break;
-    HEC_TRY(hec_scan_integer(scan, 0, ITER_MAX, &reader->tokens_per_source[s]));
-  }
+  HEC_TRY(read_list(reader, reader->header.n_sources, "token counts", read_token_count));
   reader->record.tokens_per_source = reader->tokens_per_source;
-  return close_list(scan, more, s, n, "token counts");
+  return HEC_OK;
 }
 
 static hec_status read_label(hec_trace_reader *reader) {

@@ -5,7 +5,7 @@
 
 #include "runtime/base/arena.h"
 #include "traces/digits.h"
-#include "traces/trace_header.h"
+#include "traces/trace.h"
 
 #include <inttypes.h>
 #include <stdio.h>

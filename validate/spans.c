@@ -39,8 +39,8 @@ static void find_start(const pass *p, const hec_op *op) {
     for (int32_t r = 0; r < n; r++)
       p->start[r] = latest;
   }
-  for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->n_transfers; k++) {
-    const hec_transfer *t = &p->program->transfers[op->transfer_at + k];
+  for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++) {
+    const hec_transfer *t = &p->program->transfers[op->exchange.transfer_at + k];
     int64_t *a = &p->start[t->source], *b = &p->start[t->destination];
     *a = p->ready[t->destination] > *a ? p->ready[t->destination] : *a;
     *b = p->ready[t->source] > *b ? p->ready[t->source] : *b;

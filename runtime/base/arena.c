@@ -4,8 +4,8 @@
 #include "runtime/base/arena.h"
 
 #include "runtime/base/status.h"
-#include "runtime/base/temporary.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +32,29 @@ void hec_fail_allocation(uint64_t k) {
   failing_allocation = k;
 }
 
+/* A slot is taken once and never given back, so whoever runs out of memory finds each call whole or not at all. */
+static _Atomic(hec_last_call *) last_calls[4];
+
+void hec_before_no_memory(hec_last_call *call) {
+  for (size_t i = 0; i < sizeof last_calls / sizeof *last_calls; i++) {
+    hec_last_call *there = NULL;
+    if (atomic_compare_exchange_strong(&last_calls[i], &there, call) || there == call)
+      return;
+  }
+  HEC_ASSERT(!"a free slot");
+}
+
 /* Any thread may come here, at any place. So nothing is flushed or unwound: half a document on standard output would look
  * like a result, and other threads may hold what exit(3) wants. */
 _Noreturn void hec_no_memory(size_t bytes) {
   char line[80], wanted[40] = "";
   if (no_memory_handler)
     no_memory_handler(bytes, no_memory_context);
-  hec_temporary_remove();
+  for (size_t i = 0; i < sizeof last_calls / sizeof *last_calls; i++) {
+    hec_last_call *call = atomic_load(&last_calls[i]);
+    if (call)
+      call();
+  }
   if (bytes > 0 && bytes < SIZE_MAX)
     (void)snprintf(wanted, sizeof wanted, " (%zu bytes wanted)", bytes);
   int n = snprintf(line, sizeof line, "hecate: out of memory%s\n", wanted);

@@ -1,9 +1,9 @@
 /* Memory. Two forms:
  *   hec_arena   many objects with one end of life (a job, an iteration); nothing is freed one by one
  *   hec_reserve one array that grows and is reused; allocates only while it still grows
- * Running out of memory never returns: the handler is called. The default one removes the files that were being written,
- * says "out of memory" and ends the process with code 1. An embedder or a test installs its own, which must not return
- * either (longjmp); arenas it owns can then be freed as usual. */
+ * Running out of memory never returns: the handler is called. The default one calls what was given to hec_before_no_memory
+ * (which removes files that were being written), says "out of memory" and ends the process with code 1. An embedder or a test
+ * installs its own, which must not return either (longjmp); arenas it owns can then be freed as usual. */
 #ifndef HEC_BASE_ARENA_H
 #define HEC_BASE_ARENA_H
 #include <stddef.h>
@@ -47,6 +47,9 @@ _Noreturn void hec_no_memory(size_t bytes);
 
 typedef void hec_no_memory_handler(size_t bytes, void *context);
 void hec_set_no_memory_handler(hec_no_memory_handler *handler, void *context); /* NULL: the default again */
+/* The default handler calls it, on any thread, before the process ends. Said again it is called once; there are few. */
+typedef void hec_last_call(void);
+void hec_before_no_memory(hec_last_call *call);
 
 /* For tests: the k-th allocation from now on fails (1 is the next); 0 switches it off. */
 void hec_fail_allocation(uint64_t k);

@@ -25,7 +25,9 @@ static bool same_new(const char *a, const char *b) {
   return same;
 }
 
-bool hec_path_same(const char *a, const char *b) {
+/* The same file by device and number (links of both kinds are followed), or where neither is there yet the same name in
+ * the same folder. What is no regular file (/dev/null, a pipe) is never the same. */
+static bool is_same(const char *a, const char *b) {
   struct stat of_a, of_b;
   bool a_there = stat(a, &of_a) == 0, b_there = stat(b, &of_b) == 0;
   if (!a_there && !b_there)
@@ -42,7 +44,7 @@ static bool is_file(const hec_path_use *use) {
 hec_status hec_paths_check(const hec_path_use *uses, int32_t n) {
   for (int32_t i = 0; i < n; i++)
     for (int32_t j = 0; uses[i].written && is_file(&uses[i]) && j < n; j++) {
-      if (i == j || (uses[j].written && i < j) || !is_file(&uses[j]) || !hec_path_same(uses[i].path, uses[j].path))
+      if (i == j || (uses[j].written && i < j) || !is_file(&uses[j]) || !is_same(uses[i].path, uses[j].path))
         continue;
       return hec_fail(HEC_BAD_INPUT, "%s %s: expected a file that is %s, found %s %s itself", uses[i].what,
                       uses[i].path, uses[j].written ? "not written already" : "no input", uses[j].what, uses[j].path);

@@ -12,10 +12,6 @@ typedef struct {
   bool written;
 } hec_path_use;
 
-/* The same file by device and number (links of both kinds are followed), or where neither is there yet the same name in
- * the same folder. What is no regular file (/dev/null, a pipe) is never the same. */
-bool hec_path_same(const char *a, const char *b);
-
 /* Before anything is read or computed: no written path is one of the others. Else one error, naming both. O(n) for each written path. */
 hec_status hec_paths_check(const hec_path_use *uses, int32_t n) HEC_MUST_USE;
 

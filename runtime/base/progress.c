@@ -2,6 +2,7 @@
  * thread that is writing), never the first. */
 #include "runtime/base/progress.h"
 
+#include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
 #include <math.h>
@@ -203,6 +204,7 @@ void hec_progress_begin(const hec_progress_options *options) {
   p.options.now_s = options->now_s ? options->now_s : clock_s;
   p.stage_s = p.options.now_s();
   (void)pthread_atfork(before_fork, in_parent, in_child);
+  hec_before_no_memory(hec_progress_stop);
   atomic_store(&begun, true);
   if (!options->by_hand)
     start_thread();

@@ -2,7 +2,7 @@
  * input is made plain here, once, for the terminal on which it ends. */
 #include "runtime/base/status.h"
 
-#include "runtime/base/text.h"
+#include "runtime/base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -41,6 +41,7 @@ static entry *find_dropped(size_t bytes) {
 
 static void add(const char *path, bool below) {
   size_t bytes = strlen(path) + 1;
+  hec_before_no_memory(hec_temporary_remove);
   entry *e = below ? NULL : find_dropped(bytes);
   bool again = e != NULL;
   if (!again) {
@@ -202,4 +203,64 @@ void hec_temporary_begin(const char *path, hec_text *name) {
 
 void hec_temporary_hold(FILE *file) {
   (void)flock(fileno(file), LOCK_EX | LOCK_NB); /* not every file system has it */
+}
+
+/* ---- Writing ---- */
+
+/* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
+static bool is_in_place(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+static hec_status write_bytes(const hec_file_out *out, const char *name, bool in_place) {
+  FILE *file = hec_file_open(name, "wb");
+  if (!file)
+    return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
+  if (!in_place)
+    hec_temporary_hold(file);
+  bool written = fwrite(out->data, 1, out->length, file) == out->length && fflush(file) == 0;
+  int cause = errno;
+  if (fclose(file) != 0 && written) {
+    written = false;
+    cause = errno;
+  }
+  return written ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(cause));
+}
+
+hec_status hec_write_files(const hec_file_out *files, int32_t n) {
+  return hec_write_files_with(files, n, NULL, NULL);
+}
+
+hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
+                                void *context) {
+  enum { MOST = 8 };
+  hec_text temporary[MOST] = {{0}};
+  hec_status status = HEC_OK;
+  HEC_ASSERT(n >= 0 && n <= MOST);
+  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
+    bool in_place = is_in_place(files[i].path);
+    if (!in_place)
+      hec_temporary_begin(files[i].path, &temporary[i]);
+    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
+  }
+  hec_temporary_shield();
+  if (status == HEC_OK && place)
+    status = place(context);
+  for (int32_t i = 0; i < n; i++) {
+    if (!temporary[i].data)
+      continue;
+    if (status == HEC_OK && rename(temporary[i].data, files[i].path) != 0)
+      status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", files[i].path, strerror(errno));
+    if (status != HEC_OK)
+      (void)remove(temporary[i].data);
+    hec_temporary_drop(temporary[i].data);
+    hec_text_free(&temporary[i]);
+  }
+  hec_temporary_unshield();
+  return status;
+}
+
+hec_status hec_write_file(const char *path, const char *data, size_t length) {
+  return hec_write_files(&(hec_file_out){path, data, length}, 1);
 }

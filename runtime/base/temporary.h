@@ -1,10 +1,24 @@
-/* Files that are being written under a temporary name: removed when a signal or a lack of memory ends the program. One
- * thread writes, but below folders. */
+/* Files are written under a temporary name, then renamed: each is whole or absent. A signal or a lack of memory that ends
+ * the program removes those that are being written. One thread writes, but below folders. */
 #ifndef HEC_BASE_TEMPORARY_H
 #define HEC_BASE_TEMPORARY_H
 #include "runtime/base/text.h"
 
 #include <stdio.h>
+
+typedef struct {
+  const char *path, *data; /* [length] bytes of data */
+  size_t length;
+} hec_file_out;
+
+/* Writes at most 8 files under temporary names in their folders, then renames: each file is whole or absent, and when
+ * one cannot be written (a full disk) none is touched. */
+hec_status hec_write_files(const hec_file_out *files, int32_t n) HEC_MUST_USE;
+/* With something else that takes its place with them: `place` is called when all are written and none is renamed yet, in
+ * the order given; where it fails, none is touched. */
+hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
+                                void *context) HEC_MUST_USE;
+hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
 
 /* Adds to `name` what `path` is called while it is written, PATH.PID.part, and remembers that. What killed runs left under
  * such a name of the same path is removed first, where their process is gone and (it may be one of another machine or

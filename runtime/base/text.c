@@ -2,16 +2,12 @@
 #include "runtime/base/text.h"
 
 #include "runtime/base/arena.h"
-#include "runtime/base/files.h"
-#include "runtime/base/temporary.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 void hec_text_add_bytes(hec_text *text, const char *bytes, size_t n) {
   HEC_RESERVE(text->data, text->capacity, text->length + n + 1);
@@ -36,17 +32,6 @@ void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent,
     hec_text_add_bytes(text, at, word);
     column = (wraps ? (size_t)indent : column + 1) + word;
     at += word + (at[word] == ' ');
-  }
-}
-
-void hec_make_plain(char *string) {
-  for (size_t n; *string; string += n) {
-    const unsigned char *u = (const unsigned char *)string;
-    n = hec_utf8_length(string);
-    bool bad = n == 0 || u[0] < 0x20 || u[0] == 0x7f || (u[0] == 0xc2 && u[1] < 0xa0);
-    n = n > 0 ? n : 1;
-    if (bad)
-      memset(string, '?', n);
   }
 }
 
@@ -127,30 +112,6 @@ static void new_line(hec_json_out *json) {
   hec_text_add(json->out, "\n");
   for (int i = 0; i < json->indent * json->depth; i++)
     hec_text_add(json->out, " ");
-}
-
-size_t hec_utf8_length(const char *p) {
-  const unsigned char *u = (const unsigned char *)p;
-  size_t n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : u[0] >= 0xe0 && u[0] < 0xf0 ? 3 : 4;
-  if (u[0] > 0xf4 || (n == 4 && u[0] < 0xf0))
-    return 0;
-  for (size_t i = 1; i < n; i++) /* stops at the terminating zero too */
-    if ((u[i] & 0xc0) != 0x80)
-      return 0;
-  bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) || (u[0] == 0xf0 && u[1] < 0x90) ||
-             (u[0] == 0xf4 && u[1] > 0x8f);
-  return bad ? 0 : n;
-}
-
-void hec_name_copy(char *to, size_t size, const char *from) {
-  size_t n = strlen(from);
-  if (n >= size) {
-    n = size - 1;
-    for (int i = 0; i < 3 && n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80; i++) /* no character is longer than 4 */
-      n--;
-  }
-  memcpy(to, from, n);
-  to[n] = 0;
 }
 
 /* Paths may hold any bytes; JSON may not: what is no UTF-8 becomes U+FFFD. */
@@ -268,62 +229,4 @@ void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, i
   for (int32_t i = 0; i < n; i++)
     hec_json_int(json, NULL, values[i]);
   hec_json_close(json);
-}
-
-/* A device or a pipe cannot be replaced by a rename (and must not be): it is written in place. */
-static bool is_in_place(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
-static hec_status write_bytes(const hec_file_out *out, const char *name, bool in_place) {
-  FILE *file = hec_file_open(name, "wb");
-  if (!file)
-    return hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(errno));
-  if (!in_place)
-    hec_temporary_hold(file);
-  bool written = fwrite(out->data, 1, out->length, file) == out->length && fflush(file) == 0;
-  int cause = errno;
-  if (fclose(file) != 0 && written) {
-    written = false;
-    cause = errno;
-  }
-  return written ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", out->path, strerror(cause));
-}
-
-hec_status hec_write_files(const hec_file_out *files, int32_t n) {
-  return hec_write_files_with(files, n, NULL, NULL);
-}
-
-hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
-                                void *context) {
-  enum { MOST = 8 };
-  hec_text temporary[MOST] = {{0}};
-  hec_status status = HEC_OK;
-  HEC_ASSERT(n >= 0 && n <= MOST);
-  for (int32_t i = 0; status == HEC_OK && i < n; i++) {
-    bool in_place = is_in_place(files[i].path);
-    if (!in_place)
-      hec_temporary_begin(files[i].path, &temporary[i]);
-    status = write_bytes(&files[i], in_place ? files[i].path : temporary[i].data, in_place);
-  }
-  hec_temporary_shield();
-  if (status == HEC_OK && place)
-    status = place(context);
-  for (int32_t i = 0; i < n; i++) {
-    if (!temporary[i].data)
-      continue;
-    if (status == HEC_OK && rename(temporary[i].data, files[i].path) != 0)
-      status = hec_fail(HEC_FAILED, "%s: cannot be put in place: %s", files[i].path, strerror(errno));
-    if (status != HEC_OK)
-      (void)remove(temporary[i].data);
-    hec_temporary_drop(temporary[i].data);
-    hec_text_free(&temporary[i]);
-  }
-  hec_temporary_unshield();
-  return status;
-}
-
-hec_status hec_write_file(const char *path, const char *data, size_t length) {
-  return hec_write_files(&(hec_file_out){path, data, length}, 1);
 }

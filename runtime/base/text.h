@@ -3,6 +3,7 @@
 #ifndef HEC_BASE_TEXT_H
 #define HEC_BASE_TEXT_H
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,9 +20,7 @@ void hec_text_printf(hec_text *text, const char *format, ...) __attribute__((for
 /* Words, a blank before each, in lines of at most `columns`, of which `column` are taken; further lines begin with
  * `indent` blanks. A longer word stands alone. */
 void hec_text_wrap(hec_text *text, const char *words, size_t column, int indent, size_t columns);
-/* For terminals: control characters of a foreign text (C0, DEL, C1) and what is no UTF-8 become '?', in place. */
-void hec_make_plain(char *string);
-void hec_text_add_plain(hec_text *text, const char *string); /* the same, added */
+void hec_text_add_plain(hec_text *text, const char *string); /* made plain (hec_make_plain) */
 void hec_text_add_double(hec_text *text, double value);      /* not finite: null */
 /* A field of a CSV file (RFC 4180): quoted where a comma, a quote or a line end would be taken for one of ours. Spreadsheets
  * run a cell that begins with = + - @ (or a tab or carriage return before one) as a formula: such a text gets an apostrophe
@@ -31,10 +30,6 @@ void hec_text_free(hec_text *text);
 /* Reads the decimal number that `text` begins with; *end: behind it. False: there is none, or it is out of range: too large,
  * or not zero and so small that it would be read as zero. */
 bool hec_number_read(const char *text, const char **end, double *value);
-/* Bytes of the UTF-8 character at p (RFC 3629: shortest form, no surrogates, at most U+10FFFF); 0: not one. */
-size_t hec_utf8_length(const char *p);
-/* As much of a foreign name as fits into `size` bytes with the zero: cut at the begin of a character, not inside one. */
-void hec_name_copy(char *to, size_t size, const char *from);
 
 /* JSON: keys and values in call order, commas and escapes by the writer. `key` is NULL inside arrays and at the top.
  * Compact by default; with `indent` > 0 objects and arrays open a line per member (numbers in an array stay on one). */
@@ -57,19 +52,5 @@ void hec_json_bool(hec_json_out *json, const char *key, bool value);
 void hec_json_null(hec_json_out *json, const char *key);
 void hec_json_strings(hec_json_out *json, const char *key, const char *const *values, int32_t n); /* an array */
 void hec_json_ints(hec_json_out *json, const char *key, const int32_t *values, int32_t n);
-
-typedef struct {
-  const char *path, *data; /* [length] bytes of data */
-  size_t length;
-} hec_file_out;
-
-/* Writes at most 8 files under temporary names in their folders, then renames: each file is whole or absent, and when
- * one cannot be written (a full disk) none is touched. */
-hec_status hec_write_files(const hec_file_out *files, int32_t n) HEC_MUST_USE;
-/* With something else that takes its place with them: `place` is called when all are written and none is renamed yet, in
- * the order given; where it fails, none is touched. */
-hec_status hec_write_files_with(const hec_file_out *files, int32_t n, hec_status (*place)(void *context),
-                                void *context) HEC_MUST_USE;
-hec_status hec_write_file(const char *path, const char *data, size_t length) HEC_MUST_USE;
 
 #endif

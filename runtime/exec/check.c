@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/model/reference.h"
+#include "runtime/plan/problem.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -14,6 +14,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/link/device_link.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/walk.h"
 
 #include <string.h>
@@ -134,7 +135,7 @@ static int32_t parcel_segments(void *context, int32_t k, hec_segment *out) {
   const parcels_of *of = context;
   hec_exec *exec = of->exec;
   const hec_op *op = of->op;
-  const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
+  const int32_t *at = exec->program->parcel_index + op->exchange.parcel_at + k;
   int32_t n = 0;
   for (int32_t i = at[0]; i < at[1]; i++) {
     const hec_parcel *parcel = &exec->program->parcels[i];
@@ -173,10 +174,10 @@ hec_piece *hec_exchange_own(hec_exec *exec, const hec_op *op, bool adds, int32_t
 /* A rank that gets a new expert takes its slot now; it keeps those that it sends until the iteration ends. */
 static hec_status take_slots(hec_exec *exec, const hec_op *op) {
   HEC_ASSERT(op->role != HEC_ROLE_MIGRATE || op->micro_batch == 0); /* gradients do not migrate: there are none yet */
-  for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < op->n_transfers; k++) {
-    if (exec->program->transfers[op->transfer_at + k].destination != exec->r)
+  for (int32_t k = 0; op->role == HEC_ROLE_MIGRATE && k < op->exchange.n_transfers; k++) {
+    if (exec->program->transfers[op->exchange.transfer_at + k].destination != exec->r)
       continue;
-    const int32_t *at = exec->program->parcel_index + op->parcel_at + k;
+    const int32_t *at = exec->program->parcel_index + op->exchange.parcel_at + k;
     for (int32_t i = at[0]; i < at[1]; i++) {
       const hec_parcel *p = &exec->program->parcels[i];
       HEC_TRY(hec_exec_take(exec, (int32_t)hec_row_of(exec, p->layer, p->expert), p->part));
@@ -187,17 +188,17 @@ static hec_status take_slots(hec_exec *exec, const hec_op *op) {
 
 static hec_status bind_parcels(hec_exec *exec, hec_exec_op *op) {
   const hec_op *o = &op->op;
-  const int32_t *parcel_at = exec->program->parcel_index + o->parcel_at;
+  const int32_t *parcel_at = exec->program->parcel_index + o->exchange.parcel_at;
   HEC_TRY(take_slots(exec, o));
   hec_exchange_state *x = op->exchange = HEC_NEW(&exec->step, hec_exchange_state, 1);
   x->post.lane = (int32_t)o->lane;
   bool staged = reduces(o) && !adds(exec);
   parcels_of of = {exec, o};
-  hec_stage stage = {.transfers = exec->program->transfers + o->transfer_at,
-                     .n_transfers = o->n_transfers,
-                     .n_chunks = o->n_chunks,
+  hec_stage stage = {.transfers = exec->program->transfers + o->exchange.transfer_at,
+                     .n_transfers = o->exchange.n_transfers,
+                     .n_chunks = o->exchange.n_chunks,
                      .rank = exec->r,
-                     .n_segments = 2 * (parcel_at[o->n_transfers] - parcel_at[0]),
+                     .n_segments = 2 * (parcel_at[o->exchange.n_transfers] - parcel_at[0]),
                      .reduces = reduces(o),
                      .staged = staged,
                      .staging = staged ? hec_exec_tensor(exec, op, HEC_TENSOR_STAGING) : NULL,
@@ -234,9 +235,9 @@ static float *slice_at(float *buffer, int64_t n, int32_t rank, int32_t n_ranks, 
 /* What an all-reduce sums: a span of dense gradients. */
 static float *reduced(const hec_exec *exec, const hec_op *op, int64_t *n) {
   hec_dense dense = hec_exec_dense(exec, op->layer);
-  int64_t first = op->first_byte / (int64_t)sizeof(float);
+  int64_t first = op->allreduce.first_byte / (int64_t)sizeof(float);
   *n = (int64_t)(op->bytes / sizeof(float));
-  HEC_ASSERT((double)*n * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->first_byte);
+  HEC_ASSERT((double)*n * sizeof(float) == op->bytes && first * (int64_t)sizeof(float) == op->allreduce.first_byte);
   HEC_ASSERT(first >= 0 && first + *n <= dense.n);
   return dense.grads + first;
 }
@@ -252,7 +253,7 @@ static void bind_allreduce(hec_exec *exec, hec_exec_op *op) {
                          .receives = HEC_NEW(&exec->step, hec_message, exec->n_ranks)};
   x->additions = HEC_NEW(&exec->step, hec_piece, exec->n_ranks);
   hec_segment *segment = HEC_NEW(&exec->step, hec_segment, 4 * exec->n_ranks);
-  int32_t stride = op->op.stride > 1 ? op->op.stride : 1, members = exec->n_ranks / stride;
+  int32_t stride = op->op.allreduce.stride > 1 ? op->op.allreduce.stride : 1, members = exec->n_ranks / stride;
   float *own = slice_at(all, n, exec->r / stride, members, &mine), *staging = exec->staging;
   for (int32_t p = exec->r % stride; p < exec->n_ranks; p += stride) {
     if (p == exec->r)
@@ -297,10 +298,10 @@ static void bind_law(hec_exec *exec, hec_exec_op *op) {
   uint8_t *partner = HEC_NEW(&exec->step, uint8_t, exec->n_ranks);
   double seconds;
   if (o->kind == HEC_OP_EXCHANGE) {
-    const hec_transfer *t = exec->program->transfers + o->transfer_at;
-    (void)hec_link_cost_exchange(&exec->cost, t, o->n_transfers, o->reverse, o->n_chunks);
+    const hec_transfer *t = exec->program->transfers + o->exchange.transfer_at;
+    (void)hec_link_cost_exchange(&exec->cost, t, o->exchange.n_transfers, o->reverse, o->exchange.n_chunks);
     seconds = exec->cost.done_s[exec->r];
-    for (int32_t k = 0; k < o->n_transfers; k++)
+    for (int32_t k = 0; k < o->exchange.n_transfers; k++)
       if (t[k].source == exec->r || t[k].destination == exec->r)
         partner[t[k].source] = partner[t[k].destination] = 1;
   } else {
@@ -368,7 +369,7 @@ static hec_status enqueue_allreduce(hec_exec *exec, hec_exec_op *op) {
   int64_t n;
   float *all = reduced(exec, &op->op, &n);
   HEC_TRY(check_device(exec));
-  if (exec->rank->link->allreduce && op->op.stride <= 1) /* the link's is of all ranks */
+  if (exec->rank->link->allreduce && op->op.allreduce.stride <= 1) /* the link's is of all ranks */
     return exec->rank->link->allreduce(exec->rank, x->post.lane, all, n);
   HEC_TRY(exchange(exec, &x->post));
   on->math->add(on, x->additions, x->n_additions);

@@ -1,6 +1,7 @@
 /* Rows that travel once per node, in the executor: where they stand (node_rows.h), and the two exchanges between nodes. A
  * message is two segments at both ends, rows and numbers, or rows alone; so links find the same cuts. */
 #include "runtime/exec/exec_state.h"
+#include "runtime/plan/problem.h"
 
 const hec_node_rows *hec_exec_node_rows(hec_exec *exec, const hec_exec_op *op) {
   int32_t layer = op->op.layer;

@@ -8,6 +8,7 @@
  * and on the way back in and out are exchanged, with the buffers of that way. O(ranks^2 + runs of the chunk). */
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/rows/relays.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_exec *exec;
@@ -125,7 +126,7 @@ void hec_relays_bind(hec_exec *exec, hec_exec_op *op, float *assigned, float *co
 void hec_alignment_bind(hec_exec *exec, hec_exec_op *op) {
   const hec_relays *relays = hec_exec_rows(exec, op)->relays;
   int32_t first = relays->at[op->op.chunk], n = relays->at[op->op.chunk + 1] - first, d = exec->problem->moe->d_model;
-  if (op->op.bytes_at < 0 || n == 0) /* the end of both exchanges */
+  if (op->op.local.bytes_at < 0 || n == 0) /* the end of both exchanges */
     return;
   float *relayed = hec_exec_tensor(exec, op, HEC_TENSOR_RELAYED),
         *aligned = hec_exec_tensor(exec, op, HEC_TENSOR_ALIGNED);

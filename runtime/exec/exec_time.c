@@ -96,8 +96,9 @@ static int64_t *own_stamps(hec_exec *exec) {
 /* When the exchange began on each rank: the latest post among it and its partners. */
 static void meet(const hec_program *program, const hec_op *op, const int64_t *posted, int64_t *begin) {
   memcpy(begin, posted, (size_t)program->n_ranks * sizeof *begin);
-  for (int32_t k = 0; k < op->n_transfers; k++) {
-    int32_t s = program->transfers[op->transfer_at + k].source, d = program->transfers[op->transfer_at + k].destination;
+  for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
+    int32_t s = program->transfers[op->exchange.transfer_at + k].source,
+            d = program->transfers[op->exchange.transfer_at + k].destination;
     begin[s] = posted[d] > begin[s] ? posted[d] : begin[s];
     begin[d] = posted[s] > begin[d] ? posted[s] : begin[d];
   }

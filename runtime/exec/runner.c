@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/train/language.h"
+#include "runtime/plan/problem.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "runtime/exec/model/gate.h"
 #include "runtime/exec/rows/node_work.h"
 #include "runtime/exec/train/language.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

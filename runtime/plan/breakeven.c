@@ -12,13 +12,7 @@ const hec_breakeven_way hec_breakeven_ways[HEC_N_BREAKEVEN] = {HEC_BREAKEVEN_LIS
 #undef WAY
 
 hec_breakeven_path hec_breakeven_path_of(const hec_cluster *cluster, int32_t source, int32_t destination) {
-  const int32_t *links;
-  int32_t n = hec_cluster_route(cluster, source, destination, &links);
-  HEC_ASSERT(n > 0);
-  double least = cluster->links[links[0]].bandwidth;
-  for (int32_t i = 1; i < n; i++)
-    least = cluster->links[links[i]].bandwidth < least ? cluster->links[links[i]].bandwidth : least;
-  return (hec_breakeven_path){source, destination, least,
+  return (hec_breakeven_path){source, destination, hec_cluster_slowest(cluster, source, destination),
                               (double)hec_cluster_latency_ps(cluster, source, destination) * 1e-12};
 }
 

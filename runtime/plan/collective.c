@@ -7,6 +7,7 @@
 #include "runtime/plan/collectives/lower.h"
 
 #include "runtime/base/table.h"
+#include "runtime/plan/problem.h"
 
 #include <stdlib.h>
 #include <string.h>

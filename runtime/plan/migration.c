@@ -7,6 +7,7 @@
  * hec_part_begin. Two slots of one expert on one rank move once. Gradients never do: homes change before the first
  * micro-batch only. O(copies^2) per changed row, O(copies) per unchanged one. */
 #include "runtime/plan/plan.h"
+#include "runtime/plan/problem.h"
 
 #include <stdlib.h>
 

@@ -29,7 +29,7 @@ typedef struct {
 } hec_milp_answer;
 
 /* The same programme gives the same answer: one thread, a fixed seed, a limit of nodes and none of time. */
-typedef struct {
+typedef struct hec_solver {
   const char *name;
   hec_milp_answer (*solve)(hec_milp *milp, int64_t nodes_max);
   /* Opens what it needs, at the first call; false: it is not on this machine. NULL: it always is ready. */

@@ -2,6 +2,8 @@
  * moves only the rest of that block: O(copies of the layer + experts). */
 #include "runtime/plan/plan.h"
 
+#include "runtime/plan/problem.h"
+
 #include <string.h>
 
 static size_t n_rows(const hec_plan *plan) {

@@ -3,7 +3,9 @@
 #ifndef HEC_PLAN_PLAN_H
 #define HEC_PLAN_PLAN_H
 #include "models/link_cost.h"
-#include "runtime/plan/problem.h"
+#include "runtime/base/arena.h"
+
+typedef struct hec_problem hec_problem; /* problem.h */
 
 /* Part j of n equal parts of an expert is its parameters floor(P j/n) .. floor(P (j+1)/n) - 1, so parts are whole
  * parameters and add up exactly. The one rule for slices (FSDP), pieces of a replica reduction and migration. */

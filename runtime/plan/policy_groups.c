@@ -9,6 +9,8 @@
  * O(groups) runs, O(copies) to join a layer. */
 #include "runtime/plan/policy_groups.h"
 
+#include "runtime/plan/problem.h"
+
 #include <string.h>
 
 struct hec_policy_groups {

@@ -1,4 +1,4 @@
-/* One run of a policy per expert-parallel group, for policy.c: each of these does in all groups what its namesake there
+/* One run of a policy per expert-parallel group, for policy_run.c: each of these does in all groups what its namesake there
  * does in one, and joins the groups' plans. */
 #ifndef HEC_PLAN_POLICY_GROUPS_H
 #define HEC_PLAN_POLICY_GROUPS_H

@@ -234,15 +234,6 @@ double hec_problem_reduce_s(const hec_problem *problem, double bytes) {
          hec_link_cost_allreduce(problem->cluster, problem->n_ranks, bytes - cut);
 }
 
-/* Between dp groups each rank reduces those of its experts, 2 (dp - 1) / dp of their bytes, over its share of the network. */
-double hec_problem_own_gradients_s(const hec_problem *problem) {
-  if (!problem->train || problem->outside_s > 0)
-    return problem->outside_s;
-  double dense_s = hec_problem_reduce_s(problem, hec_problem_gradients(problem, 0));
-  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep, others = problem->dp - 1;
-  return dense_s + 2.0 * others / problem->dp * experts * problem->bytes.expert_grad / hec_rates_of(problem).rank;
-}
-
 double hec_problem_bytes_reference(const hec_problem *problem) {
   const hec_memory_cost *b = &problem->bytes;
   double rows = (double)problem->n_layers * problem->n_experts, params = b->dense_param + rows * b->expert_param;

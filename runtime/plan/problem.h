@@ -43,11 +43,12 @@
 #include "models/compute_cost.h"
 #include "models/memory_cost.h"
 #include "models/moe.h"
-#include "runtime/plan/milp.h"
+
+typedef struct hec_solver hec_solver; /* milp.h */
 
 enum { HEC_AUTO = -1, HEC_T_PAPER = -2 };
 
-typedef struct {
+typedef struct hec_problem {
   const hec_moe *moe;
   const hec_cluster *cluster;
   bool train;               /* false: forward phase only */

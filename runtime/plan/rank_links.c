@@ -1,6 +1,8 @@
 /* Links are numbered in the order of the cluster, routes keep theirs. O(ranks^2 * route length). */
 #include "runtime/plan/rank_links.h"
 
+#include "runtime/plan/problem.h"
+
 /* Marks the links between ranks in number_of (1) and returns the entries of all routes. */
 static int32_t mark_used(const hec_problem *problem, int32_t *number_of) {
   int32_t entries = 0;

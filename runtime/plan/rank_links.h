@@ -2,9 +2,11 @@
  * planners that price link by link walk instead of the whole cluster. */
 #ifndef HEC_PLAN_RANK_LINKS_H
 #define HEC_PLAN_RANK_LINKS_H
-#include "runtime/plan/problem.h"
+#include "runtime/base/arena.h"
 
 #include <stddef.h>
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   int32_t n_ranks;

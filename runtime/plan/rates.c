@@ -1,6 +1,8 @@
 /* Rates as the cost laws achieve them (efficiency included), not nominal ones. O(ranks + links). */
 #include "runtime/plan/rates.h"
 
+#include "runtime/plan/problem.h"
+
 static double port_bandwidth(const hec_cluster *cluster) {
   for (int32_t l = 0; l < cluster->n_links; l++)
     if (cluster->links[l].kind == HEC_LINK_PORT_IN && cluster->links[l].device == 0)
@@ -25,4 +27,13 @@ hec_rates hec_rates_of(const hec_problem *problem) {
   rates.node = one_node ? rates.port : hec_cluster_node_bandwidth(problem->cluster, false);
   rates.rank = one_node ? rates.port : rates.node / problem->cluster->devices_per_node;
   return rates;
+}
+
+/* Between dp groups each rank reduces those of its experts, 2 (dp - 1) / dp of their bytes, over its share of the network. */
+double hec_problem_own_gradients_s(const hec_problem *problem) {
+  if (!problem->train || problem->outside_s > 0)
+    return problem->outside_s;
+  double dense_s = hec_problem_reduce_s(problem, hec_problem_gradients(problem, 0));
+  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep, others = problem->dp - 1;
+  return dense_s + 2.0 * others / problem->dp * experts * problem->bytes.expert_grad / hec_rates_of(problem).rank;
 }

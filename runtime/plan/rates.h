@@ -1,7 +1,7 @@
 /* The few rates that published planners reason with: one number per kind, from the problem's cluster. */
 #ifndef HEC_PLAN_RATES_H
 #define HEC_PLAN_RATES_H
-#include "runtime/plan/problem.h"
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   double assignment_s; /* forward of one assignment on the slowest device, at its large-GEMM rate */

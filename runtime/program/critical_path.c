@@ -52,12 +52,12 @@ static void mark_partners(const search *s, const hec_op *op, int32_t rank) {
   memset(s->partners, 0, (size_t)n);
   s->partners[rank] = 1;
   if (op->kind == HEC_OP_ALLREDUCE || op->kind == HEC_OP_COUNTS) {
-    int32_t stride = op->kind == HEC_OP_ALLREDUCE && op->stride > 1 ? op->stride : 1;
+    int32_t stride = op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1 ? op->allreduce.stride : 1;
     for (int32_t q = rank % stride; q < n; q += stride)
       s->partners[q] = 1;
   }
-  for (int32_t i = 0; op->kind == HEC_OP_EXCHANGE && i < op->n_transfers; i++) {
-    const hec_transfer *t = &s->program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; op->kind == HEC_OP_EXCHANGE && i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &s->program->transfers[op->exchange.transfer_at + i];
     if (t->source == rank)
       s->partners[t->destination] = 1;
     if (t->destination == rank)

@@ -11,11 +11,11 @@
  * device's speed alike: products do, traffic through its memory does not.
  *
  * T is found by leaving out ranks with F_r >= T until there are none: it only falls, so at most R rounds of O(R). */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 /* Seconds of `rows` rows of the shape on the rank, forward and where it trains backward. */
 static double both_s(const hec_lowering *low, int32_t rank, int32_t shape, double rows) {
-  const hec_work_shape *shapes = &low->program.shapes[shape];
+  const hec_work_shape *shapes = &low->in->program.shapes[shape];
   const hec_device *device = &low->problem->cluster->devices[rank];
   return hec_work_s(device, &shapes[0], rows) + (low->problem->train ? hec_work_s(device, &shapes[1], rows) : 0);
 }
@@ -63,13 +63,13 @@ static bool even(const double *rest, const double *one, int32_t n_ranks) {
 
 static void add_mean_work(hec_lowering *low, hec_layer_chunk *chunk) {
   const hec_problem *problem = low->problem;
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = problem->n_ranks;
   uint64_t layer = 0;
   for (int32_t r = 0; r < n_ranks; r++)
-    layer += low->routing.rank_tokens[r];
-  hec_arena_mark mark = hec_arena_save(low->arena);
-  double *rest = HEC_NEW(low->arena, double, n_ranks), *one = HEC_NEW(low->arena, double, n_ranks);
+    layer += low->in->routing.rank_tokens[r];
+  hec_arena_mark mark = hec_arena_save(low->in->arena);
+  double *rest = HEC_NEW(low->in->arena, double, n_ranks), *one = HEC_NEW(low->in->arena, double, n_ranks);
   for (int32_t r = 0; r < n_ranks; r++) {
     rest[r] = rest_s(low, r);
     one[r] = both_s(low, r, HEC_SHAPE_EXACT, 1);
@@ -86,15 +86,15 @@ static void add_mean_work(hec_lowering *low, hec_layer_chunk *chunk) {
     program->work[program->n_work++] = (hec_work){-1, (int32_t)rows};
   }
   program->work_index[program->n_work_index++] = (int32_t)program->n_work;
-  hec_arena_rewind(low->arena, mark);
+  hec_arena_rewind(low->in->arena, mark);
 }
 
 int32_t hec_emit_mean_experts(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) /* by the time of the backward, low->routing is another layer's */
-    add_mean_work(low, &ops->chunk[0]);
+    add_mean_work(low, &ops->in->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
-  op.work_at = ops->chunk[0].work_at;
-  return hec_program_add(&low->program, op, deps, n_deps);
+  op.compute.shape = HEC_SHAPE_EXACT + (backward ? 1 : 0);
+  op.compute.work_at = ops->in->chunk[0].work_at;
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }

@@ -2,14 +2,14 @@
  *
  * A spAG of several stages ends with an empty local row on every rank, and each stage of a spRS is followed by its
  * reduction row, so one id is enough to wait for either (lanes are in order). O(copies of the layer + transfers). */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 #include "runtime/base/arena.h"
 
 #include <string.h>
 
 static bool has_copies(const hec_lowering *low, int32_t layer, hec_copy_kind kind) {
-  const hec_plan *plan = &low->run.plan;
+  const hec_plan *plan = &low->in->run.plan;
   const int32_t *at = plan->copy_at + (size_t)layer * (size_t)(plan->n_experts + 1);
   const uint8_t *kinds = plan->copy_kind + (size_t)layer * (size_t)plan->copy_capacity;
   return at[plan->n_experts] > at[0] && memchr(kinds + at[0], (int)kind, (size_t)(at[plan->n_experts] - at[0])) != NULL;
@@ -21,14 +21,14 @@ bool hec_layer_has_guests(const hec_lowering *low, int32_t layer) {
 
 /* Which guests of the layer a collective serves, into low->sparse. */
 static void collect(hec_lowering *low, int32_t layer, hec_guests which, double bytes) {
-  hec_sparse *sparse = &low->sparse;
+  hec_sparse *sparse = &low->in->sparse;
   sparse->bytes = (int64_t)bytes;
   sparse->bytes_per_param = bytes / hec_moe_expert_params(low->problem->moe);
-  hec_sparse_guests(sparse, &low->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
-                    low->gathered);
+  hec_sparse_guests(sparse, &low->in->run.plan, layer, which == HEC_GUESTS_ADDED ? HEC_GUESTS_UNMARKED : HEC_GUESTS_ANY,
+                    low->in->gathered);
   for (int32_t i = 0; which == HEC_GUESTS_BEFORE && i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
-      low->gathered[(size_t)sparse->expert[i] * (size_t)low->problem->n_ranks + (size_t)sparse->receiver[k]] = 1;
+      low->in->gathered[(size_t)sparse->expert[i] * (size_t)low->problem->n_ranks + (size_t)sparse->receiver[k]] = 1;
 }
 
 static int32_t add_transfers(hec_program *program, const hec_transfer_list *list) {
@@ -48,48 +48,48 @@ static void put_parcel(hec_program *program, hec_parcel parcel) {
 /* What each transfer of the list carries: the entries of low->moves of its pair, which stand in the same order of
  * pairs; in a chain each transfer has one. */
 static int32_t add_parcels(hec_lowering *low, const hec_transfer_list *list) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t first = (int32_t)program->n_parcel_index;
   HEC_RESERVE(program->parcel_index, program->parcel_index_capacity, program->n_parcel_index + list->n + 1);
   size_t at = 0;
   for (size_t i = 0; i < list->n; i++) {
     const hec_transfer *t = &list->data[i];
     program->parcel_index[program->n_parcel_index++] = (int32_t)program->n_parcels;
-    for (size_t begin = at; at < low->moves.n && low->moves.data[at].source == t->source &&
-                            low->moves.data[at].destination == t->destination && (t->item < 0 || at == begin);
+    for (size_t begin = at; at < low->in->moves.n && low->in->moves.data[at].source == t->source &&
+                            low->in->moves.data[at].destination == t->destination && (t->item < 0 || at == begin);
          at++)
-      put_parcel(program, low->moves.data[at].parcel);
+      put_parcel(program, low->in->moves.data[at].parcel);
   }
   program->parcel_index[program->n_parcel_index++] = (int32_t)program->n_parcels;
-  HEC_ASSERT(at == low->moves.n);
+  HEC_ASSERT(at == low->in->moves.n);
   return first;
 }
 
 static int32_t add_exchange(hec_lowering *low, hec_op op, const hec_transfer_list *list, int32_t n_chunks,
                             const int32_t *deps, int32_t n_deps) {
-  op.transfer_at = add_transfers(&low->program, list);
-  op.n_transfers = (int32_t)list->n;
-  op.n_chunks = n_chunks;
-  if (low->detail)
-    op.parcel_at = add_parcels(low, list);
-  return hec_program_add(&low->program, op, deps, n_deps);
+  op.exchange.transfer_at = add_transfers(&low->in->program, list);
+  op.exchange.n_transfers = (int32_t)list->n;
+  op.exchange.n_chunks = n_chunks;
+  if (low->in->detail)
+    op.exchange.parcel_at = add_parcels(low, list);
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 /* How many guests each rank receives in low->sparse, as per-rank counts in local_bytes. */
 static int32_t count_received(hec_lowering *low) {
-  int32_t at = hec_program_local_bytes(&low->program, low->problem->n_ranks);
-  for (int32_t i = 0; i < low->sparse.receiver_at[low->sparse.n_items]; i++)
-    low->program.local_bytes[at + low->sparse.receiver[i]] += 1;
+  int32_t at = hec_program_local_bytes(&low->in->program, low->problem->n_ranks);
+  for (int32_t i = 0; i < low->in->sparse.receiver_at[low->in->sparse.n_items]; i++)
+    low->in->program.local_bytes[at + low->in->sparse.receiver[i]] += 1;
   return at;
 }
 
 /* Which experts each rank receives in low->sparse, counted in local_bytes[at + r]; index into item_index, -1 without
  * detail. */
 static int32_t list_items(hec_lowering *low, int32_t at) {
-  if (!low->detail)
+  if (!low->in->detail)
     return -1;
-  hec_program *program = &low->program;
-  const hec_sparse *sparse = &low->sparse;
+  hec_program *program = &low->in->program;
+  const hec_sparse *sparse = &low->in->sparse;
   int32_t n_ranks = low->problem->n_ranks, first = (int32_t)program->n_item_index;
   int32_t n = sparse->receiver_at[sparse->n_items];
   HEC_RESERVE(program->item_index, program->item_index_capacity, program->n_item_index + (size_t)n_ranks + 1);
@@ -98,7 +98,7 @@ static int32_t list_items(hec_lowering *low, int32_t at) {
   index[0] = (int32_t)program->n_items;
   for (int32_t r = 0; r < n_ranks; r++)
     index[r + 1] = index[r] + (int32_t)program->local_bytes[at + r];
-  int32_t *filled = low->holders; /* [n_ranks] */
+  int32_t *filled = low->in->holders; /* [n_ranks] */
   memcpy(filled, index, (size_t)n_ranks * sizeof *filled);
   for (int32_t i = 0; i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
@@ -110,8 +110,8 @@ static int32_t list_items(hec_lowering *low, int32_t at) {
 
 static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
   hec_layer_ops *ops = &low->layer[layer];
-  for (size_t i = 0; i < sizeof ops->guest_hold / sizeof *ops->guest_hold; i++)
-    if (ops->guest_hold[i] < 0) {
+  for (size_t i = 0; i < sizeof ops->in->guest_hold / sizeof *ops->in->guest_hold; i++)
+    if (ops->in->guest_hold[i] < 0) {
       int32_t at = count_received(low);
       hec_hold hold = {HEC_MEMORY_COPY_PARAM,
                        layer,
@@ -120,9 +120,9 @@ static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
                        at,
                        low->problem->bytes.expert_param,
                        HEC_TENSOR_GUEST_PARAM,
-                       low->micro_batch,
+                       low->in->micro_batch,
                        list_items(low, at)};
-      ops->guest_hold[i] = hec_program_hold(&low->program, hold);
+      ops->in->guest_hold[i] = hec_program_hold(&low->in->program, hold);
       return;
     }
   hec_assert_failed("a layer gathers at most three times", __FILE__, __LINE__);
@@ -130,10 +130,10 @@ static void hold_guests(hec_lowering *low, int32_t layer, int32_t first) {
 
 void hec_release_guests(hec_lowering *low, int32_t layer, int32_t last) {
   hec_layer_ops *ops = &low->layer[layer];
-  for (size_t i = 0; i < sizeof ops->guest_hold / sizeof *ops->guest_hold; i++) {
-    if (ops->guest_hold[i] >= 0)
-      low->program.holds[ops->guest_hold[i]].last = last;
-    ops->guest_hold[i] = -1;
+  for (size_t i = 0; i < sizeof ops->in->guest_hold / sizeof *ops->in->guest_hold; i++) {
+    if (ops->in->guest_hold[i] >= 0)
+      low->in->program.holds[ops->in->guest_hold[i]].last = last;
+    ops->in->guest_hold[i] = -1;
   }
 }
 
@@ -165,39 +165,42 @@ static void copy_request(const hec_sparse *from, hec_sparse *to) {
 
 /* Lowers low->sparse with the cheapest collective (or the one asked for) into low->chosen. */
 static void choose(hec_lowering *low, bool scatter) {
-  const hec_collective *row = low->collective;
-  hec_sparse_answer *last = &low->answer[scatter];
-  low->chosen = &last->plan;
-  if (!low->detail && last->there && same_request(&low->sparse, &last->sparse))
+  const hec_collective *row = low->in->collective;
+  hec_sparse_answer *last = &low->in->answer[scatter];
+  low->in->chosen = &last->plan;
+  if (!low->in->detail && last->there && same_request(&low->in->sparse, &last->sparse))
     return;
-  if (!row && low->spread[scatter] && low->sparse.n_slices == 1)
-    row = hec_spread_choose(low->spread[scatter], &low->sparse, &low->spread_sum[scatter], &low->spread_item[scatter]);
-  row = hec_collective_choose(&low->run.link, low->problem, &low->sparse, scatter, row, &last->plan, &low->other);
-  copy_request(&low->sparse, &last->sparse);
+  if (!row && low->in->spread[scatter] && low->in->sparse.n_slices == 1)
+    row = hec_spread_choose(low->in->spread[scatter], &low->in->sparse, &low->in->spread_sum[scatter],
+                            &low->in->spread_item[scatter]);
+  row = hec_collective_choose(&low->in->run.link, low->problem, &low->in->sparse, scatter, row, &last->plan,
+                              &low->in->other);
+  copy_request(&low->in->sparse, &last->sparse);
   last->there = true;
-  if (low->detail) /* the same once more, item by item */
-    (scatter ? row->scatter : row->gather)(low->problem, &low->sparse, &low->each);
+  if (low->in->detail) /* the same once more, item by item */
+    (scatter ? row->scatter : row->gather)(low->problem, &low->in->sparse, &low->in->each);
 }
 
 /* Stage k of low->each as moves. */
 static void list_moves(hec_lowering *low, int32_t stage, int32_t layer, hec_state state) {
-  low->moves.n = 0;
-  if (!low->detail)
+  low->in->moves.n = 0;
+  if (!low->in->detail)
     return;
-  const hec_transfer_list *list = &low->each.stage[stage];
-  int32_t n = low->sparse.n_slices;
+  const hec_transfer_list *list = &low->in->each.stage[stage];
+  int32_t n = low->in->sparse.n_slices;
   for (size_t i = 0; i < list->n; i++) {
     const hec_transfer *t = &list->data[i];
-    hec_move_list_add(&low->moves, (hec_move){t->source, t->destination, {layer, t->item / n, t->item % n, n, state}});
+    hec_move_list_add(&low->in->moves,
+                      (hec_move){t->source, t->destination, {layer, t->item / n, t->item % n, n, state}});
   }
 }
 
 /* Slices that a receiver keeps itself: copied or added on the spot, with operation `id`. */
 static void list_own(hec_lowering *low, int32_t id, int32_t layer, hec_state state) {
-  const hec_sparse *sparse = &low->sparse;
-  if (!low->detail || sparse->n_slices == 1)
+  const hec_sparse *sparse = &low->in->sparse;
+  if (!low->in->detail || sparse->n_slices == 1)
     return;
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   program->ops[id].own_at = (int32_t)program->n_own;
   for (int32_t i = 0; i < sparse->n_items; i++)
     for (int32_t k = sparse->receiver_at[i]; k < sparse->receiver_at[i + 1]; k++)
@@ -213,23 +216,23 @@ static void list_own(hec_lowering *low, int32_t id, int32_t layer, hec_state sta
 int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_guests which, const int32_t *deps,
                         int32_t n_deps) {
   if (which == HEC_GUESTS_BEFORE)
-    memset(low->gathered, 0, (size_t)low->problem->n_experts * (size_t)low->problem->n_ranks);
+    memset(low->in->gathered, 0, (size_t)low->problem->n_experts * (size_t)low->problem->n_ranks);
   if (!hec_layer_has_guests(low, layer))
     return -1;
   collect(low, layer, which, low->problem->bytes.expert_param);
-  if (low->sparse.n_items == 0)
+  if (low->in->sparse.n_items == 0)
     return -1;
   choose(low, false);
-  int32_t wait[HEC_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->program.n_ops;
+  int32_t wait[HEC_STAGES_MAX + 8], n_wait = 0, id = -1, first = (int32_t)low->in->program.n_ops;
   HEC_ASSERT(n_deps <= 8);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, layer, role == HEC_ROLE_REGATHER);
-  op.sliced = low->sparse.n_slices > 1;
-  for (int32_t s = 0; s < low->chosen->n_stages; s++)
-    if (low->chosen->stage[s].n > 0) {
+  op.sliced = low->in->sparse.n_slices > 1;
+  for (int32_t s = 0; s < low->in->chosen->n_stages; s++)
+    if (low->in->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_PARAM);
-      id = add_exchange(low, op, &low->chosen->stage[s], low->chosen->n_chunks, wait, n_wait);
+      id = add_exchange(low, op, &low->in->chosen->stage[s], low->in->chosen->n_chunks, wait, n_wait);
       wait[n_wait++] = id;
     }
   if (id < 0)
@@ -237,7 +240,7 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
   list_own(low, first, layer, HEC_STATE_PARAM);
   if (id != first) {
     op.kind = HEC_OP_LOCAL;
-    id = hec_program_add(&low->program, op, wait, n_wait);
+    id = hec_program_add(&low->in->program, op, wait, n_wait);
   }
   hold_guests(low, layer, first);
   return id;
@@ -245,9 +248,9 @@ int32_t hec_emit_gather(hec_lowering *low, int32_t layer, hec_role role, hec_gue
 
 /* Bytes that each rank receives in the transfers, in local_bytes. */
 static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) {
-  int32_t at = hec_program_local_bytes(&low->program, low->problem->n_ranks);
+  int32_t at = hec_program_local_bytes(&low->in->program, low->problem->n_ranks);
   for (size_t i = 0; i < list->n; i++)
-    low->program.local_bytes[at + list->data[i].destination] += (double)list->data[i].bytes;
+    low->in->program.local_bytes[at + list->data[i].destination] += (double)list->data[i].bytes;
   return at;
 }
 
@@ -256,40 +259,40 @@ static int32_t count_incoming(hec_lowering *low, const hec_transfer_list *list) 
 static int32_t emit_reducing(hec_lowering *low, int32_t layer, hec_role role, const hec_transfer_list *list,
                              const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, role, layer, true);
-  op.sliced = role == HEC_ROLE_SCATTER && low->sparse.n_slices > 1;
+  op.sliced = role == HEC_ROLE_SCATTER && low->in->sparse.n_slices > 1;
   bool sliced = op.sliced;
   int32_t exchange = add_exchange(low, op, list, 1, deps, n_deps);
   op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE, layer, true);
   op.sliced = sliced;
-  op.bytes_at = count_incoming(low, list);
+  op.local.bytes_at = count_incoming(low, list);
   op.bytes = 3;
   int32_t wait[9] = {exchange}, n_wait = 1;
   HEC_ASSERT(n_deps <= 8);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
-  int32_t reduce = hec_program_add(&low->program, op, wait, n_wait);
-  hec_program_hold(&low->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.bytes_at, 1,
-                                             HEC_TENSOR_STAGING, low->micro_batch, -1});
-  return low->grad_tail = reduce;
+  int32_t reduce = hec_program_add(&low->in->program, op, wait, n_wait);
+  hec_program_hold(&low->in->program, (hec_hold){HEC_MEMORY_BUFFER, layer, exchange, reduce, op.local.bytes_at, 1,
+                                                 HEC_TENSOR_STAGING, low->in->micro_batch, -1});
+  return low->in->grad_tail = reduce;
 }
 
 int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
   if (!hec_layer_has_guests(low, layer))
     return -1;
   collect(low, layer, HEC_GUESTS_ALL, low->problem->bytes.expert_grad);
-  if (low->sparse.n_items == 0)
+  if (low->in->sparse.n_items == 0)
     return -1;
   choose(low, true);
   int32_t received = count_received(low), items = list_items(low, received), id = -1;
-  for (int32_t s = 0; s < low->chosen->n_stages; s++)
-    if (low->chosen->stage[s].n > 0) {
+  for (int32_t s = 0; s < low->in->chosen->n_stages; s++)
+    if (low->in->chosen->stage[s].n > 0) {
       list_moves(low, s, layer, HEC_STATE_GRAD);
-      id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->chosen->stage[s], deps, n_deps);
+      id = emit_reducing(low, layer, HEC_ROLE_SCATTER, &low->in->chosen->stage[s], deps, n_deps);
     }
   if (id >= 0) {
-    hec_program_hold(&low->program,
-                     (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].experts_backward, id, received,
-                                low->problem->bytes.expert_grad, HEC_TENSOR_GUEST_GRAD, low->micro_batch, items});
+    hec_program_hold(&low->in->program,
+                     (hec_hold){HEC_MEMORY_COPY_GRAD, layer, low->layer[layer].in->experts_backward, id, received,
+                                low->problem->bytes.expert_grad, HEC_TENSOR_GUEST_GRAD, low->in->micro_batch, items});
     list_own(low, id, layer, HEC_STATE_GRAD); /* a reduction runs on every rank, an exchange only where bytes move */
   }
   return low->layer[layer].scatter = id;
@@ -299,8 +302,8 @@ int32_t hec_emit_scatter(hec_lowering *low, int32_t layer, const int32_t *deps, 
 static int32_t keepers(hec_lowering *low, int32_t layer, int32_t expert, int32_t *out) {
   const int32_t *ranks;
   const uint8_t *kinds;
-  int32_t n = hec_plan_copies(&low->run.plan, layer, expert, &ranks, &kinds), count = 0;
-  int32_t home = hec_plan_home(&low->run.plan, layer, expert);
+  int32_t n = hec_plan_copies(&low->in->run.plan, layer, expert, &ranks, &kinds), count = 0;
+  int32_t home = hec_plan_home(&low->in->run.plan, layer, expert);
   bool home_done = false;
   for (int32_t i = 0; i < n; i++) {
     if (kinds[i] != HEC_COPY_RESIDENT || (count > 0 && out[count - 1] == ranks[i]))
@@ -321,7 +324,7 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
   list->n = 0;
   for (int32_t s = 0; s < n_ranks; s++)
     for (int32_t d = 0; d < n_ranks; d++) {
-      int64_t *bytes = &low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
+      int64_t *bytes = &low->in->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
       if (*bytes > 0)
         hec_transfer_list_add(list,
                               (hec_transfer){.bytes = *bytes, .source = s, .destination = d, .item = -1, .after = -1});
@@ -332,9 +335,9 @@ static void take_pairs(hec_lowering *low, hec_transfer_list *list) {
 static void add_piece(hec_lowering *low, int32_t source, int32_t destination, hec_parcel parcel) {
   double whole = low->problem->bytes.expert_grad, params = hec_moe_expert_params(low->problem->moe);
   int64_t bytes = hec_part_bytes((int64_t)whole, whole / params, parcel.part, parcel.n_parts);
-  low->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
-  if (low->detail && bytes > 0)
-    hec_move_list_add(&low->moves, (hec_move){source, destination, parcel});
+  low->in->pair_bytes[(size_t)source * (size_t)low->problem->n_ranks + (size_t)destination] += bytes;
+  if (low->in->detail && bytes > 0)
+    hec_move_list_add(&low->in->moves, (hec_move){source, destination, parcel});
 }
 
 int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
@@ -342,69 +345,69 @@ int32_t hec_emit_replicas(hec_lowering *low, int32_t layer, const int32_t *deps,
     return -1;
   int32_t n_ranks = low->problem->n_ranks;
   bool any = false;
-  low->moves.n = 0;
+  low->in->moves.n = 0;
   for (int32_t e = 0; e < low->problem->n_experts; e++) {
-    int32_t n = keepers(low, layer, e, low->holders);
+    int32_t n = keepers(low, layer, e, low->in->holders);
     for (int32_t i = 0; n > 1 && i < n; i++)
       for (int32_t j = 0; j < n; j++) /* j owns piece j of the gradient */
         if (i != j)
-          add_piece(low, low->holders[i], low->holders[j], (hec_parcel){layer, e, j, n, HEC_STATE_GRAD});
+          add_piece(low, low->in->holders[i], low->in->holders[j], (hec_parcel){layer, e, j, n, HEC_STATE_GRAD});
     any = any || n > 1;
   }
   if (!any)
     return -1;
-  take_pairs(low, &low->migration);
-  hec_move_list_sort(&low->moves);
-  int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->migration, deps, n_deps);
+  take_pairs(low, &low->in->migration);
+  hec_move_list_sort(&low->in->moves);
+  int32_t reduced = emit_reducing(low, layer, HEC_ROLE_REPLICA_SCATTER, &low->in->migration, deps, n_deps);
   /* Each reduced piece returns to every other holder: the same pairs, the other way. */
-  for (size_t i = 0; i < low->migration.n; i++) {
-    hec_transfer *t = &low->migration.data[i];
-    low->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
+  for (size_t i = 0; i < low->in->migration.n; i++) {
+    hec_transfer *t = &low->in->migration.data[i];
+    low->in->pair_bytes[(size_t)t->destination * (size_t)n_ranks + (size_t)t->source] = t->bytes;
   }
-  for (size_t i = 0; i < low->moves.n; i++) {
-    hec_move *move = &low->moves.data[i];
+  for (size_t i = 0; i < low->in->moves.n; i++) {
+    hec_move *move = &low->in->moves.data[i];
     int32_t source = move->source;
     move->source = move->destination;
     move->destination = source;
   }
-  take_pairs(low, &low->migration);
-  hec_move_list_sort(&low->moves);
+  take_pairs(low, &low->in->migration);
+  hec_move_list_sort(&low->in->moves);
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_GRAD, HEC_ROLE_REPLICA_GATHER, layer, true);
-  return add_exchange(low, op, &low->migration, 1, &reduced, 1);
+  return add_exchange(low, op, &low->in->migration, 1, &reduced, 1);
 }
 
 int32_t hec_emit_migration(hec_lowering *low, int32_t plan) {
   const hec_problem *problem = low->problem;
-  bool alone = low->schedule->alone, by_layer = low->run.policy->migrates_beside && !alone;
+  bool alone = low->in->schedule->alone, by_layer = low->in->run.policy->migrates_beside && !alone;
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_PARAM, HEC_ROLE_MIGRATE, -1, false);
   op.one_off = true;
   int32_t id = -1;
-  low->migration.n = low->moves.n = 0;
+  low->in->migration.n = low->in->moves.n = 0;
   for (int32_t l = 0; l < problem->n_layers; l++) {
     low->layer[l].migrate = -1;
-    hec_plan_migration(&low->before, &low->run.plan, problem, l, low->pair_bytes, &low->migration);
-    if (low->detail)
-      hec_plan_moves(&low->before, &low->run.plan, problem, l, &low->moves);
-    if (!by_layer || low->migration.n == 0)
+    hec_plan_migration(&low->in->before, &low->in->run.plan, problem, l, low->in->pair_bytes, &low->in->migration);
+    if (low->in->detail)
+      hec_plan_moves(&low->in->before, &low->in->run.plan, problem, l, &low->in->moves);
+    if (!by_layer || low->in->migration.n == 0)
       continue;
     op.layer = l;
-    hec_move_list_sort(&low->moves);
-    low->layer[l].migrate = add_exchange(low, op, &low->migration, 1, NULL, 0);
-    low->migrated = low->one_off = true;
-    low->migration.n = low->moves.n = 0;
+    hec_move_list_sort(&low->in->moves);
+    low->layer[l].migrate = add_exchange(low, op, &low->in->migration, 1, NULL, 0);
+    low->in->migrated = low->in->one_off = true;
+    low->in->migration.n = low->in->moves.n = 0;
   }
-  if (low->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
-    for (size_t i = 0; i < low->migration.n; i++) {
-      const hec_transfer *t = &low->migration.data[i];
-      low->pair_bytes[(size_t)t->source * (size_t)problem->n_ranks + (size_t)t->destination] += t->bytes;
+  if (low->in->migration.n > 0) { /* all layers as one exchange, one transfer per pair */
+    for (size_t i = 0; i < low->in->migration.n; i++) {
+      const hec_transfer *t = &low->in->migration.data[i];
+      low->in->pair_bytes[(size_t)t->source * (size_t)problem->n_ranks + (size_t)t->destination] += t->bytes;
     }
-    take_pairs(low, &low->migration);
-    hec_move_list_sort(&low->moves);
+    take_pairs(low, &low->in->migration);
+    hec_move_list_sort(&low->in->moves);
     op.layer = -1;
     int32_t wait[2] = {low->tail, plan};
-    id = add_exchange(low, op, &low->migration, 1, wait, alone ? 2 : 0);
-    low->migrated = low->one_off = true;
+    id = add_exchange(low, op, &low->in->migration, 1, wait, alone ? 2 : 0);
+    low->in->migrated = low->in->one_off = true;
   }
-  hec_plan_assign(&low->before, &low->run.plan);
+  hec_plan_assign(&low->in->before, &low->in->run.plan);
   return id;
 }

@@ -23,6 +23,7 @@
 #include "runtime/program/fsmoe.h"
 
 #include "runtime/plan/planners/fsmoe_problem.h"
+#include "runtime/plan/problem.h"
 
 struct hec_fsmoe_run {
   hec_fsmoe_decision decision;

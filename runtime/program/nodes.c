@@ -10,11 +10,16 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/plan/token_sets.h"
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 #include <string.h>
 
 enum { ROWS, WEIGHTED, WEIGHT_BYTES = 4 };
+
+int32_t hec_proxy_of(const hec_problem *p, int32_t source, int32_t node) {
+  int32_t first = node * p->cluster->devices_per_node, n = hec_problem_node_end(p, node) - first;
+  return hec_problem_node(p, source) == node ? source : first + source % p->cluster->devices_per_node % n;
+}
 
 struct hec_nodes {
   int32_t *first, *order;  /* [n_experts] */
@@ -116,7 +121,7 @@ static bool next_source(const hec_problem *p, int32_t q, int32_t *s) {
 static void fold_expert(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of, int32_t q, int32_t expert,
                         const int32_t *sources, int32_t n_sources) {
   const hec_problem *p = low->problem;
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t first = hec_problem_node(p, q) * p->cluster->devices_per_node;
   int32_t end = hec_problem_node_end(p, hec_problem_node(p, q));
   bool any = false;
@@ -144,7 +149,7 @@ static void fold(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of)
   const hec_problem *p = low->problem;
   memset(nodes->pair, 0, (size_t)p->n_ranks * (size_t)p->n_ranks * sizeof *nodes->pair);
   for (int32_t q = 0; q < p->n_ranks; q++) {
-    int32_t *sources = low->holders, n = 0;
+    int32_t *sources = low->in->holders, n = 0;
     for (int32_t s = -1; next_source(p, q, &s);)
       sources[n++] = s;
     for (int32_t e = 0; e < p->n_experts; e++)
@@ -158,7 +163,7 @@ static void fold(hec_lowering *low, hec_nodes *nodes, const hec_layer_nodes *of)
 static double exchange_s(hec_lowering *low, const hec_transfer *transfers, int32_t n) {
   double s = 0;
   for (int back = 0; n > 0 && back < 2; back++)
-    s += hec_link_cost_exchange(&low->run.link, transfers, n, back == 1, 1);
+    s += hec_link_cost_exchange(&low->in->run.link, transfers, n, back == 1, 1);
   return s;
 }
 
@@ -205,7 +210,7 @@ static double legs_s(hec_lowering *low, hec_nodes *nodes) {
 /* ---- Into the program ---- */
 
 static hec_node_leg add_leg(hec_lowering *low, hec_nodes *nodes, int which) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = low->problem->n_ranks, n = nodes->n_leg[which];
   hec_node_leg leg = {.span = {.transfer_at = (int32_t)program->n_transfers, .n_transfers = n, .part_at = -1},
                       .sent_at = hec_program_local_bytes(program, 2 * n_ranks)};
@@ -226,50 +231,51 @@ static void take(hec_lowering *low, hec_nodes *nodes, hec_layer_nodes *of) {
   of->on = true;
   of->leg[ROWS] = add_leg(low, nodes, ROWS);
   of->leg[WEIGHTED] = add_leg(low, nodes, WEIGHTED);
-  of->weights_at = hec_program_local_bytes(&low->program, p->n_ranks);
+  of->weights_at = hec_program_local_bytes(&low->in->program, p->n_ranks);
   for (size_t i = 0; i < n_pairs; i++)
-    low->program.local_bytes[of->weights_at + (int32_t)(i / (size_t)p->n_ranks)] += 2.0 * WEIGHT_BYTES * nodes->pair[i];
-  memcpy(low->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
+    low->in->program.local_bytes[of->weights_at + (int32_t)(i / (size_t)p->n_ranks)] +=
+        2.0 * WEIGHT_BYTES * nodes->pair[i];
+  memcpy(low->in->routing.pair, nodes->pair, n_pairs * sizeof *nodes->pair);
 }
 
 /* Once, unless the policy began its note anew. */
 static void note(hec_lowering *low, const char *text) {
-  hec_policy_run *run = &low->run;
+  hec_policy_run *run = &low->in->run;
   if (!strstr(run->note, text) && strlen(run->note) + strlen(text) + 3 < sizeof run->note)
     hec_policy_note(run, "%s%s", run->note[0] ? "; " : "", text);
 }
 
 bool hec_nodes_choose(hec_lowering *low, hec_nodes *nodes, int32_t layer) {
   const hec_problem *p = low->problem;
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   hec_layer_ops *ops = &low->layer[layer];
   size_t n_cells = program->n_cells;
-  if (nodes && low->gated)
+  if (nodes && low->in->gated)
     note(low, "tokens travelled once per expert, not once per node: gates say too late which share nodes");
-  if (!nodes || low->gated)
+  if (!nodes || low->in->gated)
     return false;
   HEC_ASSERT(ops->degree == 1);
   hec_add_cells(low, layer);
-  hec_layer_nodes of = {.cell_at = ops->cell_at, .n_cells = ops->n_cells};
+  hec_layer_nodes of = {.cell_at = ops->in->cell_at, .n_cells = ops->in->n_cells};
   index_cells(p, nodes, program->cells + of.cell_at, of.n_cells);
   for (int32_t s = 0; s < p->n_ranks; s++)
     count_source(low, nodes, program->cells + of.cell_at, layer, s);
   make_legs(p, nodes);
-  ops->cell_at = (int32_t)program->n_cells;
+  ops->in->cell_at = (int32_t)program->n_cells;
   fold(low, nodes, &of);
-  ops->n_cells = (int32_t)program->n_cells - ops->cell_at;
+  ops->in->n_cells = (int32_t)program->n_cells - ops->in->cell_at;
   bool on = nodes->n_leg[ROWS] > 0 &&
-            legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->routing.pair);
-  if (!on || !low->detail) { /* nobody looks at them; the plain way makes its own */
+            legs_s(low, nodes) + rows_s(low, nodes, nodes->pair) < rows_s(low, nodes, low->in->routing.pair);
+  if (!on || !low->in->detail) { /* nobody looks at them; the plain way makes its own */
     program->n_cells = n_cells;
-    ops->cell_at = ops->n_cells = of.cell_at = of.n_cells = 0;
+    ops->in->cell_at = ops->in->n_cells = of.cell_at = of.n_cells = 0;
   }
   if (on) {
     take(low, nodes, &of);
     note(low, "tokens went once per node where that is faster; which share nodes is inferred from counts, as if chosen "
               "independently");
   }
-  ops->nodes = of;
+  ops->in->nodes = of;
   return on;
 }
 
@@ -282,19 +288,19 @@ static void open_leg(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_
 
 static int32_t emit_copies(hec_lowering *low, int32_t layer, hec_role role, bool backward, const int32_t *deps,
                            int32_t n_deps) {
-  hec_layer_nodes *of = &low->layer[layer].nodes;
+  hec_layer_nodes *of = &low->layer[layer].in->nodes;
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, role, layer, backward);
-  op.bytes_at = of->leg[role == HEC_ROLE_NODE_PERMUTE].sent_at;
+  op.local.bytes_at = of->leg[role == HEC_ROLE_NODE_PERMUTE].sent_at;
   op.bytes = 2;
   op.by_node = true;
   op.cell_at = of->cell_at;
   op.n_cells = of->n_cells;
-  return hec_program_add(&low->program, op, deps, n_deps);
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 static int32_t emit_leg(hec_lowering *low, int32_t layer, hec_role role, bool backward, const int32_t *deps,
                         int32_t n_deps) {
-  hec_node_leg *leg = &low->layer[layer].nodes.leg[role == HEC_ROLE_NODE_DISPATCH];
+  hec_node_leg *leg = &low->layer[layer].in->nodes.leg[role == HEC_ROLE_NODE_DISPATCH];
   hec_op op = hec_op_of(low, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, layer, backward);
   op.reverse = (role == HEC_ROLE_NODE_DISPATCH) == backward;
   op.by_node = true;
@@ -303,7 +309,7 @@ static int32_t emit_leg(hec_lowering *low, int32_t layer, hec_role role, bool ba
 
 int32_t hec_emit_node_out(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps,
                           int32_t *wait) {
-  const hec_node_leg *leg = &low->layer[layer].nodes.leg[backward ? ROWS : WEIGHTED];
+  const hec_node_leg *leg = &low->layer[layer].in->nodes.leg[backward ? ROWS : WEIGHTED];
   HEC_ASSERT(n_deps + 2 <= HEC_NODE_WAITS);
   int32_t copied =
       emit_copies(low, layer, backward ? HEC_ROLE_NODE_UNPERMUTE : HEC_ROLE_NODE_PERMUTE, backward, deps, n_deps);
@@ -326,11 +332,11 @@ void hec_node_out_read(hec_lowering *low, int32_t layer, bool backward, int32_t 
   hec_memory memory = low->problem->train ? HEC_MEMORY_ACTIVATION : HEC_MEMORY_BUFFER;
   hec_open_buffer(
       low, layer, HEC_TENSOR_NODE_WEIGHTS,
-      (hec_hold){.memory = memory, .first = id, .bytes_at = low->layer[layer].nodes.weights_at, .bytes = 1});
+      (hec_hold){.memory = memory, .first = id, .bytes_at = low->layer[layer].in->nodes.weights_at, .bytes = 1});
 }
 
 int32_t hec_emit_node_home(hec_lowering *low, int32_t layer, bool backward, int32_t id) {
-  const hec_node_leg *leg = &low->layer[layer].nodes.leg[backward ? WEIGHTED : ROWS];
+  const hec_node_leg *leg = &low->layer[layer].in->nodes.leg[backward ? WEIGHTED : ROWS];
   if (backward || !low->problem->train)
     hec_close_buffer(low, layer, HEC_TENSOR_NODE_WEIGHTS, id);
   int32_t sent =

@@ -15,14 +15,15 @@
  * tokens share a node follows from sets that counts do not have; they are inferred (runtime/plan/token_sets.h). */
 #ifndef HEC_PROGRAM_NODES_H
 #define HEC_PROGRAM_NODES_H
-#include "runtime/plan/problem.h"
+#include "runtime/base/arena.h"
 
-static inline int32_t hec_proxy_of(const hec_problem *p, int32_t source, int32_t node) {
-  int32_t first = node * p->cluster->devices_per_node, n = hec_problem_node_end(p, node) - first;
-  return hec_problem_node(p, source) == node ? source : first + source % p->cluster->devices_per_node % n;
-}
+#include <stdbool.h>
 
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 typedef struct hec_lowering hec_lowering;
+
+int32_t hec_proxy_of(const hec_problem *problem, int32_t source, int32_t node);
+
 typedef struct hec_nodes hec_nodes;
 hec_nodes *hec_nodes_new(const hec_problem *problem, hec_arena *arena);
 /* Before the layer's permute: whether its rows travel once per node, by the closed-form price of either way; the price of

@@ -1,6 +1,8 @@
 /* See the header. O(degree) operations in a layer and direction. */
 #include "runtime/program/pipeline.h"
 
+#include "runtime/plan/problem.h"
+
 void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
   hec_layer_ops *ops = &low->layer[layer];
   int32_t there[HEC_DEGREE_MAX], wait[HEC_DEGREE_MAX + 1], experts = -1;
@@ -18,7 +20,7 @@ void hec_pipeline_from_gate(hec_lowering *low, int32_t layer, int32_t degree) {
   }
   wait[degree] = experts; /* of the combines a rank has a part in some only */
   low->tail = hec_emit_unpermute(low, layer, false, wait, degree + 1);
-  if (!low->problem->train || low->run.plan.rematerialise)
+  if (!low->problem->train || hec_rematerialises(low))
     hec_release_guests(low, layer, experts);
 }
 
@@ -33,7 +35,7 @@ void hec_pipeline_backward_back(hec_lowering *low, int32_t layer, const hec_pipe
   int32_t wait[HEC_DEGREE_MAX + 2], experts = -1, gather = -1;
   int32_t degree = low->layer[layer].degree, unpermute = way->unpermute;
   const int32_t *there = way->there;
-  if (low->run.plan.rematerialise)
+  if (hec_rematerialises(low))
     gather = hec_emit_gather(low, layer, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, there[degree - 1]));
   for (int32_t c = 0; c < degree; c++) {
     hec_chunk chunk = {layer, c};

@@ -21,6 +21,17 @@ const hec_traffic hec_role_traffic[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_TRAFFIC)};
 
 static const hec_curve_kind role_curve[HEC_N_ROLES] = {HEC_ROLE_LIST(ROLE_CURVE)};
 
+hec_op hec_op_new(hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer) {
+  hec_op op = {.kind = kind, .lane = lane, .role = role, .layer = layer, .degree = 1};
+  if (kind == HEC_OP_COMPUTE)
+    op.compute.work_at = -1;
+  else if (kind == HEC_OP_LOCAL)
+    op.local.bytes_at = -1;
+  else if (kind == HEC_OP_EXCHANGE)
+    op.exchange = (hec_op_exchange){.n_chunks = 1, .part_at = -1, .parcel_at = -1};
+  return op;
+}
+
 hec_curve_kind hec_op_curve(const hec_op *op) {
   hec_curve_kind kind = role_curve[op->role];
   if (!op->sliced)
@@ -70,13 +81,13 @@ static void mark_parts(hec_program *program, hec_op *op) {
   program->n_parts = at + n;
   int64_t sum = 0;
   uint8_t *part = program->parts + at;
-  const hec_transfer *t = program->transfers + op->transfer_at, *end = t + op->n_transfers;
+  const hec_transfer *t = program->transfers + op->exchange.transfer_at, *end = t + op->exchange.n_transfers;
   for (; t != end; t++) {
     part[t->source] = 1;
     part[t->destination] = 1;
     sum += t->bytes;
   }
-  op->part_at = (int32_t)at;
+  op->exchange.part_at = (int32_t)at;
   op->bytes = (double)sum;
 }
 
@@ -90,7 +101,7 @@ int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, in
       program->deps[program->n_deps++] = deps[i];
   }
   op.n_deps = (int32_t)program->n_deps - op.dep_at;
-  if (op.kind == HEC_OP_EXCHANGE && op.part_at < 0)
+  if (op.kind == HEC_OP_EXCHANGE && op.exchange.part_at < 0)
     mark_parts(program, &op);
   HEC_RESERVE(program->ops, program->ops_capacity, program->n_ops + 1);
   program->ops[program->n_ops++] = op;
@@ -112,38 +123,39 @@ int32_t hec_program_hold(hec_program *program, hec_hold hold) {
 }
 
 static void check_exchange(const hec_program *program, const hec_op *op) {
-  HEC_ASSERT(op->transfer_at >= 0 && op->n_transfers > 0);
-  HEC_ASSERT((size_t)op->transfer_at + (size_t)op->n_transfers <= program->n_transfers);
-  HEC_ASSERT(op->part_at >= 0 && (size_t)op->part_at + (size_t)program->n_ranks <= program->n_parts);
-  HEC_ASSERT(op->n_chunks >= 1);
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  HEC_ASSERT(op->exchange.transfer_at >= 0 && op->exchange.n_transfers > 0);
+  HEC_ASSERT((size_t)op->exchange.transfer_at + (size_t)op->exchange.n_transfers <= program->n_transfers);
+  HEC_ASSERT(op->exchange.part_at >= 0 && (size_t)op->exchange.part_at + (size_t)program->n_ranks <= program->n_parts);
+  HEC_ASSERT(op->exchange.n_chunks >= 1);
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     HEC_ASSERT(t->source >= 0 && t->source < program->n_ranks);
     HEC_ASSERT(t->destination >= 0 && t->destination < program->n_ranks);
     HEC_ASSERT(t->source != t->destination && t->bytes > 0);
     HEC_ASSERT(t->after >= -1 && t->after < i);
-    HEC_ASSERT(t->after < 0 || (op->n_chunks > 1 && !op->reverse));
-    HEC_ASSERT(program->parts[op->part_at + t->source] && program->parts[op->part_at + t->destination]);
+    HEC_ASSERT(t->after < 0 || (op->exchange.n_chunks > 1 && !op->reverse));
+    HEC_ASSERT(program->parts[op->exchange.part_at + t->source] &&
+               program->parts[op->exchange.part_at + t->destination]);
   }
 }
 
 /* Every transfer's parcels add up to its bytes; only whole-parameter parts, no empty ones. */
 static void check_parcels(const hec_program *program, const hec_op *op) {
-  if (program->n_parcel_index == 0 || op->parcel_at < 0)
+  if (program->n_parcel_index == 0 || op->exchange.parcel_at < 0)
     return;
-  HEC_ASSERT((size_t)op->parcel_at + (size_t)op->n_transfers < program->n_parcel_index);
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const int32_t *at = program->parcel_index + op->parcel_at + i;
+  HEC_ASSERT((size_t)op->exchange.parcel_at + (size_t)op->exchange.n_transfers < program->n_parcel_index);
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const int32_t *at = program->parcel_index + op->exchange.parcel_at + i;
     HEC_ASSERT(at[0] >= 0 && at[0] < at[1] && (size_t)at[1] <= program->n_parcels);
   }
 }
 
 static void check_work(const hec_program *program, const hec_op *op) {
-  HEC_ASSERT(op->shape >= 0 && (size_t)op->shape < program->n_shapes);
-  HEC_ASSERT(op->work_at < 0 || (size_t)op->work_at + (size_t)program->n_ranks < program->n_work_index);
-  for (int32_t r = 0; op->work_at >= 0 && r < program->n_ranks; r++) {
-    HEC_ASSERT(program->work_index[op->work_at + r] <= program->work_index[op->work_at + r + 1]);
-    HEC_ASSERT((size_t)program->work_index[op->work_at + r + 1] <= program->n_work);
+  HEC_ASSERT(op->compute.shape >= 0 && (size_t)op->compute.shape < program->n_shapes);
+  HEC_ASSERT(op->compute.work_at < 0 || (size_t)op->compute.work_at + (size_t)program->n_ranks < program->n_work_index);
+  for (int32_t r = 0; op->compute.work_at >= 0 && r < program->n_ranks; r++) {
+    HEC_ASSERT(program->work_index[op->compute.work_at + r] <= program->work_index[op->compute.work_at + r + 1]);
+    HEC_ASSERT((size_t)program->work_index[op->compute.work_at + r + 1] <= program->n_work);
   }
 }
 
@@ -162,10 +174,11 @@ void hec_program_check(const hec_program *program) {
     }
     if (op->kind == HEC_OP_COMPUTE)
       check_work(program, op);
-    if (op->kind == HEC_OP_ALLREDUCE && op->stride > 1)
-      HEC_ASSERT(program->n_ranks % op->stride == 0);
+    if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1)
+      HEC_ASSERT(program->n_ranks % op->allreduce.stride == 0);
     if (op->kind == HEC_OP_LOCAL)
-      HEC_ASSERT(op->bytes_at < 0 || (size_t)op->bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
+      HEC_ASSERT(op->local.bytes_at < 0 ||
+                 (size_t)op->local.bytes_at + (size_t)program->n_ranks <= program->n_local_bytes);
   }
   for (size_t i = 0; i < program->n_holds; i++) {
     const hec_hold *hold = &program->holds[i];
@@ -191,7 +204,7 @@ static uint64_t digest_shape(uint64_t digest, const hec_work_shape *shape) {
 /* Per rank: how many entries, then the entries. */
 static uint64_t digest_work(uint64_t digest, const hec_program *program, const hec_op *op) {
   for (int32_t r = 0; r < program->n_ranks; r++) {
-    const int32_t *at = program->work_index + op->work_at + r;
+    const int32_t *at = program->work_index + op->compute.work_at + r;
     int32_t n = at[1] - at[0];
     digest = digest_add(digest, &n, sizeof n);
     digest = digest_add(digest, program->work + at[0], (size_t)n * sizeof *program->work);
@@ -200,8 +213,8 @@ static uint64_t digest_work(uint64_t digest, const hec_program *program, const h
 }
 
 static uint64_t digest_transfers(uint64_t digest, const hec_program *program, const hec_op *op) {
-  for (int32_t t = 0; t < op->n_transfers; t++) {
-    const hec_transfer *x = &program->transfers[op->transfer_at + t];
+  for (int32_t t = 0; t < op->exchange.n_transfers; t++) {
+    const hec_transfer *x = &program->transfers[op->exchange.transfer_at + t];
     int64_t transfer[] = {x->bytes, x->source, x->destination, x->item, x->after};
     digest = digest_add(digest, transfer, sizeof transfer);
   }
@@ -214,29 +227,40 @@ static uint64_t digest_rank_bytes(uint64_t digest, const hec_program *program, i
 }
 
 static uint64_t digest_op(uint64_t digest, const hec_program *program, const hec_op *op) {
-  int32_t fields[] = {(int32_t)op->kind, (int32_t)op->lane, (int32_t)op->role, op->backward,
-                      op->reverse,       op->one_off,       op->layer,         op->micro_batch,
-                      op->n_deps,        op->n_transfers,   op->n_chunks};
+  bool exchange = op->kind == HEC_OP_EXCHANGE;
+  double rows = op->kind == HEC_OP_COMPUTE ? op->compute.rows : 0;
+  uint64_t units = op->kind == HEC_OP_PLAN ? op->plan.units : 0;
+  int32_t fields[] = {(int32_t)op->kind,
+                      (int32_t)op->lane,
+                      (int32_t)op->role,
+                      op->backward,
+                      op->reverse,
+                      op->one_off,
+                      op->layer,
+                      op->micro_batch,
+                      op->n_deps,
+                      exchange ? op->exchange.n_transfers : 0,
+                      exchange ? op->exchange.n_chunks : 1};
   digest = digest_add(digest, fields, sizeof fields);
   if (op->degree > 1)
     digest = digest_add(digest, (const int32_t[]){op->chunk, op->degree}, 2 * sizeof(int32_t));
   if (op->route > 0)
     digest = digest_add(digest, &op->route, sizeof op->route);
-  if (op->stride > 1)
-    digest = digest_add(digest, &op->stride, sizeof op->stride);
-  if (op->first_byte != 0)
-    digest = digest_add(digest, &op->first_byte, sizeof op->first_byte);
+  if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1)
+    digest = digest_add(digest, &op->allreduce.stride, sizeof op->allreduce.stride);
+  if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.first_byte != 0)
+    digest = digest_add(digest, &op->allreduce.first_byte, sizeof op->allreduce.first_byte);
   digest = digest_add(digest, program->deps + op->dep_at, (size_t)op->n_deps * sizeof(int32_t));
-  digest = digest_add(digest, &op->rows, sizeof op->rows);
+  digest = digest_add(digest, &rows, sizeof rows);
   digest = digest_add(digest, &op->bytes, sizeof op->bytes);
-  digest = digest_add(digest, &op->units, sizeof op->units);
+  digest = digest_add(digest, &units, sizeof units);
   if (op->kind == HEC_OP_EXCHANGE)
     digest = digest_transfers(digest, program, op);
   if (op->kind == HEC_OP_COMPUTE)
-    digest = digest_shape(digest, &program->shapes[op->shape]);
-  if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0)
+    digest = digest_shape(digest, &program->shapes[op->compute.shape]);
+  if (op->kind == HEC_OP_COMPUTE && op->compute.work_at >= 0)
     digest = digest_work(digest, program, op);
-  return op->kind == HEC_OP_LOCAL ? digest_rank_bytes(digest, program, op->bytes_at) : digest;
+  return op->kind == HEC_OP_LOCAL ? digest_rank_bytes(digest, program, op->local.bytes_at) : digest;
 }
 
 uint64_t hec_program_digest(const hec_program *program) {
@@ -285,8 +309,9 @@ void hec_program_traffic(const hec_program *program, double ordinary[HEC_N_TRAFF
     hec_traffic traffic = hec_role_traffic[op->role];
     if (traffic == HEC_TRAFFIC_NONE)
       continue;
-    int32_t groups = op->stride > 1 ? op->stride : 1;
-    double bytes = op->kind == HEC_OP_ALLREDUCE ? 2.0 * (program->n_ranks - groups) * op->bytes : op->bytes;
+    double bytes = op->bytes;
+    if (op->kind == HEC_OP_ALLREDUCE) /* each among n_ranks / stride */
+      bytes *= 2.0 * (program->n_ranks - (op->allreduce.stride > 1 ? op->allreduce.stride : 1));
     (op->one_off ? one_off : ordinary)[traffic] += bytes;
   }
 }

@@ -106,37 +106,60 @@ static inline bool hec_role_is_sparse(hec_role role) {
   return hec_role_traffic[role] == HEC_TRAFFIC_GATHER || hec_role_traffic[role] == HEC_TRAFFIC_SCATTER;
 }
 
+/* What an operation of each kind is, beside what all have. */
+typedef struct {
+  int32_t shape; /* into program.shapes */
+  /* Rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each. */
+  int32_t work_at;
+  double rows; /* uniform; may be fractional (ideal) */
+} hec_op_compute;
+
+typedef struct {
+  int32_t bytes_at; /* rank r moves op.bytes * local_bytes[bytes_at + r]; -1: op.bytes each */
+} hec_op_local;
+
+typedef struct {
+  int32_t transfer_at, n_transfers, n_chunks; /* into program.transfers; chunks of chained transfers */
+  int32_t part_at;                            /* rank r takes part when parts[part_at + r] */
+  int32_t
+      parcel_at; /* its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]]; -1: no detail */
+} hec_op_exchange;
+
+typedef struct {
+  int64_t first_byte; /* of the layer's dense gradients, from this byte on, op.bytes of them */
+  int32_t stride;     /* above 1, that many at once, each among the ranks r, r + stride, r + 2 stride ... */
+} hec_op_allreduce;
+
+typedef struct {
+  uint64_t units; /* of work */
+} hec_op_plan;
+
 typedef struct {
   hec_op_kind kind;
   hec_lane lane;
   hec_role role;
   bool backward;
-  bool reverse;  /* exchange: source and destination of its transfers swapped (combine is dispatch reversed) */
+  bool
+      reverse; /* exchange: source and destination of its transfers swapped (combine is dispatch reversed); so its alignment */
   bool sliced;   /* moves slices of experts: what a rank keeps of them is copied or added with it */
   bool by_node;  /* of a layer whose token rows travel once per node (nodes.h) */
   bool one_off;  /* paid when a placement changes, not in an ordinary iteration */
   int32_t layer; /* MoE layer, -1: none */
   int32_t micro_batch;
   int32_t dep_at, n_deps; /* into program.deps */
-  int32_t shape;          /* compute: into program.shapes */
-  /* compute: rank r does work[work_index[work_at + r] .. work_index[work_at + r + 1]); -1: `rows` each */
-  int32_t work_at;
-  int32_t bytes_at; /* local: rank r moves bytes * local_bytes[bytes_at + r]; -1: `bytes` each */
   /* The token work of a layer may be cut (a pipeline): chunk `chunk` of `degree`, -1: all of them; degree 0 or 1: it is not.
    * All-reduce: the same of a block's dense gradients, whole numbers each (hec_part_begin). */
   int32_t chunk, degree;
-  int32_t route;                              /* permute, and what moves token rows: of hec_token_routes */
-  int32_t transfer_at, n_transfers, n_chunks; /* exchange: into program.transfers; chunks of chained transfers */
-  int32_t part_at;                            /* exchange: rank r takes part when parts[part_at + r] */
-  double rows;                                /* compute, uniform; may be fractional (ideal) */
-  /* local: see bytes_at; allreduce: bytes reduced; counts: bytes from each rank; exchange: sum of its transfers, set by
-   * hec_program_add with part_at */
-  double bytes;
-  int64_t first_byte; /* allreduce: of the layer's dense gradients, from this byte on, `bytes` of them */
-  int32_t stride;     /* allreduce: above 1, that many at once, each among the ranks r, r + stride, r + 2 stride ... */
-  uint64_t units;     /* plan: work units */
-  /* What an executor must know beyond sizes (hec_lowering_detail; else -1 and 0). */
-  int32_t parcel_at; /* exchange: its transfer k carries parcels[parcel_index[parcel_at + k] .. [parcel_at + k + 1]] */
+  int32_t route; /* permute, and what moves token rows: of hec_token_routes */
+  double bytes;  /* local: moved; allreduce: reduced; counts: from each rank; exchange: sum, set by hec_program_add */
+  union {        /* of its kind; counts have nothing more */
+    hec_op_compute compute;
+    hec_op_local local;
+    hec_op_exchange exchange;
+    hec_op_allreduce allreduce;
+    hec_op_plan plan;
+  };
+  /* What an executor must know beyond sizes (hec_lowering_detail; else 0). */
   int32_t own_at, n_own; /* gather: copied, scatter (its last reduction): added on the spot; into program.own */
   /* permute, dispatch, experts, combine, unpermute: into program.cells. Those of a layer of degree r stand r times, chunk
    * by chunk, each time with the chunk's rows, possibly none; then they are there without detail too. Where rows travel once
@@ -144,6 +167,8 @@ typedef struct {
   int32_t cell_at, n_cells;
 } hec_op;
 
+/* One of this kind, of all of its layer's work, without what it works on. */
+hec_op hec_op_new(hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer);
 /* The kind of curve that measures an operation (its direction is op->backward, where the kind has one). HEC_CURVE_NONE: none
  * does. */
 hec_curve_kind hec_op_curve(const hec_op *op);
@@ -261,7 +286,7 @@ int32_t hec_program_local_bytes(hec_program *program, int32_t n);
 int32_t hec_program_hold(hec_program *program, hec_hold hold);
 
 static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {
-  return op->kind != HEC_OP_EXCHANGE || p->parts[op->part_at + rank] != 0;
+  return op->kind != HEC_OP_EXCHANGE || p->parts[op->exchange.part_at + rank] != 0;
 }
 
 /* Aborts unless every rule above holds: dependencies backwards, indices in range, transfers between different ranks

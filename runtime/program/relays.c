@@ -14,20 +14,20 @@
  *
  * A rank may have a part in one exchange and none in the other, so both end in a row that every rank has (it takes no time):
  * who waits for that has waited for both. O(ranks^2) per chunk. */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 static void list_inside(hec_lowering *low, int32_t s) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   for (int32_t q = 0; q < low->problem->n_ranks; q++) {
-    if (low->inside_bytes[q] > 0)
+    if (low->in->inside_bytes[q] > 0)
       program->transfers[program->n_transfers++] =
-          (hec_transfer){.bytes = low->inside_bytes[q], .source = s, .destination = q, .item = -1, .after = -1};
-    low->inside_bytes[q] = 0;
+          (hec_transfer){.bytes = low->in->inside_bytes[q], .source = s, .destination = q, .item = -1, .after = -1};
+    low->in->inside_bytes[q] = 0;
   }
 }
 
 void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_chunk *chunk) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = low->problem->n_ranks;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
@@ -35,13 +35,13 @@ void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_c
   chunk->relayed_at = hec_program_local_bytes(program, n_ranks);
   for (int32_t s = 0; s < n_ranks; s++) {
     for (int32_t d = 0; d < n_ranks; d++) {
-      int64_t *bytes = &low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
+      int64_t *bytes = &low->in->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d];
       int32_t q = *bytes > 0 ? route->relay(low->problem, s, d) : s;
       if (q == s) /* nothing; or the exchange between nodes alone */
         continue;
-      low->inside_bytes[q] += *bytes;
+      low->in->inside_bytes[q] += *bytes;
       if (q != d) { /* q's own for d stand there too, and stay: relay(q, d) = q */
-        low->pair_bytes[(size_t)q * (size_t)n_ranks + (size_t)d] += *bytes;
+        low->in->pair_bytes[(size_t)q * (size_t)n_ranks + (size_t)d] += *bytes;
         program->local_bytes[chunk->relayed_at + q] += (double)*bytes;
         chunk->relayed = true;
       }
@@ -53,7 +53,7 @@ void hec_add_relays(hec_lowering *low, const hec_token_route *route, hec_layer_c
 }
 
 static hec_layer_chunk *chunk_at(hec_lowering *low, hec_chunk chunk) {
-  return &low->layer[chunk.layer].chunk[chunk.index];
+  return &low->layer[chunk.layer].in->chunk[chunk.index];
 }
 
 static int32_t emit_inside(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
@@ -73,22 +73,22 @@ static int32_t emit_alignment(hec_lowering *low, hec_chunk chunk, bool to_expert
                               int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_TOKEN, HEC_ROLE_ALIGN, chunk.layer, backward);
   op.reverse = !to_experts;
-  op.bytes_at = chunk_at(low, chunk)->relayed_at;
+  op.local.bytes_at = chunk_at(low, chunk)->relayed_at;
   op.bytes = 2;
   hec_set_cells(&op, &low->layer[chunk.layer], chunk.index);
-  return hec_program_add(&low->program, op, deps, n_deps);
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 static void hold_rows(hec_lowering *low, hec_chunk chunk, hec_tensor tensor, int32_t first, int32_t last) {
-  (void)hec_program_hold(&low->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
-                                                   .layer = chunk.layer,
-                                                   .first = first,
-                                                   .last = last,
-                                                   .bytes_at = chunk_at(low, chunk)->relayed_at,
-                                                   .bytes = 1,
-                                                   .tensor = tensor,
-                                                   .micro_batch = low->micro_batch,
-                                                   .items_at = -1});
+  (void)hec_program_hold(&low->in->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
+                                                       .layer = chunk.layer,
+                                                       .first = first,
+                                                       .last = last,
+                                                       .bytes_at = chunk_at(low, chunk)->relayed_at,
+                                                       .bytes = 1,
+                                                       .tensor = tensor,
+                                                       .micro_batch = low->in->micro_batch,
+                                                       .items_at = -1});
 }
 
 static int32_t emit_end(hec_lowering *low, hec_chunk chunk, bool backward, int32_t first, int32_t second) {
@@ -96,7 +96,7 @@ static int32_t emit_end(hec_lowering *low, hec_chunk chunk, bool backward, int32
     return first < 0 ? second : first;
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_TOKEN, HEC_ROLE_ALIGN, chunk.layer, backward);
   hec_set_cells(&op, &low->layer[chunk.layer], chunk.index);
-  return hec_program_add(&low->program, op, HEC_DEPS(first, second));
+  return hec_program_add(&low->in->program, op, HEC_DEPS(first, second));
 }
 
 int32_t hec_emit_to_relays(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,

@@ -7,27 +7,27 @@
  *
  * on the intra-node lane, or in line with the tokens where the schedule says so; both directions of the layer, since a
  * shard's gradients need all rows too, and gradients of inputs are sums over shards. O(ranks * s) transfers a chunk. */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 void hec_add_shard_gather(hec_lowering *low, hec_layer_chunk *chunk) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = low->problem->n_ranks, esp = low->problem->esp;
   chunk->arrived_at = hec_program_local_bytes(program, n_ranks);
   HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n_ranks * (size_t)esp);
   chunk->gather.transfer_at = (int32_t)program->n_transfers;
   for (int32_t r = 0; r < n_ranks; r++) {
     for (int32_t d = r / esp * esp, end = d + esp; d < end; d++)
-      if (d != r && low->arrived[r] > 0)
+      if (d != r && low->in->arrived[r] > 0)
         program->transfers[program->n_transfers++] =
-            (hec_transfer){.bytes = low->arrived[r], .source = r, .destination = d, .item = -1, .after = -1};
-    program->local_bytes[chunk->arrived_at + r] = (double)low->arrived[r];
-    low->arrived[r] = 0;
+            (hec_transfer){.bytes = low->in->arrived[r], .source = r, .destination = d, .item = -1, .after = -1};
+    program->local_bytes[chunk->arrived_at + r] = (double)low->in->arrived[r];
+    low->in->arrived[r] = 0;
   }
   chunk->gather.n_transfers = (int32_t)program->n_transfers - chunk->gather.transfer_at;
 }
 
 static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, hec_chunk chunk, bool backward) {
-  hec_lane lane = low->schedule->inside ? HEC_LANE_INTRA : HEC_LANE_TOKEN;
+  hec_lane lane = low->in->schedule->inside ? HEC_LANE_INTRA : HEC_LANE_TOKEN;
   hec_op op = hec_op_of(low, kind, lane, role, chunk.layer, backward);
   op.degree = low->layer[chunk.layer].degree;
   op.chunk = op.degree > 1 ? chunk.index : 0;
@@ -36,7 +36,7 @@ static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, he
 
 int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward, int32_t arrived, const int32_t *deps,
                               int32_t n_deps) {
-  hec_layer_chunk *of = &low->layer[chunk.layer].chunk[chunk.index];
+  hec_layer_chunk *of = &low->layer[chunk.layer].in->chunk[chunk.index];
   int32_t wait[8];
   HEC_ASSERT(n_deps < 8);
   if (of->gather.n_transfers == 0)
@@ -49,7 +49,7 @@ int32_t hec_emit_shard_gather(hec_lowering *low, hec_chunk chunk, bool backward,
 }
 
 int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps) {
-  hec_layer_chunk *of = &low->layer[chunk.layer].chunk[chunk.index];
+  hec_layer_chunk *of = &low->layer[chunk.layer].in->chunk[chunk.index];
   int32_t wait[8];
   HEC_ASSERT(n_deps < 8);
   if (of->gather.n_transfers == 0)
@@ -60,18 +60,18 @@ int32_t hec_emit_shard_scatter(hec_lowering *low, hec_chunk chunk, bool backward
     wait[i] = deps[i];
   wait[n_deps] = hec_emit_span(low, op, &of->gather, deps, n_deps);
   hec_op add = op_of(low, HEC_OP_LOCAL, HEC_ROLE_SHARD_REDUCE, chunk, backward);
-  add.bytes_at = of->arrived_at;
+  add.local.bytes_at = of->arrived_at;
   add.bytes = low->problem->esp + 1;
-  int32_t id = hec_program_add(&low->program, add, wait, n_deps + 1);
-  (void)hec_program_hold(&low->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
-                                                   .layer = chunk.layer,
-                                                   .first = wait[n_deps],
-                                                   .last = id,
-                                                   .bytes_at = of->arrived_at,
-                                                   .bytes = low->problem->esp - 1,
-                                                   .tensor = HEC_TENSOR_STAGING,
-                                                   .micro_batch = low->micro_batch,
-                                                   .items_at = -1});
-  low->layer[chunk.layer].added = id;
+  int32_t id = hec_program_add(&low->in->program, add, wait, n_deps + 1);
+  (void)hec_program_hold(&low->in->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
+                                                       .layer = chunk.layer,
+                                                       .first = wait[n_deps],
+                                                       .last = id,
+                                                       .bytes_at = of->arrived_at,
+                                                       .bytes = low->problem->esp - 1,
+                                                       .tensor = HEC_TENSOR_STAGING,
+                                                       .micro_batch = low->in->micro_batch,
+                                                       .items_at = -1});
+  low->layer[chunk.layer].in->added = id;
   return id;
 }

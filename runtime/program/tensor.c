@@ -12,7 +12,7 @@
  *
  * Memory in flight: gathered rows that are not kept for backward, partial sums, staging.
  * O(ranks * s) transfers an iteration, operations O(blocks). */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 /* What is computed between an AllGather and its ReduceScatter. */
 typedef struct {
@@ -28,50 +28,50 @@ static double rows_bytes(const hec_lowering *low) {
 
 /* Every rank's rows to the others of its group. */
 static void add_transfers(hec_lowering *low) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = low->problem->n_ranks, mp = low->problem->mp;
   HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)n_ranks * (size_t)mp);
-  low->tensor.transfer_at = (int32_t)program->n_transfers;
+  low->in->tensor.transfer_at = (int32_t)program->n_transfers;
   for (int32_t r = 0; r < n_ranks; r++)
     for (int32_t d = r / mp * mp, end = d + mp; d < end; d++)
       if (d != r && low->problem->tokens > 0)
         program->transfers[program->n_transfers++] =
             (hec_transfer){.bytes = (int64_t)rows_bytes(low), .source = r, .destination = d, .item = -1, .after = -1};
-  low->tensor.n_transfers = (int32_t)program->n_transfers - low->tensor.transfer_at;
+  low->in->tensor.n_transfers = (int32_t)program->n_transfers - low->in->tensor.transfer_at;
 }
 
 static hec_op op_of(const hec_lowering *low, hec_op_kind kind, hec_role role, const dense_part *part) {
-  hec_lane lane = low->schedule->inside ? HEC_LANE_INTRA : HEC_LANE_TOKEN;
+  hec_lane lane = low->in->schedule->inside ? HEC_LANE_INTRA : HEC_LANE_TOKEN;
   return hec_op_of(low, kind, lane, role, part->layer, part->backward);
 }
 
 static void hold(hec_lowering *low, const dense_part *part, hec_tensor tensor, int32_t first, int32_t last,
                  double times) {
-  (void)hec_program_hold(&low->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
-                                                   .layer = part->layer,
-                                                   .first = first,
-                                                   .last = last,
-                                                   .bytes_at = -1,
-                                                   .bytes = times * rows_bytes(low),
-                                                   .tensor = tensor,
-                                                   .micro_batch = low->micro_batch,
-                                                   .items_at = -1});
+  (void)hec_program_hold(&low->in->program, (hec_hold){.memory = HEC_MEMORY_BUFFER,
+                                                       .layer = part->layer,
+                                                       .first = first,
+                                                       .last = last,
+                                                       .bytes_at = -1,
+                                                       .bytes = times * rows_bytes(low),
+                                                       .tensor = tensor,
+                                                       .micro_batch = low->in->micro_batch,
+                                                       .items_at = -1});
 }
 
 static int32_t emit_exchange(hec_lowering *low, hec_role role, const dense_part *part, const int32_t *deps,
                              int32_t n_deps) {
   hec_op op = op_of(low, HEC_OP_EXCHANGE, role, part);
-  if (low->tensor.part_at < 0)
+  if (low->in->tensor.part_at < 0)
     add_transfers(low);
   op.reverse = role == HEC_ROLE_TENSOR_SCATTER;
-  return hec_emit_span(low, op, &low->tensor, deps, n_deps);
+  return hec_emit_span(low, op, &low->in->tensor, deps, n_deps);
 }
 
 static int32_t emit_scatter(hec_lowering *low, const dense_part *part, int32_t after) {
   int32_t scatter = emit_exchange(low, HEC_ROLE_TENSOR_SCATTER, part, HEC_DEPS(after));
   hec_op add = op_of(low, HEC_OP_LOCAL, HEC_ROLE_TENSOR_REDUCE, part);
   add.bytes = (low->problem->mp + 1) * rows_bytes(low);
-  int32_t id = hec_program_add(&low->program, add, HEC_DEPS(scatter));
+  int32_t id = hec_program_add(&low->in->program, add, HEC_DEPS(scatter));
   hold(low, part, HEC_TENSOR_PARTIAL, after, id, low->problem->mp);
   hold(low, part, HEC_TENSOR_STAGING, scatter, id, low->problem->mp - 1);
   return id;

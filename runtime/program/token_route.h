@@ -3,7 +3,10 @@
  * permute, as it chooses the degree; the way back is the same way backwards. */
 #ifndef HEC_PROGRAM_TOKEN_ROUTE_H
 #define HEC_PROGRAM_TOKEN_ROUTE_H
-#include "runtime/plan/problem.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   const char *name, *summary, *source;

@@ -9,6 +9,7 @@
  *
  * Inferred: in a partly used last node q may not exist; such rows go directly, in the second exchange. The rows of G - 1 of
  * G ranks pass the ports inside the node once more, which is what it costs. O(1). */
+#include "runtime/plan/problem.h"
 #include "runtime/program/token_route.h"
 
 static int32_t relay(const hec_problem *problem, int32_t s, int32_t d) {

@@ -75,8 +75,8 @@ double hec_walk_exchange_s(const hec_cluster *cluster, const hec_op *op, double 
 double hec_walk_together_s(const hec_cluster *cluster, int32_t n_ranks, const hec_op *op) {
   if (op->kind != HEC_OP_ALLREDUCE)
     return hec_link_cost_allgather(cluster, n_ranks, op->bytes);
-  return op->stride > 1 ? hec_link_cost_allreduce_strided(cluster, n_ranks, op->stride, op->bytes)
-                        : hec_link_cost_allreduce(cluster, n_ranks, op->bytes);
+  return op->allreduce.stride > 1 ? hec_link_cost_allreduce_strided(cluster, n_ranks, op->allreduce.stride, op->bytes)
+                                  : hec_link_cost_allreduce(cluster, n_ranks, op->bytes);
 }
 
 void hec_walk_own_measured(const void *context, const hec_program *program, int32_t op, int64_t *ps) {
@@ -121,10 +121,10 @@ static void walk_alone(hec_walk *walk, const visit *v, hec_walk_options options)
 /* Where an exchange with such transfers would stand. */
 static known *find_slot(hec_walk *walk, const hec_program *program, const hec_op *op) {
   enum { SAMPLES = 8 };
-  const hec_transfer *t = program->transfers + op->transfer_at;
-  uint64_t hash = (uint64_t)op->n_transfers * 2 + op->reverse;
-  int32_t step = op->n_transfers / SAMPLES + 1;
-  for (int32_t i = 0; i < op->n_transfers; i += step) {
+  const hec_transfer *t = program->transfers + op->exchange.transfer_at;
+  uint64_t hash = (uint64_t)op->exchange.n_transfers * 2 + op->reverse;
+  int32_t step = op->exchange.n_transfers / SAMPLES + 1;
+  for (int32_t i = 0; i < op->exchange.n_transfers; i += step) {
     hash = (hash ^ (uint64_t)t[i].bytes) * 0x9e3779b97f4a7c15u;
     hash = (hash ^ (hash >> 29) ^ ((uint64_t)(uint32_t)t[i].source << 32 | (uint32_t)t[i].destination)) *
            0xbf58476d1ce4e5b9u;
@@ -135,32 +135,33 @@ static known *find_slot(hec_walk *walk, const hec_program *program, const hec_op
 _Static_assert(sizeof(hec_transfer) == sizeof(int64_t) + 4 * sizeof(int32_t), "compared as bytes: no padding");
 
 static bool same_exchange(const hec_program *program, const hec_op *a, const hec_op *b) {
-  if (a->n_transfers != b->n_transfers || a->reverse != b->reverse || a->n_chunks != b->n_chunks ||
-      hec_op_curve(a) != hec_op_curve(b))
+  if (a->exchange.n_transfers != b->exchange.n_transfers || a->reverse != b->reverse ||
+      a->exchange.n_chunks != b->exchange.n_chunks || hec_op_curve(a) != hec_op_curve(b))
     return false;
-  const hec_transfer *x = program->transfers + a->transfer_at, *y = program->transfers + b->transfer_at;
-  return memcmp(x, y, (size_t)a->n_transfers * sizeof *x) == 0;
+  const hec_transfer *x = program->transfers + a->exchange.transfer_at,
+                     *y = program->transfers + b->exchange.transfer_at;
+  return memcmp(x, y, (size_t)a->exchange.n_transfers * sizeof *x) == 0;
 }
 
 /* Index into done_ps of the closed-form times of an exchange. */
 static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *op) {
-  uint32_t hash = ((uint32_t)op->transfer_at * 2 + op->reverse) * 2654435761u;
+  uint32_t hash = ((uint32_t)op->exchange.transfer_at * 2 + op->reverse) * 2654435761u;
   priced *slot = &walk->cache[hash >> (32 - CACHE_BITS)];
-  if (slot->transfer_at == op->transfer_at && slot->reverse == op->reverse)
+  if (slot->transfer_at == op->exchange.transfer_at && slot->reverse == op->reverse)
     return slot->at;
   int32_t n_ranks = walk->n_ranks;
   walk->n_places++; /* room by place: how many are equal changes with the loads, and no iteration may allocate */
   HEC_RESERVE(walk->done_ps, walk->done_capacity, walk->n_places * (size_t)n_ranks);
   known *equal = find_slot(walk, program, op);
   if (equal->op && same_exchange(program, equal->op, op)) {
-    *slot = (priced){op->transfer_at, op->reverse, equal->at};
+    *slot = (priced){op->exchange.transfer_at, op->reverse, equal->at};
     return equal->at;
   }
   *equal = (known){op, (int32_t)walk->n_done};
-  *slot = (priced){op->transfer_at, op->reverse, (int32_t)walk->n_done};
+  *slot = (priced){op->exchange.transfer_at, op->reverse, (int32_t)walk->n_done};
   walk->n_done += (size_t)n_ranks;
-  (void)hec_link_cost_exchange(walk->cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
-                               op->n_chunks);
+  (void)hec_link_cost_exchange(walk->cost, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
+                               op->reverse, op->exchange.n_chunks);
   for (int32_t r = 0; r < n_ranks; r++)
     walk->done_ps[slot->at + r] =
         hec_seconds_to_ps(hec_walk_exchange_s(walk->cost->cluster, op, walk->cost->done_s[r]));
@@ -170,7 +171,7 @@ static int32_t price(hec_walk *walk, const hec_program *program, const hec_op *o
 /* start[r] = the latest of ready over r and its partners; start is ready so far. Transfers mostly stand by source, so a
  * source's own maximum stays at hand while its transfers last. */
 static void meet(const hec_program *program, const hec_op *op, const int64_t *ready, int64_t *start) {
-  const hec_transfer *t = program->transfers + op->transfer_at, *end = t + op->n_transfers;
+  const hec_transfer *t = program->transfers + op->exchange.transfer_at, *end = t + op->exchange.n_transfers;
   while (t != end) {
     int32_t source = t->source;
     int64_t own = ready[source], latest = start[source];
@@ -185,7 +186,7 @@ static void meet(const hec_program *program, const hec_op *op, const int64_t *re
 
 static void walk_exchange(hec_walk *walk, const visit *v) {
   int32_t n_ranks = walk->n_ranks;
-  const uint8_t *part = v->program->parts + v->op->part_at;
+  const uint8_t *part = v->program->parts + v->op->exchange.part_at;
   int64_t *start = walk->begin;
   memcpy(start, walk->ready, (size_t)n_ranks * sizeof *start);
   if (!v->free_of_charge)

@@ -49,9 +49,9 @@ foreach(name ${FAKE_TESTS})
 endforeach()
 
 # The plug-in's own test over it, in several orders.
-if(TARGET test.exec.processor_cuda)
+if(EXISTS ${CMAKE_SOURCE_DIR}/tests/exec/test_processor_cuda.c)
   foreach(seed 1 2)
-    add_test(NAME cuda.processor_fake_${seed} COMMAND test.exec.processor_cuda WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    add_test(NAME cuda.processor_fake_${seed} COMMAND test.exec processor_cuda WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(cuda.processor_fake_${seed} PROPERTIES TIMEOUT 600 ENVIRONMENT
                          "HECATE_PLUGINS=${CMAKE_BINARY_DIR}/fake;FAKE_CUDA_SEED=${seed}")
   endforeach()

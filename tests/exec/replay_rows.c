@@ -249,10 +249,10 @@ static bool wanted[N_COUNTS];
 
 static void count_op(const hec_program *program, const hec_op *op) {
   counts[CUT] += op->degree > 1 && op->role == HEC_ROLE_EXPERTS;
-  counts[PIECES] += op->first_byte > 0 && op->role == HEC_ROLE_DENSE_REDUCE;
+  counts[PIECES] += op->allreduce.first_byte > 0 && op->role == HEC_ROLE_DENSE_REDUCE;
   counts[MOSTLY_BY_NODE] += op->role != HEC_ROLE_PERMUTE ? 0 : op->by_node ? 1 : -1;
   counts[WEIGHTED] += op->role == HEC_ROLE_NODE_DISPATCH && op->backward;
-  counts[ALIGNED] += op->role == HEC_ROLE_ALIGN && op->bytes_at >= 0;
+  counts[ALIGNED] += op->role == HEC_ROLE_ALIGN && op->local.bytes_at >= 0;
   for (int32_t r = 0; op->degree > 1 && r < program->n_ranks; r++)
     counts[APART] += !hec_program_takes_part(program, op, r);
 }

@@ -2,6 +2,7 @@
  * problems, and how they are run; test_replay*.c are its groups, so that they can run side by side. */
 #ifndef HEC_TESTS_EXEC_REPLAY_ROWS_H
 #define HEC_TESTS_EXEC_REPLAY_ROWS_H
+#include "tests/support/check_main.h"
 
 /* All rows of the group; an exit code. */
 int hec_replay_rows_run(const char *group);

@@ -3,7 +3,7 @@
 # knows a new core, one that crashes when it is loaded, one that is something else, none that can be opened.
 set -euo pipefail
 build=$1
-test=$build/test.exec.math
+test=$build/test.exec
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 if ! command -v cc >/dev/null; then
@@ -38,7 +38,7 @@ says() {
   run "$folder/$name"
 }
 run() {
-  env -u OPENBLAS_CORETYPE -u OPENBLAS_NUM_THREADS -u HECATE_BLAS LD_LIBRARY_PATH="$1" CK_RUN_CASE=library "$test" |
+  env -u OPENBLAS_CORETYPE -u OPENBLAS_NUM_THREADS -u HECATE_BLAS LD_LIBRARY_PATH="$1" CK_RUN_CASE=library "$test" math |
     sed -n 2p || true
 }
 failed=0

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/model/gate.h"
+#include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 
 #include <stdio.h>

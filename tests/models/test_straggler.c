@@ -18,7 +18,8 @@ static void setup(void) {
 
 static void apply(const char *slow, const char *skew) {
   setup();
-  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, 8, &c, &said) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, 8, &c, &arena, &c, &said) == HEC_OK, "%s",
+                hec_last_error());
 }
 
 START_TEST(ranks) {
@@ -62,7 +63,7 @@ START_TEST(as_in_json) {
   ck_assert_msg(hec_cluster_parse_json(json, "c.json", &arena, &file) == HEC_OK, "%s", hec_last_error());
   ck_assert_int_eq(hec_cluster_load("2x4 nvlink=100G nic=10G nics=2 flops=1T mem=1G", &arena, &c), HEC_OK);
   const hec_stragglers options = {"rank=3:0.8,link=nic_out:node1.nic1:0.5", "rank=3:500us"};
-  ck_assert_msg(hec_stragglers_apply(&options, 8, &c, &said) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_stragglers_apply(&options, 8, &c, &arena, &c, &said) == HEC_OK, "%s", hec_last_error());
   for (int32_t d = 0; d < 8; d++)
     ck_assert(file.devices[d].speed == c.devices[d].speed && file.devices[d].skew_s == c.devices[d].skew_s);
   for (int32_t l = 0; l < c.n_links; l++)
@@ -111,7 +112,7 @@ static const struct {
 
 START_TEST(messages) {
   setup();
-  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){wrong[_i].slow, wrong[_i].skew}, 8, &c, &said),
+  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){wrong[_i].slow, wrong[_i].skew}, 8, &c, &arena, &c, &said),
                    HEC_BAD_INPUT);
   ck_assert_msg(strstr(hec_last_error(), wrong[_i].message) != NULL, "expected \"%s\" in \"%s\"", wrong[_i].message,
                 hec_last_error());
@@ -131,10 +132,10 @@ START_TEST(uncrossed) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     setup();
     const hec_stragglers options = {cases[i].slow, NULL};
-    ck_assert_int_eq(hec_stragglers_apply(&options, cases[i].n_ranks, &c, &said), HEC_BAD_INPUT);
+    ck_assert_int_eq(hec_stragglers_apply(&options, cases[i].n_ranks, &c, &arena, &c, &said), HEC_BAD_INPUT);
     ck_assert_msg(strstr(hec_last_error(), "a link that messages between ranks 0 to") != NULL, "%s", hec_last_error());
     setup();
-    ck_assert_int_eq(hec_stragglers_apply(&options, 8, &c, &said), HEC_OK);
+    ck_assert_int_eq(hec_stragglers_apply(&options, 8, &c, &arena, &c, &said), HEC_OK);
   }
 }
 END_TEST
@@ -146,6 +147,15 @@ START_TEST(checked_and_unchanged) {
   ck_assert_double_eq(c.devices[3].speed, device.speed);
   ck_assert_double_eq(c.devices[3].skew_s, device.skew_s);
   ck_assert_int_eq(hec_stragglers_check(&(hec_stragglers){"rank=3:0.5", NULL}, 3, &c), HEC_BAD_INPUT);
+  hec_cluster slowed;
+  double bandwidth = c.links[16].bandwidth;
+  const hec_stragglers both = {"rank=3:0.5,link=nic_out:node0:0.5", "rank=3:1us"},
+                       half = {"rank=3:0.5,rank=9:0.5", NULL};
+  ck_assert_int_eq(hec_stragglers_apply(&both, 8, &c, &arena, &slowed, &said), HEC_OK);
+  ck_assert(slowed.devices[3].speed == 0.5 * device.speed && slowed.links[16].bandwidth == 0.5 * bandwidth);
+  ck_assert(c.devices[3].speed == device.speed && c.links[16].bandwidth == bandwidth);
+  ck_assert_int_eq(hec_stragglers_apply(&half, 8, &c, &arena, &c, &said), HEC_BAD_INPUT);
+  ck_assert_double_eq(c.devices[3].speed, device.speed);
 }
 END_TEST
 
@@ -154,11 +164,11 @@ START_TEST(many) {
   for (int i = 0; i < 65; i++)
     (void)snprintf(list + strlen(list), sizeof list - strlen(list), "%srank=%d:0.5", i ? "," : "", i);
   ck_assert_int_eq(hec_cluster_load("1x80 nvlink=1G flops=1T mem=1G", &arena, &c), HEC_OK);
-  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){list, NULL}, 80, &c, &said), HEC_BAD_INPUT);
+  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){list, NULL}, 80, &c, &arena, &c, &said), HEC_BAD_INPUT);
   ck_assert(strstr(hec_last_error(), "at most 64") != NULL);
   *strrchr(list, ',') = '\0';
   ck_assert_int_eq(hec_cluster_load("1x80 nvlink=1G flops=1T mem=1G", &arena, &c), HEC_OK);
-  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){list, NULL}, 80, &c, &said), HEC_OK);
+  ck_assert_int_eq(hec_stragglers_apply(&(hec_stragglers){list, NULL}, 80, &c, &arena, &c, &said), HEC_OK);
 }
 END_TEST
 

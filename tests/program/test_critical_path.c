@@ -99,13 +99,9 @@ START_TEST(by_hand) {
   hec_program_clear(&p, 2);
   HEC_RESERVE(p.transfers, p.transfers_capacity, 1);
   p.transfers[p.n_transfers++] = (hec_transfer){.bytes = 7, .source = 1, .destination = 0, .item = -1, .after = -1};
-  hec_op op = {
-      .kind = HEC_OP_LOCAL, .lane = HEC_LANE_COMPUTE, .layer = -1, .work_at = -1, .bytes_at = -1, .part_at = -1};
-  hec_op sent = op;
-  sent.kind = HEC_OP_EXCHANGE;
-  sent.lane = HEC_LANE_TOKEN;
-  sent.n_transfers = 1;
-  sent.n_chunks = 1;
+  hec_op op = hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, -1);
+  hec_op sent = hec_op_new(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_EMBEDDING, -1);
+  sent.exchange.n_transfers = 1;
   int32_t first = hec_program_add(&p, op, NULL, 0), exchange = hec_program_add(&p, sent, &first, 1);
   (void)hec_program_add(&p, op, &exchange, 1);
   hec_timeline t = {0};

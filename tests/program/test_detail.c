@@ -23,9 +23,9 @@ static int64_t parcel_bytes(const hec_problem *p, const hec_parcel *x) {
 }
 
 static void check_parcels(const hec_problem *p, const hec_program *program, const hec_op *op) {
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
-    const int32_t *at = program->parcel_index + op->parcel_at + i;
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
+    const int32_t *at = program->parcel_index + op->exchange.parcel_at + i;
     int64_t sum = 0;
     ck_assert_int_lt(at[0], at[1]);
     for (int32_t k = at[0]; k < at[1]; k++) {
@@ -79,8 +79,8 @@ static void check_cells(const hec_test_step *step, const hec_op *op, const hec_l
   }
   if (op->kind == HEC_OP_EXCHANGE) {
     along_route(step, op, pair);
-    for (int32_t i = 0; i < op->n_transfers; i++) {
-      const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
       ck_assert_int_eq(pair[t->source * n_ranks + t->destination] * token, t->bytes);
       pair[t->source * n_ranks + t->destination] = 0;
     }
@@ -159,7 +159,7 @@ static void check_buffers(const hec_test_step *step, int32_t i) {
       EXPECT(HEC_TENSOR_OUTPUT, HEC_TENSOR_RETURNED);
     break;
   case HEC_ROLE_ALIGN:
-    if (op->bytes_at >= 0)
+    if (op->local.bytes_at >= 0)
       EXPECT(HEC_TENSOR_RELAYED, HEC_TENSOR_ALIGNED);
     break;
   case HEC_ROLE_EXPERTS:

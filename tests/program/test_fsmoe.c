@@ -39,14 +39,14 @@ static void check(const hec_problem *p, const hec_program *program, const hec_ti
     const hec_op *op = &program->ops[i];
     if (op->role != HEC_ROLE_DENSE_REDUCE || op->layer < 0)
       continue;
-    ck_assert_int_eq(op->first_byte, done[op->layer]); /* in order, so nothing twice */
+    ck_assert_int_eq(op->allreduce.first_byte, done[op->layer]); /* in order, so nothing twice */
     done[op->layer] += (int64_t)op->bytes;
     for (int32_t l = op->layer + 1; l < p->n_layers; l++) /* oldest first */
       ck_assert_int_eq(done[l], block);
     ck_assert_int_ge(t->begin_ps[i * (size_t)t->n_ranks], ready[op->layer]);
     ck_assert_int_le(end_of(t, i), optimizer);
     ck_assert(op->lane == HEC_LANE_TOKEN || op->lane == HEC_LANE_GRAD);
-    s->cut += op->first_byte > 0;
+    s->cut += op->allreduce.first_byte > 0;
     s->on_tokens += op->lane == HEC_LANE_TOKEN;
     s->at_end += op->lane == HEC_LANE_GRAD;
   }

@@ -54,9 +54,9 @@ static int64_t *matrix_of(const hec_test_step *step, hec_role role, bool backwar
   int64_t *matrix = HEC_NEW(&arena, int64_t, (size_t)n * (size_t)n);
   for (int32_t c = 0; c < degree_of(step, layer, mb); c++) {
     int32_t id = find_chunk(step, role, backward, layer, mb, c);
-    for (int32_t i = 0; id >= 0 && i < program->ops[id].n_transfers; i++) {
+    for (int32_t i = 0; id >= 0 && i < program->ops[id].exchange.n_transfers; i++) {
       const hec_op *op = &program->ops[id];
-      const hec_transfer *t = &program->transfers[op->transfer_at + i];
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
       int32_t s = op->reverse ? t->destination : t->source, d = op->reverse ? t->source : t->destination;
       matrix[s * n + d] += t->bytes;
     }
@@ -247,8 +247,8 @@ static void visit_traffic(const hec_test_step *step, void *context) {
   }
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++)
-      counted[hec_role_traffic[op->role]] += (double)program->transfers[op->transfer_at + t].bytes;
+    for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->exchange.n_transfers; t++)
+      counted[hec_role_traffic[op->role]] += (double)program->transfers[op->exchange.transfer_at + t].bytes;
     dense += op->role == HEC_ROLE_DENSE_REDUCE ? op->bytes : 0;
   }
   counted[HEC_TRAFFIC_DENSE] = 2.0 * (problem->n_ranks - 1) * dense;
@@ -349,8 +349,8 @@ static void check_layer_order(const order *o, int32_t l, int32_t mb, int32_t chu
 }
 
 static bool receives(const hec_program *program, const hec_op *op, int32_t rank) {
-  for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->n_transfers; t++)
-    if (program->transfers[op->transfer_at + t].destination == rank)
+  for (int32_t t = 0; op->kind == HEC_OP_EXCHANGE && t < op->exchange.n_transfers; t++)
+    if (program->transfers[op->exchange.transfer_at + t].destination == rank)
       return true;
   return false;
 }

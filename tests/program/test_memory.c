@@ -187,8 +187,7 @@ START_TEST(by_hand) {
   hec_program program = {0};
   hec_program_clear(&program, 2);
   for (int i = 0; i < 4; i++)
-    (void)hec_program_add(&program, (hec_op){.kind = HEC_OP_LOCAL, .work_at = -1, .bytes_at = -1, .part_at = -1}, NULL,
-                          0);
+    (void)hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, 0), NULL, 0);
   int32_t at = hec_program_local_bytes(&program, 2);
   program.local_bytes[at + 1] = 1;
   (void)hec_program_hold(&program, (hec_hold){HEC_MEMORY_PARAM, -1, -1, 0, -1, 5, HEC_TENSOR_STATE, -1, -1});

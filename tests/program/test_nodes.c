@@ -71,8 +71,8 @@ static int32_t find(const hec_program *p, hec_role role, bool backward, int32_t 
 static void check_leg(const hec_problem *p, const hec_program *program, const hec_op *op, int64_t weight,
                       int64_t sent[RANKS], int64_t arrived[RANKS]) {
   int64_t found[RANKS][RANKS] = {{0}}, token = (int64_t)p->bytes.token;
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     found[t->source][t->destination] += t->bytes;
   }
   for (int32_t s = 0; s < p->n_ranks; s++)
@@ -122,7 +122,8 @@ static void check_way(const hec_problem *p, const hec_program *program, int32_t 
   for (int32_t q = 0; q < p->n_ranks; q++) {
     for (int32_t d = 0; d < p->n_ranks; d++)
       weights[q] += 8 * x.pair[q][d];
-    ck_assert_double_eq(program->local_bytes[program->ops[permute].bytes_at + q], (double)(weights[q] / 8 * token));
+    ck_assert_double_eq(program->local_bytes[program->ops[permute].local.bytes_at + q],
+                        (double)(weights[q] / 8 * token));
   }
   check_hold(p, program, HEC_TENSOR_NODE_WEIGHTS, permute, weights);
 }
@@ -133,8 +134,8 @@ static void check_inside(const hec_problem *p, const hec_program *program, int32
   for (int32_t q = 0; q < p->n_ranks; q++)
     for (int32_t d = 0; d < p->n_ranks; d++)
       left += q == d ? 0 : x.pair[q][d];
-  for (int32_t i = 0; id >= 0 && i < program->ops[id].n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[program->ops[id].transfer_at + i];
+  for (int32_t i = 0; id >= 0 && i < program->ops[id].exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[program->ops[id].exchange.transfer_at + i];
     ck_assert_int_eq(hec_problem_node(p, t->source), hec_problem_node(p, t->destination));
     ck_assert_int_eq(t->bytes, x.pair[t->source][t->destination] * token);
     left -= x.pair[t->source][t->destination];
@@ -244,8 +245,8 @@ START_TEST(by_hand) {
                                    {10 * token, 2, 3, -1, -1}};
     for (int32_t i = 0; i < 4; i++) {
       const hec_op *op = &program->ops[find(program, roles[i], back, 0, 0)];
-      const hec_transfer *t = &program->transfers[op->transfer_at];
-      ck_assert_int_eq(op->n_transfers, 1);
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at];
+      ck_assert_int_eq(op->exchange.n_transfers, 1);
       ck_assert(t->bytes == wanted[i].bytes && t->source == wanted[i].source &&
                 t->destination == wanted[i].destination);
     }
@@ -253,7 +254,7 @@ START_TEST(by_hand) {
   const hec_op *permute = &program->ops[find(program, HEC_ROLE_PERMUTE, false, 0, 0)];
   static const int32_t assigned[] = {0, 20, 40, 20};
   for (int32_t r = 0; r < 4; r++)
-    ck_assert_double_eq(program->local_bytes[permute->bytes_at + r], (double)(assigned[r] * token));
+    ck_assert_double_eq(program->local_bytes[permute->local.bytes_at + r], (double)(assigned[r] * token));
   hec_lowering_free(low);
 }
 END_TEST

@@ -14,7 +14,7 @@ static void teardown(void) {
 }
 
 static hec_op row(hec_op_kind kind) {
-  return (hec_op){.kind = kind, .layer = -1, .work_at = -1, .bytes_at = -1, .part_at = -1, .n_chunks = 1};
+  return hec_op_new(kind, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, -1);
 }
 
 /* A compute row, a local row and an exchange on three ranks. */
@@ -30,19 +30,19 @@ static void make(hec_program *p) {
   p->work[p->n_work++] = (hec_work){4, 5};
   p->work[p->n_work++] = (hec_work){6, 7};
   hec_op compute = row(HEC_OP_COMPUTE);
-  compute.work_at = 0;
+  compute.compute.work_at = 0;
   int32_t first = hec_program_add(p, compute, NULL, 0);
   hec_op local = row(HEC_OP_LOCAL);
-  local.bytes_at = hec_program_local_bytes(p, 3);
+  local.local.bytes_at = hec_program_local_bytes(p, 3);
   local.bytes = 2;
-  p->local_bytes[local.bytes_at + 1] = 11;
+  p->local_bytes[local.local.bytes_at + 1] = 11;
   int32_t second = hec_program_add(p, local, &first, 1);
   hec_op exchange = row(HEC_OP_EXCHANGE);
   exchange.lane = HEC_LANE_TOKEN;
   HEC_RESERVE(p->transfers, p->transfers_capacity, 2);
   p->transfers[p->n_transfers++] = (hec_transfer){.bytes = 10, .source = 0, .destination = 2, .item = -1, .after = -1};
   p->transfers[p->n_transfers++] = (hec_transfer){.bytes = 20, .source = 2, .destination = 0, .item = -1, .after = -1};
-  exchange.n_transfers = 2;
+  exchange.exchange.n_transfers = 2;
   (void)hec_program_add(p, exchange, (int32_t[]){first, -1, second}, 3);
   (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_PARAM, -1, 0, 2, -1, 8, HEC_TENSOR_STATE, -1, -1});
 }
@@ -77,16 +77,16 @@ static void spoil_chain(void) {
   program.transfers[1].after = 0;
 } /* one chunk only */
 static void spoil_parts(void) {
-  program.parts[program.ops[2].part_at] = 0;
+  program.parts[program.ops[2].exchange.part_at] = 0;
 }
 static void spoil_shape(void) {
-  program.ops[0].shape = 2;
+  program.ops[0].compute.shape = 2;
 }
 static void spoil_work(void) {
   program.work_index[3] = 3;
 }
 static void spoil_local(void) {
-  program.ops[1].bytes_at = 1;
+  program.ops[1].local.bytes_at = 1;
 }
 static void spoil_hold(void) {
   program.holds[0].last = 3;
@@ -110,7 +110,7 @@ START_TEST(check_refuses) {
 END_TEST
 
 static void other_shape(void) {
-  program.ops[0].shape = 1;
+  program.ops[0].compute.shape = 1;
 }
 static void other_flops(void) {
   program.shapes[0].flops_per_row = 8;
@@ -125,7 +125,7 @@ static void other_item(void) {
   program.work[1].item = 5;
 }
 static void other_local(void) {
-  program.local_bytes[program.ops[1].bytes_at + 2] = 1;
+  program.local_bytes[program.ops[1].local.bytes_at + 2] = 1;
 }
 static void other_bytes(void) {
   program.transfers[0].bytes = 11;

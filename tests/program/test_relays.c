@@ -114,8 +114,8 @@ static const int64_t rest[4] = {13, 5, 37, 23};
 static void check_transfers(const hec_problem *p, const hec_program *program, const hec_op *op,
                             const int64_t wanted[4][4]) {
   int64_t found[4][4] = {{0}};
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     found[t->source][t->destination] += t->bytes;
   }
   for (int32_t s = 0; s < 4; s++)
@@ -207,16 +207,16 @@ static between_nodes count(const hec_problem *p, const hec_program *program) {
   between_nodes sum = {0};
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    for (int32_t k = 0; op->role == HEC_ROLE_DISPATCH && !op->backward && k < op->n_transfers; k++) {
-      const hec_transfer *t = &program->transfers[op->transfer_at + k];
+    for (int32_t k = 0; op->role == HEC_ROLE_DISPATCH && !op->backward && k < op->exchange.n_transfers; k++) {
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
       if (hec_problem_node(p, t->source) == hec_problem_node(p, t->destination))
         continue;
       sum.bytes += t->bytes;
       sum.messages++;
     }
-    for (int32_t k = 0; op->role == HEC_ROLE_DISPATCH_INSIDE && k < op->n_transfers; k++)
-      ck_assert_int_eq(hec_problem_node(p, program->transfers[op->transfer_at + k].source),
-                       hec_problem_node(p, program->transfers[op->transfer_at + k].destination));
+    for (int32_t k = 0; op->role == HEC_ROLE_DISPATCH_INSIDE && k < op->exchange.n_transfers; k++)
+      ck_assert_int_eq(hec_problem_node(p, program->transfers[op->exchange.transfer_at + k].source),
+                       hec_problem_node(p, program->transfers[op->exchange.transfer_at + k].destination));
   }
   return sum;
 }

@@ -66,8 +66,8 @@ static void expect(const hec_problem *p, const hec_program *program, const hec_p
 }
 
 static void add_transfers(const hec_program *program, const hec_op *op, int64_t sums[RANKS_MAX][RANKS_MAX]) {
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     sums[t->source][t->destination] += t->bytes;
   }
 }
@@ -93,9 +93,10 @@ static void compare(const hec_problem *p, const hec_program *program, const expe
     if (op->role == HEC_ROLE_DISPATCH_INSIDE || op->role == HEC_ROLE_COMBINE_INSIDE)
       add_transfers(program, op, found[op->reverse].near);
     for (int32_t r = 0; op->role == HEC_ROLE_SHARD_REDUCE && r < p->n_ranks; r++)
-      reduced[r] += op->bytes * program->local_bytes[op->bytes_at + r];
+      reduced[r] += op->bytes * program->local_bytes[op->local.bytes_at + r];
     for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < p->n_ranks; r++)
-      for (int32_t k = program->work_index[op->work_at + r]; k < program->work_index[op->work_at + r + 1]; k++)
+      for (int32_t k = program->work_index[op->compute.work_at + r];
+           k < program->work_index[op->compute.work_at + r + 1]; k++)
         found[0].rows[r][program->work[k].item] += program->work[k].rows;
   }
   for (int32_t r = 0; r < p->n_ranks; r++) {

@@ -68,12 +68,12 @@ static void start_gather(oracle *o, int32_t layer) {
 }
 
 static void run_gather(oracle *o, const hec_op *op) {
-  const hec_transfer *t = o->step->program->transfers + op->transfer_at;
+  const hec_transfer *t = o->step->program->transfers + op->exchange.transfer_at;
   size_t n = (size_t)o->plan->n_experts * (size_t)o->n_slices * (size_t)o->n_ranks;
   uint8_t *before = HEC_NEW(&arena, uint8_t, n);
   memcpy(before, o->holds, n);
   ck_assert(!op->reverse);
-  for (int32_t i = 0; i < op->n_transfers; i++) {
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
     int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_param);
     if (t[i].after >= 0) {
@@ -117,11 +117,11 @@ static void start_scatter(oracle *o, const hec_op *experts) {
 }
 
 static void run_scatter(oracle *o, const hec_op *op) {
-  const hec_transfer *t = o->step->program->transfers + op->transfer_at;
+  const hec_transfer *t = o->step->program->transfers + op->exchange.transfer_at;
   size_t n = (size_t)o->plan->n_experts * (size_t)o->n_slices * (size_t)o->n_ranks;
   int64_t *before = HEC_NEW(&arena, int64_t, n);
   memcpy(before, o->gradient, n * sizeof *before);
-  for (int32_t i = 0; i < op->n_transfers; i++) {
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
     ck_assert_int_lt(t[i].after, 0);
     int32_t slice = slice_of(o, &t[i]), expert = expert_of(o, &t[i]);
     check_bytes(o, &t[i], slice, o->step->c->problem.bytes.expert_grad);
@@ -221,8 +221,8 @@ static void visit_merged(const hec_test_step *step, void *context) {
     if (op->kind != HEC_OP_EXCHANGE || (op->role != HEC_ROLE_GATHER && op->role != HEC_ROLE_SCATTER))
       continue;
     int64_t *here = HEC_NEW(&arena, int64_t, n * n);
-    for (int32_t t = 0; t < op->n_transfers; t++) {
-      const hec_transfer *x = &step->program->transfers[op->transfer_at + t];
+    for (int32_t t = 0; t < op->exchange.n_transfers; t++) {
+      const hec_transfer *x = &step->program->transfers[op->exchange.transfer_at + t];
       here[(size_t)x->source * n + (size_t)x->destination] += x->bytes;
     }
     for (size_t k = 0; k < n * n; k++) {
@@ -276,9 +276,9 @@ static void visit_limits(const hec_test_step *step, void *context) {
     for (size_t i = 0; i < (size_t)hec_lowering_counts(step->low, l); i++)
       for (int32_t t = 0; program->ops[i].role == HEC_ROLE_GATHER && program->ops[i].kind == HEC_OP_EXCHANGE &&
                           program->ops[i].layer == l && program->ops[i].micro_batch == step->c->n_micro_batches - 1 &&
-                          t < program->ops[i].n_transfers;
+                          t < program->ops[i].exchange.n_transfers;
            t++)
-        moved |= UINT64_C(1) << program->transfers[program->ops[i].transfer_at + t].item;
+        moved |= UINT64_C(1) << program->transfers[program->ops[i].exchange.transfer_at + t].item;
     ck_assert_msg(__builtin_popcountll(moved) <= run->t[l], "%d experts before the gate, t %d: %s",
                   __builtin_popcountll(moved), run->t[l], hec_test_step_name(step));
   }
@@ -322,8 +322,8 @@ START_TEST(repeats_are_taken_for_what_they_are) {
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     bool scatter = op->role == HEC_ROLE_SCATTER;
-    for (int32_t k = 0; (scatter || op->role == HEC_ROLE_GATHER) && k < op->n_transfers; k++) {
-      const hec_transfer *t = &program->transfers[op->transfer_at + k];
+    for (int32_t k = 0; (scatter || op->role == HEC_ROLE_GATHER) && k < op->exchange.n_transfers; k++) {
+      const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
       found[scatter][op->layer][scatter ? t->destination : t->source][scatter ? t->source : t->destination] += t->bytes;
     }
   }

@@ -1,7 +1,7 @@
 /* Tensor parallelism in programs, under every policy and schedule: what travels, what is computed between, in which order,
  * and how dense gradients are reduced, by the definition in runtime/plan/problem.h; times by hand. */
 #include "models/link_cost.h"
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
@@ -41,8 +41,8 @@ static void check_traffic(const hec_test_step *step) {
       bool here = op->role == (scatter ? HEC_ROLE_TENSOR_SCATTER : HEC_ROLE_TENSOR_GATHER) && op->backward == backward;
       if (here)
         ck_assert(op->reverse == scatter);
-      for (int32_t k = 0; here && k < op->n_transfers; k++) {
-        const hec_transfer *t = &program->transfers[op->transfer_at + k];
+      for (int32_t k = 0; here && k < op->exchange.n_transfers; k++) {
+        const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
         sum[scatter ? t->destination * n + t->source : t->source * n + t->destination] += t->bytes;
       }
       added += op->role == HEC_ROLE_TENSOR_REDUCE && op->backward == backward ? op->bytes : 0;
@@ -68,10 +68,10 @@ static void check_work(const hec_test_step *step) {
     const hec_op *op = &step->program->ops[i];
     if (op->role != HEC_ROLE_ATTENTION && op->role != HEC_ROLE_DENSE_BLOCKS)
       continue;
-    ck_assert(op->rows == (double)p->mp * p->tokens);
-    found[op->backward] += op->rows * step->program->shapes[op->shape].flops_per_row;
+    ck_assert(op->compute.rows == (double)p->mp * p->tokens);
+    found[op->backward] += op->compute.rows * step->program->shapes[op->compute.shape].flops_per_row;
     if (op->role == HEC_ROLE_DENSE_BLOCKS) /* attention, FFN, attention ... and backward the other way round */
-      ck_assert((op->shape / 2 * 2 == HEC_SHAPE_DENSE_FFN) == (n_pieces++ % 2 == !op->backward));
+      ck_assert((op->compute.shape / 2 * 2 == HEC_SHAPE_DENSE_FFN) == (n_pieces++ % 2 == !op->backward));
   }
   for (int32_t l = 0; l < p->n_layers; l++) {
     hec_work_shape shape = hec_moe_dense_attention(moe, l) ? hec_work_dense_attention(moe) : hec_work_attention(moe);
@@ -134,12 +134,12 @@ static void check_gradients(const hec_test_step *step) {
       const hec_op *op = &step->program->ops[i];
       if (op->role != HEC_ROLE_DENSE_REDUCE || op->layer != l)
         continue;
-      ck_assert_double_eq((double)op->first_byte, done);
+      ck_assert_double_eq((double)op->allreduce.first_byte, done);
       ck_assert_double_gt(op->bytes, 0);
-      ck_assert_msg((op->stride == p->mp) == (done < cut) && (done >= cut || done + op->bytes <= cut), "%s",
+      ck_assert_msg((op->allreduce.stride == p->mp) == (done < cut) && (done >= cut || done + op->bytes <= cut), "%s",
                     hec_test_step_name(step));
       done += op->bytes;
-      dense += 2 * op->bytes * (p->n_ranks - (op->stride > 1 ? p->mp : 1));
+      dense += 2 * op->bytes * (p->n_ranks - (op->allreduce.stride > 1 ? p->mp : 1));
     }
     ck_assert_double_eq(done, p->train ? all : done);
   }

@@ -20,11 +20,7 @@ static void teardown(void) {
 }
 
 static void add(hec_lane lane, hec_role role) {
-  (void)hec_program_add(
-      &program,
-      (hec_op){
-          .kind = HEC_OP_LOCAL, .lane = lane, .role = role, .layer = 3, .work_at = -1, .bytes_at = -1, .part_at = -1},
-      NULL, 0);
+  (void)hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, lane, role, 3), NULL, 0);
 }
 
 static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {
@@ -106,9 +102,9 @@ static void make_events(hec_text *out) {
                                  .backward = true,
                                  .reverse = true,
                                  .layer = 2,
-                                 .part_at = -1,
-                                 .n_transfers = 1,
-                                 .n_chunks = 1},
+                                 .exchange.part_at = -1,
+                                 .exchange.n_transfers = 1,
+                                 .exchange.n_chunks = 1},
                         NULL, 0);
   int32_t at = hec_program_local_bytes(&program, 2);
   program.local_bytes[at + 1] = 7;

@@ -22,9 +22,7 @@ static void teardown(void) {
 
 static void add(hec_op_kind kind, hec_lane lane) {
   hec_role role = kind == HEC_OP_ALLREDUCE ? HEC_ROLE_DENSE_REDUCE : HEC_ROLE_ATTENTION;
-  (void)hec_program_add(
-      &program, (hec_op){.kind = kind, .lane = lane, .role = role, .work_at = -1, .bytes_at = -1, .part_at = -1}, NULL,
-      0);
+  (void)hec_program_add(&program, hec_op_new(kind, lane, role, 0), NULL, 0);
 }
 
 static void set(int32_t op, int32_t rank, int64_t begin, int64_t end) {

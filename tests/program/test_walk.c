@@ -42,7 +42,8 @@ static void find_durations(oracle *o) {
   for (int32_t id = 0; id < (int32_t)p->n_ops; id++) {
     const hec_op *op = &p->ops[id];
     if (op->kind == HEC_OP_EXCHANGE)
-      (void)hec_link_cost_exchange(&cost, p->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
+      (void)hec_link_cost_exchange(&cost, p->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
+                                   op->reverse, op->exchange.n_chunks);
     for (int32_t r = 0; r < p->n_ranks; r++) {
       int64_t *ps = &o->done_ps[cell(o, id, r)];
       if (is_free(o, op))
@@ -84,8 +85,8 @@ static bool may_begin(const oracle *o, int32_t id, int32_t rank) {
     for (int32_t r = 0; r < o->program->n_ranks; r++)
       if (!o->posted[cell(o, id, r)])
         return false;
-  for (int32_t i = 0; op->kind == HEC_OP_EXCHANGE && i < op->n_transfers; i++) {
-    const hec_transfer *t = &o->program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; op->kind == HEC_OP_EXCHANGE && i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &o->program->transfers[op->exchange.transfer_at + i];
     int32_t partner = t->source == rank ? t->destination : t->destination == rank ? t->source : rank;
     if (!o->posted[cell(o, id, partner)])
       return false;
@@ -216,9 +217,7 @@ END_TEST
 static void add_exchange(hec_program *program, hec_op op, uint64_t *seed, const int32_t *deps, int32_t n_deps) {
   int32_t n = program->n_ranks;
   op.kind = HEC_OP_EXCHANGE;
-  op.part_at = -1;
-  op.n_chunks = 1;
-  op.transfer_at = (int32_t)program->n_transfers;
+  op.exchange = (hec_op_exchange){.part_at = -1, .n_chunks = 1, .transfer_at = (int32_t)program->n_transfers};
   int32_t wanted = 1 + (int32_t)hec_test_below(seed, 3 * (uint64_t)n);
   for (int32_t i = 0; i < wanted; i++) {
     int32_t source = (int32_t)hec_test_below(seed, (uint64_t)n);
@@ -230,12 +229,12 @@ static void add_exchange(hec_program *program, hec_op op, uint64_t *seed, const 
                                                                 .item = -1,
                                                                 .after = -1};
   }
-  op.n_transfers = wanted;
+  op.exchange.n_transfers = wanted;
   (void)hec_program_add(program, op, deps, n_deps);
   if (hec_test_below(seed, 3) == 0) { /* the same bytes in another place, now and then all but one: found by content */
-    int32_t from = op.transfer_at;
+    int32_t from = op.exchange.transfer_at;
     HEC_RESERVE(program->transfers, program->transfers_capacity, program->n_transfers + (size_t)wanted);
-    op.transfer_at = (int32_t)program->n_transfers;
+    op.exchange.transfer_at = (int32_t)program->n_transfers;
     for (int32_t i = 0; i < wanted; i++)
       program->transfers[program->n_transfers++] = program->transfers[from + i];
     if (hec_test_below(seed, 2) == 0)
@@ -244,7 +243,7 @@ static void add_exchange(hec_program *program, hec_op op, uint64_t *seed, const 
   }
   if (hec_test_below(seed, 2) == 0) { /* and back over the same transfers, once more the same way: priced once */
     op.reverse = true;
-    op.part_at = program->ops[program->n_ops - 1].part_at;
+    op.exchange.part_at = program->ops[program->n_ops - 1].exchange.part_at;
     (void)hec_program_add(program, op, NULL, 0);
     op.reverse = false;
     (void)hec_program_add(program, op, NULL, 0);
@@ -260,9 +259,7 @@ static void make_wild(hec_program *program, int32_t n_ranks, int32_t n_ops, uint
     hec_op op = {.lane = (hec_lane)hec_test_below(seed, HEC_N_LANES),
                  .role = (hec_role)hec_test_below(seed, HEC_N_ROLES),
                  .layer = -1,
-                 .one_off = hec_test_below(seed, 6) == 0,
-                 .work_at = -1,
-                 .bytes_at = -1};
+                 .one_off = hec_test_below(seed, 6) == 0};
     int32_t deps[3], n_deps = 0, so_far = (int32_t)program->n_ops;
     for (uint64_t k = hec_test_below(seed, 4); k > 0 && so_far > 0; k--)
       deps[n_deps++] = so_far - 1 - (int32_t)hec_test_below(seed, so_far < 9 ? (uint64_t)so_far : 9);
@@ -273,6 +270,10 @@ static void make_wild(hec_program *program, int32_t n_ranks, int32_t n_ops, uint
       continue;
     }
     op.kind = kinds[kind % 5];
+    if (op.kind == HEC_OP_COMPUTE)
+      op.compute.work_at = -1;
+    else if (op.kind == HEC_OP_LOCAL)
+      op.local.bytes_at = -1;
     op.bytes = op.kind == HEC_OP_COMPUTE || op.kind == HEC_OP_PLAN ? 0 : 1 + (double)hec_test_below(seed, 1 << 20);
     (void)hec_program_add(program, op, deps, n_deps);
   }
@@ -324,17 +325,10 @@ START_TEST(by_hand) {
   p.shapes[p.n_shapes++] = (hec_work_shape){.flops_per_row = 1};
   HEC_RESERVE(p.transfers, p.transfers_capacity, 1);
   p.transfers[p.n_transfers++] = (hec_transfer){.bytes = 7, .source = 0, .destination = 1, .item = -1, .after = -1};
-  hec_op op = {.kind = HEC_OP_COMPUTE, .lane = HEC_LANE_COMPUTE, .layer = -1, .work_at = -1, .bytes_at = -1};
+  hec_op op = hec_op_new(HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, -1);
   int32_t first = hec_program_add(&p, op, NULL, 0);
-  hec_op sent = {.kind = HEC_OP_EXCHANGE,
-                 .lane = HEC_LANE_TOKEN,
-                 .role = HEC_ROLE_DISPATCH,
-                 .layer = -1,
-                 .n_transfers = 1,
-                 .n_chunks = 1,
-                 .part_at = -1,
-                 .work_at = -1,
-                 .bytes_at = -1};
+  hec_op sent = hec_op_new(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH, -1);
+  sent.exchange.n_transfers = 1;
   int32_t exchange = hec_program_add(&p, sent, &first, 1);
   op.one_off = true;
   (void)hec_program_add(&p, op, NULL, 0);

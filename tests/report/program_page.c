@@ -1,5 +1,6 @@
 /* program_page FILE: the page of a validation that nobody ran, for test_browser.sh: a real one takes a quiet machine.
  * */
+#include "runtime/base/temporary.h"
 #include "tools/front/page/report.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* A traffic matrix on a cluster: by hand, and against what the simulator does with the same bytes as one exchange, under
  * every law, on clusters of every tier. */
+#include "runtime/plan/problem.h"
 #include "sim/flows.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -103,15 +104,8 @@ static void make_exchange(const hec_traffic_matrix *m, hec_program *p) {
         p->transfers[p->n_transfers++] =
             (hec_transfer){.bytes = m->bytes[s * m->n + d], .source = s, .destination = d, .item = -1, .after = -1};
       }
-  hec_op sent = {.kind = HEC_OP_EXCHANGE,
-                 .lane = HEC_LANE_TOKEN,
-                 .role = HEC_ROLE_DISPATCH,
-                 .layer = -1,
-                 .n_transfers = (int32_t)p->n_transfers,
-                 .n_chunks = 1,
-                 .part_at = -1,
-                 .work_at = -1,
-                 .bytes_at = -1};
+  hec_op sent = hec_op_new(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH, -1);
+  sent.exchange.n_transfers = (int32_t)p->n_transfers;
   (void)hec_program_add(p, sent, NULL, 0);
 }
 

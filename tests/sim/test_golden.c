@@ -1,5 +1,6 @@
 /* Timelines worked out by hand. Everything runs on machines where one FLOP, one byte of memory and one byte of network
  * take a nanosecond, without fixed costs, so that the numbers can be followed on paper. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -116,30 +117,23 @@ START_TEST(whole_iteration) {
 END_TEST
 
 static hec_op row(hec_op_kind kind, hec_lane lane, hec_role role) {
-  return (hec_op){.kind = kind,
-                  .lane = lane,
-                  .role = role,
-                  .layer = -1,
-                  .work_at = -1,
-                  .bytes_at = -1,
-                  .part_at = -1,
-                  .n_chunks = 1};
+  return hec_op_new(kind, lane, role, -1);
 }
 
 /* Local bytes per rank (nanoseconds, that is). */
 static int32_t busy(hec_lane lane, const double *ns) {
   hec_op op = row(HEC_OP_LOCAL, lane, HEC_ROLE_PERMUTE);
   op.bytes = 1;
-  op.bytes_at = hec_program_local_bytes(&program, program.n_ranks);
-  memcpy(program.local_bytes + op.bytes_at, ns, (size_t)program.n_ranks * sizeof *ns);
+  op.local.bytes_at = hec_program_local_bytes(&program, program.n_ranks);
+  memcpy(program.local_bytes + op.local.bytes_at, ns, (size_t)program.n_ranks * sizeof *ns);
   return hec_program_add(&program, op, NULL, 0);
 }
 
 static int32_t exchange(hec_lane lane, const hec_transfer *transfers, int32_t n, int32_t n_chunks, int32_t dep) {
   hec_op op = row(HEC_OP_EXCHANGE, lane, HEC_ROLE_GATHER);
-  op.n_chunks = n_chunks;
-  op.transfer_at = (int32_t)program.n_transfers;
-  op.n_transfers = n;
+  op.exchange.n_chunks = n_chunks;
+  op.exchange.transfer_at = (int32_t)program.n_transfers;
+  op.exchange.n_transfers = n;
   HEC_RESERVE(program.transfers, program.transfers_capacity, program.n_transfers + (size_t)n);
   memcpy(program.transfers + program.n_transfers, transfers, (size_t)n * sizeof *transfers);
   program.n_transfers += (size_t)n;
@@ -269,7 +263,7 @@ START_TEST(share_of_the_device) {
   program.shapes[program.n_shapes++] = (hec_work_shape){.flops_per_row = 1000, .n_gemms = 1};
   exchange(HEC_LANE_PARAM, (hec_transfer[]){SEND(0, 1, 100)}, 1, 1, -1);
   hec_op op = row(HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
-  op.rows = 4;
+  op.compute.rows = 4;
   (void)hec_program_add(&program, op, NULL, 0);
   const span wanted[] = {{0, 1100}, {0, 1100}, {-1, -1}, {0, 4275}, {0, 4275}, {0, 4000}};
   expect_spans(problem, &program, &hec_law_alpha_beta, false, wanted);
@@ -289,7 +283,7 @@ START_TEST(share_comes_and_goes) {
   int32_t second = busy(HEC_LANE_GRAD, (double[]){1500, 1500});
   exchange(HEC_LANE_PARAM, (hec_transfer[]){SEND(1, 0, 100)}, 1, 1, second);
   hec_op op = row(HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_ATTENTION);
-  op.rows = 4;
+  op.compute.rows = 4;
   (void)hec_program_add(&program, op, NULL, 0);
   const span wanted[] = {{0, 1000},    {0, 1000},    {1000, 2100}, {1000, 2100}, {1000, 2500},
                          {1000, 2500}, {2500, 3600}, {2500, 3600}, {0, 5100},    {0, 5100}};
@@ -305,7 +299,7 @@ START_TEST(planning_and_one_off) {
                                       2, true);
   hec_program_clear(&program, 2);
   hec_op plan = row(HEC_OP_PLAN, HEC_LANE_COMPUTE, HEC_ROLE_PLAN);
-  plan.units = 50;
+  plan.plan.units = 50;
   plan.one_off = true;
   int32_t id = hec_program_add(&program, plan, NULL, 0);
   int32_t wait = busy(HEC_LANE_TOKEN, (double[]){0, 700});

@@ -105,25 +105,32 @@ static void spoil(const hec_test_step *step, void *context) {
     CHANGED(bool, op->reverse, !op->reverse);
     CHANGED(bool, op->sliced, !op->sliced);
     CHANGED(bool, op->one_off, !op->one_off);
-    CHANGED(double, op->rows, op->rows + 1);
+    if (op->kind == HEC_OP_COMPUTE)
+      CHANGED(double, op->compute.rows, op->compute.rows + 1);
     CHANGED(double, op->bytes, op->bytes + 1);
-    CHANGED(uint64_t, op->units, op->units + 1);
-    CHANGED(int32_t, op->n_chunks, op->n_chunks + 1);
+    if (op->kind == HEC_OP_PLAN)
+      CHANGED(uint64_t, op->plan.units, op->plan.units + 1);
+    if (op->kind == HEC_OP_EXCHANGE)
+      CHANGED(int32_t, op->exchange.n_chunks, op->exchange.n_chunks + 1);
     if (op->n_deps > 0)
       CHANGED(int32_t, program->deps[op->dep_at], program->deps[op->dep_at] - 1);
-    if (op->kind == HEC_OP_EXCHANGE && op->n_transfers > 0) {
-      CHANGED(int64_t, program->transfers[op->transfer_at].bytes, program->transfers[op->transfer_at].bytes + 1);
-      CHANGED(int32_t, program->transfers[op->transfer_at].source, program->transfers[op->transfer_at].source + 1);
-      CHANGED(int32_t, program->transfers[op->transfer_at].after, program->transfers[op->transfer_at].after + 1);
+    if (op->kind == HEC_OP_EXCHANGE && op->exchange.n_transfers > 0) {
+      CHANGED(int64_t, program->transfers[op->exchange.transfer_at].bytes,
+              program->transfers[op->exchange.transfer_at].bytes + 1);
+      CHANGED(int32_t, program->transfers[op->exchange.transfer_at].source,
+              program->transfers[op->exchange.transfer_at].source + 1);
+      CHANGED(int32_t, program->transfers[op->exchange.transfer_at].after,
+              program->transfers[op->exchange.transfer_at].after + 1);
     }
     if (op->kind == HEC_OP_COMPUTE)
-      CHANGED(double, program->shapes[op->shape].flops_per_row, program->shapes[op->shape].flops_per_row + 1);
-    if (op->kind == HEC_OP_COMPUTE && op->work_at >= 0 &&
-        program->work_index[op->work_at + 1] > program->work_index[op->work_at])
-      CHANGED(int32_t, program->work[program->work_index[op->work_at]].rows,
-              program->work[program->work_index[op->work_at]].rows + 1);
-    if (op->kind == HEC_OP_LOCAL && op->bytes_at >= 0)
-      CHANGED(double, program->local_bytes[op->bytes_at], program->local_bytes[op->bytes_at] + 1);
+      CHANGED(double, program->shapes[op->compute.shape].flops_per_row,
+              program->shapes[op->compute.shape].flops_per_row + 1);
+    if (op->kind == HEC_OP_COMPUTE && op->compute.work_at >= 0 &&
+        program->work_index[op->compute.work_at + 1] > program->work_index[op->compute.work_at])
+      CHANGED(int32_t, program->work[program->work_index[op->compute.work_at]].rows,
+              program->work[program->work_index[op->compute.work_at]].rows + 1);
+    if (op->kind == HEC_OP_LOCAL && op->local.bytes_at >= 0)
+      CHANGED(double, program->local_bytes[op->local.bytes_at], program->local_bytes[op->local.bytes_at] + 1);
   }
 }
 

@@ -66,12 +66,12 @@ static void visit_capacity(const hec_test_step *step, void *context) {
   int32_t *n = HEC_NEW(&arena, int32_t, cluster->n_links);
   size_t room = 0;
   for (size_t i = 0; i < program->n_ops; i++)
-    room += program->ops[i].kind == HEC_OP_EXCHANGE ? (size_t)program->ops[i].n_transfers : 0;
+    room += program->ops[i].kind == HEC_OP_EXCHANGE ? (size_t)program->ops[i].exchange.n_transfers : 0;
   crossing *all = HEC_NEW(&arena, crossing, room * (size_t)cluster->n_links);
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
-    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->n_transfers; k++) {
-      const hec_transfer *x = &program->transfers[op->transfer_at + k];
+    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++) {
+      const hec_transfer *x = &program->transfers[op->exchange.transfer_at + k];
       int32_t s = op->reverse ? x->destination : x->source, d = op->reverse ? x->source : x->destination;
       size_t at_s = i * (size_t)n_ranks + (size_t)s, at_d = i * (size_t)n_ranks + (size_t)d;
       crossing here = {.bytes = (double)x->bytes,
@@ -110,20 +110,21 @@ static void visit_alone(const hec_test_step *step, void *context) {
   hec_program alone = {0};
   for (size_t i = 0; i < step->program->n_ops; i++) {
     const hec_op *op = &step->program->ops[i];
-    bool exchange = op->kind == HEC_OP_EXCHANGE && op->n_chunks == 1; /* chains: the closed form adds up hops */
+    bool exchange =
+        op->kind == HEC_OP_EXCHANGE && op->exchange.n_chunks == 1; /* chains: the closed form adds up hops */
     bool ring = op->kind == HEC_OP_ALLREDUCE && step->c->problem.cluster->nics == 1; /* else ports share rings less */
     if ((!exchange && !ring) || (op->degree > 1 && op->chunk > 0))                   /* chunks are alike */
       continue;
     hec_program_clear(&alone, step->program->n_ranks);
     hec_op copy = *op;
-    copy.transfer_at = 0;
-    copy.part_at = -1;
-    copy.n_transfers = op->kind == HEC_OP_EXCHANGE ? op->n_transfers : 0;
-    HEC_RESERVE(alone.transfers, alone.transfers_capacity, copy.n_transfers + 1);
-    if (copy.n_transfers > 0)
-      memcpy(alone.transfers, step->program->transfers + op->transfer_at,
-             (size_t)copy.n_transfers * sizeof *alone.transfers);
-    alone.n_transfers = (size_t)copy.n_transfers;
+    if (exchange) {
+      size_t n = (size_t)op->exchange.n_transfers;
+      copy.exchange.transfer_at = 0;
+      copy.exchange.part_at = -1;
+      HEC_RESERVE(alone.transfers, alone.transfers_capacity, n + 1);
+      memcpy(alone.transfers, step->program->transfers + op->exchange.transfer_at, n * sizeof *alone.transfers);
+      alone.n_transfers = n;
+    }
     (void)hec_program_add(&alone, copy, NULL, 0);
     int64_t end[2];
     for (int law = 0; law < 2; law++) {
@@ -140,7 +141,7 @@ static void visit_alone(const hec_test_step *step, void *context) {
     int64_t slack = 2;
     if (op->kind == HEC_OP_EXCHANGE) {
       int64_t least = INT64_MAX, most = 0;
-      for (int32_t k = 0; k < op->n_transfers; k++) {
+      for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
         const hec_transfer *x = &alone.transfers[k];
         int64_t latency = op->reverse ? hec_cluster_latency_ps(step->c->problem.cluster, x->destination, x->source)
                                       : hec_cluster_latency_ps(step->c->problem.cluster, x->source, x->destination);

@@ -13,6 +13,7 @@
  *
  * Schedule `laer`: T beside the experts X of the layer before (backward: beside 2 X), with re-materialisation or without;
  * exposed are the first layer's gather, T - A - C, and the return that ends the backward, T. With T <= X nothing else. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -146,7 +147,8 @@ END_TEST
 static const double under_experts[] = {0.5, 1.5, 10, 30};
 START_TEST(experts_hide_more) {
   double ratio = under_experts[_i];
-  measured plain = run("hecate-published", &hec_schedule_laer, ratio), again = run("hecate-rm", &hec_schedule_laer, ratio);
+  measured plain = run("hecate-published", &hec_schedule_laer, ratio),
+           again = run("hecate-rm", &hec_schedule_laer, ratio);
   measured none = run("ep", &hec_schedule_laer, ratio), beside = run("hecate-published", &hec_schedule_hecate, ratio);
   ck_assert_int_eq(plain.regathers, 0);
   ck_assert_int_eq(again.regathers, LAYERS - 1);

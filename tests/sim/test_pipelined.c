@@ -2,6 +2,7 @@
  * degree.h says, so cutting without latency never costs; chunks of a few tokens add up; Tutel tries each degree once per
  * key and keeps the one that a simulation of all of them finds; tutel-improved and lina never let an all-reduce meet tokens. */
 #include "runtime/plan/planners/degree.h"
+#include "runtime/program/lowering_state.h"
 #include "runtime/program/pipeline.h"
 #include "sim/simulate.h"
 #include "tests/support/check_main.h"
@@ -155,7 +156,8 @@ START_TEST(three_tokens) {
       n_experts += op->role == HEC_ROLE_EXPERTS && !op->backward;
       for (int32_t r = 0; op->role == HEC_ROLE_EXPERTS && r < 4; r++)
         for (int32_t e = 0; e < 4; e++) {
-          int32_t w = program->work_index[op->work_at + r], last = program->work_index[op->work_at + r + 1];
+          int32_t w = program->work_index[op->compute.work_at + r],
+                  last = program->work_index[op->compute.work_at + r + 1];
           for (; w < last; w++)
             rows += program->work[w].item == e ? program->work[w].rows : 0;
         }
@@ -178,11 +180,11 @@ START_TEST(small_cells_spread_over_the_chunks) {
   hec_lowering *low = lower(p, "ep", &fixed[3], even_load(p, 3), 1);
   const hec_program *program = hec_lowering_program(low);
   const hec_layer_ops *ops = &low->layer[0];
-  int32_t n = ops->n_cells / 8, all = 3 * 8 * 32;
+  int32_t n = ops->in->n_cells / 8, all = 3 * 8 * 32;
   for (int32_t c = 0; c < 8; c++) {
     int32_t sum = 0;
     for (int32_t i = 0; i < n; i++) {
-      int32_t rows = program->cells[ops->cell_at + c * n + i].rows;
+      int32_t rows = program->cells[ops->in->cell_at + c * n + i].rows;
       ck_assert(rows == 0 || rows == 1);
       sum += rows;
     }
@@ -315,7 +317,7 @@ START_TEST(lina_sends_pieces_where_no_tokens_are_pending) {
     if (op->role == HEC_ROLE_DENSE_REDUCE && op->layer >= 0) {
       ck_assert_int_eq(op->layer, p->n_layers - 1 - next / n_pieces);
       first_byte = next % n_pieces == 0 ? 0 : first_byte;
-      ck_assert_int_eq(op->first_byte, first_byte);
+      ck_assert_int_eq(op->allreduce.first_byte, first_byte);
       first_byte += (int64_t)op->bytes;
       ck_assert(op->bytes <= 30e6 && op->bytes > 0);
       sum += op->bytes;

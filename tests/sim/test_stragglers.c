@@ -16,8 +16,8 @@ static void teardown(void) {
 
 static void apply(const char *slow, const char *skew, int32_t n_ranks, hec_cluster *cluster) {
   hec_text said = {0};
-  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, n_ranks, cluster, &said) == HEC_OK, "%s",
-                hec_last_error());
+  ck_assert_msg(hec_stragglers_apply(&(hec_stragglers){slow, skew}, n_ranks, cluster, &arena, cluster, &said) == HEC_OK,
+                "%s", hec_last_error());
   hec_text_free(&said);
 }
 
@@ -33,23 +33,16 @@ static void make_serial(hec_program *p) {
       (hec_transfer){.bytes = 1000, .source = 0, .destination = 1, .item = -1, .after = -1};
   p->transfers[p->n_transfers++] =
       (hec_transfer){.bytes = 1000, .source = 1, .destination = 0, .item = -1, .after = -1};
-  hec_op work = {
-      .kind = HEC_OP_COMPUTE, .lane = HEC_LANE_COMPUTE, .rows = 4000, .layer = -1, .work_at = -1, .bytes_at = -1};
-  hec_op sent = {.kind = HEC_OP_EXCHANGE,
-                 .lane = HEC_LANE_TOKEN,
-                 .role = HEC_ROLE_DISPATCH,
-                 .layer = -1,
-                 .n_transfers = 2,
-                 .n_chunks = 1,
-                 .part_at = -1,
-                 .work_at = -1,
-                 .bytes_at = -1};
+  hec_op work = hec_op_new(HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EMBEDDING, -1);
+  hec_op sent = hec_op_new(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH, -1);
+  work.compute.rows = 4000;
+  sent.exchange.n_transfers = 2;
   int32_t at = hec_program_add(p, work, NULL, 0);
   at = hec_program_add(p, sent, &at, 1);
-  work.rows = 2000;
+  work.compute.rows = 2000;
   at = hec_program_add(p, work, &at, 1);
   sent.reverse = true;
-  sent.part_at = p->ops[1].part_at;
+  sent.exchange.part_at = p->ops[1].exchange.part_at;
   (void)hec_program_add(p, sent, &at, 1);
   hec_program_check(p);
 }

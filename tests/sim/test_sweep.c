@@ -1,6 +1,7 @@
 /* Sweeps read their inputs once: what happens to the files afterwards is in no row; other contents are another sweep. Paths in
  * a spec are relative to its folder. */
 #include "models/preset_data.h"
+#include "runtime/base/temporary.h"
 #include "tests/support/check_main.h"
 #include "tests/support/trace_text.h"
 #include "tools/front/sweep/sweep.h"

@@ -136,14 +136,9 @@ START_TEST(equal_places_alone) {
   for (int32_t stride = 1; stride <= per_node && stride < p->n_ranks; stride *= 2) {
     hec_program program = {0};
     hec_program_clear(&program, p->n_ranks);
-    hec_op op = {.kind = HEC_OP_ALLREDUCE,
-                 .lane = HEC_LANE_GRAD,
-                 .role = HEC_ROLE_DENSE_REDUCE,
-                 .bytes = 1e6 * (double)(1 + hec_test_below(&seed, 1000)),
-                 .stride = stride,
-                 .work_at = -1,
-                 .bytes_at = -1,
-                 .part_at = -1};
+    hec_op op = hec_op_new(HEC_OP_ALLREDUCE, HEC_LANE_GRAD, HEC_ROLE_DENSE_REDUCE, 0);
+    op.bytes = 1e6 * (double)(1 + hec_test_below(&seed, 1000));
+    op.allreduce.stride = stride;
     (void)hec_program_add(&program, op, NULL, 0);
     double flows_s = (double)time_of(p, &program, &hec_law_max_min) * 1e-12;
     double closed_s = (double)time_of(p, &program, &hec_law_alpha_beta) * 1e-12;

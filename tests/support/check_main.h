@@ -1,4 +1,5 @@
-/* What every test program shares: one Check suite, run forked, exit code 0 or 1; skips counted apart (77). */
+/* What every test program shares: one Check suite, run forked, exit code 0 or 1; skips counted apart (77). Its `main` has
+ * another name when it is compiled, and is called by the program of its folder (tests/main.c.in). */
 #ifndef HEC_TESTS_CHECK_MAIN_H
 #define HEC_TESTS_CHECK_MAIN_H
 #include <check.h>
@@ -18,6 +19,9 @@
   } while (0)
 #define ck_assert(expr) ck_assert_msg(expr, "%s", "Assertion '" #expr "' failed")
 
+#ifdef main /* its other name */
+int main(void);
+#endif
 #define HEC_TEST_MAIN(make_suite)                                                                                      \
   int main(void) {                                                                                                     \
     SRunner *runner = srunner_create(make_suite());                                                                    \

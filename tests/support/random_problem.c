@@ -2,7 +2,7 @@
  */
 #include "tests/support/random_problem.h"
 
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 #include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
 
@@ -181,7 +181,7 @@ void hec_test_each(const hec_test_case *c, bool per_item, hec_test_visit *visit,
         continue;
       hec_arena arena = {0};
       hec_lowering *low = hec_lowering_new(&c->problem, hec_policies[p], hec_schedules[s], c->collective, &arena);
-      low->answer[0].plan.per_item = low->answer[1].plan.per_item = low->other.per_item = per_item;
+      low->in->answer[0].plan.per_item = low->in->answer[1].plan.per_item = low->in->other.per_item = per_item;
       if (c->detail)
         hec_lowering_detail(low);
       for (int32_t i = 0; i < c->n_iterations; i++) {
@@ -226,7 +226,8 @@ hec_load hec_test_actual_load(const hec_test_step *step, int32_t micro_batch, he
 
 int64_t hec_test_rows(const hec_program *program, const hec_op *op, int32_t rank, int32_t item) {
   int64_t rows = 0;
-  for (int32_t i = program->work_index[op->work_at + rank]; i < program->work_index[op->work_at + rank + 1]; i++)
+  for (int32_t i = program->work_index[op->compute.work_at + rank];
+       i < program->work_index[op->compute.work_at + rank + 1]; i++)
     rows += program->work[i].item == item ? program->work[i].rows : 0;
   return rows;
 }

@@ -2,6 +2,7 @@
  * policy under every schedule it allows, so that rows added later are covered without touching a test. */
 #ifndef HEC_TESTS_RANDOM_PROBLEM_H
 #define HEC_TESTS_RANDOM_PROBLEM_H
+#include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 #include "sim/simulate.h"
 
@@ -25,9 +26,9 @@ typedef struct {
   hec_problem problem;
   hec_load *loads; /* [n_iterations * n_micro_batches] */
   int32_t n_iterations, n_micro_batches;
-  const hec_collective *collective; /* NULL: by cost */
-  bool detail;                      /* programs say what travels (hec_lowering_detail) */
-  int32_t turn;                     /* 0..7: which pairs of policy and schedule it gets */
+  const hec_collective *collective;        /* NULL: by cost */
+  bool detail;                             /* programs say what travels (hec_lowering_detail) */
+  int32_t turn;                            /* 0..7: which pairs of policy and schedule it gets */
   const char *only_policy, *only_schedule; /* these alone, in every turn; NULL: all */
 } hec_test_case;
 

@@ -1,4 +1,4 @@
-/* The rules of tests/tidy: floors, doors and form, each a function of (path, text).
+/* The rules of tests/tidy: floors, doors and form, each a function of (path, text); circles.c has the one that is of all.
  *
  * Floors (an include goes down or stays in its folder; never sideways, never up):
  *   6 tools/ tests/   5 validate/   4 tools/front/   3 sim/ | runtime/exec/   2 runtime/program/   1 runtime/plan/ | traces/
@@ -211,9 +211,10 @@ static void check_includes(hec_tidy *f, const char *path, const char *code) {
       continue;
     at += 7;
     at += strspn(at, " \t");
-    if (sscanf(at, "\"%127[^\"]\"", name) == 1)
+    if (sscanf(at, "\"%127[^\"]\"", name) == 1) {
       check_arrow(f, path, number, name);
-    else if (sscanf(at, "<%127[^>]>", name) == 1)
+      hec_tidy_arrow(f, path, number, name);
+    } else if (sscanf(at, "<%127[^>]>", name) == 1)
       check_door(f, path, number, name);
     else
       hec_tidy_complain(f, path, number, "an include that names neither \"file\" nor <header>");
@@ -403,4 +404,5 @@ void hec_tidy_top_entry(hec_tidy *f, const char *name, bool is_folder, bool has_
 void hec_tidy_free(hec_tidy *f) {
   hec_text_free(&f->found);
   hec_text_free(&f->guards);
+  free(f->arrows);
 }

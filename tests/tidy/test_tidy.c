@@ -77,6 +77,7 @@ static int walk(hec_tidy *f, const char *folder) {
 START_TEST(tree_is_tidy) {
   hec_tidy f = {.on_disk = true};
   (void)walk(&f, "");
+  hec_tidy_circles(&f);
   ck_assert_msg(f.n_found == 0, "%d findings:\n%s", f.n_found, f.found.data);
   ck_assert_int_gt(f.n_files, 20); /* it did read a tree */
   hec_tidy_free(&f);
@@ -212,6 +213,28 @@ START_TEST(included_files_exist) {
 }
 END_TEST
 
+/* a -> b -> c -> b: b and c are one; a is not, nor what c includes besides, nor a pair of a header and its own file. */
+START_TEST(circles_are_found) {
+  static const struct {
+    const char *path, *text;
+  } files[] = {{"sim/a.c", "/* a */\n#include \"sim/a.h\"\n#include \"sim/b.h\"\n"},
+               {"sim/b.h", "#ifndef HEC_B_H\n#define HEC_B_H\n#include \"sim/d.h\"\n#endif\n"},
+               {"sim/b.c", "/* b */\n#include \"sim/b.h\"\n\n#include \"sim/c.h\"\n"},
+               {"sim/c.h", "#ifndef HEC_C_H\n#define HEC_C_H\n#include \"models/b.h\"\n#endif\n"},
+               {"sim/c.c", "/* c */\n#include \"sim/b.h\"\n"}};
+  for (size_t n = 4; n <= 5; n++) {
+    hec_tidy f = {0};
+    for (size_t i = 0; i < n; i++)
+      hec_tidy_file(&f, files[i].path, files[i].text);
+    hec_tidy_circles(&f);
+    ck_assert_int_eq(f.n_found, n == 5 ? 2 : 0);
+    ck_assert(n == 4 || (strstr(f.found.data, "sim/b.c:4: a circle of files: includes \"sim/c.h\"") &&
+                         strstr(f.found.data, "sim/c.c:2: a circle of files: includes \"sim/b.h\"")));
+    hec_tidy_free(&f);
+  }
+}
+END_TEST
+
 START_TEST(guards_are_unique) {
   hec_tidy f = {0};
   const char *header = "#ifndef HEC_A_H\n#define HEC_A_H\n#endif\n";
@@ -281,6 +304,7 @@ static Suite *make_suite(void) {
   tcase_add_test(cases, tree_is_tidy);
   tcase_add_loop_test(cases, rules_find_what_is_wrong, 0, sizeof samples / sizeof *samples);
   tcase_add_test(cases, included_files_exist);
+  tcase_add_test(cases, circles_are_found);
   tcase_add_test(cases, guards_are_unique);
   tcase_add_test(cases, lengths_have_limits);
   tcase_add_test(cases, top_level_is_fixed);

@@ -66,7 +66,7 @@ script made/hecate-run '[ "$1" != --backend ] || { echo "  nccl    GPUs [$(cat "
 case "$*" in *--json) echo "  \"host_late_share\": $(cat "$state/late" 2>/dev/null || echo 0.021),"; exit ;; esac
 echo "ep serial 1.0 passed 1e-7 of 1e-5"
 case "$*" in *"--ranks 8"*) [ ! -e "$state/differs" ] || { echo "ep: gradients differ"; exit 1; } ;; esac'
-script made/test.exec.nccl_processes '[ ! -e "$state/nccl" ] || { echo "rank 1: numbers that came: wrong"; exit 1; }
+script made/test.exec '[ ! -e "$state/nccl" ] || { echo "rank 1: numbers that came: wrong"; exit 1; }
 [ ! -e "$state/alone" ] || echo "SKIPPED exec.nccl_processes: no device"'
 script made/hecate-validate 'out=; while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
 mkdir -p "$out"; printf "# Predicted against measured\n\n## Operations\n" >"$out/compare.md"

@@ -1,5 +1,7 @@
 /* What the machine says of its free memory, in files like /proc/meminfo; and what does not fit in it. */
+#include "runtime/base/temporary.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 #include "tools/front/machine.h"
 

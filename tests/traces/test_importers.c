@@ -1,6 +1,7 @@
 /* Importers against counts made beside the text: rows of equal length in every spacing, router traces of random ranks,
  * layers, micro-batches and stages, whose counts and transitions are added up again token by token. */
 #include "tests/support/check_main.h"
+#include "traces/import/import.h"
 #include "traces/import/job.h"
 
 #include <inttypes.h>

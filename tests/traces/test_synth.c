@@ -1,8 +1,8 @@
 /* Generators: exact row sums, the pattern each workload promises, drift as asked for, same seed same bytes. */
 #include "tests/support/check_main.h"
+#include "tools/bench/bench_loads.h"
 #include "traces/drift.h"
 #include "traces/synth.h"
-#include "traces/trace_bench.h"
 
 #include <math.h>
 #include <string.h>

@@ -16,8 +16,8 @@ void hec_imitated_durations(const hec_problem *problem, const hec_program *progr
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     if (op->kind == HEC_OP_EXCHANGE)
-      (void)hec_link_cost_exchange(cost, program->transfers + op->transfer_at, op->n_transfers, op->reverse,
-                                   op->n_chunks);
+      (void)hec_link_cost_exchange(cost, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
+                                   op->reverse, op->exchange.n_chunks);
     for (int32_t r = 0; r < n; r++) {
       double seconds = op->kind == HEC_OP_EXCHANGE ? hec_walk_exchange_s(problem->cluster, op, cost->done_s[r])
                        : together(op)              ? hec_walk_together_s(problem->cluster, n, op)
@@ -31,8 +31,8 @@ void hec_imitated_durations(const hec_problem *problem, const hec_program *progr
 static bool waits_for(const hec_program *program, const hec_op *op, int32_t r, int32_t q) {
   if (r == q || together(op))
     return true;
-  for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->n_transfers; k++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + k];
+  for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
     if ((t->source == r && t->destination == q) || (t->source == q && t->destination == r))
       return true;
   }

@@ -498,17 +498,9 @@ START_TEST(mean_of_ports) {
   program.transfers[0] = (hec_transfer){.bytes = 3000, .source = 0, .destination = 1, .item = -1, .after = -1};
   program.transfers[1] = (hec_transfer){.bytes = 1000, .source = 1, .destination = 0, .item = -1, .after = -1};
   program.n_transfers = 2;
-  (void)hec_program_add(&program,
-                        (hec_op){.kind = HEC_OP_EXCHANGE,
-                                 .lane = HEC_LANE_TOKEN,
-                                 .role = HEC_ROLE_DISPATCH,
-                                 .layer = -1,
-                                 .work_at = -1,
-                                 .bytes_at = -1,
-                                 .n_transfers = 2,
-                                 .n_chunks = 1,
-                                 .part_at = -1},
-                        NULL, 0);
+  hec_op sent = hec_op_new(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH, -1);
+  sent.exchange.n_transfers = 2;
+  (void)hec_program_add(&program, sent, NULL, 0);
   ck_assert_double_eq_tol(under(NULL, problem, &program), 3e-6 + 3000 / 2e9, 1e-11);
   ck_assert_double_eq_tol(under("mean_bytes", problem, &program), 3e-6 + 2000 / 2e9, 1e-11);
   ck_assert_double_eq_tol(under("mean_compute", problem, &program), 3e-6 + 3000 / 2e9, 1e-11);

@@ -6,6 +6,7 @@
 #include "validate/gate/gate.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/base/temporary.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* The report of the published set-ups: its pieces by hand-computed values, its rows against the tables they come from,
  * and a quick run: complete, the same twice, with and without recorded loads. */
+#include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 #include "validate/published/published.h"
 #include "validate/stats.h"

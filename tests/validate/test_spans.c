@@ -131,13 +131,9 @@ START_TEST(gaps) {
   hec_timeline timeline = {0};
   hec_spans spans = {0};
   hec_program_clear(&program, 1);
-  int32_t gate = hec_program_add(
-      &program, (hec_op){.kind = HEC_OP_LOCAL, .role = HEC_ROLE_GATE, .work_at = -1, .bytes_at = -1, .part_at = -1},
-      NULL, 0);
-  int32_t plan =
-      hec_program_add(&program, (hec_op){.kind = HEC_OP_PLAN, .role = HEC_ROLE_PLAN, .part_at = -1}, &gate, 1);
-  (void)hec_program_add(&program,
-                        (hec_op){.kind = HEC_OP_LOCAL, .role = HEC_ROLE_PERMUTE, .bytes_at = -1, .part_at = -1},
+  int32_t gate = hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_GATE, 0), NULL, 0);
+  int32_t plan = hec_program_add(&program, hec_op_new(HEC_OP_PLAN, HEC_LANE_COMPUTE, HEC_ROLE_PLAN, 0), &gate, 1);
+  (void)hec_program_add(&program, hec_op_new(HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, 0),
                         (const int32_t[]){plan}, 1);
   hec_timeline_resize(&timeline, 3, 1);
   static const int64_t begin[] = {5, 30, 47}, end[] = {20, 40, 60};

@@ -1,6 +1,8 @@
-/* Loads and clock of the benchmarks that run without ranks. */
+/* See bench_loads.h. Loads are drawn by traces/synth.h. */
 #include "tools/bench/bench_loads.h"
 
+#include "tools/front/args.h"
+#include "tools/front/output.h"
 #include "traces/synth.h"
 
 #include <inttypes.h>
@@ -51,4 +53,11 @@ double hec_bench_quantile(double *values, int32_t n, double share) {
   int32_t at = (int32_t)(share * n);
   qsort(values, (size_t)n, sizeof *values, by_value);
   return values[at < n ? at : n - 1];
+}
+
+int hec_bench_exit(hec_status status, hec_text *out) {
+  if (status == HEC_OK && out->length > 0)
+    status = hec_output_print(out);
+  hec_text_free(out);
+  return hec_tool_exit("hecate-bench", status);
 }

@@ -111,23 +111,23 @@ static void add_exchange(runner *r) {
   hec_op op = hec_exec_case_op(HEC_OP_EXCHANGE, scatter ? HEC_LANE_GRAD : HEC_LANE_PARAM,
                                scatter ? HEC_ROLE_SCATTER : HEC_ROLE_GATHER);
   op.backward = scatter;
-  op.transfer_at = (int32_t)p->n_transfers;
-  op.parcel_at = (int32_t)p->n_parcel_index;
+  op.exchange.transfer_at = (int32_t)p->n_transfers;
+  op.exchange.parcel_at = (int32_t)p->n_parcel_index;
   for (int32_t source = 0; source < n; source++)
     for (int32_t to = 0; to < n; to++)
       if (scatter ? is_guest(r, to, source) : is_guest(r, source, to))
         add_transfer(r, scatter ? to : source, scatter ? source : to);
   p->parcel_index[p->n_parcel_index++] = (int32_t)p->n_parcels;
-  op.n_transfers = (int32_t)p->n_transfers - op.transfer_at;
+  op.exchange.n_transfers = (int32_t)p->n_transfers - op.exchange.transfer_at;
   int32_t exchange = hec_program_add(p, op, &ready, 1);
   if (!scatter)
     return;
   int32_t staged = hec_program_local_bytes(p, n);
-  for (int32_t k = op.transfer_at; k < op.transfer_at + op.n_transfers; k++)
+  for (int32_t k = op.exchange.transfer_at; k < op.exchange.transfer_at + op.exchange.n_transfers; k++)
     p->local_bytes[staged + p->transfers[k].destination] += (double)r->row->bytes;
   op = hec_exec_case_op(HEC_OP_LOCAL, HEC_LANE_GRAD, HEC_ROLE_REDUCE);
   op.backward = true;
-  op.bytes_at = staged;
+  op.local.bytes_at = staged;
   op.bytes = 3;
   int32_t reduce = hec_program_add(p, op, &exchange, 1);
   (void)hec_program_hold(p, (hec_hold){HEC_MEMORY_BUFFER, 0, exchange, reduce, staged, 1, HEC_TENSOR_STAGING, 0, -1});

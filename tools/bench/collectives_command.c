@@ -2,9 +2,9 @@
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/mpi/plugin.h"
 #include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
 #include "tools/bench/collective_bench.h"
 #include "tools/front/args.h"
-#include "tools/front/output.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,13 +126,9 @@ static hec_status run(settings *s, hec_text *out) {
 int hec_collectives_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK && out.data)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = run(&s, &out);
+  return hec_bench_exit(status, &out);
 }

@@ -3,10 +3,11 @@
  * have, is posted in segments and run; CPU time of the rank's thread for posting and running, per operation. 'none': the
  * work table has no step for them; 'one': one step that does nothing. */
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
 #include "tools/front/args.h"
 #include "tools/front/exec_case.h"
-#include "tools/front/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,13 +173,9 @@ static hec_status run(const settings *s, hec_text *out) {
 int hec_executor_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = run(&s, &out);
+  return hec_bench_exit(status, &out);
 }

@@ -2,13 +2,11 @@
  * how often they agree, what the disagreements cost, and how long each takes. And the planner's gradient partition alone.
  * Without NLopt the enumeration is timed and the rest says why it is not there. */
 #include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
 #include "tools/front/args.h"
-#include "tools/front/output.h"
 #include "validate/nlopt/slsqp.h"
 #include "validate/published/fsmoe_slsqp.h"
 #include "validate/published/fsmoe_testbed.h"
-
-#include <time.h>
 
 typedef struct {
   int64_t layers, stride;
@@ -19,9 +17,7 @@ typedef enum { FORWARD, BACKWARD, BACKWARD_REDUCING, N_KINDS } problem_kind;
 static const char *const kind_name[N_KINDS] = {"forward", "backward", "backward, its gradients in it"};
 
 static double now_us(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+  return 1e6 * hec_bench_now_s();
 }
 
 typedef struct {
@@ -160,12 +156,9 @@ static void run(const settings *s, hec_text *out) {
 int hec_fsmoe_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  run(&s, &out);
-  status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    run(&s, &out);
+  return hec_bench_exit(status, &out);
 }

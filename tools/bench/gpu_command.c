@@ -1,9 +1,9 @@
 /* hecate-bench gpu: options and output of gpu_bench.h. */
 #include "runtime/exec/backend.h"
 #include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/front/args.h"
-#include "tools/front/output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,17 +203,13 @@ static hec_status run(command *c, hec_text *out) {
 int hec_gpu_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
   hec_arena arena = {0};
   command *c = HEC_NEW(&arena, command, 1);
   c->s = &s;
-  status = run(c, &out);
-  if (status == HEC_OK)
-    status = hec_output_print(&out);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = run(c, &out);
   hec_arena_free(&arena);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  return hec_bench_exit(status, &out);
 }

@@ -2,7 +2,7 @@
  * host's clock around them divided by their number; on the device from the event before to the event behind. Permute and
  * combine have the rows of 8192 tokens of GPT-MoE-S: what the host does there is in proportion to the assignments. And how
  * many events a second: marked on one stream and waited for by another, to and fro, until the last one is reached. */
-#include "tools/bench/gpu_bench_parts.h"
+#include "tools/bench/gpu_session.h"
 
 #include "runtime/exec/launch/rank.h"
 

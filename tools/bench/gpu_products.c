@@ -9,7 +9,7 @@
  *
  * FLOP are 2 m n k of what is asked for: what a device rounds up to is not useful. Operands are float32 in memory in every
  * precision, so weights are read in full whatever the products are rounded to. */
-#include "tools/bench/gpu_bench_parts.h"
+#include "tools/bench/gpu_session.h"
 #include "traces/synth.h"
 
 #include <stdio.h>

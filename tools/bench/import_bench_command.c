@@ -1,9 +1,9 @@
 /* hecate-bench import: MB/s and memory of every importer, each on a file of its own in a process of its own. */
 #include "runtime/base/table.h"
 #include "tools/bench/bench_commands.h"
+#include "tools/bench/bench_loads.h"
+#include "tools/bench/import_bench.h"
 #include "tools/front/args.h"
-#include "tools/front/output.h"
-#include "traces/import/import_bench.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -132,8 +132,5 @@ int hec_import_bench_command(int argc, char **argv) {
   hec_status status = hec_args_parse(&command, argc, argv, NULL, 0, &n, &done);
   if (status == HEC_OK && !done)
     status = run(&s, &out);
-  if (status == HEC_OK && !done)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  return hec_bench_exit(status, &out);
 }

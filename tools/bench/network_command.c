@@ -3,7 +3,6 @@
 #include "tools/bench/bench_commands.h"
 #include "tools/bench/bench_loads.h"
 #include "tools/front/args.h"
-#include "tools/front/output.h"
 #include "validate/network_case.h"
 
 #include <math.h>
@@ -159,13 +158,9 @@ static hec_status run(const settings *s, hec_text *out) {
 int hec_network_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = run(&s, &out);
+  return hec_bench_exit(status, &out);
 }

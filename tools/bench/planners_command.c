@@ -13,7 +13,6 @@
 #include "tools/front/args.h"
 #include "tools/front/colour.h"
 #include "tools/front/job_args.h"
-#include "tools/front/output.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -218,13 +217,9 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 int hec_planners_command(int argc, char **argv) {
   settings s;
   bool done;
-  hec_status status = parse(argc, argv, &s, &done);
-  if (status != HEC_OK || done)
-    return hec_tool_exit("hecate-bench", status);
   hec_text out = {0};
-  status = run(&s, &out);
-  if (status == HEC_OK)
-    status = hec_output_print(&out);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  hec_status status = parse(argc, argv, &s, &done);
+  if (status == HEC_OK && !done)
+    status = run(&s, &out);
+  return hec_bench_exit(status, &out);
 }

@@ -5,7 +5,6 @@
 #include "tools/front/args.h"
 #include "tools/front/job_args.h"
 #include "tools/front/machine.h"
-#include "tools/front/output.h"
 #include "tools/front/sweep/sweep.h"
 
 #include <inttypes.h>
@@ -169,11 +168,8 @@ int hec_sweep_bench_command(int argc, char **argv) {
     status = hec_job_args_law(s.law, &law);
   if (status == HEC_OK && !done)
     status = measure(&s, &sweep, &r);
-  if (status == HEC_OK && !done) {
+  if (status == HEC_OK && !done)
     print(&s, &r, &out);
-    status = hec_output_print(&out);
-  }
   hec_sweep_free(&sweep);
-  hec_text_free(&out);
-  return hec_tool_exit("hecate-bench", status);
+  return hec_bench_exit(status, &out);
 }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tools/front/exec_case.h"
 
+#include "runtime/plan/problem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,14 +45,7 @@ double hec_exec_case_quantile(const double *sorted, int32_t n, double share) {
 }
 
 hec_op hec_exec_case_op(hec_op_kind kind, hec_lane lane, hec_role role) {
-  return (hec_op){.kind = kind,
-                  .lane = lane,
-                  .role = role,
-                  .work_at = -1,
-                  .bytes_at = -1,
-                  .part_at = -1,
-                  .parcel_at = -1,
-                  .own_at = -1,
-                  .cell_at = -1,
-                  .n_chunks = 1};
+  hec_op op = hec_op_new(kind, lane, role, 0);
+  op.own_at = op.cell_at = -1;
+  return op;
 }

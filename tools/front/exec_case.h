@@ -3,6 +3,7 @@
 #ifndef HEC_FRONT_EXEC_CASE_H
 #define HEC_FRONT_EXEC_CASE_H
 #include "runtime/exec/exec.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_moe moe;

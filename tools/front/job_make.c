@@ -194,8 +194,8 @@ static hec_status choose_cluster(hec_job *job, const hec_job_options *options, i
 /* After the ranks are known: the options name these only. */
 static hec_status add_stragglers(hec_job *job, const hec_job_options *options, int32_t ranks, hec_arena *arena) {
   hec_text said = {0};
-  hec_status status =
-      hec_stragglers_apply(&(hec_stragglers){options->slow, options->skew}, ranks, &job->cluster, &said);
+  hec_status status = hec_stragglers_apply(&(hec_stragglers){options->slow, options->skew}, ranks, &job->cluster, arena,
+                                           &job->cluster, &said);
   if (status == HEC_OK && said.length > 0)
     hec_job_say(job, arena, "stragglers: %s", said.data);
   hec_text_free(&said);

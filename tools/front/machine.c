@@ -3,6 +3,8 @@
 #include "tools/front/machine.h"
 
 #include "runtime/base/files.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/problem.h"
 
 #include <sched.h>
 #include <stdio.h>

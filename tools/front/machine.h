@@ -1,7 +1,11 @@
 /* What this machine is, for the head of a measurement. */
 #ifndef HEC_FRONT_MACHINE_H
 #define HEC_FRONT_MACHINE_H
-#include "runtime/plan/problem.h"
+#include "runtime/base/text.h"
+
+#include <stdbool.h>
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 void hec_machine_cpu(hec_text *name); /* "Intel(R) Xeon(R) ..."; "unknown CPU" where the system does not say */
 int32_t hec_machine_cores(void);      /* that this process may use */

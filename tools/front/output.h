@@ -2,7 +2,7 @@
 #ifndef HEC_FRONT_OUTPUT_H
 #define HEC_FRONT_OUTPUT_H
 #include "runtime/base/paths.h"
-#include "runtime/base/text.h"
+#include "runtime/base/temporary.h"
 #include "tools/front/manifest.h"
 #include "tools/front/timelines/timeline_format.h"
 

@@ -229,9 +229,9 @@ static void begin_program(runner *r) {
   const hec_traffic_matrix *m = r->job->matrix;
   hec_program_clear(&r->program, m->n);
   hec_op op = hec_exec_case_op(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH);
-  op.n_transfers = add_transfers(r);
+  op.exchange.n_transfers = add_transfers(r);
   r->own = has_own(m) ? 1 : -1;
-  r->move = op.n_transfers > 0 ? r->own < 0 ? 1 : 2 : -1;
+  r->move = op.exchange.n_transfers > 0 ? r->own < 0 ? 1 : 2 : -1;
   r->look = 1 + (r->own >= 0) + (r->move >= 0);
   add_hold(r, HEC_TENSOR_SEND, false, r->look);
   add_hold(r, HEC_TENSOR_INPUT, true, r->look);
@@ -240,7 +240,7 @@ static void begin_program(runner *r) {
 
 static void add_timed(runner *r) {
   hec_op op = hec_exec_case_op(HEC_OP_EXCHANGE, HEC_LANE_TOKEN, HEC_ROLE_DISPATCH);
-  op.n_transfers = (int32_t)r->program.n_transfers;
+  op.exchange.n_transfers = (int32_t)r->program.n_transfers;
   if (r->own >= 0)
     (void)add_local(r, &r->fill, 1);
   if (r->move >= 0)

@@ -105,13 +105,9 @@ static hec_status check_slow(const settings *s, const question *q, const hec_clu
 
 static hec_status slow_down(const settings *s, hec_arena *arena, question *q) {
   hec_cluster before = q->cluster;
-  before.devices = HEC_NEW(arena, hec_device, before.n_devices);
-  before.links = HEC_NEW(arena, hec_link, before.n_links);
-  memcpy(before.devices, q->cluster.devices, (size_t)before.n_devices * sizeof *before.devices);
-  memcpy(before.links, q->cluster.links, (size_t)before.n_links * sizeof *before.links);
   hec_text said = {0};
-  hec_status slowed =
-      hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, q->cluster.n_devices, &q->cluster, &said);
+  hec_status slowed = hec_stragglers_apply(&(hec_stragglers){.slow = s->job.slow}, before.n_devices, &before, arena,
+                                           &q->cluster, &said);
   q->stragglers = said.length > 0 ? hec_arena_text(arena, said.data) : NULL;
   hec_text_free(&said);
   HEC_TRY(slowed);

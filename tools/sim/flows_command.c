@@ -177,7 +177,8 @@ static hec_status read_flows(const options *o, hec_arena *arena, hec_flows *flow
   hec_text said = {0};
   HEC_TRY(hec_cluster_load(o->cluster, arena, &cluster));
   HEC_TRY(hec_traffic_matrix_read(o->path, arena, &matrix));
-  hec_status status = hec_stragglers_apply(&(hec_stragglers){.slow = o->slow}, matrix.n, &cluster, &said);
+  hec_status status =
+      hec_stragglers_apply(&(hec_stragglers){.slow = o->slow}, matrix.n, &cluster, arena, &cluster, &said);
   hec_text_free(&said);
   HEC_TRY(status);
   return hec_flows_of_matrix(&matrix, &cluster, arena, flows);

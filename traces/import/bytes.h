@@ -23,4 +23,12 @@ void hec_import_bytes_close(hec_import_bytes *bytes);
 hec_status hec_import_bytes_at(const hec_import_bytes *bytes, uint64_t at, size_t n, void *room,
                                const unsigned char **found) HEC_MUST_USE;
 
+/* Little-endian. Inlined with `item` as a constant, which makes it one load. */
+static inline uint64_t hec_import_number(const unsigned char *p, int item) {
+  uint64_t value = 0;
+  for (int i = 0; i < item; i++)
+    value |= (uint64_t)p[i] << (8 * i);
+  return value;
+}
+
 #endif

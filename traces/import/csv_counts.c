@@ -34,9 +34,8 @@ typedef struct {
 
 static hec_status open_file(hec_import_file *file) {
   int rank = -1;
-  table *t = hec_malloc(1, sizeof *t);
-  *t = (table){.next_step = -1};
-  file->state = t;
+  table *t = file->state;
+  t->next_step = -1;
   HEC_TRY(hec_csv_open(&t->csv, file));
   HEC_TRY(hec_csv_want(&t->csv, "layer|layer_id", &t->layer));
   HEC_TRY(hec_csv_want(&t->csv, "expert|expert_id", &t->expert));
@@ -50,14 +49,11 @@ static hec_status open_file(hec_import_file *file) {
   return HEC_OK;
 }
 
-static void close_file(hec_import_file *file) {
-  table *t = file->state;
-  if (!t)
-    return;
+static void close_file(void *state) {
+  table *t = state;
   hec_csv_close(&t->csv);
   free(t->cells);
   free(t->counts);
-  free(t);
 }
 
 /* The next line's step. */
@@ -72,7 +68,7 @@ static hec_status advance(hec_import_file *file, table *t) {
   t->ended = !more;
   t->next_step = more ? 0 : -1;
   if (more && t->step >= 0)
-    HEC_TRY(hec_csv_integer(&t->csv, t->step, (INT64_C(1) << 53) - 1, &t->next_step));
+    HEC_TRY(hec_csv_integer(&t->csv, t->step, HEC_IMPORT_STEP_MAX, &t->next_step));
   return HEC_OK;
 }
 
@@ -200,6 +196,7 @@ const hec_importer hec_importer_csv_counts = {
     .pattern = "*.csv *.csv.gz",
     .files = HEC_FILES_MAYBE_RANKS,
     .recognise = recognise,
+    .state_bytes = sizeof(table),
     .open = open_file,
     .next = next,
     .close = close_file,

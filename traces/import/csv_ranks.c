@@ -29,9 +29,7 @@ typedef struct {
 } table;
 
 static hec_status open_file(hec_import_file *file) {
-  table *t = hec_malloc(1, sizeof *t);
-  *t = (table){.read = false};
-  file->state = t;
+  table *t = file->state;
   HEC_TRY(hec_csv_open(&t->csv, file));
   HEC_TRY(hec_csv_want(&t->csv, "rank", &t->rank));
   HEC_TRY(hec_csv_want(&t->csv, "layer", &t->layer));
@@ -43,13 +41,10 @@ static hec_status open_file(hec_import_file *file) {
   return HEC_OK;
 }
 
-static void close_file(hec_import_file *file) {
-  table *t = file->state;
-  if (!t)
-    return;
+static void close_file(void *state) {
+  table *t = state;
   hec_csv_close(&t->csv);
   free(t->entries);
-  free(t);
 }
 
 static hec_status take_line(table *t) {
@@ -165,6 +160,7 @@ const hec_importer hec_importer_csv_ranks = {
     .files = HEC_FILES_SEQUENCE,
     .totals = true,
     .recognise = recognise,
+    .state_bytes = sizeof(table),
     .open = open_file,
     .next = next,
     .close = close_file,

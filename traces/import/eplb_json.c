@@ -20,23 +20,18 @@ typedef struct {
 } counts_file;
 
 static hec_status open_file(hec_import_file *file) {
-  hec_source *source = NULL;
-  HEC_TRY(hec_import_source(file->input, &source));
-  counts_file *c = hec_malloc(1, sizeof *c);
-  *c = (counts_file){.step = -1, .first_member = true, .first_step = true};
-  file->state = c;
-  HEC_TRY(hec_scan_begin(&c->scan, source));
+  counts_file *c = file->state;
+  c->step = -1;
+  c->first_member = c->first_step = true;
+  HEC_TRY(hec_import_scan(file, &c->scan));
   c->scan.whole_floats = true; /* weights are often float tensors */
   return HEC_OK;
 }
 
-static void close_file(hec_import_file *file) {
-  counts_file *c = file->state;
-  if (!c)
-    return;
+static void close_file(void *state) {
+  counts_file *c = state;
   hec_scan_end(&c->scan);
   free(c->counts.values);
-  free(c);
 }
 
 /* How many brackets open before the first number, as far as one can look ahead. */
@@ -173,6 +168,7 @@ const hec_importer hec_importer_eplb_json = {
     .axes = true,
     .phase = "prefill+decode",
     .recognise = recognise,
+    .state_bytes = sizeof(counts_file),
     .open = open_file,
     .next = next,
     .close = close_file,

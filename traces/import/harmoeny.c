@@ -3,7 +3,6 @@
  * the layer is in the file's (moe_l<l>.csv in older versions; moe_decoder_layer-<l>.csv of encoder-decoder models:
  * their decoder's layers come behind). Per source rank, before any rescheduling; nothing is dropped. data.json in the
  * folder above says how many ranks there were (world_size), where it is there. */
-#include "models/json.h"
 #include "runtime/base/arena.h"
 #include "traces/import/csv.h"
 
@@ -67,7 +66,7 @@ static hec_status check_world(hec_import *job, const hec_json *json, const char 
 /* RUN/0/moe_layer-0.csv: RUN/data.json */
 static hec_status begin(hec_import *job, const hec_import_input *beside) {
   (void)beside;
-  hec_text path = {0}, text = {0};
+  hec_text path = {0};
   hec_json *json = NULL;
   struct stat info;
   const char *first = hec_import_first(job)->path, *end = base_of(first);
@@ -79,22 +78,17 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
   hec_status status = HEC_OK;
   if (!hec_import_first(job)->bytes && stat(path.data, &info) == 0 && S_ISREG(info.st_mode)) {
     hec_import_reads(job, path.data);
-    status = hec_import_slurp(&input, 1 << 20, &text);
-    if (status == HEC_OK)
-      status = hec_json_parse(text.data ? text.data : "", text.length, path.data, &json);
+    status = hec_import_read_json(&input, &json);
     if (status == HEC_OK)
       status = check_world(job, json, path.data);
   }
   hec_json_free(json);
   hec_text_free(&path);
-  hec_text_free(&text);
   return status;
 }
 
 static hec_status open_file(hec_import_file *file) {
-  statistics *s = hec_malloc(1, sizeof *s);
-  *s = (statistics){.layer = 0};
-  file->state = s;
+  statistics *s = file->state;
   HEC_TRY(hec_csv_open(&s->csv, file));
   HEC_TRY(hec_csv_want(&s->csv, "iteration", &s->iteration));
   HEC_TRY(hec_csv_want(&s->csv, "expert distribution", &s->distribution));
@@ -104,13 +98,10 @@ static hec_status open_file(hec_import_file *file) {
   return HEC_OK;
 }
 
-static void close_file(hec_import_file *file) {
-  statistics *s = file->state;
-  if (!s)
-    return;
+static void close_file(void *state) {
+  statistics *s = state;
   hec_csv_close(&s->csv);
   free(s->counts);
-  free(s);
 }
 
 /* At most 10 digits: how many, 0 when there is no such number up to 2^32 - 1. */
@@ -182,6 +173,7 @@ const hec_importer hec_importer_harmoeny = {
     .phase = "prefill",
     .recognise = recognise,
     .begin = begin,
+    .state_bytes = sizeof(statistics),
     .open = open_file,
     .next = next,
     .close = close_file,

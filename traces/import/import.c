@@ -1,6 +1,7 @@
 /* Rows of many files, step by step. Each file (or sequence of files) is a lane with one row waiting; the step at hand is
  * the smallest of those waiting, and every lane gives its rows of that step before any goes on. So no more than one step
  * is in memory, and files may be of any length. A merge of L lanes asks each once a step: O(rows + steps x L). */
+#include "traces/import/import.h"
 #include "traces/import/axes.h"
 #include "traces/import/job.h"
 
@@ -15,18 +16,20 @@
 
 static hec_status open_next(hec_import *job, hec_import_lane *lane) {
   lane->file.input = job->inputs[lane->first_file + lane->at];
-  lane->file.state = NULL;
+  lane->file.state = memset(hec_malloc(1, job->format->state_bytes), 0, job->format->state_bytes);
   lane->is_open = true;
   lane->any = false;
   lane->step_before = lane->file.dated ? lane->file_step : -1;
   lane->file_step = job->format->numbered ? lane->file_step : -1;
   lane->file.dated = false;
-  return job->format->open(&lane->file);
+  return job->format->open ? job->format->open(&lane->file) : HEC_OK;
 }
 
 static void close_lane(hec_import_lane *lane) {
-  if (lane->is_open)
-    lane->file.job->format->close(&lane->file);
+  if (lane->is_open) {
+    lane->file.job->format->close(lane->file.state);
+    free(lane->file.state);
+  }
   lane->is_open = false;
 }
 

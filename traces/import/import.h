@@ -25,8 +25,6 @@ typedef struct {
   const char *label; /* "" */
   hec_load load;
 } hec_import_record;
-/* A line of what is said at the end: kind "assumed" or "left out". */
-void hec_import_note(hec_import *job, const char *kind, const char *words);
 /* The next record, valid till the next call; *more false at the end. */
 hec_status hec_import_next(hec_import *job, hec_import_record *record, bool *more) HEC_MUST_USE;
 /* Of what was read so far: sizes after the first record; transitions and iterations after the last. */

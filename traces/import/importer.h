@@ -4,6 +4,7 @@
  * leaves out dense layers, and writes. Memory: one step of all ranks, and per open file what its importer keeps. */
 #ifndef HEC_TRACES_IMPORT_IMPORTER_H
 #define HEC_TRACES_IMPORT_IMPORTER_H
+#include "models/json.h"
 #include "traces/scan.h"
 #include "traces/trace.h"
 #include "traces/trace_header.h"
@@ -53,7 +54,7 @@ typedef struct {
   bool dated;      /* its steps are the recording's: the next file of a sequence must begin behind them */
   int64_t kept;    /* the importer's own, 0 first, kept over the files of a sequence */
   hec_text *words; /* [2] the importer's own, empty first, kept over all files */
-  void *state;     /* likewise, of this file */
+  void *state;     /* likewise, of this file: [importer->state_bytes], 0 first */
 } hec_import_file;
 
 /* Counts of one step, layer and source (or part of its experts). Repeated within a step: the next micro-batch. */
@@ -97,9 +98,10 @@ struct hec_importer {
   bool (*recognise)(const char *head, size_t n);
   int32_t (*rank_of)(const char *path);                                 /* NULL: the number behind "rank"; -1: none */
   hec_status (*begin)(hec_import *job, const hec_import_input *beside); /* NULL: nothing; beside NULL: not there */
-  hec_status (*open)(hec_import_file *file) HEC_MUST_USE;               /* makes file->state, also when it fails */
+  size_t state_bytes;
+  hec_status (*open)(hec_import_file *file) HEC_MUST_USE; /* NULL: nothing */
   hec_status (*next)(hec_import_file *file, hec_import_row *row, bool *more) HEC_MUST_USE;
-  void (*close)(hec_import_file *file); /* state may be NULL */
+  void (*close)(void *state); /* frees what is in it, also when `open` failed */
 };
 
 #define HEC_IMPORTER_DECLARE(name) extern const hec_importer hec_importer_##name;
@@ -136,6 +138,8 @@ void hec_import_reads(hec_import *job, const char *path);
 /* What is left out of files: counted by name, and said at the end. `known`: the names [n] that are read, for the nearest. */
 typedef enum { HEC_LEFT_KEY, HEC_LEFT_COLUMN, HEC_LEFT_LINE, HEC_LEFT_REQUEST, HEC_LEFT_KINDS } hec_import_left;
 void hec_import_leave(hec_import *job, hec_import_left kind, const char *name, const char *const *known, size_t n);
+/* A line of what is said at the end: kind "assumed" or "left out". */
+void hec_import_note(hec_import *job, const char *kind, const char *words);
 /* "assumed WHAT", once, however often it is said. */
 void hec_import_assume(hec_import *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -154,17 +158,23 @@ hec_status hec_import_source(const hec_import_input *input, hec_source **source)
 /* All of a file of at most so many bytes. */
 hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text *text) HEC_MUST_USE;
 
-/* An object with these members, each at most once; other keys are left out, and counted. */
+/* All of a JSON file of at most 1 MiB; to be freed. */
+hec_status hec_import_read_json(const hec_import_input *input, hec_json **json) HEC_MUST_USE;
+hec_status hec_import_scan(const hec_import_file *file, hec_scan *scan) HEC_MUST_USE; /* from its first byte */
+
+/* A member of an object, which stands there at most once. */
 typedef struct {
-  const char *key;
-  hec_status (*read)(void *state);
+  const char *key; /* NULL: the end of the list */
   bool required;
+  hec_status (*read)(void *state); /* NULL: a whole number from least to most, into the int64_t at `at` of the state */
+  size_t at;
+  uint64_t least, most;
 } hec_import_field;
-hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, int n_fields,
-                             void *state) HEC_MUST_USE;
-/* JSON Lines: to the next line that is not blank, at most to its first byte; *more false at the end. */
-hec_status hec_import_line_begin(hec_scan *scan, bool *more) HEC_MUST_USE;
-hec_status hec_import_line_end(hec_scan *scan) HEC_MUST_USE;
+#define HEC_IMPORT_STEP_MAX ((UINT64_C(1) << 53) - 1) /* whole numbers that every reader of JSON has */
+/* JSON Lines: the object of the next line that is not blank, *more false at the end. scan->line is that line. Other keys are
+ * left out, and counted. */
+hec_status hec_import_line(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, void *state,
+                           bool *more) HEC_MUST_USE;
 
 bool hec_import_has(const char *head, size_t n, const char *word); /* for recognise */
 

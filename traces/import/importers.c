@@ -190,6 +190,22 @@ hec_status hec_import_slurp(const hec_import_input *input, size_t most, hec_text
   return status;
 }
 
+hec_status hec_import_read_json(const hec_import_input *input, hec_json **json) {
+  hec_text text = {0};
+  *json = NULL;
+  hec_status status = hec_import_slurp(input, 1 << 20, &text);
+  if (status == HEC_OK)
+    status = hec_json_parse(text.data ? text.data : "", text.length, input->path, json);
+  hec_text_free(&text);
+  return status;
+}
+
+hec_status hec_import_scan(const hec_import_file *file, hec_scan *scan) {
+  hec_source *source = NULL;
+  HEC_TRY(hec_import_source(file->input, &source));
+  return hec_scan_begin(scan, source);
+}
+
 bool hec_import_has(const char *head, size_t n, const char *word) {
   size_t length = strlen(word);
   const char *end = head + n;
@@ -205,11 +221,12 @@ bool hec_import_has(const char *head, size_t n, const char *word) {
 
 /* ---- JSON ---- */
 
-static void leave_key(hec_import_file *file, const hec_scan *scan, const hec_import_field *fields, int n_fields) {
+static void leave_key(hec_import_file *file, const hec_scan *scan, const hec_import_field *fields) {
   const char *known[MOST_FIELDS];
-  for (int f = 0; f < n_fields; f++)
-    known[f] = fields[f].key;
-  hec_import_leave(file->job, HEC_LEFT_KEY, scan->key, known, (size_t)n_fields);
+  size_t n = 0;
+  for (; fields[n].key; n++)
+    known[n] = fields[n].key;
+  hec_import_leave(file->job, HEC_LEFT_KEY, scan->key, known, n);
 }
 
 /* A member that should be there. `near`: one that is, whose name may be meant; "": none. */
@@ -221,16 +238,19 @@ static hec_status lacks(hec_scan *scan, const char *key, const char *near) {
   return hec_scan_fail(scan, found, "this key in every record");
 }
 
-hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, int n_fields,
-                             void *state) {
+static hec_status read_field(hec_scan *scan, const hec_import_field *field, void *state) {
+  uint64_t number = 0;
+  if (field->read)
+    return field->read(state);
+  HEC_TRY(hec_scan_integer(scan, field->least, field->most, &number));
+  *(int64_t *)((char *)state + field->at) = (int64_t)number;
+  return HEC_OK;
+}
+
+static hec_status read_object(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, void *state) {
   uint32_t seen = 0;
   bool first = true, more = true;
-  char near[MOST_FIELDS][48]; /* of each field: a key that was left out and may be it */
-  HEC_ASSERT(n_fields <= MOST_FIELDS);
-  for (int f = 0; f < n_fields; f++)
-    near[f][0] = 0;
-  scan->key[0] = 0;
-  scan->n_indices = 0;
+  char near[MOST_FIELDS][48] = {{0}}; /* of each field: a key that was left out and may be it */
   HEC_TRY(hec_scan_expect(scan, '{'));
   for (;;) {
     HEC_TRY(hec_scan_more(scan, '}', &first, &more));
@@ -238,11 +258,12 @@ hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_im
       break;
     HEC_TRY(hec_scan_key(scan));
     int f = 0;
-    while (f < n_fields && strcmp(scan->key, fields[f].key) != 0)
+    while (fields[f].key && strcmp(scan->key, fields[f].key) != 0)
       f++;
-    if (f == n_fields) {
-      leave_key(file, scan, fields, n_fields);
-      for (f = 0; f < n_fields; f++)
+    HEC_ASSERT(f < MOST_FIELDS);
+    if (!fields[f].key) {
+      leave_key(file, scan, fields);
+      for (f = 0; fields[f].key; f++)
         if (fields[f].required && !(seen >> f & 1) && hec_nearest(scan->key, &fields[f].key, 1))
           hec_name_copy(near[f], sizeof near[f], scan->key);
       HEC_TRY(hec_scan_skip(scan));
@@ -251,18 +272,18 @@ hec_status hec_import_object(hec_import_file *file, hec_scan *scan, const hec_im
     if (seen >> f & 1)
       return hec_scan_fail(scan, "a second one", "this key once");
     seen |= UINT32_C(1) << f;
-    HEC_TRY(fields[f].read(state));
+    HEC_TRY(read_field(scan, &fields[f], state));
     scan->n_indices = 0;
   }
   scan->n_indices = 0;
-  for (int f = 0; f < n_fields; f++)
+  for (int f = 0; fields[f].key; f++)
     if (fields[f].required && !(seen >> f & 1))
       return lacks(scan, fields[f].key, near[f]);
-  scan->key[0] = 0;
   return HEC_OK;
 }
 
-hec_status hec_import_line_begin(hec_scan *scan, bool *more) {
+hec_status hec_import_line(hec_import_file *file, hec_scan *scan, const hec_import_field *fields, void *state,
+                           bool *more) {
   int byte = 0;
   scan->one_line = false;
   scan->key[0] = 0;
@@ -270,14 +291,10 @@ hec_status hec_import_line_begin(hec_scan *scan, bool *more) {
   HEC_TRY(hec_scan_peek(scan, &byte)); /* passes blank lines */
   *more = scan->at != scan->end;
   scan->one_line = true;
-  return HEC_OK;
-}
-
-hec_status hec_import_line_end(hec_scan *scan) {
-  int byte = 0;
+  if (!*more)
+    return HEC_OK;
+  HEC_TRY(read_object(file, scan, fields, state));
   scan->key[0] = 0;
   HEC_TRY(hec_scan_peek(scan, &byte));
-  if (byte != '\n' && scan->at != scan->end)
-    return hec_scan_fail(scan, NULL, "end of line");
-  return HEC_OK;
+  return byte == '\n' || scan->at == scan->end ? HEC_OK : hec_scan_fail(scan, NULL, "end of line");
 }

@@ -4,6 +4,7 @@
 #include "traces/import/job.h"
 
 #include "runtime/base/files.h"
+#include "traces/import/import.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* An import while it runs. Private to traces/import/. */
 #ifndef HEC_TRACES_IMPORT_JOB_H
 #define HEC_TRACES_IMPORT_JOB_H
-#include "traces/import/import.h"
+#include "traces/import/importer.h"
 #include "traces/trace_header.h"
 
 enum { HEC_IMPORT_MICRO_BATCHES = 4096 }; /* of a step; more is an error */

@@ -26,28 +26,15 @@ typedef struct {
   char near[48];   /* likewise: a key whose name may be meant, "": none */
 } responses;
 
-static hec_status begin(hec_import *job, const hec_import_input *beside) {
-  (void)beside;
-  hec_routed_begin(job);
-  return HEC_OK;
-}
-
 static hec_status open_file(hec_import_file *file) {
-  hec_source *source = NULL;
-  HEC_TRY(hec_import_source(file->input, &source));
-  responses *r = memset(hec_malloc(1, sizeof(responses)), 0, sizeof(responses));
-  file->state = r;
-  return hec_scan_begin(&r->scan, source);
+  return hec_import_scan(file, &((responses *)file->state)->scan);
 }
 
-static void close_file(hec_import_file *file) {
-  responses *r = file->state;
-  if (!r)
-    return;
+static void close_file(void *state) {
+  responses *r = state;
   hec_scan_end(&r->scan);
   hec_text_free(&r->text);
   hec_routed_free(&r->routed);
-  free(r);
 }
 
 static hec_status open_bracket(responses *r, int byte) {
@@ -228,7 +215,8 @@ const hec_importer hec_importer_json_routed_experts = {
     .counted = HEC_COUNTED_BEFORE_DROP,
     .phase = "prefill+decode",
     .recognise = recognise,
-    .begin = begin,
+    .begin = hec_routed_begin,
+    .state_bytes = sizeof(responses),
     .open = open_file,
     .next = next,
     .close = close_file,

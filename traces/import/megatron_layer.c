@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-void hec_megatron_assume_stage(hec_import *job) {
+hec_status hec_megatron_assume_stage(hec_import *job, const hec_import_input *beside) {
+  (void)beside;
   if (hec_import_options_of(job)->pp == 0 && hec_import_ranks(job) > 1)
     hec_import_assume(job, "one pipeline stage (--pp)");
+  return HEC_OK;
 }
 
 hec_status hec_megatron_scan_block(hec_scan *scan, hec_text *text, bool *mtp) {
@@ -15,11 +17,4 @@ hec_status hec_megatron_scan_block(hec_scan *scan, hec_text *text, bool *mtp) {
   if (*mtp || strcmp(text->data, "decoder") == 0)
     return HEC_OK;
   return hec_scan_fail(scan, "another text", "\"decoder\" or \"mtp\"");
-}
-
-hec_status hec_megatron_scan_int(hec_scan *scan, uint64_t most, int64_t *value) {
-  uint64_t read = 0;
-  HEC_TRY(hec_scan_integer(scan, 0, most, &read));
-  *value = (int64_t)read;
-  return HEC_OK;
 }

@@ -5,10 +5,9 @@
 
 enum { HEC_MEGATRON_LAYER_MAX = (1 << 20) - 2 };
 
-/* For an importer's begin: says that one stage is assumed, where nobody has said how many. */
-void hec_megatron_assume_stage(hec_import *job);
+/* An importer's begin: says that one stage is assumed, where nobody has said how many. */
+hec_status hec_megatron_assume_stage(hec_import *job, const hec_import_input *beside) HEC_MUST_USE;
 /* "decoder" or "mtp": *mtp. */
 hec_status hec_megatron_scan_block(hec_scan *scan, hec_text *text, bool *mtp) HEC_MUST_USE;
-hec_status hec_megatron_scan_int(hec_scan *scan, uint64_t most, int64_t *value) HEC_MUST_USE;
 
 #endif

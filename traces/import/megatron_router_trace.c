@@ -17,40 +17,13 @@
 typedef struct {
   hec_scan scan;
   hec_text text;
-  int64_t step, layer, mtp_idx, rank, n_tokens, top_k, n_experts, line; /* of the record; -1: absent */
+  int64_t step, layer, mtp_idx, rank, n_tokens, top_k, n_experts; /* of the record; -1: absent */
   bool mtp, has_indices;
   hec_scan_matrix ids, before; /* of this record and of the one before */
   int64_t step_before, layer_before, tokens_before;
   uint32_t *counts, *counts_before; /* [experts] */
   uint32_t *last;                   /* [experts] the last token that chose it, from 1 */
 } trace;
-
-static hec_status read_step(void *t) {
-  return hec_megatron_scan_int(&((trace *)t)->scan, (UINT64_C(1) << 53) - 1, &((trace *)t)->step);
-}
-
-static hec_status read_layer(void *t) {
-  return hec_megatron_scan_int(&((trace *)t)->scan, HEC_MEGATRON_LAYER_MAX, &((trace *)t)->layer);
-}
-
-static hec_status read_mtp_idx(void *t) {
-  return hec_megatron_scan_int(&((trace *)t)->scan, HEC_MEGATRON_LAYER_MAX, &((trace *)t)->mtp_idx);
-}
-
-static hec_status read_rank(void *t) {
-  return hec_megatron_scan_int(&((trace *)t)->scan, INT32_MAX, &((trace *)t)->rank);
-}
-
-static hec_status read_tokens(void *t) {
-  return hec_megatron_scan_int(&((trace *)t)->scan, INT32_MAX, &((trace *)t)->n_tokens);
-}
-
-static hec_status read_top_k(void *t) {
-  uint64_t value = 0;
-  HEC_TRY(hec_scan_integer(&((trace *)t)->scan, 1, HEC_TRACE_DIMENSION_MAX, &value));
-  ((trace *)t)->top_k = (int64_t)value;
-  return HEC_OK;
-}
 
 static hec_status read_block(void *t) {
   return hec_megatron_scan_block(&((trace *)t)->scan, &((trace *)t)->text, &((trace *)t)->mtp);
@@ -79,29 +52,37 @@ static hec_status read_shape(void *state) {
   return HEC_OK;
 }
 
-static const hec_import_field fields[] = {{"step", read_step, true},           {"stage", read_stage, true},
-                                          {"block", read_block, true},         {"layer", read_layer, true},
-                                          {"rank", read_rank, true},           {"num_tokens", read_tokens, true},
-                                          {"topk", read_top_k, true},          {"mtp_idx", read_mtp_idx, false},
-                                          {"top_indices", read_indices, true}, {"logit_shape", read_shape, false}};
+static const hec_import_field fields[] = {
+    {"step", true, .at = offsetof(trace, step), .most = HEC_IMPORT_STEP_MAX},
+    {"stage", true, .read = read_stage},
+    {"block", true, .read = read_block},
+    {"layer", true, .at = offsetof(trace, layer), .most = HEC_MEGATRON_LAYER_MAX},
+    {"rank", true, .at = offsetof(trace, rank), .most = INT32_MAX},
+    {"num_tokens", true, .at = offsetof(trace, n_tokens), .most = INT32_MAX},
+    {"topk", true, .at = offsetof(trace, top_k), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
+    {"mtp_idx", false, .at = offsetof(trace, mtp_idx), .most = HEC_MEGATRON_LAYER_MAX},
+    {"top_indices", true, .read = read_indices},
+    {"logit_shape", false, .read = read_shape},
+    {.key = NULL}};
 
 static hec_status check_record(hec_import_file *file, trace *t) {
-  HEC_TRY(hec_import_set_top_k(file, t->line, "topk", t->top_k));
+  HEC_TRY(hec_import_set_top_k(file, t->scan.line, "topk", t->top_k));
   if (t->n_experts >= 0)
-    HEC_TRY(hec_import_set_experts(file, t->line, "logit_shape[1]", t->n_experts));
+    HEC_TRY(hec_import_set_experts(file, t->scan.line, "logit_shape[1]", t->n_experts));
   if (t->ids.n_rows != t->n_tokens)
-    return hec_import_fail(file, t->line, "top_indices", "expected %lld rows (num_tokens), found %lld",
+    return hec_import_fail(file, t->scan.line, "top_indices", "expected %lld rows (num_tokens), found %lld",
                            (long long)t->n_tokens, (long long)t->ids.n_rows);
   if (t->ids.n_rows > 0 && t->ids.n_columns != t->top_k)
-    return hec_import_fail(file, t->line, "top_indices[0]", "expected %lld experts (topk), found %lld",
+    return hec_import_fail(file, t->scan.line, "top_indices[0]", "expected %lld experts (topk), found %lld",
                            (long long)t->top_k, (long long)t->ids.n_columns);
   if (t->mtp && t->mtp_idx < 0)
-    return hec_import_fail(file, t->line, "mtp_idx", "expected this key in a record of block mtp, found no such key");
+    return hec_import_fail(file, t->scan.line, "mtp_idx",
+                           "expected this key in a record of block mtp, found no such key");
   if (file->given >= 0 && t->rank != file->given)
-    return hec_import_fail(file, t->line, "rank", "expected %d (of the file's name), found %lld", (int)file->given,
+    return hec_import_fail(file, t->scan.line, "rank", "expected %d (of the file's name), found %lld", (int)file->given,
                            (long long)t->rank);
   if (hec_import_experts(file->job) == 0)
-    return hec_import_fail(file, t->line, "logit_shape",
+    return hec_import_fail(file, t->scan.line, "logit_shape",
                            "expected --experts N, as a recording without logits does not say how many there are");
   return HEC_OK;
 }
@@ -111,9 +92,9 @@ static hec_status wrong_expert(const hec_import_file *file, const trace *t, size
   char field[64];
   (void)snprintf(field, sizeof field, "top_indices[%zu][%zu]", i / k, i % k);
   if (repeated)
-    return hec_import_fail(file, t->line, field, "expected %zu different experts of a token, found %u twice", k,
+    return hec_import_fail(file, t->scan.line, field, "expected %zu different experts of a token, found %u twice", k,
                            t->ids.values[i]);
-  return hec_import_fail(file, t->line, field, "expected an expert from 0 to %d, found %u",
+  return hec_import_fail(file, t->scan.line, field, "expected an expert from 0 to %d, found %u",
                          (int)hec_import_experts(file->job) - 1, t->ids.values[i]);
 }
 
@@ -137,25 +118,14 @@ static hec_status count(hec_import_file *file, trace *t) {
   return HEC_OK;
 }
 
-static hec_status begin(hec_import *job, const hec_import_input *beside) {
-  (void)beside;
-  hec_megatron_assume_stage(job);
-  return HEC_OK;
-}
-
 static hec_status open_file(hec_import_file *file) {
-  hec_source *source = NULL;
-  HEC_TRY(hec_import_source(file->input, &source));
-  trace *t = hec_malloc(1, sizeof *t);
-  *t = (trace){.step_before = -1};
-  file->state = t;
-  return hec_scan_begin(&t->scan, source);
+  trace *t = file->state;
+  t->step_before = -1;
+  return hec_import_scan(file, &t->scan);
 }
 
-static void close_file(hec_import_file *file) {
-  trace *t = file->state;
-  if (!t)
-    return;
+static void close_file(void *state) {
+  trace *t = state;
   hec_scan_end(&t->scan);
   hec_text_free(&t->text);
   free(t->ids.values);
@@ -163,7 +133,6 @@ static void close_file(hec_import_file *file) {
   free(t->counts);
   free(t->counts_before);
   free(t->last);
-  free(t);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
@@ -172,12 +141,9 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   t->before = t->ids; /* the record given last: rows of the next layer's record may need it */
   t->ids = ids;
   t->step = t->layer = t->mtp_idx = t->rank = t->n_tokens = t->top_k = t->n_experts = -1;
-  HEC_TRY(hec_import_line_begin(&t->scan, more));
+  HEC_TRY(hec_import_line(file, &t->scan, fields, t, more));
   if (!*more)
     return HEC_OK;
-  t->line = t->scan.line;
-  HEC_TRY(hec_import_object(file, &t->scan, fields, (int)(sizeof fields / sizeof *fields), t));
-  HEC_TRY(hec_import_line_end(&t->scan));
   HEC_TRY(check_record(file, t));
   HEC_TRY(count(file, t));
   *row = (hec_import_row){.step = t->step,
@@ -185,7 +151,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .source = -1,
                           .n = hec_import_experts(file->job),
                           .counts = t->counts,
-                          .line = t->line,
+                          .line = t->scan.line,
                           .ids = t->ids.values,
                           .n_tokens = t->n_tokens};
   if (t->step_before == t->step && t->tokens_before == t->n_tokens) {
@@ -215,7 +181,8 @@ const hec_importer hec_importer_megatron_router_trace = {
     .counted = HEC_COUNTED_BEFORE_DROP,
     .phase = "train",
     .recognise = recognise,
-    .begin = begin,
+    .begin = hec_megatron_assume_stage,
+    .state_bytes = sizeof(trace),
     .open = open_file,
     .next = next,
     .close = close_file,

@@ -14,21 +14,9 @@ typedef struct {
   hec_scan scan;
   hec_text text;
   hec_scan_matrix counts;
-  int64_t iter, layer, mtp_idx, line, n_given; /* micro-batches given of the record */
+  int64_t iter, layer, mtp_idx, n_given; /* micro-batches given of the record */
   bool mtp;
 } log_file;
-
-static hec_status read_iter(void *l) {
-  return hec_megatron_scan_int(&((log_file *)l)->scan, (UINT64_C(1) << 53) - 1, &((log_file *)l)->iter);
-}
-
-static hec_status read_layer(void *l) {
-  return hec_megatron_scan_int(&((log_file *)l)->scan, HEC_MEGATRON_LAYER_MAX, &((log_file *)l)->layer);
-}
-
-static hec_status read_mtp_idx(void *l) {
-  return hec_megatron_scan_int(&((log_file *)l)->scan, HEC_MEGATRON_LAYER_MAX, &((log_file *)l)->mtp_idx);
-}
 
 static hec_status read_block(void *l) {
   return hec_megatron_scan_block(&((log_file *)l)->scan, &((log_file *)l)->text, &((log_file *)l)->mtp);
@@ -40,11 +28,13 @@ static hec_status read_counts(void *state) {
   return hec_scan_rows(&l->scan, &l->counts, "counts");
 }
 
-static const hec_import_field fields[] = {{"iter", read_iter, true},
-                                          {"block", read_block, true},
-                                          {"layer", read_layer, true},
-                                          {"tpe", read_counts, true},
-                                          {"mtp_idx", read_mtp_idx, false}};
+static const hec_import_field fields[] = {
+    {"iter", true, .at = offsetof(log_file, iter), .most = HEC_IMPORT_STEP_MAX},
+    {"block", true, .read = read_block},
+    {"layer", true, .at = offsetof(log_file, layer), .most = HEC_MEGATRON_LAYER_MAX},
+    {"tpe", true, .read = read_counts},
+    {"mtp_idx", false, .at = offsetof(log_file, mtp_idx), .most = HEC_MEGATRON_LAYER_MAX},
+    {.key = NULL}};
 
 static int64_t stages(const hec_import *job) {
   return hec_import_options_of(job)->pp > 0 ? hec_import_options_of(job)->pp : 1;
@@ -65,50 +55,40 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
     hec_import_assume(job, "expert parallelism over all %" PRId64 " ranks (--ep)", ranks);
   if (hec_import_options_of(job)->ep == 0 && hec_import_options_of(job)->experts > 0)
     hec_import_know_ranks(job);
-  hec_megatron_assume_stage(job);
+  HEC_TRY(hec_megatron_assume_stage(job, NULL));
   hec_import_assume(job, "counts are of tokens received, perhaps padded; who sent them is not recorded");
   hec_import_file file = {.job = job, .input = hec_import_first(job)};
   return hec_import_set_ranks(&file, 0, "ranks", ranks);
 }
 
 static hec_status open_file(hec_import_file *file) {
-  hec_source *source = NULL;
-  HEC_TRY(hec_import_source(file->input, &source));
-  log_file *l = hec_malloc(1, sizeof *l);
-  *l = (log_file){.line = 0};
-  file->state = l;
-  return hec_scan_begin(&l->scan, source);
+  return hec_import_scan(file, &((log_file *)file->state)->scan);
 }
 
-static void close_file(hec_import_file *file) {
-  log_file *l = file->state;
-  if (!l)
-    return;
+static void close_file(void *state) {
+  log_file *l = state;
   hec_scan_end(&l->scan);
   hec_text_free(&l->text);
   free(l->counts.values);
-  free(l);
 }
 
 static hec_status read_record(hec_import_file *file, log_file *l, bool *more) {
   l->mtp_idx = -1;
   l->n_given = 0;
-  HEC_TRY(hec_import_line_begin(&l->scan, more));
+  HEC_TRY(hec_import_line(file, &l->scan, fields, l, more));
   if (!*more)
     return HEC_OK;
-  l->line = l->scan.line;
-  HEC_TRY(hec_import_object(file, &l->scan, fields, (int)(sizeof fields / sizeof *fields), l));
-  HEC_TRY(hec_import_line_end(&l->scan));
   if (l->mtp && l->mtp_idx < 0)
-    return hec_import_fail(file, l->line, "mtp_idx", "expected this key in a record of block mtp, found no such key");
+    return hec_import_fail(file, l->scan.line, "mtp_idx",
+                           "expected this key in a record of block mtp, found no such key");
   if (l->counts.n_rows == 0)
-    return hec_import_fail(file, l->line, "tpe", "expected at least one micro-batch, found none");
+    return hec_import_fail(file, l->scan.line, "tpe", "expected at least one micro-batch, found none");
   int64_t local = l->counts.n_columns, ep = ep_of(file->job), experts = hec_import_experts(file->job);
   if (experts > 0 && local * ep != experts)
-    return hec_import_fail(file, l->line, "tpe",
+    return hec_import_fail(file, l->scan.line, "tpe",
                            "expected %" PRId64 " experts over %" PRId64 " ranks, found %" PRId64 " on this one",
                            experts, ep, local);
-  return hec_import_set_experts(file, l->line, "tpe (experts x ranks)", local * ep);
+  return hec_import_set_experts(file, l->scan.line, "tpe (experts x ranks)", local * ep);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
@@ -125,7 +105,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .first = (int32_t)(file->rank % ep_of(file->job)) * local,
                           .n = local,
                           .counts = l->counts.values + l->n_given++ * local,
-                          .line = l->line};
+                          .line = l->scan.line};
   return HEC_OK;
 }
 
@@ -146,6 +126,7 @@ const hec_importer hec_importer_megatron_tokens_per_expert = {
     .phase = "train",
     .recognise = recognise,
     .begin = begin,
+    .state_bytes = sizeof(log_file),
     .open = open_file,
     .next = next,
     .close = close_file,

@@ -20,12 +20,4 @@ hec_status hec_npy_read(const hec_import_file *file, int64_t line, const hec_imp
 hec_status hec_npy_check_length(const hec_import_file *file, int64_t line, const hec_import_bytes *bytes,
                                 const hec_npy *array, uint64_t most) HEC_MUST_USE;
 
-/* Little-endian. Inlined with `item` as a constant, which makes it one load. */
-static inline uint64_t hec_npy_number(const unsigned char *p, int item) {
-  uint64_t value = 0;
-  for (int i = 0; i < item; i++)
-    value |= (uint64_t)p[i] << (8 * i);
-  return value;
-}
-
 #endif

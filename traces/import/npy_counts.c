@@ -63,7 +63,7 @@ hec_status hec_npy_counts_next(hec_import_file *file, hec_npy_counts *c, hec_imp
   uint64_t at = c->array.data_at + (uint64_t)(c->step * c->n_layers + c->layer) * size;
   HEC_TRY(hec_import_bytes_at(c->bytes, at, size, c->room, &found));
   for (int64_t e = 0; e < c->n_experts; e++) {
-    uint64_t value = hec_npy_number(found + e * c->array.item, c->array.item);
+    uint64_t value = hec_import_number(found + e * c->array.item, c->array.item);
     uint64_t half = UINT64_C(1) << (8 * c->array.item - 1);
     if (value > UINT32_MAX || (c->array.is_signed && value >= half))
       return wrong_count(file, c, e, value);

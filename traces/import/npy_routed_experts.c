@@ -16,25 +16,11 @@ typedef struct {
   bool read, is_counts;
 } request;
 
-static hec_status begin(hec_import *job, const hec_import_input *beside) {
-  (void)beside;
-  hec_routed_begin(job);
-  return HEC_OK;
-}
-
-static hec_status open_file(hec_import_file *file) {
-  file->state = memset(hec_malloc(1, sizeof(request)), 0, sizeof(request));
-  return HEC_OK;
-}
-
-static void close_file(hec_import_file *file) {
-  request *r = file->state;
-  if (!r)
-    return;
+static void close_file(void *state) {
+  request *r = state;
   hec_routed_free(&r->routed);
   hec_npy_counts_free(&r->counts);
   hec_import_bytes_close(&r->bytes);
-  free(r);
 }
 
 static hec_status read_request(hec_import_file *file, request *r) {
@@ -80,8 +66,8 @@ const hec_importer hec_importer_npy_routed_experts = {
     .tail = true,
     .counted = HEC_COUNTED_BEFORE_DROP,
     .recognise = recognise,
-    .begin = begin,
-    .open = open_file,
+    .begin = hec_routed_begin,
+    .state_bytes = sizeof(request),
     .next = next,
     .close = close_file,
 };

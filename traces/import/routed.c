@@ -33,8 +33,10 @@ static int64_t sources_of(const hec_import *job) {
   return ranks > 0 ? ranks : 1;
 }
 
-void hec_routed_begin(hec_import *job) {
+hec_status hec_routed_begin(hec_import *job, const hec_import_input *beside) {
+  (void)beside;
   hec_import_set_sources(job, (int32_t)sources_of(job));
+  return HEC_OK;
 }
 
 /* ---- numbers ---- */
@@ -61,9 +63,9 @@ static hec_status wrong_number(hec_import_file *file, const char *field, const h
 static inline int64_t find_wrong(const unsigned char *p, int64_t n, int item, uint64_t limit) {
   bool any = false;
   for (int64_t i = 0; i < n; i++)
-    any |= hec_npy_number(p + i * item, item) >= limit;
+    any |= hec_import_number(p + i * item, item) >= limit;
   int64_t i = any ? 0 : n;
-  while (i < n && hec_npy_number(p + i * item, item) < limit)
+  while (i < n && hec_import_number(p + i * item, item) < limit)
     i++;
   return i;
 }
@@ -100,7 +102,7 @@ static inline bool take_layer(hec_routed *r, int64_t n_tokens, int item, uint64_
   for (int64_t t = 0; t < n_tokens; t++) {
     const unsigned char *p = r->numbers + (t * r->n_layers + r->layer) * k * item;
     for (int64_t i = 0; i < k; i++) {
-      uint64_t id = hec_npy_number(p + i * item, item);
+      uint64_t id = hec_import_number(p + i * item, item);
       good &= id < limit;
       id = id < limit ? id : 0;
       *to++ = (uint32_t)id;
@@ -193,7 +195,7 @@ static hec_status check_windows(hec_import_file *file, const char *field, hec_ro
     HEC_TRY(read_window(r));
     int64_t n = tokens_of(r) * r->n_layers * r->top_k, wrong = find_wrong_of(r, r->numbers, n, limit);
     if (wrong < n)
-      return wrong_number(file, field, r, wrong, hec_npy_number(r->numbers + wrong * r->item, r->item));
+      return wrong_number(file, field, r, wrong, hec_import_number(r->numbers + wrong * r->item, r->item));
     for (int64_t l = 0; l < r->n_layers; l++)
       r->is_routed[l] = r->is_routed[l] || any_number(r, l, tokens_of(r));
   }

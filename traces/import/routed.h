@@ -28,8 +28,8 @@ typedef struct {
 } hec_routed; /* zero-initialise */
 
 void hec_routed_free(hec_routed *routed);
-/* For an importer's begin: as many sources as --ranks says. */
-void hec_routed_begin(hec_import *job);
+/* An importer's begin: as many sources as --ranks says. */
+hec_status hec_routed_begin(hec_import *job, const hec_import_input *beside) HEC_MUST_USE;
 /* Ids of an array; `field` for messages. `bytes` stay till the last row. */
 hec_status hec_routed_read(hec_import_file *file, int64_t line, const char *field, const hec_import_bytes *bytes,
                            const hec_npy *array, const hec_reading *reading, hec_routed *routed) HEC_MUST_USE;

@@ -5,7 +5,6 @@
  * the tensors are counts of the tokens that this source rank routes, before dispatch. They lie one behind the other and
  * fill the data: the format forbids holes, and who wrote bytes of two tensors wrote neither. The header is sorted by
  * (iteration, layer), the data is read tensor by tensor: the header is in memory, not the file. gzip is not undone here. */
-#include "models/json.h"
 #include "runtime/base/arena.h"
 #include "traces/import/bytes.h"
 
@@ -29,13 +28,6 @@ typedef struct {
   unsigned char *room; /* of a tensor */
   uint32_t *counts;
 } safetensors;
-
-static uint64_t little_endian(const unsigned char *p) {
-  uint64_t value = 0;
-  for (int i = 0; i < 8; i++)
-    value |= (uint64_t)p[i] << (8 * i);
-  return value;
-}
 
 /* ---- the header ---- */
 
@@ -151,7 +143,7 @@ static hec_status read_header(hec_import_file *file, safetensors *s) {
   uint64_t all = s->bytes.length, n = 0;
   if (all >= 8) {
     HEC_TRY(hec_import_bytes_at(&s->bytes, 0, 8, room, &length));
-    n = little_endian(length);
+    n = hec_import_number(length, 8);
   }
   if (all < 8 || n > all - 8 || n > HEADER_MAX)
     return hec_import_fail(file, 0, "header",
@@ -192,22 +184,17 @@ static hec_status begin(hec_import *job, const hec_import_input *beside) {
                     hec_import_first(job)->path);
   if (!beside)
     return HEC_OK;
-  hec_text text = {0};
   hec_json *json = NULL;
   hec_import_file file = {.job = job, .input = beside};
-  hec_status status = hec_import_slurp(beside, 1 << 20, &text);
-  if (status == HEC_OK)
-    status = hec_json_parse(text.data ? text.data : "", text.length, beside->path, &json);
+  hec_status status = hec_import_read_json(beside, &json);
   if (status == HEC_OK)
     status = read_beside(&file, json);
   hec_json_free(json);
-  hec_text_free(&text);
   return status;
 }
 
 static hec_status open_file(hec_import_file *file) {
-  safetensors *s = memset(hec_malloc(1, sizeof(safetensors)), 0, sizeof(safetensors));
-  file->state = s;
+  safetensors *s = file->state;
   HEC_TRY(hec_import_bytes_open(file->input, &s->bytes));
   HEC_TRY(read_header(file, s));
   size_t experts = (size_t)hec_import_experts(file->job);
@@ -216,15 +203,12 @@ static hec_status open_file(hec_import_file *file) {
   return HEC_OK;
 }
 
-static void close_file(hec_import_file *file) {
-  safetensors *s = file->state;
-  if (!s)
-    return;
+static void close_file(void *state) {
+  safetensors *s = state;
   hec_import_bytes_close(&s->bytes);
   free(s->tensors);
   free(s->room);
   free(s->counts);
-  free(s);
 }
 
 static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
@@ -237,7 +221,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
   const unsigned char *found = NULL;
   HEC_TRY(hec_import_bytes_at(&s->bytes, (uint64_t)t->at, 8 * (size_t)experts, s->room, &found));
   for (int32_t e = 0; e < experts; e++) {
-    uint64_t count = little_endian(found + 8 * (size_t)e);
+    uint64_t count = hec_import_number(found + 8 * (size_t)e, 8);
     char field[64];
     if (count > UINT32_MAX) {
       (void)snprintf(field, sizeof field, "%" PRId64 "_%d[%d]", t->iter, (int)t->layer, (int)e);
@@ -251,7 +235,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
 }
 
 static bool recognise(const char *head, size_t n) {
-  return n > 9 && head[8] == '{' && little_endian((const unsigned char *)head) <= HEADER_MAX &&
+  return n > 9 && head[8] == '{' && hec_import_number((const unsigned char *)head, 8) <= HEADER_MAX &&
          hec_import_has(head, n, "\"data_offsets\"");
 }
 
@@ -266,6 +250,7 @@ const hec_importer hec_importer_trtllm = {
     .phase = "prefill+decode",
     .recognise = recognise,
     .begin = begin,
+    .state_bytes = sizeof(safetensors),
     .open = open_file,
     .next = next,
     .close = close_file,

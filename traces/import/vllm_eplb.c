@@ -21,7 +21,7 @@ typedef struct {
   hec_scan scan;
   hec_text text, model;
   record_type type;
-  int64_t step, ranks, layers, redundant, line; /* of the record; -1: absent */
+  int64_t version, step, ranks, layers, redundant; /* of the record; -1: absent */
   hec_scan_matrix slots, map;
   bool has_slots, has_map;
   bool has_meta, has_stats; /* of the file */
@@ -30,13 +30,6 @@ typedef struct {
   uint32_t *counts; /* [experts] */
   size_t counts_capacity;
 } stats_file;
-
-static hec_status read_int(stats_file *s, uint64_t least, uint64_t most, int64_t *value) {
-  uint64_t read = 0;
-  HEC_TRY(hec_scan_integer(&s->scan, least, most, &read));
-  *value = (int64_t)read;
-  return HEC_OK;
-}
 
 static hec_status read_type(void *state) {
   stats_file *s = state;
@@ -48,32 +41,11 @@ static hec_status read_type(void *state) {
                             : hec_scan_fail(&s->scan, "another text", "\"eplb_load_meta\" or \"eplb_load_stats\"");
 }
 
-static hec_status read_version(void *state) {
-  int64_t version = 0;
-  return read_int(state, 1, 1, &version);
-}
-
 static hec_status read_model(void *state) {
   stats_file *s = state;
   bool is_null = false;
   HEC_TRY(hec_scan_null(&s->scan, &is_null));
   return is_null ? HEC_OK : hec_scan_text(&s->scan, &s->model);
-}
-
-static hec_status read_step(void *s) {
-  return read_int(s, 0, (UINT64_C(1) << 53) - 1, &((stats_file *)s)->step);
-}
-
-static hec_status read_ranks(void *s) {
-  return read_int(s, 1, HEC_TRACE_DIMENSION_MAX, &((stats_file *)s)->ranks);
-}
-
-static hec_status read_layers(void *s) {
-  return read_int(s, 1, HEC_TRACE_DIMENSION_MAX, &((stats_file *)s)->layers);
-}
-
-static hec_status read_redundant(void *s) {
-  return read_int(s, 0, HEC_TRACE_DIMENSION_MAX, &((stats_file *)s)->redundant);
 }
 
 static hec_status read_slots(void *state) {
@@ -91,54 +63,53 @@ static hec_status read_map(void *state) {
 }
 
 static const hec_import_field fields[] = {
-    {"record_type", read_type, true},   {"version", read_version, true},
-    {"model", read_model, false},       {"num_ranks", read_ranks, false},
-    {"num_layers", read_layers, false}, {"num_redundant_experts", read_redundant, false},
-    {"step", read_step, false},         {"expert_load", read_slots, false},
-    {"p2l_map", read_map, false}};
+    {"record_type", true, .read = read_type},
+    {"version", true, .at = offsetof(stats_file, version), .least = 1, .most = 1},
+    {"model", false, .read = read_model},
+    {"num_ranks", false, .at = offsetof(stats_file, ranks), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
+    {"num_layers", false, .at = offsetof(stats_file, layers), .least = 1, .most = HEC_TRACE_DIMENSION_MAX},
+    {"num_redundant_experts", false, .at = offsetof(stats_file, redundant), .most = HEC_TRACE_DIMENSION_MAX},
+    {"step", false, .at = offsetof(stats_file, step), .most = HEC_IMPORT_STEP_MAX},
+    {"expert_load", false, .read = read_slots},
+    {"p2l_map", false, .read = read_map},
+    {.key = NULL}};
 
 static hec_status open_file(hec_import_file *file) {
-  hec_source *source = NULL;
-  HEC_TRY(hec_import_source(file->input, &source));
-  stats_file *s = hec_malloc(1, sizeof *s);
-  *s = (stats_file){.meta_layers = -1, .meta_redundant = -1};
-  file->state = s;
-  return hec_scan_begin(&s->scan, source);
+  stats_file *s = file->state;
+  s->meta_layers = s->meta_redundant = -1;
+  return hec_import_scan(file, &s->scan);
 }
 
-static void close_file(hec_import_file *file) {
-  stats_file *s = file->state;
-  if (!s)
-    return;
+static void close_file(void *state) {
+  stats_file *s = state;
   hec_scan_end(&s->scan);
   hec_text_free(&s->text);
   hec_text_free(&s->model);
   free(s->slots.values);
   free(s->map.values);
   free(s->counts);
-  free(s);
 }
 
 static hec_status lacks(const hec_import_file *file, const stats_file *s, const char *key) {
-  return hec_import_fail(file, s->line, key, "expected this key, found no such key");
+  return hec_import_fail(file, s->scan.line, key, "expected this key, found no such key");
 }
 
 static hec_status take_meta(hec_import_file *file, stats_file *s) {
   if (s->has_meta || s->has_stats)
-    return hec_import_fail(file, s->line, "record_type", "expected one eplb_load_meta, before all steps, found %s",
+    return hec_import_fail(file, s->scan.line, "record_type", "expected one eplb_load_meta, before all steps, found %s",
                            s->has_meta ? "a second one" : "it behind a step");
   if (s->layers < 0 || s->redundant < 0 || s->ranks < 0)
     return lacks(file, s, s->layers < 0 ? "num_layers" : s->redundant < 0 ? "num_redundant_experts" : "num_ranks");
   s->has_meta = true;
   s->meta_layers = s->layers;
   s->meta_redundant = s->redundant;
-  HEC_TRY(hec_import_set_ranks(file, s->line, "num_ranks", s->ranks));
+  HEC_TRY(hec_import_set_ranks(file, s->scan.line, "num_ranks", s->ranks));
   if (file->kept > 0 && s->redundant != file->kept - 1)
-    return hec_import_fail(file, s->line, "num_redundant_experts", "expected %" PRId64 " (as before), found %" PRId64,
-                           file->kept - 1, s->redundant);
+    return hec_import_fail(file, s->scan.line, "num_redundant_experts",
+                           "expected %" PRId64 " (as before), found %" PRId64, file->kept - 1, s->redundant);
   file->kept = s->redundant + 1; /* of the file before, from 1 */
   if (s->model.length > 0)
-    return hec_import_set_model(file, s->line, "model", s->model.data);
+    return hec_import_set_model(file, s->scan.line, "model", s->model.data);
   return HEC_OK;
 }
 
@@ -146,32 +117,32 @@ static hec_status take_meta(hec_import_file *file, stats_file *s) {
 static hec_status set_experts(hec_import_file *file, stats_file *s) {
   int64_t n = s->slots.n_columns - s->meta_redundant, most = -1;
   if (s->has_meta && n < 1)
-    return hec_import_fail(file, s->line, "expert_load",
+    return hec_import_fail(file, s->scan.line, "expert_load",
                            "expected more slots than the %" PRId64 " of num_redundant_experts, found %" PRId64,
                            s->meta_redundant, s->slots.n_columns);
   if (s->has_meta)
-    return hec_import_set_experts(file, s->line, "expert_load (slots less num_redundant_experts)", n);
+    return hec_import_set_experts(file, s->scan.line, "expert_load (slots less num_redundant_experts)", n);
   if (hec_import_experts(file->job) > 0)
     return HEC_OK;
   for (int64_t i = 0; i < s->map.n_rows * s->map.n_columns; i++)
     most = s->map.values[i] > most ? s->map.values[i] : most;
   hec_import_assume(file->job, "experts: %" PRId64 ", the highest of the first p2l_map (--experts)", most + 1);
-  return hec_import_set_experts(file, s->line, "p2l_map (highest expert)", most + 1);
+  return hec_import_set_experts(file, s->scan.line, "p2l_map (highest expert)", most + 1);
 }
 
 static hec_status take_stats(hec_import_file *file, stats_file *s) {
   if (!s->has_meta && s->ranks < 0)
-    return hec_import_fail(file, s->line, "record_type", "expected eplb_load_meta first, found a step");
+    return hec_import_fail(file, s->scan.line, "record_type", "expected eplb_load_meta first, found a step");
   if (s->step < 0 || !s->has_slots || !s->has_map)
     return lacks(file, s, s->step < 0 ? "step" : s->has_slots ? "p2l_map" : "expert_load");
   if (!s->has_meta)
-    HEC_TRY(hec_import_set_ranks(file, s->line, "num_ranks", s->ranks));
+    HEC_TRY(hec_import_set_ranks(file, s->scan.line, "num_ranks", s->ranks));
   s->has_stats = true;
   if (s->slots.n_rows == 0 || (s->has_meta && s->slots.n_rows != s->meta_layers))
-    return hec_import_fail(file, s->line, "expert_load", "expected %" PRId64 " layers, found %" PRId64,
+    return hec_import_fail(file, s->scan.line, "expert_load", "expected %" PRId64 " layers, found %" PRId64,
                            s->has_meta ? s->meta_layers : 1, s->slots.n_rows);
   if (s->map.n_rows != s->slots.n_rows || s->map.n_columns != s->slots.n_columns)
-    return hec_import_fail(file, s->line, "p2l_map",
+    return hec_import_fail(file, s->scan.line, "p2l_map",
                            "expected %" PRId64 " x %" PRId64 " as of expert_load, found %" PRId64 " x %" PRId64,
                            s->slots.n_rows, s->slots.n_columns, s->map.n_rows, s->map.n_columns);
   return set_experts(file, s);
@@ -190,9 +161,10 @@ static hec_status gather(hec_import_file *file, stats_file *s) {
     if (!known || slots[i] > UINT32_MAX - s->counts[map[i]]) {
       (void)snprintf(field, sizeof field, "%s[%" PRId64 "][%" PRId64 "]", known ? "expert_load" : "p2l_map", s->layer,
                      i);
-      return known ? hec_import_fail(file, s->line, field, "expected sums up to %" PRIu32 ", found more", UINT32_MAX)
-                   : hec_import_fail(file, s->line, field,
-                                     "expected a logical expert from 0 to %" PRIu32 ", found %" PRIu32, n - 1, map[i]);
+      return known
+                 ? hec_import_fail(file, s->scan.line, field, "expected sums up to %" PRIu32 ", found more", UINT32_MAX)
+                 : hec_import_fail(file, s->scan.line, field,
+                                   "expected a logical expert from 0 to %" PRIu32 ", found %" PRIu32, n - 1, map[i]);
     }
     s->counts[map[i]] += slots[i];
     s->counts[n + map[i]] = 1;
@@ -200,7 +172,8 @@ static hec_status gather(hec_import_file *file, stats_file *s) {
   for (uint32_t e = 0; e < n; e++)
     if (s->counts[n + e] == 0) {
       (void)snprintf(field, sizeof field, "p2l_map[%" PRId64 "]", s->layer);
-      return hec_import_fail(file, s->line, field, "expected a slot of every expert, found none of expert %" PRIu32, e);
+      return hec_import_fail(file, s->scan.line, field,
+                             "expected a slot of every expert, found none of expert %" PRIu32, e);
     }
   return HEC_OK;
 }
@@ -211,12 +184,9 @@ static hec_status read_record(hec_import_file *file, stats_file *s, bool *more) 
     s->step = s->ranks = s->layers = s->redundant = -1;
     s->has_slots = s->has_map = false;
     s->slots.n_rows = s->layer = 0;
-    HEC_TRY(hec_import_line_begin(&s->scan, more));
+    HEC_TRY(hec_import_line(file, &s->scan, fields, s, more));
     if (!*more)
       return HEC_OK;
-    s->line = s->scan.line;
-    HEC_TRY(hec_import_object(file, &s->scan, fields, (int)(sizeof fields / sizeof *fields), s));
-    HEC_TRY(hec_import_line_end(&s->scan));
     HEC_TRY(s->type == META ? take_meta(file, s) : take_stats(file, s));
   } while (s->type == META);
   return HEC_OK;
@@ -235,7 +205,7 @@ static hec_status next(hec_import_file *file, hec_import_row *row, bool *more) {
                           .source = -1,
                           .n = hec_import_experts(file->job),
                           .counts = s->counts,
-                          .line = s->line};
+                          .line = s->scan.line};
   s->layer++;
   return HEC_OK;
 }
@@ -252,6 +222,7 @@ const hec_importer hec_importer_vllm_eplb = {
     .files = HEC_FILES_SEQUENCE,
     .phase = "prefill+decode",
     .recognise = recognise,
+    .state_bytes = sizeof(stats_file),
     .open = open_file,
     .next = next,
     .close = close_file,

@@ -6,6 +6,7 @@
 #include "traces/import/job.h"
 
 #include "runtime/base/files.h"
+#include "traces/import/import.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,6 +2,7 @@
 #include "validate/calibrate/calibration_file.h"
 
 #include "models/json.h"
+#include "runtime/plan/problem.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 /* A calibration that was kept: the cluster file of calibrate.h, read back for a session. */
 #ifndef HEC_VALIDATE_CALIBRATION_FILE_H
 #define HEC_VALIDATE_CALIBRATION_FILE_H
-#include "runtime/plan/problem.h"
+#include "models/cluster.h"
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   hec_cluster cluster;

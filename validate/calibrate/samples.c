@@ -50,18 +50,18 @@ static void add_pair(hec_sample_pairs *pairs, double x, double y, int32_t readin
 }
 
 static void add_rows(hec_samples *samples, const hec_program *program, const hec_op *op, int32_t rank, double seconds) {
-  const hec_work_shape *shape = &program->shapes[op->shape];
+  const hec_work_shape *shape = &program->shapes[op->compute.shape];
   if (shape->kind == HEC_CURVE_NONE)
     return;
   hec_sample_set *set = set_of(samples, shape->kind, op->backward, shape->flops_per_row);
-  if (op->work_at < 0 && op->rows <= 0)
+  if (op->compute.work_at < 0 && op->compute.rows <= 0)
     return;
-  if (op->work_at < 0) {
+  if (op->compute.work_at < 0) {
     open(set, seconds, samples->reading);
-    add_piece(set, op->rows);
+    add_piece(set, op->compute.rows);
     return;
   }
-  const int32_t *at = program->work_index + op->work_at + rank;
+  const int32_t *at = program->work_index + op->compute.work_at + rank;
   if (at[1] == at[0])
     return;
   open(set, seconds, samples->reading);
@@ -72,8 +72,8 @@ static void add_rows(hec_samples *samples, const hec_program *program, const hec
 static void add_bytes(hec_samples *samples, const hec_program *program, const hec_op *op, int32_t rank,
                       double seconds) {
   hec_curve_kind kind = hec_op_curve(op);
-  bool per_rank = op->kind == HEC_OP_LOCAL && op->bytes_at >= 0;
-  double bytes = per_rank ? op->bytes * program->local_bytes[op->bytes_at + rank] : op->bytes;
+  bool per_rank = op->kind == HEC_OP_LOCAL && op->local.bytes_at >= 0;
+  double bytes = per_rank ? op->bytes * program->local_bytes[op->local.bytes_at + rank] : op->bytes;
   if (kind == HEC_CURVE_NONE || bytes <= 0)
     return;
   hec_sample_set *set = set_of(samples, kind, op->kind == HEC_OP_LOCAL && op->backward, 0);
@@ -99,8 +99,8 @@ static double computed(const hec_samples *samples, const hec_program *program, c
 }
 
 static bool is_chain(const hec_program *program, const hec_op *op) {
-  for (int32_t k = 0; k < op->n_transfers; k++)
-    if (program->transfers[op->transfer_at + k].after >= 0)
+  for (int32_t k = 0; k < op->exchange.n_transfers; k++)
+    if (program->transfers[op->exchange.transfer_at + k].after >= 0)
       return true;
   return false;
 }
@@ -111,7 +111,8 @@ static void add_exchange(hec_samples *samples, const hec_program *program, const
   hec_curve_kind kind = hec_op_curve(op);
   if (is_chain(program, op) || kind == HEC_CURVE_NONE)
     return;
-  (void)hec_link_cost_exchange(links, program->transfers + op->transfer_at, op->n_transfers, op->reverse, op->n_chunks);
+  (void)hec_link_cost_exchange(links, program->transfers + op->exchange.transfer_at, op->exchange.n_transfers,
+                               op->reverse, op->exchange.n_chunks);
   for (int32_t r = 0; r < program->n_ranks; r++)
     if (hec_span_ps(&samples->spans, program, id, r) > 0 && links->done_s[r] > 0 &&
         computed(samples, program, t, id, r) < HEC_COMPUTED_MOST)
@@ -134,7 +135,7 @@ static void add_op(hec_samples *samples, const hec_program *program, const hec_t
     if (op->kind == HEC_OP_COMPUTE)
       add_rows(samples, program, op, r, seconds);
     else if (op->kind == HEC_OP_PLAN)
-      add_pair(&samples->plan, (double)op->units, seconds, samples->reading);
+      add_pair(&samples->plan, (double)op->plan.units, seconds, samples->reading);
     else
       add_bytes(samples, program, op, r, seconds);
   }

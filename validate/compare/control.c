@@ -40,11 +40,11 @@ static void own_flat(const void *context, const hec_program *program, int32_t id
     own_of_law(context, program, id, ps);
     return;
   }
-  const hec_work_shape *shape = &program->shapes[op->shape];
+  const hec_work_shape *shape = &program->shapes[op->compute.shape];
   for (int32_t r = 0; r < program->n_ranks; r++) {
-    double rows = op->work_at < 0 ? op->rows : 0;
-    for (int32_t i = op->work_at < 0 ? 0 : program->work_index[op->work_at + r];
-         op->work_at >= 0 && i < program->work_index[op->work_at + r + 1]; i++)
+    double rows = op->compute.work_at < 0 ? op->compute.rows : 0;
+    for (int32_t i = op->compute.work_at < 0 ? 0 : program->work_index[op->compute.work_at + r];
+         op->compute.work_at >= 0 && i < program->work_index[op->compute.work_at + r + 1]; i++)
       rows += (double)program->work[i].rows;
     ps[r] = hec_seconds_to_ps(flat_s(&problem->cluster->devices[r], shape, rows));
   }
@@ -55,15 +55,15 @@ static double mean_over_max(const hec_program *program, const hec_op *op) {
   int64_t *port = hec_malloc(2 * (size_t)program->n_ranks, sizeof *port), most = 0, sum = 0;
   int32_t used = 0;
   memset(port, 0, 2 * (size_t)program->n_ranks * sizeof *port);
-  for (int32_t k = 0; k < op->n_transfers; k++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + k];
+  for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + k];
     port[2 * t->source] += t->bytes;
     port[2 * t->destination + 1] += t->bytes;
   }
   for (int32_t i = 0; i < 2 * program->n_ranks; i++) {
     most = port[i] > most ? port[i] : most;
     sum += port[i];
-    used += program->parts[op->part_at + i / 2] != 0;
+    used += program->parts[op->exchange.part_at + i / 2] != 0;
   }
   free(port);
   return most > 0 ? (double)sum / used / (double)most : 1;
@@ -92,9 +92,9 @@ static hec_program with_bytes(const hec_control *control, const hec_program *pro
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     double factor = op->kind == HEC_OP_EXCHANGE ? control->bytes(program, op) : 1;
-    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->n_transfers; k++) {
-      int64_t *bytes = &broken->transfers[op->transfer_at + k].bytes;
-      *bytes = (int64_t)((double)program->transfers[op->transfer_at + k].bytes * factor + 0.5);
+    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++) {
+      int64_t *bytes = &broken->transfers[op->exchange.transfer_at + k].bytes;
+      *bytes = (int64_t)((double)program->transfers[op->exchange.transfer_at + k].bytes * factor + 0.5);
     }
   }
   copy.transfers = broken->transfers;

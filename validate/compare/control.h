@@ -2,8 +2,9 @@
  * nothing (reference measuring.md 4.4), so it counts only where they fail it. */
 #ifndef HEC_VALIDATE_CONTROL_H
 #define HEC_VALIDATE_CONTROL_H
-#include "runtime/plan/problem.h"
 #include "runtime/program/walk.h"
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   const char *name, *summary;

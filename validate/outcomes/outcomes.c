@@ -7,6 +7,7 @@
  * O(methods * entries * (changes + 1)) simulated micro-batches. */
 #include "validate/outcomes/outcomes.h"
 
+#include "runtime/plan/problem.h"
 #include "validate/stats.h"
 
 #include <math.h>

@@ -27,6 +27,8 @@
  * O(operations * ranks + transfers) per micro-batch. */
 #include "validate/outcomes/outcomes_step.h"
 
+#include "runtime/plan/problem.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -174,16 +176,9 @@ static void add_shards(hec_step *step) {
 /* ---- operations ---- */
 
 static hec_op op_of(const hec_step *step, hec_op_kind kind, hec_lane lane, hec_role role, int32_t layer) {
-  return (hec_op){.kind = kind,
-                  .lane = lane,
-                  .role = role,
-                  .layer = layer,
-                  .backward = step->backward,
-                  .work_at = -1,
-                  .bytes_at = -1,
-                  .part_at = -1,
-                  .n_chunks = 1,
-                  .parcel_at = -1};
+  hec_op op = hec_op_new(kind, lane, role, layer);
+  op.backward = step->backward;
+  return op;
 }
 
 static int32_t add(hec_step *step, hec_op op, int32_t after, int32_t also) {
@@ -194,8 +189,8 @@ static int32_t add(hec_step *step, hec_op op, int32_t after, int32_t also) {
 /* Compute of the rank's tokens. */
 static void uniform(hec_step *step, hec_role role, int32_t l, int32_t shape) {
   hec_op op = op_of(step, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, role, l);
-  op.shape = shape;
-  op.rows = step->problem->tokens;
+  op.compute.shape = shape;
+  op.compute.rows = step->problem->tokens;
   step->tail = add(step, op, step->tail, -1);
 }
 
@@ -204,7 +199,7 @@ static void copy_rows(hec_step *step, hec_role role, int32_t l, bool received) {
   hec_op op = op_of(step, HEC_OP_LOCAL, HEC_LANE_COMPUTE, role, l);
   double token = 2 * step->problem->bytes.token;
   op.bytes = received ? token : token * step->problem->tokens * step->problem->top_k;
-  op.bytes_at = received ? step->layer[l].computed_at : -1;
+  op.local.bytes_at = received ? step->layer[l].computed_at : -1;
   step->tail = add(step, op, step->tail, -1);
 }
 
@@ -214,17 +209,17 @@ static void exchange(hec_step *step, hec_role role, int32_t l, bool to_experts) 
     return;
   hec_op op = op_of(step, HEC_OP_EXCHANGE, HEC_LANE_TOKEN, role, l);
   op.reverse = !to_experts;
-  op.transfer_at = rows->transfer_at;
-  op.n_transfers = rows->n_transfers;
-  op.part_at = rows->part_at;
+  op.exchange.transfer_at = rows->transfer_at;
+  op.exchange.n_transfers = rows->n_transfers;
+  op.exchange.part_at = rows->part_at;
   step->tail = add(step, op, step->tail, to_experts ? rows->gather : -1);
-  rows->part_at = step->program.ops[step->tail].part_at;
+  rows->part_at = step->program.ops[step->tail].exchange.part_at;
 }
 
 static void experts(hec_step *step, int32_t l, int32_t shape) {
   hec_op op = op_of(step, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, l);
-  op.shape = shape;
-  op.work_at = step->layer[l].work_at;
+  op.compute.shape = shape;
+  op.compute.work_at = step->layer[l].work_at;
   step->tail = add(step, op, step->tail, step->layer[l].gather);
 }
 
@@ -233,12 +228,12 @@ static void shards(hec_step *step, int32_t l, hec_role role) {
   if (l < 0 || l >= step->c->n_layers || step->shards.n_transfers == 0)
     return;
   hec_op op = op_of(step, HEC_OP_EXCHANGE, HEC_LANE_PARAM, role, l);
-  op.transfer_at = step->shards.transfer_at;
-  op.n_transfers = step->shards.n_transfers;
-  op.part_at = step->shards.part_at;
+  op.exchange.transfer_at = step->shards.transfer_at;
+  op.exchange.n_transfers = step->shards.n_transfers;
+  op.exchange.part_at = step->shards.part_at;
   op.reverse = role == HEC_ROLE_SCATTER;
   int32_t id = step->param = add(step, op, step->tail, step->param);
-  step->shards.part_at = step->program.ops[id].part_at;
+  step->shards.part_at = step->program.ops[id].exchange.part_at;
   if (role != HEC_ROLE_SCATTER)
     step->layer[l].gather = id;
 }

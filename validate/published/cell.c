@@ -10,6 +10,7 @@
 #include "validate/published/cell.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/timeline.h"
 #include "sim/simulate.h"
 

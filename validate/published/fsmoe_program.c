@@ -95,17 +95,9 @@ static int32_t emit(builder *b, hec_lane lane, hec_role role, double ms, const i
   for (int32_t d = 0; d < n_deps; d++)
     if (deps[d] >= 0 && bench->end[deps[d]] > begin)
       begin = bench->end[deps[d]];
-  int32_t id = hec_program_add(&bench->program,
-                               (hec_op){.kind = HEC_OP_LOCAL,
-                                        .lane = lane,
-                                        .role = role,
-                                        .backward = b->backward,
-                                        .layer = -1,
-                                        .bytes_at = -1,
-                                        .work_at = -1,
-                                        .part_at = -1,
-                                        .parcel_at = -1},
-                               deps, n_deps);
+  hec_op op = hec_op_new(HEC_OP_LOCAL, lane, role, -1);
+  op.backward = b->backward;
+  int32_t id = hec_program_add(&bench->program, op, deps, n_deps);
   HEC_RESERVE(bench->ps, bench->ps_capacity, id + 1);
   HEC_RESERVE(bench->end, bench->end_capacity, id + 1);
   bench->ps[id] = hec_seconds_to_ps(ms * 1e-3);

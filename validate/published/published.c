@@ -3,6 +3,7 @@
 #include "validate/published/published.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* The report as JSON; the form is in published.h. */
+#include "runtime/plan/problem.h"
 #include "validate/published/published.h"
 
 static void add_span(hec_json_out *json, const char *key, hec_span span) {

@@ -1,4 +1,5 @@
 /* The report as Markdown, for the terminal and for a file. */
+#include "runtime/plan/problem.h"
 #include "validate/published/published.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * sent (lists_cuda.c). */
 #include "runtime/exec/cuda/kernels.h"
 #include "runtime/exec/cuda/own.h"
-#include "runtime/exec/math/adam_step.h"
+#include "runtime/exec/math/math.h"
 #include "runtime/exec/model/model.h"
 
 #include <string.h>

@@ -4,7 +4,6 @@
  * leave to reorder, and an error of about n u / 16 instead of n u. Everything is O(n). */
 #include "runtime/exec/math/math.h"
 
-#include "runtime/exec/math/adam_step.h"
 #include "runtime/exec/math/fast_exp.h"
 
 #include <math.h>
@@ -93,14 +92,10 @@ void hec_math_norm_backward(const float *x, const float *gain, const float *scal
 
 /* first = b1 first + (1 - b1) g,  second = b2 second + (1 - b2) g^2,
  * param -= rate (first / (1 - b1^step)) / (sqrt(second / (1 - b2^step)) + epsilon). */
-hec_adam_step hec_math_adam_step(const hec_adam *adam, int64_t step) {
-  HEC_ASSERT(step >= 1);
-  return hec_adam_step_of(adam, step);
-}
-
 void hec_math_adam(const hec_adam *adam, int64_t step, float *restrict params, const float *restrict grads,
                    float *restrict first, float *restrict second, int64_t n) {
-  hec_adam_step by = hec_math_adam_step(adam, step);
+  HEC_ASSERT(step >= 1);
+  hec_adam_step by = hec_adam_step_of(adam, step);
   float b1 = adam->beta1, b2 = adam->beta2, rest1 = 1 - b1, rest2 = 1 - b2, epsilon = adam->epsilon;
   float rate = by.rate, correct = by.correct;
   for (int64_t i = 0; i < n; i++) {

@@ -50,11 +50,24 @@ typedef struct {
   float rate, beta1, beta2, epsilon;
 } hec_adam;
 /* What a step does to every number beside the betas: param -= rate * first / (sqrt(second * correct) + epsilon). Computed
- * here for every device, so that all of them use the same bits. */
+ * here for every device, so that all of them use the same bits; inline, as plug-ins take no symbol from the program. */
 typedef struct {
   float rate, correct;
 } hec_adam_step;
-hec_adam_step hec_math_adam_step(const hec_adam *adam, int64_t step);
+/* By repeated squaring, so that no libm decides it. */
+static inline double hec_adam_power(double base, int64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2)
+      power *= base;
+  return power;
+}
+
+/* step counts from 1. */
+static inline hec_adam_step hec_adam_step_of(const hec_adam *adam, int64_t step) {
+  return (hec_adam_step){.rate = (float)((double)adam->rate / (1 - hec_adam_power((double)adam->beta1, step))),
+                         .correct = (float)(1 / (1 - hec_adam_power((double)adam->beta2, step)))};
+}
 void hec_math_adam(const hec_adam *adam, int64_t step, float *params, const float *grads, float *first, float *second,
                    int64_t n);
 

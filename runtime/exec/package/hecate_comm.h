@@ -7,6 +7,7 @@
 #include "runtime/exec/package/hecate.h"
 #include "runtime/exec/stage.h"
 #include "runtime/plan/collective.h"
+#include "runtime/plan/problem.h"
 
 /* The public codes are ints. */
 #define HEC_TRY_CODE(expression)                                                                                       \

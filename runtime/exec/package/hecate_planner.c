@@ -9,6 +9,7 @@
 #include "runtime/exec/package/hecate.h"
 #include "runtime/plan/collective.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* A source's cells say how many of its assignments each rank computes, token sets of which tokens. */
 #include "runtime/exec/rows/node_rows.h"
 
+#include "runtime/plan/problem.h"
 #include "runtime/plan/token_sets.h"
 
 #include <string.h>

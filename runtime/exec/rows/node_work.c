@@ -8,6 +8,7 @@
 #include "runtime/exec/rows/node_work.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 struct hec_node_work {
   hec_node_places at;

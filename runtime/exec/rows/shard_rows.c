@@ -8,6 +8,7 @@
  * A message has one segment per expert with rows, at both ends. O(transfers + esp * experts) per exchange. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   const hec_rows *rows;
@@ -39,8 +40,8 @@ hec_transfer *hec_exec_transfers(hec_exec *exec, const hec_op *op, int32_t most,
   hec_transfer *own = HEC_NEW(&exec->step, hec_transfer, most);
   int32_t before = -1; /* whom the last one is received from */
   *n = 0;
-  for (int32_t k = 0; k < op->n_transfers; k++) {
-    hec_transfer t = exec->program->transfers[op->transfer_at + k];
+  for (int32_t k = 0; k < op->exchange.n_transfers; k++) {
+    hec_transfer t = exec->program->transfers[op->exchange.transfer_at + k];
     if (t.source != exec->r && t.destination != exec->r)
       continue;
     HEC_ASSERT(*n < most);

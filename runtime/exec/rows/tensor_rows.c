@@ -9,6 +9,7 @@
  * O(s) per exchange. */
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   const hec_transfer *own; /* from whom to whom as the bytes go */

@@ -1,6 +1,7 @@
 /* What a cluster gives the bounds of times (bound_time.c has the mathematics): the fastest rates, whatever is measured, and the
  * parts of an iteration that no load changes. O(ranks * layers), once. */
 #include "runtime/plan/bound/bound_state.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -54,6 +54,7 @@
  * operations one after the other that the sums above stand for. Their number is taken as OPERATIONS a layer, forward and
  * backward, in however many chunks, and as many for the rest of a micro-batch; so much is taken off in the end. */
 #include "runtime/plan/bound/bound_state.h"
+#include "runtime/plan/problem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@
  * scatter is two_level's: partial sums would have to be added on the way, and an exchange never reduces. O(items *
  * receivers). */
 #include "runtime/plan/collectives/lower.h"
+#include "runtime/plan/problem.h"
 
 enum { CHUNKS_MIN = 2, CHUNKS_MAX = 16 };
 static const int64_t chunk_bytes = 1 << 20;

@@ -2,6 +2,7 @@
  * this is what one group of NCCL sends and receives does. The only row that splits items into slices (FSDP). Bytes into
  * a receiver: those of its items; out of an owner: items times receivers. O(items * receivers). */
 #include "runtime/plan/collectives/lower.h"
+#include "runtime/plan/problem.h"
 
 static void lower(const hec_problem *problem, const hec_sparse *sparse, hec_collective_plan *out, bool scatter) {
   hec_collective_begin(out, 1);

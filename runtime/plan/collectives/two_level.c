@@ -8,6 +8,7 @@
  * Which receiver is the entry: hec_collective_entry. Every slice of a sliced item (FSDP) goes
  * its own way, from its owner: it too enters each node once. O(slices * items * receivers). */
 #include "runtime/plan/collectives/lower.h"
+#include "runtime/plan/problem.h"
 
 static void lower_node(const hec_problem *problem, const hec_sparse *sparse, const hec_sparse_run *run,
                        hec_node_run node, hec_collective_plan *out, bool scatter) {

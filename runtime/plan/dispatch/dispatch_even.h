@@ -2,6 +2,7 @@
 #ifndef HEC_PLAN_DISPATCH_EVEN_H
 #define HEC_PLAN_DISPATCH_EVEN_H
 #include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/problem.h"
 
 /* First holder whose rank is at least `rank`; O(log holders). */
 static inline int32_t hec_dispatch_lower(const hec_dispatch_row *row, int32_t rank) {

@@ -10,6 +10,7 @@
 
 #include "models/link_cost.h"
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 const int32_t hec_degrees[HEC_N_DEGREES] = {1, 2, 4, 8};
 

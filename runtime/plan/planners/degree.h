@@ -11,7 +11,11 @@
  * without intra-node collectives; one r for forward and backward, enumerated over the powers of two that its code uses. */
 #ifndef HEC_PLAN_DEGREE_H
 #define HEC_PLAN_DEGREE_H
-#include "runtime/plan/problem.h"
+#include "runtime/base/arena.h"
+
+#include <stdbool.h>
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 enum { HEC_N_DEGREES = 4 };
 extern const int32_t hec_degrees[HEC_N_DEGREES]; /* 1, 2, 4, 8 */

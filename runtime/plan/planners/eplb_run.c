@@ -8,6 +8,7 @@
  * does not start with the same ones again. */
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/slot_match.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

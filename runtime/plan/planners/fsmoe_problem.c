@@ -18,6 +18,7 @@
 #include "runtime/plan/planners/fsmoe_problem.h"
 
 #include "models/link_cost.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -2,7 +2,8 @@
 #ifndef HEC_PLAN_FSMOE_PROBLEM_H
 #define HEC_PLAN_FSMOE_PROBLEM_H
 #include "runtime/plan/planners/fsmoe.h"
-#include "runtime/plan/problem.h"
+
+typedef struct hec_problem hec_problem; /* runtime/plan/problem.h */
 
 typedef struct {
   hec_fsmoe_layer forward, backward;

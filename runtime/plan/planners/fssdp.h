@@ -5,6 +5,7 @@
 #ifndef HEC_PLAN_FSSDP_H
 #define HEC_PLAN_FSSDP_H
 #include "runtime/plan/planners/spread_cost.h"
+#include "runtime/plan/problem.h"
 
 /* Scratch of the algorithms for one problem; nothing is allocated after new. */
 typedef struct {

@@ -13,6 +13,7 @@
 #ifndef HEC_PLAN_LAYER_MODEL_H
 #define HEC_PLAN_LAYER_MODEL_H
 #include "runtime/plan/plan.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rank_links.h"
 
 typedef struct {

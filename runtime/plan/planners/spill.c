@@ -12,6 +12,8 @@
  * O(ranks * experts) sums, O(moves + experts + moved experts * ranks * hosts) to write. */
 #include "runtime/plan/planners/spill.h"
 
+#include "runtime/plan/problem.h"
+
 #include <string.h>
 
 __extension__ typedef unsigned __int128 uint128;

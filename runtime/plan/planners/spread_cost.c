@@ -8,6 +8,8 @@
  * point too: hints decide how soon a price is found, never which. */
 #include "runtime/plan/planners/spread_cost.h"
 
+#include "runtime/plan/problem.h"
+
 #include <string.h>
 
 typedef void lower_function(const hec_problem *, const hec_sparse *, hec_collective_plan *);
@@ -37,11 +39,7 @@ static double larger(double a, double b) {
 
 /* Time until the first chunk has crossed the route, as models/link_cost.h counts it. */
 static double first_chunk_s(const hec_spread *spread, const hec_transfer *t, double latency_s, int32_t n_chunks) {
-  const int32_t *route;
-  int32_t n = hec_rank_links_route(spread->links, t->source, t->destination, &route);
-  double slowest = spread->links->bandwidth[route[0]];
-  for (int32_t i = 1; i < n; i++)
-    slowest = spread->links->bandwidth[route[i]] < slowest ? spread->links->bandwidth[route[i]] : slowest;
+  double slowest = hec_cluster_slowest(spread->problem->cluster, t->source, t->destination);
   return latency_s + (double)t->bytes / (double)n_chunks / slowest;
 }
 

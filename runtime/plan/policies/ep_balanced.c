@@ -6,6 +6,7 @@
  * so the ranks of a group differ by at most one, and so do the experts of a rank; every source keeps its own total. In
  * closed form per (source, rank, expert): O(experts) per source. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

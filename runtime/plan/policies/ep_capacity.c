@@ -9,6 +9,7 @@
  * beside it. DeepSpeed pads short experts to c rows: not here, rows are those that are kept (a program has no rows
  * without an assignment), so its exchange is up to c E / (tokens k) times as large. O(R E) per layer. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 enum { CAPACITY_LEAST = 8 };
 

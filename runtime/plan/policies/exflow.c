@@ -17,6 +17,7 @@
  * is charged, and no saving invented. Meant for inference alone. O(E^2) per layer and pass of the search. */
 #include "runtime/plan/planners/affinity.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -10,6 +10,7 @@
  * the placement. */
 #include "runtime/plan/planners/shadow.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 typedef struct {

@@ -17,6 +17,7 @@
  * beside the iteration. The cost of moving state is not weighed, since
  * one move serves many iterations: the simulator charges it. O(rounds * E * R) per layer. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 enum { ROUNDS_MAX = 10 };

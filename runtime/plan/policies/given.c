@@ -7,6 +7,7 @@
  * tools refuse the row; it then is contiguous expert parallelism. Nothing is decided: no work units. */
 #include "runtime/plan/placement/placement.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -15,6 +15,7 @@
  * An inference system that fetches weights from host memory. Neither is said here: guests come from their home over the
  * network, and in training stay until backward and return gradients (inferred). */
 #include "runtime/plan/planners/spill.h"
+#include "runtime/plan/problem.h"
 
 /* a: load now. */
 static bool move_once(hec_spill *s, int64_t avg, int64_t least) {

@@ -19,6 +19,7 @@
  * inferred as independent choices given the counts (token_sets.h). Real routers correlate, so a real gain may be larger or
  * smaller. */
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 #include <string.h>

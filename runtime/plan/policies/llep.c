@@ -16,6 +16,7 @@
  * model's gradient type. One group of ranks does not know about nodes. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
+#include "runtime/plan/problem.h"
 
 static int32_t least_loaded(const hec_spill *s, int32_t home) {
   int32_t best = -1;

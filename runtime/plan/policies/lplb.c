@@ -24,6 +24,7 @@
 #include "runtime/plan/planners/quota.h"
 #include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 __extension__ typedef unsigned __int128 uint128;
 

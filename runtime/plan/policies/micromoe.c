@@ -18,6 +18,7 @@
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/planners/quota.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

@@ -27,6 +27,7 @@
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 #include <inttypes.h>

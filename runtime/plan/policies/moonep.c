@@ -14,6 +14,7 @@
  * return in fp32 (here in the model's gradient type); ceil(E/R) slots and their fp32 gradients are reserved even when
  * unused (here what is used); a gather may run beside dispatch; the published system needs all ranks on one NVLink. */
 #include "runtime/plan/planners/spill.h"
+#include "runtime/plan/problem.h"
 
 /* a: balance, b: quota of a receiver, used: its donor. */
 static void choose_donors(hec_spill *s) {

@@ -9,6 +9,7 @@
  * O(E log E + E * ep) per layer. */
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   int64_t last;        /* iteration of the last decision */

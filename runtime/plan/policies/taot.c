@@ -20,6 +20,7 @@
 #include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/spill.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_flow_hint hint;

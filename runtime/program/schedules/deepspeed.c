@@ -10,6 +10,7 @@
  * DeepSpeed itself can overlap them with the backward (overlap_comm); the published comparisons do not. Capacity and
  * padding of the system are a policy's, not a schedule's (ep-capacity). Inferred: replicas before dense gradients, and
  * one all-reduce per block. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void from_gate(hec_lowering *low, int32_t l) {

@@ -10,6 +10,7 @@
  * One gradient buffer for copies: experts' of layer l-1 wait for spRS of layer l (memory for one layer, section 9.6).
  * The last layer keeps its guests from forward to backward, which needs them first. Paper: no overlap with expert
  * compute, so dispatch waits for the spAG. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -32,7 +33,7 @@ static void from_gate(hec_lowering *low, int32_t l) {
   int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
   bool first_in_backward = l == low->problem->n_layers - 1;
-  if (!low->problem->train || (low->run.plan.rematerialise && !first_in_backward))
+  if (!low->problem->train || (hec_rematerialises(low) && !first_in_backward))
     hec_release_guests(low, l, experts);
 }
 
@@ -46,7 +47,7 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t dispatch = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));
   hec_release_guests(low, l, experts);
   int32_t scatter = hec_emit_scatter(low, l, HEC_DEPS(experts, dispatch));
-  if (low->run.plan.rematerialise && l > 0)
+  if (hec_rematerialises(low) && l > 0)
     low->layer[l - 1].regather =
         hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(experts, dispatch, scatter));
   (void)hec_emit_replicas(low, l, HEC_DEPS(experts, dispatch, scatter));

@@ -3,6 +3,7 @@
  * streaming or fixed cost; no counts, no token, parameter or migration traffic, no planning; dense all-reduce kept,
  * optimizer over an even share of the experts. Every other schedule emits these same rows, with at least this compute,
  * plus more, so no policy under any schedule is faster (a test, on even clusters and on uneven ones). */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {

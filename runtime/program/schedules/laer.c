@@ -22,6 +22,7 @@
  * Inferred: the last layer keeps its guests from forward to backward, which needs them first (published are two gathers
  * of every layer). A layer's dense gradients follow those of its guests, so that the return is not late for the experts
  * behind which it hides; without guests they, and replicas, are reduced as in `hecate`. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void to_gate(hec_lowering *low, int32_t l) {
@@ -46,7 +47,7 @@ static void from_gate(hec_lowering *low, int32_t l) {
       hec_emit_experts(low, hec_whole(l), false, HEC_DEPS(permute, dispatch, shared, ops->gather, late, ops->migrate));
   int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
-  if (!low->problem->train || (low->run.plan.rematerialise && !last_layer))
+  if (!low->problem->train || (hec_rematerialises(low) && !last_layer))
     hec_release_guests(low, l, experts);
 }
 
@@ -65,7 +66,7 @@ static void backward(hec_lowering *low, int32_t l) {
   int32_t n = low->problem->n_layers;
   int32_t unpermute = hec_emit_unpermute(low, l, true, HEC_DEPS(low->tail));
   int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
-  if (low->run.plan.rematerialise && l > 0)
+  if (hec_rematerialises(low) && l > 0)
     low->layer[l - 1].regather =
         hec_emit_gather(low, l - 1, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
   int32_t buffer = l + 2 < n ? low->layer[l + 2].scatter : -1;

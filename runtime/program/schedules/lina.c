@@ -17,6 +17,7 @@
  * the inference half of the paper. Gradients outside MoE blocks are reduced at the end in one piece: nothing is pending
  * then. O(pieces) per layer. */
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/pipeline.h"
 
 static const double micro_op_bytes = 30e6; /* arXiv:2210.17223 */

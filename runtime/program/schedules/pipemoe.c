@@ -4,6 +4,7 @@
  * reduced on their own, after the backward. The degree does not look at loads, so it can be wrong for skewed ones. */
 #include "runtime/base/arena.h"
 #include "runtime/plan/planners/degree.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/pipeline.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {

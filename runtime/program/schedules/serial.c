@@ -4,6 +4,7 @@
  *
  *   forward   attention  gate  counts  [plan]  [spAG]  permute  dispatch  [shared]  experts  combine  unpermute
  *   backward  unpermute' combine' [spAG again] experts' dispatch' [spRS] permute' [shared'] gate' attention' */
+#include "runtime/plan/problem.h"
 #include "runtime/program/emit.h"
 
 static void from_gate(hec_lowering *low, int32_t l) {
@@ -16,7 +17,7 @@ static void from_gate(hec_lowering *low, int32_t l) {
   int32_t experts = hec_emit_experts(low, hec_whole(l), false, HEC_DEPS(permute, dispatch, shared, ops->migrate));
   int32_t combine = hec_emit_tokens(low, hec_whole(l), HEC_ROLE_COMBINE, false, HEC_DEPS(experts));
   low->tail = hec_emit_unpermute(low, l, false, HEC_DEPS(experts, combine));
-  if (!low->problem->train || low->run.plan.rematerialise)
+  if (!low->problem->train || hec_rematerialises(low))
     hec_release_guests(low, l, experts);
 }
 

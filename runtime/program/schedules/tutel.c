@@ -2,6 +2,7 @@
  * while training (tutel.h); dense gradients are reduced on their own, after the backward, as FSMoE's artifact has its Tutel
  * (arXiv:2501.10714, mode 0). */
 #include "runtime/program/tutel.h"
+#include "runtime/plan/problem.h"
 
 static void *start(const hec_problem *problem, hec_arena *arena) {
   return hec_tutel_new(problem, arena);

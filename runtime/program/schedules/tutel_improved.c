@@ -7,6 +7,7 @@
  * since the next dense part is as full. It chooses its all-to-all as `tutel` does: 2DH is one of the all-to-alls of FSMoE's
  * system; whether its measured baselines had it is not said. */
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/tutel.h"
 
 typedef struct {

@@ -45,8 +45,8 @@ static void add_traffic(const hec_report *report, const hec_program *program, he
   for (size_t i = 0; i < program->n_ops; i++) {
     const hec_op *op = &program->ops[i];
     it->reduced += op->kind == HEC_OP_ALLREDUCE ? op->bytes : 0;
-    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->n_transfers; k++)
-      add_transfer(report, op, &program->transfers[op->transfer_at + k], pair, it);
+    for (int32_t k = 0; op->kind == HEC_OP_EXCHANGE && k < op->exchange.n_transfers; k++)
+      add_transfer(report, op, &program->transfers[op->exchange.transfer_at + k], pair, it);
   }
   if (pair)
     find_pair(pair, n, it);

@@ -97,14 +97,15 @@ static void work_of(const writer *w, const hec_op *op, double *flops, double *by
   *flops = 0;
   *bytes = 0;
   if (op->kind == HEC_OP_LOCAL)
-    *bytes = op->bytes_at < 0 ? op->bytes : op->bytes * p->local_bytes[op->bytes_at + w->rank];
+    *bytes = op->local.bytes_at < 0 ? op->bytes : op->bytes * p->local_bytes[op->local.bytes_at + w->rank];
   if (op->kind != HEC_OP_COMPUTE)
     return;
-  const hec_work_shape *shape = &p->shapes[op->shape];
-  double rows = op->work_at < 0 ? op->rows : 0;
-  int32_t items = op->work_at < 0 && rows > 0 ? 1 : 0;
-  if (op->work_at >= 0)
-    for (int32_t i = p->work_index[op->work_at + w->rank]; i < p->work_index[op->work_at + w->rank + 1]; i++) {
+  const hec_work_shape *shape = &p->shapes[op->compute.shape];
+  double rows = op->compute.work_at < 0 ? op->compute.rows : 0;
+  int32_t items = op->compute.work_at < 0 && rows > 0 ? 1 : 0;
+  if (op->compute.work_at >= 0)
+    for (int32_t i = p->work_index[op->compute.work_at + w->rank]; i < p->work_index[op->compute.work_at + w->rank + 1];
+         i++) {
       rows += p->work[i].rows;
       items += p->work[i].rows > 0;
     }
@@ -127,9 +128,9 @@ static uint64_t add_collective(writer *w, int32_t id, const char *name) {
   uint64_t node = node_begin(w, id, name, COLL, &w->deps, true);
   attribute(w, "comm_type", ATTR_INT64, op->kind == HEC_OP_COUNTS ? ALL_GATHER : ALL_REDUCE);
   attribute(w, "comm_size", ATTR_INT64, (uint64_t)(op->bytes + 0.5));
-  if (op->kind == HEC_OP_ALLREDUCE && op->stride > 1) {
+  if (op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1) {
     char group[32];
-    (void)snprintf(group, sizeof group, "%" PRId32 ":%" PRId32, op->stride, w->rank % op->stride);
+    (void)snprintf(group, sizeof group, "%" PRId32 ":%" PRId32, op->allreduce.stride, w->rank % op->allreduce.stride);
     attribute_text(w, "pg_name", group);
   }
   node_end(w);
@@ -139,7 +140,7 @@ static uint64_t add_collective(writer *w, int32_t id, const char *name) {
 /* One end of transfer k. */
 static uint64_t add_end(writer *w, int32_t id, const char *name, int32_t k, const hec_text *deps) {
   const hec_op *op = &w->program->ops[id];
-  const hec_transfer *t = &w->program->transfers[op->transfer_at + k];
+  const hec_transfer *t = &w->program->transfers[op->exchange.transfer_at + k];
   int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
   uint64_t node = node_begin(w, id, name, source == w->rank ? SEND : RECV, deps, true);
   attribute(w, "comm_size", ATTR_INT64, (uint64_t)t->bytes);
@@ -168,13 +169,13 @@ static const hec_text *send_deps(writer *w, const hec_op *op, const hec_transfer
 /* Transfers in the order in which chains run: from the first, reversed from the last. */
 static uint64_t add_exchange(writer *w, int32_t id, const char *name) {
   const hec_op *op = &w->program->ops[id];
-  int32_t n = op->n_transfers;
+  int32_t n = op->exchange.n_transfers;
   uint64_t before = w->id;
   memset(w->received, 0, (size_t)n * sizeof *w->received);
   memset(w->heard, 0xff, (size_t)n * sizeof *w->heard);
   for (int32_t i = 0; i < n; i++) {
     int32_t k = op->reverse ? n - 1 - i : i;
-    const hec_transfer *t = &w->program->transfers[op->transfer_at + k];
+    const hec_transfer *t = &w->program->transfers[op->exchange.transfer_at + k];
     int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
     if (source == w->rank)
       (void)add_end(w, id, name, k, send_deps(w, op, t, k));
@@ -221,7 +222,7 @@ static void add_op(writer *w, int32_t id) {
                                               : add_work(w, id, name);
     w->lane[op->lane] = w->tail[id];
   }
-  w->tag += op->kind == HEC_OP_EXCHANGE ? op->n_transfers : 0;
+  w->tag += op->kind == HEC_OP_EXCHANGE ? op->exchange.n_transfers : 0;
 }
 
 static void add_metadata(const hec_drawing *d, writer *w) {
@@ -238,8 +239,8 @@ static void add(const hec_drawing *drawing, int32_t rank, hec_text *out) {
   const hec_program *program = drawing->program;
   size_t most = 1;
   for (size_t i = 0; i < program->n_ops; i++)
-    if (program->ops[i].kind == HEC_OP_EXCHANGE && (size_t)program->ops[i].n_transfers > most)
-      most = (size_t)program->ops[i].n_transfers;
+    if (program->ops[i].kind == HEC_OP_EXCHANGE && (size_t)program->ops[i].exchange.n_transfers > most)
+      most = (size_t)program->ops[i].exchange.n_transfers;
   writer w = {.program = program, .timeline = drawing->timeline, .rank = rank, .out = out};
   w.tail = hec_malloc(program->n_ops + 1, sizeof *w.tail);
   memset(w.tail, 0, (program->n_ops + 1) * sizeof *w.tail);

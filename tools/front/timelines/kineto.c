@@ -81,8 +81,8 @@ static void add_exchange(const hec_program *program, const hec_op *op, int32_t r
   int32_t n = program->n_ranks, group = 0;
   int64_t sent = 0, received = 0;
   memset(bytes, 0, 2 * (size_t)n * sizeof *bytes);
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
     if (source == rank)
       bytes[destination] += t->bytes, sent += t->bytes;
@@ -90,7 +90,7 @@ static void add_exchange(const hec_program *program, const hec_op *op, int32_t r
       bytes[n + source] += t->bytes, received += t->bytes;
   }
   for (int32_t r = 0; r < n; r++)
-    group += program->parts[op->part_at + r] != 0;
+    group += program->parts[op->exchange.part_at + r] != 0;
   add_collective(out, "all_to_allv", (double)sent, (double)received, group);
   add_list(out, "In split size", bytes, n);
   add_list(out, "Out split size", bytes + n, n);
@@ -98,7 +98,8 @@ static void add_exchange(const hec_program *program, const hec_op *op, int32_t r
 
 static void add_arguments(const hec_drawing *d, int32_t id, int32_t rank, int64_t *bytes, hec_text *out) {
   const hec_op *op = &d->program->ops[id];
-  int32_t n = d->program->n_ranks, stride = op->stride > 1 ? op->stride : 1;
+  int32_t n = d->program->n_ranks,
+          stride = op->kind == HEC_OP_ALLREDUCE && op->allreduce.stride > 1 ? op->allreduce.stride : 1;
   if (op->kind == HEC_OP_EXCHANGE)
     add_exchange(d->program, op, rank, bytes, out);
   if (op->kind == HEC_OP_ALLREDUCE)

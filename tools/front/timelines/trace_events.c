@@ -55,8 +55,8 @@ static void rank_bytes(const hec_program *program, const hec_op *op, int32_t ran
   *sent = *received = 0;
   if (op->kind != HEC_OP_EXCHANGE)
     return;
-  for (int32_t i = 0; i < op->n_transfers; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+  for (int32_t i = 0; i < op->exchange.n_transfers; i++) {
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
     *sent += source == rank ? t->bytes : 0;
     *received += destination == rank ? t->bytes : 0;

@@ -5,7 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/table.h"
 #include "runtime/base/text.h"
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,47 +45,50 @@ hec_status hec_schedule_of(const hec_policy *policy, const char *name, const hec
 hec_lowering *hec_lowering_new(const hec_problem *problem, const hec_policy *policy, const hec_schedule *schedule,
                                const hec_collective *collective, hec_arena *arena) {
   hec_lowering *low = HEC_NEW(arena, hec_lowering, 1);
+  low->in = HEC_NEW(arena, struct hec_lowering_inside, 1);
   size_t ranks = (size_t)problem->n_ranks, experts = (size_t)problem->n_experts;
   low->problem = problem;
-  low->schedule = schedule;
-  low->collective = collective;
-  low->arena = arena;
-  low->run = hec_policy_start(policy, problem, arena);
-  low->routing = hec_routing_new(arena, problem);
-  low->before = hec_plan_new(arena, problem, low->run.plan.n_slices);
-  hec_plan_assign(&low->before, &low->run.plan);
+  low->in->schedule = schedule;
+  low->in->collective = collective;
+  low->in->arena = arena;
+  low->in->run = hec_policy_start(policy, problem, arena);
+  low->in->routing = hec_routing_new(arena, problem);
+  low->in->before = hec_plan_new(arena, problem, low->in->run.plan.n_slices);
+  hec_plan_assign(&low->in->before, &low->in->run.plan);
   low->layer = HEC_NEW(arena, hec_layer_ops, problem->n_layers);
-  low->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
-  size_t slices = (size_t)low->run.plan.n_slices, items = experts * (ranks / (size_t)low->run.plan.width);
-  hec_sparse *sparse[] = {&low->sparse, &low->answer[0].sparse, &low->answer[1].sparse};
+  for (int32_t l = 0; l < problem->n_layers; l++)
+    low->layer[l].in = HEC_NEW(arena, struct hec_layer_inside, 1);
+  low->in->scattered = HEC_NEW(arena, int32_t, problem->n_layers);
+  size_t slices = (size_t)low->in->run.plan.n_slices, items = experts * (ranks / (size_t)low->in->run.plan.width);
+  hec_sparse *sparse[] = {&low->in->sparse, &low->in->answer[0].sparse, &low->in->answer[1].sparse};
   for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++)
     *sparse[i] = (hec_sparse){.expert = HEC_NEW(arena, int32_t, items),
                               .owner = HEC_NEW(arena, int32_t, items * slices),
                               .receiver_at = HEC_NEW(arena, int32_t, items + 1),
                               .receiver = HEC_NEW(arena, int32_t, experts * ranks)};
-  low->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
-  low->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
-  low->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
-  size_t split = 2 * ranks + (size_t)low->run.plan.copy_capacity;
-  low->split_rank = HEC_NEW(arena, int32_t, split);
-  low->split_tokens = HEC_NEW(arena, uint32_t, split);
-  low->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
-  low->arrived = HEC_NEW(arena, int64_t, ranks);
-  low->inside_bytes = HEC_NEW(arena, int64_t, ranks);
+  low->in->gathered = HEC_NEW(arena, uint8_t, experts * ranks);
+  low->in->holders = HEC_NEW(arena, int32_t, ranks + experts * ranks);
+  low->in->pair_bytes = HEC_NEW(arena, int64_t, ranks * ranks);
+  size_t split = 2 * ranks + (size_t)low->in->run.plan.copy_capacity;
+  low->in->split_rank = HEC_NEW(arena, int32_t, split);
+  low->in->split_tokens = HEC_NEW(arena, uint32_t, split);
+  low->in->chunk_rows = HEC_NEW(arena, uint32_t, ranks * experts);
+  low->in->arrived = HEC_NEW(arena, int64_t, ranks);
+  low->in->inside_bytes = HEC_NEW(arena, int64_t, ranks);
   low->own = schedule->start ? schedule->start(problem, arena) : NULL;
   if (!collective && ranks <= SPREAD_RANKS_MAX) {
     hec_rank_links *links = HEC_NEW(arena, hec_rank_links, 1);
     *links = hec_rank_links_new(arena, problem);
     for (int32_t scatter = 0; scatter < (problem->train ? 2 : 1); scatter++) {
       double bytes = scatter ? problem->bytes.expert_grad : problem->bytes.expert_param;
-      low->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
-      *low->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
-      low->spread_sum[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
-      low->spread_item[scatter] = hec_spread_sum_new(arena, low->spread[scatter]);
+      low->in->spread[scatter] = HEC_NEW(arena, hec_spread, 1);
+      *low->in->spread[scatter] = hec_spread_new(arena, problem, links, bytes, scatter == 1);
+      low->in->spread_sum[scatter] = hec_spread_sum_new(arena, low->in->spread[scatter]);
+      low->in->spread_item[scatter] = hec_spread_sum_new(arena, low->in->spread[scatter]);
     }
   }
   if (policy->rewrite)
-    low->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
+    low->in->rewritten = hec_load_new(arena, problem->n_layers, problem->n_ranks, problem->n_experts);
   return low;
 }
 
@@ -95,64 +98,68 @@ static void collective_plan_free(hec_collective_plan *plan) {
 }
 
 void hec_lowering_detail(hec_lowering *low) {
-  low->detail = low->each.per_item = true;
+  low->in->detail = low->in->each.per_item = true;
 }
 
 void hec_lowering_gated(hec_lowering *low) {
-  low->gated = true;
+  low->in->gated = true;
 }
 
 void hec_lowering_rewrite(hec_lowering *low, hec_load *load) {
-  hec_policy_rewrite(&low->run, load);
+  hec_policy_rewrite(&low->in->run, load);
 }
 
 void hec_lowering_free(hec_lowering *low) {
   if (!low)
     return;
-  hec_policy_stop(&low->run);
-  hec_program_free(&low->program);
-  collective_plan_free(&low->answer[0].plan);
-  collective_plan_free(&low->answer[1].plan);
-  collective_plan_free(&low->other);
-  collective_plan_free(&low->each);
-  free(low->moves.data);
-  free(low->migration.data);
-  free(low->overload);
-  low->overload = NULL;
+  hec_policy_stop(&low->in->run);
+  hec_program_free(&low->in->program);
+  collective_plan_free(&low->in->answer[0].plan);
+  collective_plan_free(&low->in->answer[1].plan);
+  collective_plan_free(&low->in->other);
+  collective_plan_free(&low->in->each);
+  free(low->in->moves.data);
+  free(low->in->migration.data);
+  free(low->in->overload);
+  low->in->overload = NULL;
 }
 
 void hec_lowering_swap_program(hec_lowering *low, hec_program *program) {
-  hec_program own = low->program;
-  low->program = *program;
+  hec_program own = low->in->program;
+  low->in->program = *program;
   *program = own;
 }
 
+bool hec_rematerialises(const hec_lowering *low) {
+  return low->in->run.plan.rematerialise;
+}
+
 const hec_program *hec_lowering_program(const hec_lowering *low) {
-  return &low->program;
+  return &low->in->program;
 }
 const hec_policy_run *hec_lowering_run(const hec_lowering *low) {
-  return &low->run;
+  return &low->in->run;
 }
 int32_t hec_lowering_counts(const hec_lowering *low, int32_t layer) {
   return low->layer[layer].counts;
 }
 const hec_token_choice *hec_lowering_choice(const hec_lowering *low) {
-  return &low->choice;
+  return &low->in->choice;
 }
 bool hec_lowering_migrated(const hec_lowering *low) {
-  return low->migrated;
+  return low->in->migrated;
 }
 bool hec_lowering_one_off(const hec_lowering *low) {
-  return low->one_off;
+  return low->in->one_off;
 }
 
 const double *hec_lowering_overload(const hec_lowering *low, int32_t *n) {
-  *n = (int32_t)low->n_overload;
-  return low->overload;
+  *n = (int32_t)low->in->n_overload;
+  return low->in->overload;
 }
 
 static void add_shape(hec_lowering *low, hec_work_shape forward) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   HEC_RESERVE(program->shapes, program->shapes_capacity, program->n_shapes + 2);
   program->shapes[program->n_shapes++] = forward;
   program->shapes[program->n_shapes++] = hec_work_backward_of(low->problem->moe, forward);
@@ -175,15 +182,15 @@ static void add_shapes(hec_lowering *low) {
 }
 
 void hec_lower_begin(hec_lowering *low, int64_t iter, int32_t n_micro_batches) {
-  hec_program_clear(&low->program, low->problem->n_ranks);
+  hec_program_clear(&low->in->program, low->problem->n_ranks);
   add_shapes(low);
-  low->run.iter = iter;
-  low->n_micro_batches = n_micro_batches;
-  low->n_overload = 0;
-  low->choice = (hec_token_choice){0};
-  low->migrated = low->one_off = false;
-  low->tail = low->grad_tail = low->moved = -1;
-  low->tensor = (hec_transfer_span){.part_at = -1};
+  low->in->run.iter = iter;
+  low->in->n_micro_batches = n_micro_batches;
+  low->in->n_overload = 0;
+  low->in->choice = (hec_token_choice){0};
+  low->in->migrated = low->in->one_off = false;
+  low->tail = low->in->grad_tail = low->moved = -1;
+  low->in->tensor = (hec_transfer_span){.part_at = -1};
 }
 
 static void emit_head(hec_lowering *low, bool backward) {
@@ -209,28 +216,23 @@ static void emit_before_layers(hec_lowering *low, bool backward) {
 }
 
 void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
-  low->micro_batch = micro_batch;
+  low->in->micro_batch = micro_batch;
   for (int32_t l = 0; l < low->problem->n_layers; l++) {
-    low->scattered[l] = micro_batch > 0 ? low->layer[l].scatter : -1;
-    low->layer[l] = (hec_layer_ops){.counts = -1,
-                                    .gather = -1,
-                                    .regather = -1,
-                                    .experts_backward = -1,
-                                    .scatter = -1,
-                                    .degree = 1,
-                                    .migrate = -1,
-                                    .added = -1,
-                                    .guest_hold = {-1, -1, -1}};
+    low->in->scattered[l] = micro_batch > 0 ? low->layer[l].scatter : -1;
+    struct hec_layer_inside *in = low->layer[l].in;
+    low->layer[l] = (hec_layer_ops){
+        .counts = -1, .gather = -1, .regather = -1, .scatter = -1, .migrate = -1, .degree = 1, .in = in};
+    *in = (struct hec_layer_inside){.experts_backward = -1, .added = -1, .guest_hold = {-1, -1, -1}};
     for (int32_t c = 0; c < HEC_DEGREE_MAX; c++)
-      low->layer[l].chunk[c] =
+      in->chunk[c] =
           (hec_layer_chunk){.work_at = -1, .dispatch = {-1, 0, -1, 0}, .gather.part_at = -1, .inside.part_at = -1};
     for (int32_t t = 0; t < HEC_N_TENSORS; t++)
-      low->layer[l].hold[t] = -1;
+      in->hold[t] = -1;
   }
-  hec_policy_decide(&low->run, low->run.iter, micro_batch);
-  bool beside = low->schedule->plans_beside && low->run.policy->known != HEC_KNOWN_PERIODIC;
+  hec_policy_decide(&low->in->run, low->in->run.iter, micro_batch);
+  bool beside = low->in->schedule->plans_beside && low->in->run.policy->known != HEC_KNOWN_PERIODIC;
   int32_t plan = hec_emit_plan(low, -1, beside ? HEC_LANE_PARAM : HEC_LANE_COMPUTE, HEC_DEPS(low->tail));
-  if (low->run.plan.version != low->before.version) {
+  if (low->in->run.plan.version != low->in->before.version) {
     int32_t moved = hec_emit_migration(low, plan);
     low->moved = moved >= 0 ? moved : low->moved;
   }
@@ -238,22 +240,22 @@ void hec_lower_micro_batch(hec_lowering *low, int32_t micro_batch) {
 }
 
 void hec_lower_to_gate(hec_lowering *low, int32_t layer) {
-  low->schedule->to_gate(low, layer);
+  low->in->schedule->to_gate(low, layer);
 }
 
 void hec_lower_from_gate(hec_lowering *low, int32_t layer, const hec_load *load) {
-  hec_policy_refine(&low->run, layer, load);
-  hec_routing_make(&low->routing, low->run.policy->dispatch, low->problem, &low->run.plan, load, layer);
+  hec_policy_refine(&low->in->run, layer, load);
+  hec_routing_make(&low->in->routing, low->in->run.policy->dispatch, low->problem, &low->in->run.plan, load, layer);
   if (low->problem->esp > 1)
-    hec_routing_shard(&low->routing, low->problem);
-  HEC_RESERVE(low->overload, low->overload_capacity, low->n_overload + 1);
-  low->overload[low->n_overload++] = hec_routing_overload(&low->routing);
+    hec_routing_shard(&low->in->routing, low->problem);
+  HEC_RESERVE(low->in->overload, low->in->overload_capacity, low->in->n_overload + 1);
+  low->in->overload[low->in->n_overload++] = hec_routing_overload(&low->in->routing);
   low->load = load;
-  low->schedule->from_gate(low, layer);
-  low->choice.n_layers++;
-  low->choice.degree[low->layer[layer].degree]++;
-  low->choice.route[low->layer[layer].route]++;
-  low->choice.by_node += low->layer[layer].nodes.on;
+  low->in->schedule->from_gate(low, layer);
+  low->in->choice.n_layers++;
+  low->in->choice.degree[low->layer[layer].degree]++;
+  low->in->choice.route[low->layer[layer].route]++;
+  low->in->choice.by_node += low->layer[layer].in->nodes.on;
   if (!low->problem->train) /* nothing is kept for a backward */
     hec_close_buffer(low, layer, HEC_TENSOR_BLOCK, low->tail);
 }
@@ -263,19 +265,19 @@ void hec_lower_micro_batch_end(hec_lowering *low, const hec_load *load) {
   if (low->problem->train) {
     emit_head(low, true);
     for (int32_t l = low->problem->n_layers - 1; l >= 0; l--)
-      low->schedule->backward(low, l);
+      low->in->schedule->backward(low, l);
     emit_before_layers(low, true);
-    if (low->schedule->end)
-      low->schedule->end(low);
+    if (low->in->schedule->end)
+      low->in->schedule->end(low);
   }
-  hec_policy_observe(&low->run, load);
+  hec_policy_observe(&low->in->run, load);
 }
 
 /* Experts (in slices) that each rank keeps: parameters in [r], optimizer state in [n_ranks + r]. */
 static int32_t count_kept(hec_lowering *low) {
-  const hec_plan *plan = &low->run.plan;
-  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, 2 * n_ranks);
-  double *kept = low->program.local_bytes + at, slice = 1.0 / plan->n_slices;
+  const hec_plan *plan = &low->in->run.plan;
+  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, 2 * n_ranks);
+  double *kept = low->in->program.local_bytes + at, slice = 1.0 / plan->n_slices;
   size_t n = (size_t)plan->n_layers * (size_t)plan->n_experts * (size_t)plan->n_slices;
   for (size_t i = 0; i < n; i++) {
     kept[plan->home[i]] += slice;
@@ -300,26 +302,26 @@ static int32_t count_kept(hec_lowering *low) {
 /* Memory holds reserved slots whether in use or not (FlexMoE, EPLB): as count_kept, but at least the slots of all
  * layers. */
 static int32_t count_reserved(hec_lowering *low, int32_t kept) {
-  int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n);
-  double reserved = (double)low->run.plan.slots * low->problem->n_layers;
+  int32_t n = 2 * low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, n);
+  double reserved = (double)low->in->run.plan.slots * low->problem->n_layers;
   for (int32_t i = 0; i < n; i++) {
-    double in_use = low->program.local_bytes[kept + i];
-    low->program.local_bytes[at + i] = in_use > reserved ? in_use : reserved;
+    double in_use = low->in->program.local_bytes[kept + i];
+    low->in->program.local_bytes[at + i] = in_use > reserved ? in_use : reserved;
   }
   return at;
 }
 
 /* `bytes` on every rank (at -1), or that many per unit of local_bytes[at + r], all the time. */
 static void hold_state(hec_lowering *low, hec_memory memory, int32_t at, double bytes) {
-  hec_program_hold(&low->program, (hec_hold){.memory = memory,
-                                             .layer = -1,
-                                             .first = -1,
-                                             .last = -1,
-                                             .bytes_at = at,
-                                             .bytes = bytes,
-                                             .tensor = HEC_TENSOR_STATE,
-                                             .micro_batch = -1,
-                                             .items_at = -1});
+  hec_program_hold(&low->in->program, (hec_hold){.memory = memory,
+                                                 .layer = -1,
+                                                 .first = -1,
+                                                 .last = -1,
+                                                 .bytes_at = at,
+                                                 .bytes = bytes,
+                                                 .tensor = HEC_TENSOR_STATE,
+                                                 .micro_batch = -1,
+                                                 .items_at = -1});
 }
 
 static void hold_kept(hec_lowering *low, int32_t kept) {
@@ -340,16 +342,16 @@ static void emit_optimizer(hec_lowering *low, int32_t kept) {
   const hec_memory_cost *bytes = &low->problem->bytes;
   double dense = bytes->dense_grad + 2 * bytes->dense_optimizer + bytes->dense_param;
   double expert = bytes->expert_grad + 2 * bytes->expert_optimizer + bytes->expert_param;
-  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->program, n_ranks);
+  int32_t n_ranks = low->problem->n_ranks, at = hec_program_local_bytes(&low->in->program, n_ranks);
   double share = (double)low->problem->n_layers * (double)low->problem->n_experts / (double)n_ranks;
   for (int32_t r = 0; r < n_ranks; r++) {
-    double own = low->schedule->bound ? share : low->program.local_bytes[kept + n_ranks + r];
-    low->program.local_bytes[at + r] = dense + expert * own;
+    double own = low->in->schedule->bound ? share : low->in->program.local_bytes[kept + n_ranks + r];
+    low->in->program.local_bytes[at + r] = dense + expert * own;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_OPTIMIZER, -1, true);
-  op.bytes_at = at;
+  op.local.bytes_at = at;
   op.bytes = 1;
-  low->tail = hec_program_add(&low->program, op, HEC_DEPS(low->tail, low->grad_tail, low->moved));
+  low->tail = hec_program_add(&low->in->program, op, HEC_DEPS(low->tail, low->in->grad_tail, low->moved));
 }
 
 void hec_lower_end(hec_lowering *low) {
@@ -362,11 +364,11 @@ void hec_lower_end(hec_lowering *low) {
 }
 
 static const hec_load *rewrite(hec_lowering *low, const hec_load *load) {
-  if (!low->run.policy->rewrite)
+  if (!low->in->run.policy->rewrite)
     return load;
-  hec_load_copy(load, &low->rewritten);
-  hec_lowering_rewrite(low, &low->rewritten);
-  return &low->rewritten;
+  hec_load_copy(load, &low->in->rewritten);
+  hec_lowering_rewrite(low, &low->in->rewritten);
+  return &low->in->rewritten;
 }
 
 void hec_lower_iteration(hec_lowering *low, int64_t iter, const hec_load *loads, int32_t n, int32_t n_micro_batches) {

@@ -3,31 +3,31 @@
  *
  * Bytes of a permutation: every assignment is read and written once. Of an unpermute: every assignment is read, every
  * token written (counted as another read of the assignments: an upper bound for top-k > 1). */
-#include "runtime/program/emit.h"
+#include "runtime/program/lowering_state.h"
 
 #include <string.h>
 
 int32_t hec_emit_uniform(hec_lowering *low, hec_role role, int32_t shape, int32_t layer, bool backward, double rows,
                          const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, role, layer, backward);
-  op.shape = shape + (backward ? 1 : 0);
-  op.rows = rows;
-  return hec_program_add(&low->program, op, deps, n_deps);
+  op.compute.shape = shape + (backward ? 1 : 0);
+  op.compute.rows = rows;
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 void hec_open_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, hec_hold hold) {
   hold.layer = layer;
   hold.tensor = tensor;
   hold.last = HEC_HOLD_OPEN;
-  hold.micro_batch = low->micro_batch;
+  hold.micro_batch = low->in->micro_batch;
   hold.items_at = -1;
-  low->layer[layer].hold[tensor] = hec_program_hold(&low->program, hold);
+  low->layer[layer].in->hold[tensor] = hec_program_hold(&low->in->program, hold);
 }
 
 void hec_close_buffer(hec_lowering *low, int32_t layer, hec_tensor tensor, int32_t last) {
-  int32_t *hold = &low->layer[layer].hold[tensor];
+  int32_t *hold = &low->layer[layer].in->hold[tensor];
   if (*hold >= 0)
-    low->program.holds[*hold].last = last;
+    low->in->program.holds[*hold].last = last;
   *hold = -1;
 }
 
@@ -72,14 +72,14 @@ static int32_t add_returned(hec_lowering *low, hec_op op, const int32_t *deps, i
   HEC_ASSERT(n_deps < HEC_DEGREE_MAX + 4);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
-  wait[n_wait++] = low->layer[op.layer].added;
-  return hec_program_add(&low->program, op, wait, n_wait);
+  wait[n_wait++] = low->layer[op.layer].in->added;
+  return hec_program_add(&low->in->program, op, wait, n_wait);
 }
 
 /* The routing's rows become work entries; backward uses the same. */
 static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
-  hec_program *program = &low->program;
-  const hec_routing *routing = &low->routing;
+  hec_program *program = &low->in->program;
+  const hec_routing *routing = &low->in->routing;
   int32_t n_ranks = low->problem->n_ranks, n = routing->expert_at[n_ranks];
   HEC_RESERVE(program->work, program->work_capacity, program->n_work + (size_t)n);
   HEC_RESERVE(program->work_index, program->work_index_capacity, program->n_work_index + (size_t)n_ranks + 1);
@@ -91,12 +91,12 @@ static void add_work(hec_lowering *low, hec_layer_chunk *chunk) {
 }
 
 void hec_set_cells(hec_op *op, const hec_layer_ops *ops, int32_t index) {
-  op->by_node = ops->nodes.on;
+  op->by_node = ops->in->nodes.on;
   op->chunk = ops->degree > 1 ? index : 0;
   op->degree = ops->degree;
   op->route = ops->route;
-  op->n_cells = index < 0 ? ops->n_cells : ops->n_cells / ops->degree;
-  op->cell_at = ops->cell_at + (index < 0 ? 0 : index * op->n_cells);
+  op->n_cells = index < 0 ? ops->in->n_cells : ops->in->n_cells / ops->degree;
+  op->cell_at = ops->in->cell_at + (index < 0 ? 0 : index * op->n_cells);
 }
 
 int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, const int32_t *deps, int32_t n_deps) {
@@ -104,22 +104,22 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   hec_layer_ops *ops = &low->layer[layer];
   bool first = chunk.index == 0, last = chunk.index == ops->degree - 1;
   if (!backward && ops->degree == 1)
-    add_work(low, &ops->chunk[0]);
+    add_work(low, &ops->in->chunk[0]);
   hec_op op = hec_op_of(low, HEC_OP_COMPUTE, HEC_LANE_COMPUTE, HEC_ROLE_EXPERTS, layer, backward);
-  op.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
-  op.work_at = ops->chunk[chunk.index].work_at;
+  op.compute.shape = HEC_SHAPE_EXPERT + (backward ? 1 : 0);
+  op.compute.work_at = ops->in->chunk[chunk.index].work_at;
   hec_set_cells(&op, ops, chunk.index);
   int32_t wait[10], n_wait = 0;
   HEC_ASSERT(n_deps < 10);
   for (int32_t i = 0; i < n_deps; i++)
     wait[n_wait++] = deps[i];
   if (backward) /* the previous micro-batch's guests have added to the gradients that this one adds to */
-    wait[n_wait++] = low->scattered[layer];
-  int32_t id = hec_program_add(&low->program, op, wait, n_wait);
+    wait[n_wait++] = low->in->scattered[layer];
+  int32_t id = hec_program_add(&low->in->program, op, wait, n_wait);
   if (first)
-    open_rows(low, layer, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_OUTPUT, id, ops->computed_at);
+    open_rows(low, layer, backward ? HEC_TENSOR_GRAD_INPUT : HEC_TENSOR_OUTPUT, id, ops->in->computed_at);
   if (first && backward)
-    ops->experts_backward = id;
+    ops->in->experts_backward = id;
   if (last && backward)
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_OUTPUT, id);
   if (last && (backward || !low->problem->train))
@@ -127,93 +127,95 @@ int32_t hec_emit_experts(hec_lowering *low, hec_chunk chunk, bool backward, cons
   return id;
 }
 
-int32_t hec_emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
+/* All-gather of the counts, on the token lane. */
+static int32_t emit_counts(hec_lowering *low, int32_t layer, const int32_t *deps, int32_t n_deps) {
   hec_op op = hec_op_of(low, HEC_OP_COUNTS, HEC_LANE_TOKEN, HEC_ROLE_COUNTS, layer, false);
   op.bytes = 4.0 * low->problem->n_experts;
-  return low->layer[layer].counts = hec_program_add(&low->program, op, deps, n_deps);
+  return low->layer[layer].counts = hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 int32_t hec_emit_plan(hec_lowering *low, int32_t layer, hec_lane lane, const int32_t *deps, int32_t n_deps) {
-  if (!low->run.planned)
+  if (!low->in->run.planned)
     return -1;
   hec_op op = hec_op_of(low, HEC_OP_PLAN, lane, HEC_ROLE_PLAN, layer, false);
-  op.units = low->run.units;
-  op.one_off = layer < 0 && low->run.policy->known == HEC_KNOWN_PERIODIC;
-  low->one_off = low->one_off || op.one_off;
-  return hec_program_add(&low->program, op, deps, n_deps);
+  op.plan.units = low->in->run.units;
+  op.one_off = layer < 0 && low->in->run.policy->known == HEC_KNOWN_PERIODIC;
+  low->in->one_off = low->in->one_off || op.one_off;
+  return hec_program_add(&low->in->program, op, deps, n_deps);
 }
 
 /* The per-rank bytes that permutes and buffers need, of all chunks; transfers of the dispatch where it is not cut. */
 static void add_dispatch(hec_lowering *low, hec_layer_ops *ops) {
-  hec_program *program = &low->program;
+  hec_program *program = &low->in->program;
   int32_t n_ranks = low->problem->n_ranks;
   int64_t token = (int64_t)low->problem->bytes.token;
-  ops->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
-  ops->computed_at = ops->assigned_at + n_ranks;
-  double *assigned = program->local_bytes + ops->assigned_at, *computed = program->local_bytes + ops->computed_at;
+  ops->in->assigned_at = hec_program_local_bytes(program, 2 * n_ranks);
+  ops->in->computed_at = ops->in->assigned_at + n_ranks;
+  double *assigned = program->local_bytes + ops->in->assigned_at,
+         *computed = program->local_bytes + ops->in->computed_at;
   bool cut = ops->degree > 1, direct = !cut && !hec_token_routes[ops->route]->relay;
   HEC_RESERVE(program->transfers, program->transfers_capacity,
               program->n_transfers + (size_t)n_ranks * (size_t)n_ranks);
-  hec_transfer_span *span = &ops->chunk[0].dispatch;
+  hec_transfer_span *span = &ops->in->chunk[0].dispatch;
   span->transfer_at = (int32_t)program->n_transfers;
   hec_transfer *out = program->transfers + program->n_transfers;
   for (int32_t s = 0; s < n_ranks; s++) {
-    const uint32_t *pair = low->routing.pair + (size_t)s * (size_t)n_ranks;
+    const uint32_t *pair = low->in->routing.pair + (size_t)s * (size_t)n_ranks;
     int64_t sum = 0;
     for (int32_t d = 0; d < n_ranks; d++) {
       sum += pair[d];
       if (direct && pair[d] > 0 && d != s)
         *out++ = (hec_transfer){.bytes = pair[d] * token, .source = s, .destination = d, .item = -1, .after = -1};
       else if (!cut && !direct && d != s)
-        low->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d] = pair[d] * token;
+        low->in->pair_bytes[(size_t)s * (size_t)n_ranks + (size_t)d] = pair[d] * token;
     }
     assigned[s] = (double)(sum * token);
-    computed[s] = (double)((int64_t)low->routing.rank_tokens[s] * token);
+    computed[s] = (double)((int64_t)low->in->routing.rank_tokens[s] * token);
   }
   span->n_transfers = (int32_t)(out - (program->transfers + program->n_transfers));
   program->n_transfers += (size_t)span->n_transfers;
   if (!cut && !direct)
-    hec_add_transfers(low, ops, &ops->chunk[0]);
+    hec_add_transfers(low, ops, &ops->in->chunk[0]);
   if (low->problem->esp == 1 || cut)
     return;
   for (int32_t i = 0; i < n_ranks * n_ranks; i++)
-    low->arrived[i % n_ranks] += low->routing.pair[i] * token;
-  hec_add_shard_gather(low, &ops->chunk[0]);
+    low->in->arrived[i % n_ranks] += low->in->routing.pair[i] * token;
+  hec_add_shard_gather(low, &ops->in->chunk[0]);
 }
 
 int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   if (!backward) {
     add_dispatch(low, ops);
-    if ((low->detail || ops->degree > 1) && !ops->nodes.on)
+    if ((low->in->detail || ops->degree > 1) && !ops->in->nodes.on)
       hec_add_cells(low, layer);
     if (ops->degree > 1)
       hec_cut_layer(low, layer);
   }
   int32_t wait[HEC_NODE_WAITS];
-  if (ops->nodes.on && !backward) {
+  if (ops->in->nodes.on && !backward) {
     n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
     deps = wait;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_PERMUTE, layer, backward);
-  op.bytes_at = ops->assigned_at;
+  op.local.bytes_at = ops->in->assigned_at;
   op.bytes = 2;
   hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_RETURNED, id);
     hec_close_buffer(low, layer, HEC_TENSOR_GRAD_INPUT, id);
-    return ops->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
+    return ops->in->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
   }
-  if (ops->nodes.on)
+  if (ops->in->nodes.on)
     hec_node_out_read(low, layer, backward, id);
   const hec_memory_cost *bytes = &low->problem->bytes;
-  open_rows(low, layer, HEC_TENSOR_SEND, id, ops->assigned_at);
-  low->program.holds[ops->hold[HEC_TENSOR_SEND]].last = id; /* until a dispatch follows */
+  open_rows(low, layer, HEC_TENSOR_SEND, id, ops->in->assigned_at);
+  low->in->program.holds[ops->in->hold[HEC_TENSOR_SEND]].last = id; /* until a dispatch follows */
   hec_open_buffer(low, layer, HEC_TENSOR_INPUT,
                   (hec_hold){.memory = HEC_MEMORY_ACTIVATION,
                              .first = id,
-                             .bytes_at = ops->computed_at,
+                             .bytes_at = ops->in->computed_at,
                              .bytes = bytes->expert_row / bytes->token});
   return id;
 }
@@ -221,32 +223,32 @@ int32_t hec_emit_permute(hec_lowering *low, int32_t layer, bool backward, const 
 int32_t hec_emit_unpermute(hec_lowering *low, int32_t layer, bool backward, const int32_t *deps, int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[layer];
   int32_t wait[HEC_NODE_WAITS];
-  if (ops->nodes.on && backward) {
+  if (ops->in->nodes.on && backward) {
     n_deps = hec_emit_node_out(low, layer, backward, deps, n_deps, wait);
     deps = wait;
   }
   hec_op op = hec_op_of(low, HEC_OP_LOCAL, HEC_LANE_COMPUTE, HEC_ROLE_UNPERMUTE, layer, backward);
-  op.bytes_at = ops->assigned_at;
+  op.local.bytes_at = ops->in->assigned_at;
   op.bytes = 2;
   hec_set_cells(&op, ops, -1);
   int32_t id = add_returned(low, op, deps, n_deps);
   if (backward) {
-    if (ops->nodes.on)
+    if (ops->in->nodes.on)
       hec_node_out_read(low, layer, backward, id);
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
-    open_rows(low, layer, HEC_TENSOR_GRAD_SEND, id, ops->assigned_at);
-    low->program.holds[ops->hold[HEC_TENSOR_GRAD_SEND]].last = id; /* until a combine follows */
-    open_rows(low, layer, HEC_TENSOR_GRAD_OUTPUT, id, ops->computed_at);
+    open_rows(low, layer, HEC_TENSOR_GRAD_SEND, id, ops->in->assigned_at);
+    low->in->program.holds[ops->in->hold[HEC_TENSOR_GRAD_SEND]].last = id; /* until a combine follows */
+    open_rows(low, layer, HEC_TENSOR_GRAD_OUTPUT, id, ops->in->computed_at);
     return id;
   }
-  if (ops->hold[HEC_TENSOR_RETURNED] < 0)
-    open_rows(low, layer, HEC_TENSOR_RETURNED, id, ops->assigned_at);
+  if (ops->in->hold[HEC_TENSOR_RETURNED] < 0)
+    open_rows(low, layer, HEC_TENSOR_RETURNED, id, ops->in->assigned_at);
   hec_close_buffer(low, layer, HEC_TENSOR_OUTPUT, id);
   if (low->problem->train)
-    low->program.holds[ops->hold[HEC_TENSOR_RETURNED]].memory = HEC_MEMORY_ACTIVATION;
+    low->in->program.holds[ops->in->hold[HEC_TENSOR_RETURNED]].memory = HEC_MEMORY_ACTIVATION;
   else
     hec_close_buffer(low, layer, HEC_TENSOR_RETURNED, id);
-  return ops->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
+  return ops->in->nodes.on ? hec_emit_node_home(low, layer, backward, id) : id;
 }
 
 /* Towards the experts the receiving buffer is the experts' own. */
@@ -255,26 +257,26 @@ void hec_token_buffers(hec_lowering *low, int32_t layer, bool to_experts, bool b
   hec_tensor sent = backward ? HEC_TENSOR_GRAD_SEND : HEC_TENSOR_SEND;
   hec_tensor returned = backward ? HEC_TENSOR_GRAD_RETURNED : HEC_TENSOR_RETURNED;
   if (to_experts)
-    low->program.holds[ops->hold[sent]].last = id;
-  else if (ops->hold[returned] < 0)
-    open_rows(low, layer, returned, id, ops->assigned_at);
+    low->in->program.holds[ops->in->hold[sent]].last = id;
+  else if (ops->in->hold[returned] < 0)
+    open_rows(low, layer, returned, id, ops->in->assigned_at);
 }
 
 int32_t hec_emit_span(hec_lowering *low, hec_op op, hec_transfer_span *span, const int32_t *deps, int32_t n_deps) {
-  op.transfer_at = span->transfer_at;
-  op.n_transfers = span->n_transfers;
-  op.part_at = span->part_at;
+  op.exchange.transfer_at = span->transfer_at;
+  op.exchange.n_transfers = span->n_transfers;
+  op.exchange.part_at = span->part_at;
   op.bytes = span->bytes;
-  int32_t id = hec_program_add(&low->program, op, deps, n_deps);
-  span->part_at = low->program.ops[id].part_at;
-  span->bytes = low->program.ops[id].bytes;
+  int32_t id = hec_program_add(&low->in->program, op, deps, n_deps);
+  span->part_at = low->in->program.ops[id].exchange.part_at;
+  span->bytes = low->in->program.ops[id].bytes;
   return id;
 }
 
 static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                              int32_t n_deps) {
   hec_layer_ops *ops = &low->layer[chunk.layer];
-  hec_transfer_span *span = &ops->chunk[chunk.index].dispatch;
+  hec_transfer_span *span = &ops->in->chunk[chunk.index].dispatch;
   bool to_experts = (role == HEC_ROLE_DISPATCH) != backward;
   if (span->n_transfers == 0)
     return -1;
@@ -290,7 +292,7 @@ static int32_t emit_exchange(hec_lowering *low, hec_chunk chunk, hec_role role, 
 static int32_t emit_routed(hec_lowering *low, hec_chunk chunk, hec_role role, bool backward, const int32_t *deps,
                            int32_t n_deps) {
   int32_t wait[HEC_WAITS_MAX];
-  if (low->layer[chunk.layer].chunk[chunk.index].inside.n_transfers == 0)
+  if (low->layer[chunk.layer].in->chunk[chunk.index].inside.n_transfers == 0)
     return emit_exchange(low, chunk, role, backward, deps, n_deps);
   if ((role == HEC_ROLE_DISPATCH) == backward) {
     int32_t sent = emit_exchange(low, chunk, role, backward, deps, n_deps);
@@ -321,19 +323,19 @@ int32_t hec_emit_dense_span(hec_lowering *low, hec_lane lane, hec_dense_span spa
   double before = hec_problem_cut_gradients(low->problem, span.layer) - (double)span.first_byte;
   int32_t id = -1;
   if (before > 0) { /* among ranks of equal place */
-    op.stride = low->problem->mp;
+    op.allreduce.stride = low->problem->mp;
     op.bytes = before < span.bytes ? before : span.bytes;
-    op.first_byte = span.first_byte;
+    op.allreduce.first_byte = span.first_byte;
     span.first_byte += (int64_t)op.bytes;
     span.bytes -= op.bytes;
-    id = low->problem->mp < low->problem->n_ranks ? hec_program_add(&low->program, op, deps, n_deps) : -1;
-    op.stride = 1;
+    id = low->problem->mp < low->problem->n_ranks ? hec_program_add(&low->in->program, op, deps, n_deps) : -1;
+    op.allreduce.stride = 1;
   }
   op.bytes = span.bytes;
-  op.first_byte = span.first_byte;
+  op.allreduce.first_byte = span.first_byte;
   if (span.bytes > 0)
-    id = hec_program_add(&low->program, op, deps, n_deps);
-  low->grad_tail = lane == HEC_LANE_GRAD && id >= 0 ? id : low->grad_tail;
+    id = hec_program_add(&low->in->program, op, deps, n_deps);
+  low->in->grad_tail = lane == HEC_LANE_GRAD && id >= 0 ? id : low->in->grad_tail;
   return id;
 }
 
@@ -344,14 +346,14 @@ int32_t hec_emit_dense_reduce(hec_lowering *low, int32_t layer, double bytes, co
 void hec_emit_to_gate(hec_lowering *low, int32_t layer) {
   int32_t attention = hec_emit_attention(low, layer, false, HEC_DEPS(low->tail, low->moved));
   int32_t gate = hec_emit_gate(low, layer, false, HEC_DEPS(attention));
-  low->tail = hec_emit_counts(low, layer, HEC_DEPS(gate));
+  low->tail = emit_counts(low, layer, HEC_DEPS(gate));
 }
 
 void hec_emit_backward(hec_lowering *low, int32_t layer, bool reduces) {
   int32_t unpermute = hec_emit_unpermute(low, layer, true, HEC_DEPS(low->tail));
   int32_t combine = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_COMBINE, true, HEC_DEPS(unpermute));
   int32_t gather = -1;
-  if (low->run.plan.rematerialise)
+  if (low->in->run.plan.rematerialise)
     gather = hec_emit_gather(low, layer, HEC_ROLE_REGATHER, HEC_GUESTS_ALL, HEC_DEPS(unpermute, combine));
   int32_t experts = hec_emit_experts(low, hec_whole(layer), true, HEC_DEPS(unpermute, combine, gather));
   int32_t dispatch = hec_emit_tokens(low, hec_whole(layer), HEC_ROLE_DISPATCH, true, HEC_DEPS(experts));

@@ -1,6 +1,6 @@
 /* What the files of the GPU benchmark share and nobody else sees. */
-#ifndef HEC_TOOLS_BENCH_GPU_BENCH_PARTS_H
-#define HEC_TOOLS_BENCH_GPU_BENCH_PARTS_H
+#ifndef HEC_TOOLS_BENCH_GPU_SESSION_H
+#define HEC_TOOLS_BENCH_GPU_SESSION_H
 #include "runtime/exec/model/model.h"
 #include "tools/bench/gpu_bench.h"
 
@@ -22,8 +22,6 @@ typedef struct {
 hec_status hec_gpu_session_open(const hec_gpu_bench *bench, const hec_gpu_setting *setting,
                                 hec_gpu_session *session) HEC_MUST_USE;
 void hec_gpu_session_close(hec_gpu_session *session);
-/* HEC_FAILED with the device's words when it has failed. */
-hec_status hec_gpu_session_check(hec_gpu_session *session) HEC_MUST_USE;
 /* Waits for an event of it, at most a minute. */
 hec_status hec_gpu_session_wait(hec_gpu_session *session, const hec_event *event) HEC_MUST_USE;
 

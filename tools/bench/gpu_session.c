@@ -5,7 +5,7 @@
  *
  * Cases are read by turns, `repeats` times after one that warms up (and lets the device allocate what it keeps); a share
  * is the ratio of two rates of one turn. */
-#include "tools/bench/gpu_bench_parts.h"
+#include "tools/bench/gpu_session.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +50,12 @@ static const char *choose_space(hec_gpu_session *s) {
   return why;
 }
 
+/* HEC_FAILED with the device's words when it has failed. */
+static hec_status check_session(hec_gpu_session *session) {
+  const char *why = session->on->streams->error(session->on);
+  return why ? device_failed("it failed", why) : HEC_OK;
+}
+
 hec_status hec_gpu_session_open(const hec_gpu_bench *bench, const hec_gpu_setting *setting, hec_gpu_session *session) {
   hec_cuda_options options = {
       .device = bench->index, .precision = setting->precision, .grouped = setting->grouped, .clock_ns = hec_clock_ns};
@@ -66,7 +72,7 @@ hec_status hec_gpu_session_open(const hec_gpu_bench *bench, const hec_gpu_settin
     session->space = at;
     fill(session);
     session->on->streams->restart(session->on);
-    status = hec_gpu_session_check(session);
+    status = check_session(session);
   }
   if (status != HEC_OK)
     hec_gpu_session_close(session);
@@ -78,17 +84,12 @@ void hec_gpu_session_close(hec_gpu_session *session) {
   hec_arena_free(&session->arena);
 }
 
-hec_status hec_gpu_session_check(hec_gpu_session *session) {
-  const char *why = session->on->streams->error(session->on);
-  return why ? device_failed("it failed", why) : HEC_OK;
-}
-
 hec_status hec_gpu_session_wait(hec_gpu_session *session, const hec_event *event) {
   int64_t until = hec_clock_ns() + (int64_t)LIMIT_S * SECOND_NS;
   while (!session->on->streams->reached(session->on, event))
     if (hec_clock_ns() > until)
       return hec_fail(HEC_FAILED, "the device was not done after %d s", LIMIT_S);
-  return hec_gpu_session_check(session);
+  return check_session(session);
 }
 
 /* ---- Readings ---- */

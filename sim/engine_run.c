@@ -169,17 +169,17 @@ static void count_flow(hec_exchange *x, int32_t rank) {
 static hec_exchange *open_exchange(hec_engine *engine, int32_t id) {
   const hec_program *program = engine->program;
   const hec_op *op = &program->ops[id];
-  int32_t n_ranks = program->n_ranks, n = op->kind == HEC_OP_EXCHANGE ? op->n_transfers : 0;
+  int32_t n_ranks = program->n_ranks, n = op->kind == HEC_OP_EXCHANGE ? op->exchange.n_transfers : 0;
   hec_arena arena = {0};
   hec_exchange *x = HEC_NEW(&arena, hec_exchange, 1);
-  *x = (hec_exchange){.arena = arena, .op = id, .row = op, .n_flows = n, .n_chunks = op->n_chunks};
+  *x = (hec_exchange){.arena = arena, .op = id, .row = op, .n_flows = n, .n_chunks = n > 0 ? op->exchange.n_chunks : 1};
   x->flow = HEC_NEW(&x->arena, hec_flow, n);
   x->flow_at = HEC_NEW(&x->arena, int32_t, n_ranks + 1);
   x->flow_of = HEC_NEW(&x->arena, int32_t, 2 * (size_t)n);
   x->left = HEC_NEW(&x->arena, int32_t, n_ranks);
   x->posted = HEC_NEW(&x->arena, uint8_t, n_ranks);
   for (int32_t i = 0; i < n; i++) {
-    const hec_transfer *t = &program->transfers[op->transfer_at + i];
+    const hec_transfer *t = &program->transfers[op->exchange.transfer_at + i];
     int32_t source = op->reverse ? t->destination : t->source, destination = op->reverse ? t->source : t->destination;
     double share = hec_cluster_share_of(engine->problem->cluster, source, destination, (double)t->bytes);
     x->flow[i] = (hec_flow){.source = source,

@@ -1,18 +1,11 @@
 /* One record is generated and printed, then repeated as micro-batches of one iteration until the text is long enough:
  * the time is that of the scanner, the memory that of the text. */
-#include "traces/trace_bench.h"
+#include "tools/bench/bench_loads.h"
 
 #include "traces/synth.h"
 #include "traces/trace_header.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-static double now_s(void) {
-  struct timespec time;
-  HEC_ASSERT(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static hec_status make_record(const hec_synth_options *o, hec_text *text) {
   hec_synth *synth = NULL;
@@ -41,14 +34,14 @@ static hec_status make_record(const hec_synth_options *o, hec_text *text) {
 static hec_status read_text(const hec_text *text, hec_trace_bench *result) {
   hec_trace_reader *reader = NULL;
   const hec_trace_record *record = NULL;
-  double begin_s = now_s();
+  double begin_s = hec_bench_now_s();
   HEC_TRY(hec_trace_open_memory(text->data, text->length, "benchmark", &reader));
   hec_status status = HEC_OK;
   do {
     status = hec_trace_next(reader, &record);
     result->records += record != NULL;
   } while (status == HEC_OK && record);
-  result->seconds = now_s() - begin_s;
+  result->seconds = hec_bench_now_s() - begin_s;
   hec_trace_close(reader);
   return status;
 }

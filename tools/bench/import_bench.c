@@ -1,10 +1,11 @@
 /* Each format has a function that prints record i of one rank: shapes as in a large model (58 layers, 256 experts, top-8)
  * or as the recorder has them, numbers from a generator without state between files. What is timed is reading, putting
  * together and printing again. */
-#include "traces/import/import_bench.h"
+#include "tools/bench/import_bench.h"
 
 #include "runtime/base/arena.h"
 #include "runtime/base/files.h"
+#include "tools/bench/bench_loads.h"
 #include "traces/import/import.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { LAYERS = 58, EXPERTS = 256, TOP_K = 8, TOKENS = 1024, RANKS = 32, SLOTS = 288 };
 
@@ -230,12 +230,6 @@ hec_status hec_import_bench_make(const hec_importer *format, const char *path, u
   return good ? HEC_OK : hec_fail(HEC_FAILED, "%s: cannot be written: %s", path, strerror(errno));
 }
 
-static double now_s(void) {
-  struct timespec time;
-  HEC_ASSERT(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static uint64_t length_of(const char *path) {
   FILE *file = hec_file_open(path, "rb");
   long n = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
@@ -251,12 +245,12 @@ hec_status hec_import_bench_run(const hec_importer *format, const char *path, he
   hec_import *job = NULL;
   struct rusage usage;
   options.last_step = -1;
-  double begin_s = now_s();
+  double begin_s = hec_bench_now_s();
   HEC_TRY(hec_import_begin(format, &options, &input, 1, &job));
   hec_status status = hec_import_write(job, "/dev/null", &written);
   hec_text_free(&written.read);
   hec_import_end(job);
-  result->seconds = now_s() - begin_s;
+  result->seconds = hec_bench_now_s() - begin_s;
   result->records = (uint64_t)written.n_records;
   result->bytes = length_of(path);
   HEC_ASSERT(getrusage(RUSAGE_SELF, &usage) == 0);

@@ -68,7 +68,9 @@ void hec_sim_free(hec_sim *sim) {
 static void predict(const void *context, const hec_program *program, int32_t id, int64_t *ps) {
   const hec_sim *sim = context;
   const hec_op *op = &program->ops[id];
-  bool same = sim->uniform && op->work_at < 0 && op->bytes_at < 0;
+  bool differs =
+      op->kind == HEC_OP_COMPUTE ? op->compute.work_at >= 0 : op->kind == HEC_OP_LOCAL && op->local.bytes_at >= 0;
+  bool same = sim->uniform && !differs;
   for (int32_t r = 0; r < program->n_ranks; r++)
     ps[r] = r > 0 && same ? ps[0] : hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
 }

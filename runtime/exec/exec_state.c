@@ -9,6 +9,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/exec_state.h"
 #include "runtime/exec/rows/relays.h"
+#include "runtime/plan/problem.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -362,7 +363,7 @@ const hec_rows *hec_exec_rows(hec_exec *exec, const hec_exec_op *op) {
 }
 
 const hec_work *hec_exec_work(const hec_exec *exec, const hec_exec_op *op, int32_t *n) {
-  const int32_t *at = exec->program->work_index + op->op.work_at + exec->r;
+  const int32_t *at = exec->program->work_index + op->op.compute.work_at + exec->r;
   *n = at[1] - at[0];
   return exec->program->work + at[0];
 }

@@ -1,6 +1,6 @@
 /* How fast importers are, for hecate-bench: a file as a recorder would write it, and its import into nothing. */
-#ifndef HEC_TRACES_IMPORT_IMPORT_BENCH_H
-#define HEC_TRACES_IMPORT_IMPORT_BENCH_H
+#ifndef HEC_TOOLS_BENCH_IMPORT_BENCH_H
+#define HEC_TOOLS_BENCH_IMPORT_BENCH_H
 #include "traces/import/importer.h"
 
 typedef struct {
