@@ -206,9 +206,14 @@ START_TEST(a_cell_is_simulated_once_and_is_sound) {
   hec_lab *lab = open_lab(p->loads, &inputs);
   hec_system_file file;
   ck_assert_int_eq(hec_system_open(&b16, &file), HEC_OK);
-  const hec_lab_cell *ep = cell_of(lab, &file, "ep");
-  ck_assert_ptr_eq(cell_of(lab, &file, "ep"), ep);
+  char run[] = "ep";
+  const hec_lab_cell *ep = cell_of(lab, &file, run);
+  ck_assert_ptr_eq(cell_of(lab, &file, run), ep);
   ck_assert_int_eq(hec_lab_count(lab), 1);
+  run[0] = 'x'; /* what a cell says of itself outlives the formula that asked for it */
+  ck_assert_ptr_eq(hec_lab_at(lab, 0, &inputs), ep);
+  ck_assert_str_eq(inputs.policy, "ep");
+  ck_assert_str_eq(inputs.model, "gpt-moe-s");
   const hec_lab_cell *hecate = cell_of(lab, &file, "hecate-published");
   ck_assert_int_eq(hec_lab_count(lab), 2);
   ck_assert_double_lt(hecate->iteration_s, ep->iteration_s);

@@ -178,7 +178,7 @@ START_TEST(mistakes_in_a_file_are_named) {
        "ranks: expected a whole number"},
       {FILE_OF(ROW ", \"value\": \"none.iteration\", \"model\": \"gpt-moe-s\", \"layers\": 1, \"cluster\": \"p4d-4x8\","
                    " \"ranks\": 8, \"tokens\": 64, \"iterations\": 1"),
-       "policy: expected"},
+       "formulas of what there is (validate/published/measure.c), not \"none.policy\""},
       {FILE_OF("\"quantity\": \"q\", \"setup\": \"s\", \"from\": \"p\", \"assumed\": \"\", \"published\": [3, 2], "
                "\"value\": 1"),
        "published[1]: expected an end not below"},

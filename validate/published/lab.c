@@ -3,6 +3,8 @@
 #include "validate/published/lab.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,9 +163,7 @@ static hec_status simulate(hec_lab *lab, const hec_setup *setup, const hec_loads
                           .loads = loads,
                           .warmup = setup->warmup,
                           .n_micro_batches = setup->micro_batches};
-  if (!run.policy)
-    return hec_fail(HEC_BAD_INPUT, "policy: expected one that \"hecate-sim policies\" lists, found \"%s\"",
-                    setup->policy);
+  HEC_ASSERT(run.policy != NULL); /* hec_measure_cell */
   HEC_TRY(hec_schedule_of(run.policy, "auto", &run.schedule));
   hec_lab_cell_simulate(&run, arena, cell);
   return HEC_OK;

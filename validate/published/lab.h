@@ -19,7 +19,8 @@ hec_lab *hec_lab_new(const hec_lab_options *options);
 void hec_lab_free(hec_lab *lab);
 const hec_lab_options *hec_lab_options_of(const hec_lab *lab);
 
-/* The cell of a set-up; NULL: its recorded data are not there (hec_lab_absent). `setup` must be what hec_setup_read gave. */
+/* The cell of a set-up; NULL: its recorded data are not there (hec_lab_absent). `setup`: what hec_setup_read gave, with the
+ * name of a policy. */
 hec_status hec_lab_get(hec_lab *lab, const hec_setup *setup, const hec_lab_cell **cell) HEC_MUST_USE;
 /* What was missing since the last call, a file below the folder of recorded data; "" for a record beyond the last; NULL:
  * nothing. */

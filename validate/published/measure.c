@@ -1,6 +1,7 @@
 /* Values are collected in the order of the axes, the last one fastest; what was varied is the outermost. */
 #include "validate/published/measure.h"
 
+#include "runtime/plan/policy.h"
 #include "validate/published/expression.h"
 #include "validate/stats.h"
 
@@ -59,21 +60,6 @@ static const struct {
     {"moving", 0, moving_of},
 };
 
-hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
-                            hec_setup *setup) {
-  const hec_json_value *changes = hec_scope_named(scope, "runs", run);
-  if (changes)
-    hec_scope_push(scope, changes);
-  const char *policy = changes && hec_json_get(changes, "policy") ? hec_scope_text(scope, "policy") : run;
-  hec_status status = hec_setup_read(scope, &hec_lab_options_of(lab)->base, setup);
-  if (changes)
-    hec_scope_pop(scope);
-  setup->policy = policy;
-  if (status == HEC_OK && (!setup->cluster || !setup->moe.n_experts || !policy))
-    return hec_json_error(scope->file->json, scope->open[scope->n - 1], "a cluster and a model, here or further out");
-  return status == HEC_OK ? hec_lab_get(lab, setup, cell) : status;
-}
-
 hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const char *field) {
   hec_text expected = {0};
   hec_text_printf(&expected, "formulas of what there is (validate/published/measure.c), not \"%s%s%s\"", run,
@@ -81,6 +67,25 @@ hec_status hec_measure_no_such(const hec_scope *scope, const char *run, const ch
   hec_status status = hec_json_error(scope->file->json, hec_scope_find(scope, "value"), expected.data);
   hec_text_free(&expected);
   return status;
+}
+
+hec_status hec_measure_cell(hec_lab *lab, hec_scope *scope, const char *run, const hec_lab_cell **cell,
+                            hec_setup *setup) {
+  const hec_json_value *changes = hec_scope_named(scope, "runs", run);
+  if (changes)
+    hec_scope_push(scope, changes);
+  const char *name = changes && hec_json_get(changes, "policy") ? hec_scope_text(scope, "policy") : run;
+  const hec_policy *policy = hec_policy_find(name ? name : "");
+  hec_status status = hec_setup_read(scope, &hec_lab_options_of(lab)->base, setup);
+  if (changes)
+    hec_scope_pop(scope);
+  HEC_TRY(status);
+  if (!policy)
+    return hec_measure_no_such(scope, run, "policy");
+  if (!setup->cluster || !setup->moe.n_experts)
+    return hec_json_error(scope->file->json, scope->open[scope->n - 1], "a cluster and a model, here or further out");
+  setup->policy = policy->name; /* `run` may go */
+  return hec_lab_get(lab, setup, cell);
 }
 
 static hec_status simulated(hec_lab *lab, hec_scope *scope, const char *run, const char *field, double *out) {
