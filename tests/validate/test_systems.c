@@ -173,12 +173,12 @@ START_TEST(mistakes_in_a_file_are_named) {
       {FILE_OF(ROW ", \"value\": 1, \"measure\": \"none\""), "measure: expected simulated"},
       {FILE_OF(ROW ", \"value\": \"1 / 0\""), "value: expected a formula that gives a number"},
       {FILE_OF(ROW ", \"value\": \"ep.iteration\""), "expected a cluster and a model"},
-      {FILE_OF(ROW ", \"value\": \"ep.speed\""), "value: expected formulas of what there is"},
+      {FILE_OF(ROW ", \"value\": \"ep.speed\""), "value: expected known policies and fields"},
       {FILE_OF(ROW ", \"value\": \"ep.iteration\", \"model\": \"gpt-moe-s\", \"cluster\": \"p4d-4x8\", \"ranks\": 1.5"),
        "ranks: expected a whole number"},
       {FILE_OF(ROW ", \"value\": \"none.iteration\", \"model\": \"gpt-moe-s\", \"layers\": 1, \"cluster\": \"p4d-4x8\","
                    " \"ranks\": 8, \"tokens\": 64, \"iterations\": 1"),
-       "formulas of what there is (validate/published/measure.c), not \"none.policy\""},
+       "\"none.policy\" is none)"},
       {FILE_OF("\"quantity\": \"q\", \"setup\": \"s\", \"from\": \"p\", \"assumed\": \"\", \"published\": [3, 2], "
                "\"value\": 1"),
        "published[1]: expected an end not below"},

@@ -1,5 +1,12 @@
 /* A published system is one data file, systems/NAME.json, compiled in. This is how its rows are read.
  *
+ *     {"title": "experts fetched in place of tokens", "source": "SIGCOMM 2023", "differs": "The model is inferred.",
+ *      "cluster": "p4d-4x8", "ranks": 32, "tokens": 8192, "model": "gpt-moe-s", "iterations": 3,
+ *      "setup": "32 A100, gpt-moe-s", "from": "abstract", "assumed": "model; synthetic loads",
+ *      "rows": [{"quantity": "iteration over EP", "published": 2.06, "value": "ep.iteration / janus.iteration",
+ *                "vary": [[{}, {"tokens": 32768}]], "moved_by": "8192 or 32768 tokens"},
+ *               {"quantity": "traffic", "published": 16, "skipped": "the shape it is for is not at hand"}]}
+ *
  * Objects nest: an object with "rows" is a group, one without is a row. What a row does not say its group says, and so on
  * outwards: a look-up walks the objects that are open, innermost first. A name in "use" is an entry of the file's "sets", whose
  * members count as if they stood in the object that uses it. null hides what stands further out.
