@@ -6,7 +6,9 @@
 #define HEC_EXEC_REPLAY_H
 #include "runtime/exec/check.h"
 #include "runtime/exec/runner.h"
-#include "runtime/program/job.h"
+#include "traces/trace.h"
+
+typedef struct hec_job hec_job; /* runtime/program/job.h */
 
 /* Loads of the iterations to execute, in memory. */
 typedef struct {
