@@ -14,6 +14,7 @@
 #include "runtime/base/pool.h"
 #include "runtime/base/progress.h"
 #include "runtime/plan/bound/bound.h"
+#include "runtime/program/job.h"
 #include "sim/law.h"
 
 #include <inttypes.h>

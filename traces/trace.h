@@ -48,6 +48,11 @@ typedef struct {
   hec_load load;               /* [n_layers][n_sources][n_experts]; overwritten by the next read */
 } hec_trace_record;
 
+/* Tokens per rank of the records, as recorded and rounded up; 0: of none that has any, or they are scaled. */
+typedef struct {
+  int32_t least, most;
+} hec_token_range;
+
 typedef struct hec_trace_reader hec_trace_reader;
 
 /* Opens and reads the header; "-" is standard input. The header belongs to the reader. */

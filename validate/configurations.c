@@ -3,6 +3,7 @@
 #include "validate/configurations.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "traces/synth_memory.h"
 
 #include <gsl/gsl_rng.h>

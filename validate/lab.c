@@ -3,6 +3,7 @@
 #include "validate/lab.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "traces/synth.h"
 #include "traces/synth_memory.h"
 #include "validate/stats.h"

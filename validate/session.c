@@ -3,6 +3,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/exec/launch/rank.h"
+#include "runtime/plan/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Reading the iterations that are to be executed into memory: O(iterations * cells). */
 #include "runtime/exec/replay.h"
+#include "runtime/program/job.h"
 
 #include <inttypes.h>
 

@@ -4,6 +4,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/check.h"
 #include "runtime/exec/launch/probe.h"
+#include "runtime/plan/problem.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,7 +6,9 @@
 #define HEC_EXEC_REPLAY_H
 #include "runtime/exec/check.h"
 #include "runtime/exec/runner.h"
-#include "runtime/program/job.h"
+#include "traces/trace.h"
+
+typedef struct hec_job hec_job; /* runtime/program/job.h */
 
 /* Loads of the iterations to execute, in memory. */
 typedef struct {
@@ -33,7 +35,7 @@ typedef struct {
   double interrupted; /* hec_exec_interrupted */
   hec_exec_moving moving;
   const int64_t *lost_ps; /* [n_ops * n_ranks] hec_exec_lost_ps; NULL: not known */
-  const double *probe_s; /* [2 * n_ranks] of every rank before and after; NULL unless `probe`, and on devices */
+  const double *probe_s;  /* [2 * n_ranks] of every rank before and after; NULL unless `probe`, and on devices */
 } hec_replayed;
 
 typedef struct {

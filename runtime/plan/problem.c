@@ -9,7 +9,6 @@
 
 #include "models/link_cost.h"
 #include "runtime/base/text.h"
-#include "runtime/plan/rates.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 
 enum { HEC_MICRO_BATCHES_MAX = 4096 }; /* of one iteration */
 
-typedef struct {
+typedef struct hec_job {
   hec_moe moe;
   hec_cluster cluster;
   const char *cluster_spec; /* what it was made of: preset, file or line, to be handed on */
@@ -31,11 +31,6 @@ typedef struct {
   const hec_load *loads; /* [n_loads] n_sources = ranks */
   const char *label;
 } hec_iteration;
-
-/* Tokens per rank of the records, as recorded and rounded up; 0: of none that has any, or they are scaled. */
-typedef struct {
-  int32_t least, most;
-} hec_token_range;
 
 typedef struct hec_feed hec_feed;
 hec_feed *hec_feed_new(const hec_job *job, hec_trace_reader *reader);

@@ -1,6 +1,7 @@
 /* Summaries: medians and quantiles over iterations, means weighted by the stride between records, ratios of medians. */
-#include "runtime/plan/rates.h"
 #include "runtime/program/summary.h"
+#include "runtime/plan/rates.h"
+#include "runtime/program/job.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,11 @@
 /* What a run says about each policy, as numbers; tools/front/summary/ writes them. Simulator and runtime use the same. */
 #ifndef HEC_PROGRAM_SUMMARY_H
 #define HEC_PROGRAM_SUMMARY_H
-#include "runtime/program/job.h"
 #include "runtime/program/lower.h"
 #include "runtime/program/timeline.h"
+#include "traces/trace.h"
+
+typedef struct hec_job hec_job; /* job.h */
 
 /* Growing list of numbers, one per iteration (or per iteration and layer). */
 typedef struct {

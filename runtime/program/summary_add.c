@@ -1,5 +1,6 @@
 /* From one lowered and timed iteration to a row of the summary: what simulator and runtime do alike. Linear in operations
  * and transfers. */
+#include "runtime/plan/problem.h"
 #include "runtime/program/summary.h"
 
 #include <math.h>

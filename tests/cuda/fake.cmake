@@ -1,6 +1,6 @@
 # The CUDA plug-in over the fake of CUDA, cuBLAS and NCCL in this folder (fake.h), in a folder of its own: HECATE_PLUGINS
 # chooses it. For tests where there is no GPU, wherever the real plug-in is built; so not in instrumented builds (which
-# would have to be told about the stacks of fake_grid.c besides).
+# would have to be told about the stacks of fake_grid_run.c besides).
 if(NOT TARGET hecate-cuda)
   return()
 endif()

@@ -26,7 +26,7 @@
  *
  * Everything is under one lock; the thread that waits does the work. CUDA's functions are in fake_runtime.c and
  * fake_copy.c, cuBLAS' in fake_blas.c (over fake_product.c), NCCL's in fake_nccl.c (over fake_groups.c); below them are
- * fake_queue.c, fake_memory.c, fake_grid.c and fake_base.c. */
+ * fake_queue.c, fake_memory.c, fake_grid_run.c and fake_base.c. */
 #ifndef HEC_TESTS_CUDA_FAKE_H
 #define HEC_TESTS_CUDA_FAKE_H
 #include "tests/cuda/fake_grid.h"

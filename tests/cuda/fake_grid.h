@@ -1,4 +1,4 @@
-/* Blocks of threads on one thread of the host: what cuda_emulation.h needs of the fake (fake_grid.c, fake_queue.c).
+/* Blocks of threads on one thread of the host: what cuda_emulation.h needs of the fake (fake_grid_run.c, fake_queue.c).
  * C and C++ read it. */
 #ifndef HEC_TESTS_CUDA_FAKE_GRID_H
 #define HEC_TESTS_CUDA_FAKE_GRID_H

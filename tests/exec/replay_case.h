@@ -4,6 +4,7 @@
 #define HEC_TESTS_REPLAY_CASE_H
 #include "runtime/exec/backend.h"
 #include "runtime/exec/replay.h"
+#include "runtime/plan/problem.h"
 
 typedef struct {
   hec_moe moe;

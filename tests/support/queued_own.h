@@ -1,4 +1,4 @@
-/* What queued_cpu.c (processors, events) and queued_calls.c (the arithmetic) share. */
+/* What queued_own.c (processors, events) and queued_calls.c (the arithmetic) share. */
 #ifndef HEC_TESTS_SUPPORT_QUEUED_OWN_H
 #define HEC_TESTS_SUPPORT_QUEUED_OWN_H
 #include "runtime/exec/model/model.h"

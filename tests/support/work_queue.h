@@ -1,4 +1,4 @@
-/* Queues of work that is done late and in the worst order: what the stand-ins for devices are made of (queued_cpu.c, and
+/* Queues of work that is done late and in the worst order: what the stand-ins for devices are made of (queued_own.c, and
  * the fake of CUDA in tests/cuda).
  *
  *     stream 0   product  mark(a)  copy ...     the first piece can go unless it waits for a mark that is not reached,

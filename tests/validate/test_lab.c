@@ -1,6 +1,7 @@
 /* The lab: loads and configurations drawn from a seed; cases really executed by ranks of a launch, each once a round in an
  * order of its own; and a whole session. Nothing here looks at how long anything took. */
 #include "runtime/exec/backend.h"
+#include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 #include "tests/validate/imitated.h"
 #include "validate/configurations.h"

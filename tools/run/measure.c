@@ -6,6 +6,7 @@
 #include "tools/run/measure.h"
 
 #include "runtime/base/progress.h"
+#include "runtime/program/job.h"
 #include "tools/front/page/report.h"
 #include "tools/front/timeline_files.h"
 

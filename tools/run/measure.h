@@ -3,6 +3,7 @@
 #ifndef HEC_TOOLS_RUN_MEASURE_H
 #define HEC_TOOLS_RUN_MEASURE_H
 #include "runtime/exec/replay.h"
+#include "runtime/plan/problem.h"
 #include "tools/front/handover.h"
 #include "tools/front/output.h"
 #include "tools/front/summary/summary_write.h"

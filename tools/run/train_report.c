@@ -5,6 +5,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/math/math.h"
 #include "runtime/exec/model/gate.h"
+#include "runtime/plan/problem.h"
 #include "tools/front/machine.h"
 #include "tools/front/summary/summary_write.h"
 

@@ -1,4 +1,5 @@
 /* A comparison as a page (tools/front/page): the same numbers and words as its text, drawn. */
+#include "runtime/program/job.h"
 #include "tools/front/page/report.h"
 #include "tools/validate/session_report.h"
 

@@ -1,5 +1,6 @@
 /* A comparison as a report: verdict, iterations, where their time goes, negative controls, what was fitted on what. The form for
  * programs is in session_report.h. */
+#include "runtime/program/job.h"
 #include "tools/validate/session_report.h"
 
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 
+#include "runtime/plan/problem.h"
 #include "validate/resample.h"
 
 #include <math.h>

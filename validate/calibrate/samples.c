@@ -4,6 +4,7 @@
 #include "validate/calibrate/samples.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 #include "runtime/program/lower.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "validate/compare/compare.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 #include <inttypes.h>
 #include <math.h>

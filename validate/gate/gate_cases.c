@@ -4,6 +4,7 @@
 #include "validate/gate/gate_cases.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/plan/problem.h"
 
 #include <stdio.h>
 #include <stdlib.h>

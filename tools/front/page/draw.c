@@ -3,6 +3,7 @@
 #include "tools/front/page/draw.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/program/job.h"
 
 #include <math.h>
 #include <stdlib.h>

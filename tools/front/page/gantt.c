@@ -2,6 +2,7 @@
  * gradient), each eight units high: lanes at 2, 4 and 6, two thick. Above them, in the first eight units, the critical
  * path on its own, which is drawn through the lanes, too. The script enlarges it by the width of the view; it draws
  * nothing. */
+#include "runtime/program/job.h"
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #include "tools/front/page/chart.h"
 
 #include "runtime/base/arena.h"
+#include "runtime/program/job.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

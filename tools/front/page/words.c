@@ -1,4 +1,5 @@
 /* What the page says in words: the verdict, what ran where, and what its numbers do not know. */
+#include "runtime/program/job.h"
 #include "tools/front/page/chart.h"
 #include "tools/front/summary/summary_write.h"
 

@@ -6,6 +6,7 @@
  *            over ranks), the part in which the rank computes or tokens travel as well
  * The counts of the kinds: models/attention.c. A shorter attention leaves a shorter window: t falls, or more is exposed. Calibration after the gate is exposed by
  * design. */
+#include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* The JSON document of a comparison: DESIGN section 10, "sim" and "run". */
+#include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* For people: two tables of one row per policy (how long, where the time goes), in milliseconds and at most 110 columns
  * wide, and the verdict in words. */
 #include "runtime/plan/rates.h"
+#include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
 #include <inttypes.h>

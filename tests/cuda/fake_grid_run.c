@@ -11,8 +11,8 @@
  * What would hang or be undefined on a device ends the test: lanes of a warp that wait for different things, a shuffle in
  * a warp of fewer than 32 threads, a barrier that not all threads come to. */
 #define _GNU_SOURCE /* MAP_STACK, MAP_ANONYMOUS */
-#include "tests/cuda/fake_grid.h"
 #include "tests/cuda/fake.h"
+#include "tests/cuda/fake_grid.h"
 
 #include <setjmp.h>
 #include <stdbool.h>

@@ -1,6 +1,7 @@
 /* The page from end to end, and which rows of a comparison are drawn apart. */
 #include "tools/front/page/report.h"
 
+#include "runtime/program/job.h"
 #include "tools/front/page/chart.h"
 
 #include <inttypes.h>
