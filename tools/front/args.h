@@ -3,7 +3,7 @@
 #ifndef HEC_FRONT_ARGS_H
 #define HEC_FRONT_ARGS_H
 #include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "runtime/base/option.h"
 #include "runtime/base/table.h"
 
 #include <stdbool.h>
@@ -106,6 +106,8 @@ void hec_args_help(const hec_command *command); /* whose options are written out
 enum { HEC_ARGS_COLUMNS = 118 };
 void hec_args_item(const char *name, int width, const char *words);
 void hec_args_list_item(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Options of the row above, an item each; `values`: where their defaults stand. */
+void hec_args_list_options(const hec_option *options, const void *values, int width);
 
 /* Lower floors know no flags: their sentences name an option by its key in backquotes, `micro_batches`. Adds them with the
  * flag instead, --micro-batches. */
