@@ -28,7 +28,7 @@ typedef enum {
 typedef struct {
   const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
   hec_arg_kind kind;
-  void *to;           /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
+  void *to; /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
   const char *value;  /* name of the value in the help */
   const char *help;   /* with units and default */
   double least, most; /* of numbers */
