@@ -4,6 +4,7 @@
 #define HEC_TESTS_PLAN_CASES_H
 #include "models/load.h"
 #include "runtime/plan/collective.h"
+#include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 
 typedef struct {
