@@ -92,13 +92,17 @@ static void add_found(hec_text *found, const hec_json *json, const hec_json_valu
   }
 }
 
+void hec_json_where(const hec_json *json, const hec_json_value *value, hec_text *where) {
+  hec_text_printf(where, "%s:%d: ", json->origin, line_of(json, value->at));
+  add_path(where, value);
+}
+
 hec_status hec_json_error(const hec_json *json, const hec_json_value *value, const char *expected) {
-  hec_text path = {0}, found = {0};
-  add_path(&path, value);
+  hec_text where = {0}, found = {0};
+  hec_json_where(json, value, &where);
   add_found(&found, json, value);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "%s:%d: %s: expected %s, found %s", json->origin,
-                               line_of(json, value->at), path.data, expected, found.data);
-  hec_text_free(&path);
+  hec_status status = hec_fail(HEC_BAD_INPUT, "%s: expected %s, found %s", where.data, expected, found.data);
+  hec_text_free(&where);
   hec_text_free(&found);
   return status;
 }

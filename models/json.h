@@ -4,7 +4,7 @@
 #ifndef HEC_MODELS_JSON_H
 #define HEC_MODELS_JSON_H
 #include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +37,8 @@ const hec_json_value *hec_json_next(const hec_json_value *value);
 const char *hec_json_key(const hec_json_value *member);
 int32_t hec_json_length(const hec_json_value *array);
 
+/* "FILE:LINE: PATH" of a value, for messages. */
+void hec_json_where(const hec_json *json, const hec_json_value *value, hec_text *where);
 /* Fails with origin, line and the value's path: "expected EXPECTED, found <the value>". */
 hec_status hec_json_error(const hec_json *json, const hec_json_value *value, const char *expected) HEC_MUST_USE;
 

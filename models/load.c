@@ -104,6 +104,16 @@ uint64_t hec_load_layer_total(const hec_load *load, int32_t layer) {
   return total;
 }
 
+void hec_load_totals(const hec_load *load, int32_t layer, int32_t first, int32_t n, uint64_t *total) {
+  int32_t n_experts = load->n_experts;
+  memset(total, 0, (size_t)n_experts * sizeof *total);
+  for (int32_t source = first; source < first + n; source++) {
+    const uint32_t *count = hec_load_row(load, layer, source);
+    for (int32_t e = 0; e < n_experts; e++)
+      total[e] += count[e];
+  }
+}
+
 static bool comes_first(hec_load_remainder a, hec_load_remainder b) {
   return a.remainder != b.remainder ? a.remainder > b.remainder : a.cell < b.cell;
 }

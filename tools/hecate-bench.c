@@ -169,7 +169,7 @@ static void print_row(const settings *s, const char *name, const timing *t, hec_
 static hec_status run(const settings *s, hec_arena *arena, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
-  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->policies, arena, policies, &n_policies));
   const hec_law *law;
   HEC_TRY(hec_job_args_law(s->law, &law));
   hec_moe moe;

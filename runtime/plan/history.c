@@ -47,16 +47,8 @@ void hec_history_push(hec_history *history, const hec_load *load) {
 void hec_history_push_sources(hec_history *history, const hec_load *load, int32_t first, int32_t n) {
   HEC_ASSERT(load->n_layers == history->n_layers && load->n_experts == history->n_experts);
   HEC_ASSERT(first >= 0 && n >= 1 && first + n <= load->n_sources && (!history->counts || n == history->n_sources));
-  int32_t n_experts = history->n_experts;
-  for (int32_t layer = 0; layer < history->n_layers; layer++) {
-    uint64_t *total = slot_row(history, history->n_seen, layer);
-    memset(total, 0, (size_t)n_experts * sizeof *total);
-    for (int32_t source = first; source < first + n; source++) {
-      const uint32_t *count = hec_load_row(load, layer, source);
-      for (int32_t e = 0; e < n_experts; e++)
-        total[e] += count[e];
-    }
-  }
+  for (int32_t layer = 0; layer < history->n_layers; layer++)
+    hec_load_totals(load, layer, first, n, slot_row(history, history->n_seen, layer));
   if (history->counts)
     keep_counts(history, load, first);
   history->n_seen++;

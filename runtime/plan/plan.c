@@ -97,6 +97,12 @@ void hec_plan_add_copy(hec_plan *plan, int32_t layer, int32_t expert, int32_t ra
     at[e]++;
 }
 
+void hec_plan_add_everywhere(hec_plan *plan, int32_t layer, int32_t expert) {
+  for (int32_t rank = 0; rank < plan->n_ranks; rank++)
+    if (!hec_plan_holds(plan, layer, expert, rank))
+      hec_plan_add_copy(plan, layer, expert, rank, HEC_COPY_GUEST);
+}
+
 void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem) {
   for (int32_t layer = 0; layer < plan->n_layers; layer++) {
     hec_plan_clear_copies(plan, layer);

@@ -95,6 +95,8 @@ void hec_plan_set_home(hec_plan *plan, int32_t layer, int32_t expert, int32_t ra
 void hec_plan_clear_copies(hec_plan *plan, int32_t layer);
 /* Keeps the row ascending; O(copies of the layer). */
 void hec_plan_add_copy(hec_plan *plan, int32_t layer, int32_t expert, int32_t rank, hec_copy_kind kind);
+/* A guest on every rank that does not hold the expert. */
+void hec_plan_add_everywhere(hec_plan *plan, int32_t layer, int32_t expert);
 /* Contiguous expert parallelism: expert e on rank floor(e * ep / n_experts) of group 0, and for dp > 1 a resident copy
  * on the same rank of every other group. Sets every layer. */
 void hec_plan_set_contiguous(hec_plan *plan, const hec_problem *problem);

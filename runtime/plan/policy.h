@@ -2,10 +2,12 @@
  * policies/ with everything static except one hec_policy, and one row in policy_list.h.
  *
  * A policy plans for one expert-parallel group and never sees another: where a problem has several (problem.dp > 1), each
- * group has a run of its own, on a problem of its own ranks with dp 1, and the plans are joined (policy_groups.h). Only a
- * policy whose paper places experts over all ranks says `all_ranks` and sees the whole problem. */
+ * group has a run of its own, on a problem of its own ranks with dp 1, and the plans are joined. Only a policy
+ * whose paper places experts over all ranks says `all_ranks` and sees the whole problem. */
 #ifndef HEC_PLAN_POLICY_H
 #define HEC_PLAN_POLICY_H
+#include "runtime/base/option.h"
+#include "runtime/base/table.h"
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/history.h"
 #include "runtime/plan/plan.h"
@@ -20,7 +22,7 @@ typedef enum {
 typedef struct hec_policy hec_policy;
 typedef struct hec_policy_groups hec_policy_groups;
 
-enum { HEC_NOTE_BYTES = 400 };
+enum { HEC_NOTE_BYTES = 400, HEC_POLICY_OWN_MAX = 5 };
 
 /* A policy at work on one problem, or with several groups what their runs give together: then state and history of a
  * policy are in the groups' runs, and here are the joined plan and the history of all sources. */
@@ -69,6 +71,14 @@ struct hec_policy {
    * fastest with it is the "best rearrangement" of verdict, JSON, CSV and sweeps. */
   bool rearranges;
   const char *only_schedule; /* not NULL: runs under no other schedule */
+  /* What a user may set behind the name, "llep:cap=1.3": fields of this struct, whose values in the row are the defaults.
+   * NULL: nothing. */
+  const hec_option *options;
+  double own[HEC_POLICY_OWN_MAX]; /* numbers that only this policy has, by an enum of its file */
+  const void *form;               /* how the rows of one file differ; its own type */
+  /* Set by hec_policy_read alone: which options were given, and of these names what stands for the problem's. */
+  uint32_t given;
+  int32_t t, m, slots;
   /* Allocates state and writes the first plan (costs nothing). */
   void (*init)(hec_policy_run *run);
   /* Before the gates of a micro-batch: writes all layers of run->plan from run->history. Allocates nothing. NULL: keep.
@@ -91,6 +101,35 @@ HEC_POLICY_LIST(HEC_POLICY_DECLARE)
 extern const hec_policy *const hec_policies[]; /* NULL-terminated, in the order of the list */
 
 const hec_policy *hec_policy_find(const char *name); /* by its row's name ("hecate-rm"); NULL when unknown */
+
+/* From "NAME" or "NAME:option=value,..." to a policy: the row, or a copy of it on the arena with these values and a name that
+ * says them. HEC_BAD_INPUT begins with `where`; `table`: how messages speak of the rows, NULL: simply. */
+hec_status hec_policy_read(const char *text, const hec_table *table, const char *where, hec_arena *arena,
+                           const hec_policy **policy) HEC_MUST_USE;
+
+/* Whether the field at this offset was given as an option. */
+bool hec_policy_says(const hec_policy *policy, size_t at);
+#define HEC_POLICY_SAYS(policy, field) hec_policy_says(policy, offsetof(hec_policy, field))
+/* Slots per rank and layer that were asked for, by the option or by the problem, unless the option own[i] says in another
+ * way how many; HEC_AUTO: not. */
+int32_t hec_policy_slots(const hec_policy_run *run, int32_t i);
+
+/* Options that several rows have. The default of period, slots, t and m is what the problem says, else the policy's. */
+#define HEC_POLICY_INT(text, field, from, to, ...)                                                                     \
+  { .name = text, .at = offsetof(hec_policy, field), .min = from, .max = to, __VA_ARGS__ }
+#define HEC_POLICY_WHOLE(text, i, from, to, ...)                                                                       \
+  { .name = text, .type = HEC_OPTION_WHOLE, .at = offsetof(hec_policy, own[i]), .min = from, .max = to, __VA_ARGS__ }
+#define HEC_POLICY_REAL(text, i, from, to, ...)                                                                        \
+  { .name = text, .type = HEC_OPTION_REAL, .at = offsetof(hec_policy, own[i]), .min = from, .max = to, __VA_ARGS__ }
+#define HEC_POLICY_WINDOW(...)                                                                                         \
+  HEC_POLICY_INT("window", window, 1, 1000, .help = "past records whose load it places by", __VA_ARGS__)
+#define HEC_POLICY_PERIOD(...)                                                                                         \
+  HEC_POLICY_INT("period", period, 1, 1000000000, .help = "iterations between decisions", __VA_ARGS__)
+#define HEC_POLICY_SLOTS(...)                                                                                          \
+  HEC_POLICY_INT("slots", slots, 1, 1000000, .help = "experts that a rank holds per layer", __VA_ARGS__)
+#define HEC_POLICY_M(...)                                                                                              \
+  HEC_POLICY_INT("m", m, 0, 1000000, .help = "max copies per rank and layer", .initial = "what memory allows",         \
+                 __VA_ARGS__)
 
 /* Whether the policy can run on the problem; HEC_BAD_INPUT with the reason where not. */
 hec_status hec_policy_suits(const hec_policy *policy, const hec_problem *problem) HEC_MUST_USE;

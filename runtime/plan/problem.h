@@ -114,6 +114,16 @@ double hec_problem_cut_gradients(const hec_problem *problem, int32_t layer);
 /* Closed form of reducing `bytes` of an MoE block's gradients, of both parts in proportion. */
 double hec_problem_reduce_s(const hec_problem *problem, double bytes);
 
+/* Experts at home on a rank of an expert-parallel group, at most: ceil(E / ep). */
+static inline int32_t hec_problem_share(const hec_problem *p) {
+  return (p->n_experts + p->ep - 1) / p->ep;
+}
+/* Slots per rank and layer as wanted, but as many as hold all experts on all ranks at least, and all experts at most. */
+static inline int32_t hec_problem_slots(const hec_problem *p, int32_t wanted) {
+  int32_t least = (p->n_experts + p->n_ranks - 1) / p->n_ranks, slots = wanted > least ? wanted : least;
+  return slots < p->n_experts ? slots : p->n_experts;
+}
+
 static inline int32_t hec_problem_node(const hec_problem *p, int32_t rank) {
   return rank / p->cluster->devices_per_node;
 }

@@ -7,7 +7,8 @@
  * single holder (most of them) needs no rule, nor does one that all ranks hold where own ranks come first; sources run
  * outside so that a row of `pair` stays in cache. A rule sees the holders of the source's group alone (plan.width).
  * O(ranks * experts + parts). */
-#include "runtime/plan/dispatch/dispatch_even.h"
+#include "runtime/plan/dispatch/dispatch.h"
+#include "runtime/plan/problem.h"
 
 #include <string.h>
 

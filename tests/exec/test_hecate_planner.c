@@ -233,9 +233,30 @@ static void run_beside(hec_planner *planner, inside *in, const hec_planner_optio
   free(has);
 }
 
+/* The same options behind the policy's name, which go before those beside it. */
+static void options_by_name(const hec_planner_options *o) {
+  hec_planner_options plain = *o, named = *o;
+  char text[64];
+  inside in;
+  hec_planner *planner;
+  plain.policy = "hecate";
+  plain.t = below(o->n_experts + 1);
+  plain.m = below(4);
+  (void)snprintf(text, sizeof text, "hecate:m=%d,t=%d,period=%d", plain.m, plain.t, plain.period);
+  named.policy = text;
+  named.t = named.m = HECATE_AUTO;
+  named.period = 1 + below(9);
+  open_inside(&in, &plain);
+  OK(hec_planner_open(&named, &planner));
+  run_beside(planner, &in, &plain);
+  hec_planner_close(planner);
+  close_inside(&in);
+}
+
 START_TEST(planner_is_the_policy) {
   seed = 100 + (uint64_t)_i;
   hec_planner_options o = random_options();
+  options_by_name(&o);
   for (int32_t p = 0; (o.policy = hec_policy_name(p, NULL, NULL)) != NULL; p++) {
     inside in;
     hec_planner *planner;
@@ -299,6 +320,8 @@ START_TEST(planner_refuses) {
   WITH(policy, "nonesuch", "policy: expected one of the ")
   WITH(policy, NULL, "found \"NULL\"")
   WITH(policy, "ideal", "reference row")
+  WITH(policy, "llep:cap=0", "policy llep: cap: expected a number from 0.01 to 1000, found \"0\"")
+  WITH(policy, "eplb:slots=0", "policy eplb: slots: expected an integer from 1 to 1e+06, found \"0\"")
   WITH(cluster, NULL, "cluster")
   WITH(cluster, "no/such/file", "no/such/file")
   WITH(n_ranks, -1, "ranks: expected 1 to 8")

@@ -3,6 +3,7 @@
 #ifndef HEC_TESTS_PLAN_CASES_H
 #define HEC_TESTS_PLAN_CASES_H
 #include "models/load.h"
+#include "runtime/plan/collective.h"
 #include "runtime/plan/problem.h"
 #include "tests/support/check_main.h"
 
@@ -56,6 +57,18 @@ static inline hec_case *hec_case_new(const char *line, int32_t n_ranks, int32_t 
 static inline void hec_case_free(hec_case *c) {
   hec_arena_free(&c->arena);
   free(c);
+}
+
+/* Whole items of `bytes` each: owner[i] to receiver[at[i] .. at[i + 1] - 1]. */
+static inline hec_sparse hec_case_sparse(int32_t n, int32_t *expert, int32_t *owner, int32_t *at, int32_t *receiver,
+                                         int64_t bytes) {
+  return (hec_sparse){.n_items = n,
+                      .n_slices = 1,
+                      .expert = expert,
+                      .owner = owner,
+                      .receiver_at = at,
+                      .receiver = receiver,
+                      .bytes = bytes};
 }
 
 /* A random cluster line: 1-4 nodes of 1-8 devices, one NIC per node or per device, random rates. */

@@ -1,15 +1,10 @@
 /* Break-even tokens: the golden values of reference policies.md 0.3, and the laws against a scan. */
 #include "models/compute_cost.h"
 #include "runtime/plan/breakeven.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 /* SwiGLU in bf16, weights twice and gradients back in fp32: q = 4/3 F/BW; bf16 gradients or kept weights: F/BW. */
 static const struct {
@@ -28,7 +23,7 @@ static const struct {
 START_TEST(golden_values) {
   for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
     hec_cluster cluster;
-    ck_assert(hec_cluster_parse_line(golden[i].line, &arena, &cluster) == HEC_OK);
+    ck_assert(hec_cluster_parse_line(golden[i].line, &hec_test_arena, &cluster) == HEC_OK);
     hec_breakeven_path path = hec_breakeven_path_of(&cluster, golden[i].from, golden[i].to);
     double flops_s = cluster.devices[0].flops * cluster.devices[0].flops_efficiency;
     double twice = hec_breakeven_plain(HEC_BREAKEVEN_twice_fp32, 2, flops_s, path.bandwidth, 1);
@@ -48,7 +43,7 @@ START_TEST(law_without_overhead_is_plain) {
     hec_cluster cluster;
     char line[256];
     (void)snprintf(line, sizeof line, "%s hbm=1000000T a=0s c=0s launch=0s tile=1", golden[i].line);
-    ck_assert_msg(hec_cluster_parse_line(line, &arena, &cluster) == HEC_OK, "%s", hec_last_error());
+    ck_assert_msg(hec_cluster_parse_line(line, &hec_test_arena, &cluster) == HEC_OK, "%s", hec_last_error());
     hec_breakeven_path path = hec_breakeven_path_of(&cluster, golden[i].from, golden[i].to);
     double flops_s = cluster.devices[0].flops;
     for (int size = 0; size < 2; size++) {
@@ -81,7 +76,7 @@ START_TEST(law_against_a_scan) {
       (int)hec_test_below(&seed, 30), 1 + (int)hec_test_below(&seed, 60), 300 + (int)hec_test_below(&seed, 3000),
       1 + (int)hec_test_below(&seed, 200), (int)hec_test_below(&seed, 9), (int)hec_test_below(&seed, 9),
       _i % 4 == 3 ? " slow=1:0.7" : "");
-  ck_assert_msg(hec_cluster_parse_line(line, &arena, &cluster) == HEC_OK, "%s", hec_last_error());
+  ck_assert_msg(hec_cluster_parse_line(line, &hec_test_arena, &cluster) == HEC_OK, "%s", hec_last_error());
   hec_moe moe = {.d_model = 64 + (int32_t)hec_test_below(&seed, 900),
                  .d_ffn = 64 + (int32_t)hec_test_below(&seed, 900),
                  .n_ffn_matrices = 2 + (int32_t)hec_test_below(&seed, 2),
@@ -116,23 +111,13 @@ END_TEST
 
 START_TEST(never) { /* a copy on a device of half the speed saves nothing */
   hec_cluster cluster;
-  ck_assert(hec_cluster_parse_line("1x2 nvlink=300G flops=200T mem=80G slow=1:0.4", &arena, &cluster) == HEC_OK);
+  ck_assert(hec_cluster_parse_line("1x2 nvlink=300G flops=200T mem=80G slow=1:0.4", &hec_test_arena, &cluster) ==
+            HEC_OK);
   hec_breakeven_path path = hec_breakeven_path_of(&cluster, 0, 1);
   hec_moe moe = {.d_model = 1024, .d_ffn = 4096, .n_ffn_matrices = 2, .dtype_bytes = 2};
   ck_assert_int_eq(hec_breakeven_by_law(HEC_BREAKEVEN_twice_fp32, &moe, &cluster, &path, 1), HEC_BREAKEVEN_NEVER);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("breakeven");
-  TCase *c = tcase_create("breakeven");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, golden_values);
-  tcase_add_test(c, law_without_overhead_is_plain);
-  tcase_add_loop_test(c, law_against_a_scan, 0, 40);
-  tcase_add_test(c, never);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "breakeven"};
+HEC_TESTS(suite, {golden_values, 1}, {law_without_overhead_is_plain, 1}, {law_against_a_scan, 40}, {never, 1})

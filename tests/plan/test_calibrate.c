@@ -4,6 +4,7 @@
 #include "runtime/plan/planners/calibrate.h"
 #include "runtime/plan/planners/fssdp.h"
 #include "tests/plan/plan_cases.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -26,13 +27,7 @@ static double lowered_cost(hec_case *c, hec_link_cost *cost, const int32_t *home
     at[n++] = begin;
   }
   at[n] = n_receivers;
-  hec_sparse sparse = {.n_items = n,
-                       .n_slices = 1,
-                       .expert = expert,
-                       .owner = owner,
-                       .receiver_at = at,
-                       .receiver = receiver,
-                       .bytes = (int64_t)bytes};
+  hec_sparse sparse = hec_case_sparse(n, expert, owner, at, receiver, (int64_t)bytes);
   hec_collective_plan out = {0}, scratch = {0};
   (void)hec_collective_choose(cost, &c->problem, &sparse, scatter, NULL, &out, &scratch);
   double seconds = hec_collective_cost(cost, &out);
@@ -58,13 +53,7 @@ START_TEST(test_spread_choose) {
         if (r != owner[i])
           receiver[n++] = r;
     }
-    hec_sparse s = {.n_items = n_items,
-                    .n_slices = 1,
-                    .expert = expert,
-                    .owner = owner,
-                    .receiver_at = at,
-                    .receiver = receiver,
-                    .bytes = (int64_t)bytes};
+    hec_sparse s = hec_case_sparse(n_items, expert, owner, at, receiver, (int64_t)bytes);
     hec_rank_links links = hec_rank_links_new(&c->arena, &c->problem);
     hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
     for (int32_t scatter = 0; scatter < 2; scatter++) {
@@ -363,16 +352,6 @@ START_TEST(test_calibrate_equals_trying_everything) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("plan.calibrate");
-  TCase *cases = tcase_create("calibrate");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, test_spread_cost);
-  tcase_add_test(cases, test_spread_choose);
-  tcase_add_test(cases, test_layer_model);
-  tcase_add_test(cases, test_calibrate_equals_trying_everything);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "plan.calibrate"};
+HEC_TESTS(suite, {test_spread_cost, 1}, {test_spread_choose, 1}, {test_layer_model, 1},
+          {test_calibrate_equals_trying_everything, 1})

@@ -3,6 +3,7 @@
  */
 #include "runtime/plan/planners/spread_cost.h"
 #include "tests/plan/plan_cases.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -249,13 +250,7 @@ END_TEST
 START_TEST(test_golden) {
   hec_case *c = hec_case_new("2x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 6, 1, 8, 100);
   int32_t expert[] = {5, 7}, owner[] = {1, 4}, at[] = {0, 5, 7}, receiver[] = {0, 2, 3, 4, 5, 0, 5};
-  hec_sparse s = {.n_items = 2,
-                  .n_slices = 1,
-                  .expert = expert,
-                  .owner = owner,
-                  .receiver_at = at,
-                  .receiver = receiver,
-                  .bytes = 100};
+  hec_sparse s = hec_case_sparse(2, expert, owner, at, receiver, 100);
   hec_collective_plan plan = {0};
   struct {
     int32_t stage, source, destination;
@@ -305,13 +300,7 @@ END_TEST
 START_TEST(test_merge) {
   hec_case *c = hec_case_new("1x3 nvlink=100G@1us nic=10G@5us flops=100T mem=40G", 3, 1, 8, 100);
   int32_t expert[] = {1, 2, 3}, owner[] = {0, 0, 0}, at[] = {0, 2, 3, 5}, receiver[] = {1, 2, 2, 1, 2};
-  hec_sparse s = {.n_items = 3,
-                  .n_slices = 1,
-                  .expert = expert,
-                  .owner = owner,
-                  .receiver_at = at,
-                  .receiver = receiver,
-                  .bytes = 70};
+  hec_sparse s = hec_case_sparse(3, expert, owner, at, receiver, 70);
   hec_collective_plan plan = {0};
   hec_collective_direct.scatter(&c->problem, &s, &plan);
   ck_assert_uint_eq(plan.stage[0].n, 2);
@@ -390,13 +379,7 @@ START_TEST(test_cost_by_hand) {
     for (int32_t r = 0; r < 12; r++)
       if (r != owner[i])
         receiver[n++] = r;
-  hec_sparse s = {.n_items = 3,
-                  .n_slices = 1,
-                  .expert = expert,
-                  .owner = owner,
-                  .receiver_at = at,
-                  .receiver = receiver,
-                  .bytes = 1000000};
+  hec_sparse s = hec_case_sparse(3, expert, owner, at, receiver, 1000000);
   hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
   hec_collective_plan plan = {0};
   hec_collective_direct.gather(&c->problem, &s, &plan); /* 8 MB out of each NIC */
@@ -424,13 +407,7 @@ START_TEST(test_choice_from_patterns) {
       if (r != owner[i])
         receiver[n++] = r;
   }
-  hec_sparse s = {.n_items = 15,
-                  .n_slices = 1,
-                  .expert = expert,
-                  .owner = owner,
-                  .receiver_at = at,
-                  .receiver = receiver,
-                  .bytes = 5000000};
+  hec_sparse s = hec_case_sparse(15, expert, owner, at, receiver, 5000000);
   hec_link_cost cost = hec_link_cost_new(&c->cluster, &c->arena);
   hec_collective_plan out = {0}, scratch = {0};
   for (int32_t scatter = 0; scatter < 2; scatter++) {
@@ -448,18 +425,6 @@ START_TEST(test_choice_from_patterns) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("plan.collectives");
-  TCase *cases = tcase_create("collectives");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, test_golden);
-  tcase_add_test(cases, test_merge);
-  tcase_add_test(cases, test_random_problems);
-  tcase_add_test(cases, test_choose);
-  tcase_add_test(cases, test_cost_by_hand);
-  tcase_add_test(cases, test_choice_from_patterns);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "plan.collectives"};
+HEC_TESTS(suite, {test_golden, 1}, {test_merge, 1}, {test_random_problems, 1}, {test_choose, 1}, {test_cost_by_hand, 1},
+          {test_choice_from_patterns, 1})

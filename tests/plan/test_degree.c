@@ -1,13 +1,8 @@
 /* The degree of a pipeline: published values, the formula against the pipeline played step by step, and what follows from
  * it. */
 #include "runtime/plan/planners/degree.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 /* Milliseconds of one chunk of r: alpha + whole / r. */
 typedef struct {
@@ -103,45 +98,33 @@ END_TEST
 
 /* By hand: 1000 tokens, top-1, two ranks, two experts: 500 rows cross, 1000 are computed. */
 START_TEST(balanced_by_hand) {
-  hec_problem *p =
-      hec_test_problem(&arena, "1x2 nvlink=1G@3us flops=1T mem=40G a=0s c=0s launch=0s tile=1 eff=1", 2, 1, 2, 1, true);
+  hec_problem *p = hec_test_problem(
+      &hec_test_arena, "1x2 nvlink=1G@3us flops=1T mem=40G a=0s c=0s launch=0s tile=1 eff=1", 2, 1, 2, 1, true);
   p->tokens = 1000;
   double row_s = p->expert.flops_per_row / 1e12 + p->expert.bytes_per_row / p->cluster->devices[0].hbm_bandwidth;
-  size_t used = arena.used_bytes;
+  size_t used = hec_test_arena.used_bytes;
   for (int32_t i = 0; i < HEC_N_DEGREES; i++) {
-    hec_chunk_time chunk = hec_degree_balanced(p, hec_degrees[i], false, &arena);
+    hec_chunk_time chunk = hec_degree_balanced(p, hec_degrees[i], false, &hec_test_arena);
     ck_assert_double_eq_tol(chunk.a2a_s, 3e-6 + 500.0 / hec_degrees[i] * p->bytes.token / 1e9, 1.1e-9);
     ck_assert_double_eq_tol(chunk.experts_s, 1000.0 / hec_degrees[i] * row_s, 1e-12);
-    ck_assert_double_ge(hec_degree_balanced(p, hec_degrees[i], true, &arena).experts_s, chunk.experts_s * 1.9);
+    ck_assert_double_ge(hec_degree_balanced(p, hec_degrees[i], true, &hec_test_arena).experts_s, chunk.experts_s * 1.9);
   }
-  ck_assert_uint_eq(arena.used_bytes, used);
+  ck_assert_uint_eq(hec_test_arena.used_bytes, used);
 }
 END_TEST
 
 /* A link that costs nothing but latency is best not cut; one without latency, with much to compute, as often as may be. */
 START_TEST(extremes) {
-  hec_problem *late = hec_test_problem(&arena, "1x4 nvlink=900G@1ms flops=1000T mem=40G", 4, 1, 4, 2, true);
-  ck_assert_int_eq(hec_degree_of(late, &arena), 1);
-  hec_problem *even = hec_test_problem(&arena, "1x4 nvlink=100M@0s flops=10G mem=40G a=0s c=0s launch=0s tile=1 eff=1",
-                                       4, 1, 4, 2, true);
-  ck_assert_int_gt(hec_degree_of(even, &arena), 1);
-  hec_problem *alone = hec_test_problem(&arena, "1x1 nvlink=1G flops=1T mem=40G", 1, 1, 4, 2, false);
-  ck_assert_int_eq(hec_degree_of(alone, &arena), 1);
+  hec_problem *late = hec_test_problem(&hec_test_arena, "1x4 nvlink=900G@1ms flops=1000T mem=40G", 4, 1, 4, 2, true);
+  ck_assert_int_eq(hec_degree_of(late, &hec_test_arena), 1);
+  hec_problem *even = hec_test_problem(
+      &hec_test_arena, "1x4 nvlink=100M@0s flops=10G mem=40G a=0s c=0s launch=0s tile=1 eff=1", 4, 1, 4, 2, true);
+  ck_assert_int_gt(hec_degree_of(even, &hec_test_arena), 1);
+  hec_problem *alone = hec_test_problem(&hec_test_arena, "1x1 nvlink=1G flops=1T mem=40G", 1, 1, 4, 2, false);
+  ck_assert_int_eq(hec_degree_of(alone, &hec_test_arena), 1);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("degree");
-  TCase *c = tcase_create("degree");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, published_values);
-  tcase_add_loop_test(c, formula_is_the_pipeline, 0, 200);
-  tcase_add_loop_test(c, without_latency_cutting_never_costs, 0, 50);
-  tcase_add_test(c, lower_of_equals);
-  tcase_add_test(c, balanced_by_hand);
-  tcase_add_test(c, extremes);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "degree"};
+HEC_TESTS(suite, {published_values, 1}, {formula_is_the_pipeline, 200}, {without_latency_cutting_never_costs, 50},
+          {lower_of_equals, 1}, {balanced_by_hand, 1}, {extremes, 1})

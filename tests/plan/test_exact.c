@@ -4,14 +4,9 @@
 #include "runtime/plan/cbc/cbc.h"
 #include "runtime/plan/planners/chain.h"
 #include "runtime/plan/planners/partition.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const hec_solver *solver_or_skip(const char *test) {
   const hec_solver *solver = hec_solver_ready(hec_solver_cbc());
@@ -73,8 +68,8 @@ START_TEST(partitions_equal_exhaustive_search) {
     uint64_t weight[10];
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, round % 3 ? 1000000 : 12);
-    hec_partition p = hec_partition_new(&arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
     ck_assert(x.listed);
     hec_partition_make(&p, weight);
     uint64_t heuristic = hec_partition_deviation(&p), least = least_deviation(weight, n, parts);
@@ -86,7 +81,7 @@ START_TEST(partitions_equal_exhaustive_search) {
     ck_assert_uint_eq(hec_partition_deviation(&p), least);
     ck_assert(verdict.proven && verdict.bound == least && verdict.improved == (least < heuristic));
     improved += verdict.improved;
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_msg(!solver || improved > 1, "%d", improved);
 }
@@ -102,8 +97,8 @@ START_TEST(partitions_are_exact_and_repeat) {
     uint64_t weight[32];
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, 1000000000);
-    hec_partition p = hec_partition_new(&arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
     for (int round = 0; round < 3; round++) {
       hec_partition_make(&p, weight);
       uint64_t heuristic = hec_partition_deviation(&p);
@@ -113,7 +108,7 @@ START_TEST(partitions_are_exact_and_repeat) {
         memcpy(first, p.part, (size_t)n * sizeof *first);
       ck_assert(memcmp(first, p.part, (size_t)n * sizeof *first) == 0);
     }
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -127,8 +122,8 @@ START_TEST(large_partitions_keep_the_better) {
     int32_t n = sizes[s][0], parts = sizes[s][1], fullest;
     for (int32_t i = 0; i < n; i++)
       weight[i] = hec_test_below(&seed, 1000) * hec_test_below(&seed, 1000);
-    hec_partition p = hec_partition_new(&arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
     ck_assert(!x.listed);
     hec_partition_make(&p, weight);
     uint64_t heuristic = hec_partition_deviation(&p);
@@ -137,7 +132,7 @@ START_TEST(large_partitions_keep_the_better) {
     uint64_t deviation = deviation_of(weight, p.part, n, parts, &fullest);
     ck_assert(deviation <= heuristic && verdict.bound <= deviation && fullest <= (n + parts - 1) / parts);
     ck_assert_uint_eq(deviation, hec_partition_deviation(&p));
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -216,8 +211,8 @@ START_TEST(chains_equal_exhaustive_search) {
   for (int round = 0; solver && round < 24; round++) {
     int32_t n = round < 20 ? 2 + round % 3 : 5;
     int32_t layers = round < 20 ? 2 + (int32_t)hec_test_below(&seed, 7) : 2 + round % 2;
-    hec_chain c = hec_chain_new(&arena, layers, n);
-    hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
+    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
+    hec_chain_exact x = hec_chain_exact_new(&hec_test_arena, layers, n, solver);
     random_chain(&c, &seed);
     double least = least_seconds(&c);
     hec_chain_make(&c);
@@ -233,7 +228,7 @@ START_TEST(chains_equal_exhaustive_search) {
     ck_assert(n == 5 || verdict.proven);
     improved += verdict.improved;
     reached += n == 5 && close_to(now, least);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(!solver || (improved > 5 && reached > 0));
 }
@@ -244,8 +239,8 @@ START_TEST(chains_repeat) {
   uint64_t seed = 74;
   for (int round = 0; solver && round < 4; round++) {
     int32_t n = round < 2 ? 4 : 6, layers = round < 2 ? 8 : 3, first[32] = {0};
-    hec_chain c = hec_chain_new(&arena, layers, n);
-    hec_chain_exact x = hec_chain_exact_new(&arena, layers, n, solver);
+    hec_chain c = hec_chain_new(&hec_test_arena, layers, n);
+    hec_chain_exact x = hec_chain_exact_new(&hec_test_arena, layers, n, solver);
     random_chain(&c, &seed);
     for (int repeat = 0; repeat < 2; repeat++) {
       for (int32_t i = 0; i < layers * n; i++)
@@ -257,7 +252,7 @@ START_TEST(chains_repeat) {
         memcpy(first, c.rank, (size_t)(layers * n) * sizeof *first);
       ck_assert(memcmp(first, c.rank, (size_t)(layers * n) * sizeof *first) == 0);
     }
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -293,8 +288,8 @@ START_TEST(wrong_answers_change_nothing) {
     int32_t n = s < 3 ? 12 : 40, parts = s < 3 ? 3 : 6, groups = s < 3 ? 4 : 5, was[40], ranks[15];
     for (int32_t i = 0; i < n; i++)
       weight[i] = 1 + hec_test_below(&seed, 100000);
-    hec_partition p = hec_partition_new(&arena, n, parts);
-    hec_partition_exact x = hec_partition_exact_new(&arena, n, parts, solver);
+    hec_partition p = hec_partition_new(&hec_test_arena, n, parts);
+    hec_partition_exact x = hec_partition_exact_new(&hec_test_arena, n, parts, solver);
     hec_partition_make(&p, weight);
     memcpy(was, p.part, (size_t)n * sizeof *was);
     uint64_t deviation = hec_partition_deviation(&p);
@@ -302,32 +297,20 @@ START_TEST(wrong_answers_change_nothing) {
     ck_assert(verdict.tried && !verdict.improved && !verdict.proven && verdict.bound < deviation);
     ck_assert(memcmp(was, p.part, (size_t)n * sizeof *was) == 0 && hec_partition_deviation(&p) == deviation);
     check_partition(&p, weight);
-    hec_chain c = hec_chain_new(&arena, 3, groups);
-    hec_chain_exact y = hec_chain_exact_new(&arena, 3, groups, solver);
+    hec_chain c = hec_chain_new(&hec_test_arena, 3, groups);
+    hec_chain_exact y = hec_chain_exact_new(&hec_test_arena, 3, groups, solver);
     random_chain(&c, &seed);
     hec_chain_make(&c);
     memcpy(ranks, c.rank, (size_t)(3 * groups) * sizeof *ranks);
     hec_chain_verdict chain = hec_chain_improve(&y, &c, solver);
     ck_assert(chain.tried && !chain.improved && !chain.proven);
     ck_assert(memcmp(ranks, c.rank, (size_t)(3 * groups) * sizeof *ranks) == 0);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("exact");
-  TCase *c = tcase_create("exact");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_set_timeout(c, 240);
-  tcase_add_test(c, partitions_equal_exhaustive_search);
-  tcase_add_test(c, partitions_are_exact_and_repeat);
-  tcase_add_test(c, large_partitions_keep_the_better);
-  tcase_add_test(c, chains_equal_exhaustive_search);
-  tcase_add_test(c, chains_repeat);
-  tcase_add_test(c, wrong_answers_change_nothing);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "exact", .timeout_s = 240};
+HEC_TESTS(suite, {partitions_equal_exhaustive_search, 1}, {partitions_are_exact_and_repeat, 1},
+          {large_partitions_keep_the_better, 1}, {chains_equal_exhaustive_search, 1}, {chains_repeat, 1},
+          {wrong_answers_change_nothing, 1})

@@ -1,15 +1,10 @@
 /* FSMoE's planner: golden values of reference policies.md 6.4, the four cases against a second reading of the paper and a
  * simulation of the three streams, the gradient partition against exhaustive search. */
 #include "runtime/plan/planners/fsmoe.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 /* ---- golden values: the artifact's constants of testbed A, 48 GPUs, ms; B = 4, L = 1024, f = 1.2 ---- */
 
@@ -309,20 +304,20 @@ START_TEST(gradients_are_divided) {
   hec_fsmoe_slot slots[PARTS], again[PARTS];
   int32_t n = 1 + (int32_t)hec_test_below(&seed, PARTS);
   hec_fsmoe_reduce law = random_parts(&seed, parts, n);
-  hec_fsmoe_partition found = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, slots);
+  hec_fsmoe_partition found = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, slots);
   check_division(parts, n, law, slots, found);
-  ck_assert_uint_eq(arena.used_bytes, 0);
+  ck_assert_uint_eq(hec_test_arena.used_bytes, 0);
   double plain = reduced(law, gradients_of(parts, n)), sum = 0; /* all of it at the end, as Tutel does */
   for (int32_t v = 0; v < n; v++)
     plain += hec_fsmoe_best(&parts[v].moe, 0, 8).time;
   ck_assert_double_le(found.time, plain + 1e-9);
-  hec_fsmoe_partition same = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, again);
+  hec_fsmoe_partition same = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, again);
   ck_assert(same.time == found.time && same.tail == found.tail && memcmp(slots, again, (size_t)n * sizeof *slots) == 0);
   /* Longer dense parts never hurt, but for the grid's error. */
   double quantum = gradients_of(parts, n) / HEC_FSMOE_QUANTA * law.per_unit;
   for (int32_t v = 0; v < n; v++)
     parts[v].dense += hec_test_uniform(&seed);
-  hec_fsmoe_partition more = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &arena, slots);
+  hec_fsmoe_partition more = hec_fsmoe_divide(parts, n, law, (hec_fsmoe_options){0}, &hec_test_arena, slots);
   sum = found.time + n * quantum + law.start;
   ck_assert_double_le(more.time, sum + 1e-9);
 }
@@ -336,7 +331,8 @@ START_TEST(slack_is_filled_first) {
   hec_fsmoe_slot slots[3];
   hec_fsmoe_reduce law = {0.25, 1};
   ck_assert_double_eq(hec_fsmoe_slack(&parts[0].moe, 1), 4);
-  hec_fsmoe_partition found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &arena, slots);
+  hec_fsmoe_partition found =
+      hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &hec_test_arena, slots);
   ck_assert_double_eq(slots[0].beside_moe, 0);
   ck_assert_double_eq(slots[1].beside_moe, 2.5); /* 2.75 of 4 */
   ck_assert_double_eq(slots[1].beside_dense, 0);
@@ -344,7 +340,7 @@ START_TEST(slack_is_filled_first) {
   ck_assert_double_eq(found.tail, 2.5); /* the last layer's: nothing is left to hide it */
   for (int i = 0; i < 3; i++)
     parts[i].gradient = 6;
-  found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &arena, slots);
+  found = hec_fsmoe_divide(parts, 3, law, (hec_fsmoe_options){.degree_max = 1}, &hec_test_arena, slots);
   ck_assert_double_eq(slots[1].beside_dense, 1); /* 1.25 of 1.25, beside 3.75 + what step 2 adds */
   ck_assert_double_ge(slots[1].beside_moe, 3.75);
   ck_assert_double_eq(slots[2].beside_dense, 1);
@@ -418,11 +414,11 @@ START_TEST(leftovers_are_spent_at_best) {
   s.least = fmin(s.least, time_with(&s, own));
   try_all(&s, more, 0, 0);
   hec_fsmoe_options options = {.quanta = s.quanta};
-  hec_fsmoe_partition found = hec_fsmoe_divide(parts, s.n, s.law, options, &arena, slots);
+  hec_fsmoe_partition found = hec_fsmoe_divide(parts, s.n, s.law, options, &hec_test_arena, slots);
   check_division(parts, s.n, s.law, slots, found);
   ck_assert_double_eq_tol(found.time, s.least, 1e-9);
   /* Off the grid: never better than the promised distance. */
-  double fine = hec_fsmoe_divide(parts, s.n, s.law, (hec_fsmoe_options){0}, &arena, slots).time;
+  double fine = hec_fsmoe_divide(parts, s.n, s.law, (hec_fsmoe_options){0}, &hec_test_arena, slots).time;
   double promised = s.n * s.law.per_unit * s.left[s.n - 1] / HEC_FSMOE_QUANTA + s.law.start;
   for (int k = 0; k < 3000; k++) {
     double sum = 0;
@@ -435,21 +431,8 @@ START_TEST(leftovers_are_spent_at_best) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fsmoe");
-  TCase *cases = tcase_create("all");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, golden_values);
-  tcase_add_loop_test(cases, one_case_holds_and_the_best_degree_is_least, 0, 60);
-  tcase_add_test(cases, ties_go_down);
-  tcase_add_loop_test(cases, gradients_within_the_slack_cost_nothing, 0, 60);
-  tcase_add_test(cases, times_are_those_of_three_streams);
-  tcase_add_loop_test(cases, pipelines_are_the_folded_case, 0, 60);
-  tcase_add_test(cases, slack_is_filled_first);
-  tcase_add_loop_test(cases, gradients_are_divided, 0, 60);
-  tcase_add_loop_test(cases, leftovers_are_spent_at_best, 0, 40);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "fsmoe"};
+HEC_TESTS(suite, {golden_values, 1}, {one_case_holds_and_the_best_degree_is_least, 60}, {ties_go_down, 1},
+          {gradients_within_the_slack_cost_nothing, 60}, {times_are_those_of_three_streams, 1},
+          {pipelines_are_the_folded_case, 60}, {slack_is_filled_first, 1}, {gradients_are_divided, 60},
+          {leftovers_are_spent_at_best, 40})

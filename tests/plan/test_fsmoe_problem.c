@@ -1,15 +1,10 @@
 /* What FSMoE's planner sees of a problem, by hand on small clusters, and its decision against every degree. */
 #include "models/link_cost.h"
 #include "runtime/plan/planners/fsmoe_problem.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 /* No start-up, no tiles, endless memory rate: every line goes through 0 and has a hand-made slope. */
 #define PLAIN " flops=1T eff=1 mem=40G hbm=1000000T a=0s c=0s launch=0s tile=1"
@@ -20,10 +15,10 @@ static double at_one(hec_fsmoe_op op) {
 
 START_TEST(plain_by_hand) {
   /* 2 nodes of 2; 256 tokens, top-2, rows of 128 bytes (d_model 64, bf16). */
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
+  hec_problem *p = hec_test_problem(&hec_test_arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
   double rows = 256 * 2, bytes = rows * 128;
   ck_assert_double_eq(p->bytes.token, 128);
-  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &hec_test_arena);
   /* A quarter to each rank; a node's NIC has two ranks' two quarters. */
   ck_assert_double_eq_tol(at_one(view.forward.a2a), bytes / 4 * 4 / 1e9, 1e-12);
   ck_assert_double_eq_tol(view.forward.a2a.start, 0, 1e-9);
@@ -38,22 +33,22 @@ START_TEST(plain_by_hand) {
    * products cut in two, over twice the rows. */
   double whole_s = at_one(view.forward.experts);
   ck_assert(hec_problem_shard(p, 2) == HEC_OK);
-  view = hec_fsmoe_view_of(p, &arena);
+  view = hec_fsmoe_view_of(p, &hec_test_arena);
   ck_assert_double_eq_tol(at_one(view.forward.a2a), bytes / 2 * 2 / 1e9, 1e-12);
   ck_assert_double_eq_tol(at_one(view.forward.gather), bytes / 10e9, 1e-12);
   ck_assert_double_ge(at_one(view.forward.scatter), at_one(view.forward.gather));
   ck_assert_double_eq_tol(at_one(view.forward.experts), whole_s, 1e-9);
-  ck_assert_uint_eq(arena.used_bytes > 0, 1); /* the problem alone */
+  ck_assert_uint_eq(hec_test_arena.used_bytes > 0, 1); /* the problem alone */
 }
 END_TEST
 
 /* Tensor parallelism: gradients in two parts, each with its all-reduce, and two exchanges of a rank's rows in the dense part. */
 START_TEST(tensor_by_hand) {
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
-  hec_fsmoe_view whole = hec_fsmoe_view_of(p, &arena);
+  hec_problem *p = hec_test_problem(&hec_test_arena, "2x2 nvlink=10G nic=1G" PLAIN, 4, 3, 8, 2, true);
+  hec_fsmoe_view whole = hec_fsmoe_view_of(p, &hec_test_arena);
   ck_assert(whole.tensor_s == 0);
   ck_assert(hec_problem_tensor(p, 2) == HEC_OK);
-  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &hec_test_arena);
   double attention = 4 * 64 * 64, rest = 2 * 64 + 64 * 8, bytes = p->moe->grad_bytes;
   ck_assert_double_eq(view.gradient, bytes * (attention / 2 + rest));
   /* the NIC of a node carries both places' rings of 2 ranks, then one ring of 4 */
@@ -67,10 +62,10 @@ START_TEST(tensor_by_hand) {
 END_TEST
 
 START_TEST(one_rank_reduces_nothing) {
-  hec_problem *p = hec_test_problem(&arena, "1x1 nvlink=10G" PLAIN, 1, 2, 4, 2, true);
-  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  hec_problem *p = hec_test_problem(&hec_test_arena, "1x1 nvlink=10G" PLAIN, 1, 2, 4, 2, true);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &hec_test_arena);
   ck_assert(view.gradient == 0 && at_one(view.forward.a2a) == 0 && view.dense_s > 0);
-  hec_fsmoe_decision d = hec_fsmoe_decide(p, false, &arena);
+  hec_fsmoe_decision d = hec_fsmoe_decide(p, false, &hec_test_arena);
   ck_assert_int_eq(d.degree, 1);
   for (int v = 0; v < 2; v++)
     ck_assert(d.slots[v].beside_moe == 0 && d.slots[v].beside_dense == 0);
@@ -85,13 +80,13 @@ START_TEST(decision_is_the_best_degree) {
                  1 + (int)hec_test_below(&seed, 50), (int)hec_test_below(&seed, 50), 1 + (int)hec_test_below(&seed, 60),
                  1 + (int)hec_test_below(&seed, 64));
   int32_t n = 1 + (int32_t)hec_test_below(&seed, 5), esp = 1 << hec_test_below(&seed, 3);
-  hec_problem *p = hec_test_problem(&arena, line, 8, n, 8, 2, _i % 4 != 3);
+  hec_problem *p = hec_test_problem(&hec_test_arena, line, 8, n, 8, 2, _i % 4 != 3);
   ck_assert(hec_problem_shard(p, esp) == HEC_OK);
   for (int folded = 0; folded < 2; folded++) {
-    hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+    hec_fsmoe_view view = hec_fsmoe_view_of(p, &hec_test_arena);
     hec_fsmoe_layer there = folded ? hec_fsmoe_folded(&view.forward) : view.forward;
     hec_fsmoe_layer back = folded ? hec_fsmoe_folded(&view.backward) : view.backward;
-    hec_fsmoe_decision d = hec_fsmoe_decide(p, folded, &arena);
+    hec_fsmoe_decision d = hec_fsmoe_decide(p, folded, &hec_test_arena);
     double tail = view.reduce.start + n * view.gradient * view.reduce.per_unit, placed = 0, own = 0;
     for (int32_t r = 1; r <= 8; r *= 2) { /* no degree with all gradients at the end is better */
       double s = n * hec_fsmoe_case_time(&there, r, 0, hec_fsmoe_case_of(&there, r, 0));
@@ -117,16 +112,16 @@ END_TEST
 
 /* With a degree of each direction's own, gradients divided as freely. */
 static double apart_s(const hec_problem *p) {
-  hec_arena_mark mark = hec_arena_save(&arena);
-  hec_fsmoe_view view = hec_fsmoe_view_of(p, &arena);
+  hec_arena_mark mark = hec_arena_save(&hec_test_arena);
+  hec_fsmoe_view view = hec_fsmoe_view_of(p, &hec_test_arena);
   int32_t n = p->n_layers;
-  hec_fsmoe_part *parts = HEC_NEW(&arena, hec_fsmoe_part, n);
-  hec_fsmoe_slot *slots = HEC_NEW(&arena, hec_fsmoe_slot, n);
+  hec_fsmoe_part *parts = HEC_NEW(&hec_test_arena, hec_fsmoe_part, n);
+  hec_fsmoe_slot *slots = HEC_NEW(&hec_test_arena, hec_fsmoe_slot, n);
   for (int32_t v = 0; v < n; v++)
     parts[v] = (hec_fsmoe_part){view.backward, view.dense_s + view.tensor_s, view.gradient};
   double s = n * hec_fsmoe_best(&view.forward, 0, HEC_FSMOE_DEGREE_MAX).time;
-  s += hec_fsmoe_divide(parts, n, view.reduce, (hec_fsmoe_options){0}, &arena, slots).time;
-  hec_arena_rewind(&arena, mark);
+  s += hec_fsmoe_divide(parts, n, view.reduce, (hec_fsmoe_options){0}, &hec_test_arena, slots).time;
+  hec_arena_rewind(&hec_test_arena, mark);
   return s;
 }
 
@@ -148,7 +143,7 @@ START_TEST(one_degree_costs_little) {
     int32_t ranks = cluster.n_devices < 32 ? cluster.n_devices : 32, esp = i / 75 == 0 ? 1 : i / 75 == 1 ? 2 : 8;
     ck_assert(hec_problem_make(&moe, &cluster, true, ranks, tokens[i / 25 % 3], &p) == HEC_OK);
     if (ranks % esp == 0 && ranks / esp <= moe.n_experts && hec_problem_shard(&p, esp) == HEC_OK) {
-      double apart = apart_s(&p), one = hec_fsmoe_decide(&p, false, &arena).time_s;
+      double apart = apart_s(&p), one = hec_fsmoe_decide(&p, false, &hec_test_arena).time_s;
       ck_assert_double_ge(one, apart * (1 - 1e-9));
       sum += one / apart - 1;
       most = one / apart - 1 > most ? one / apart - 1 : most;
@@ -164,17 +159,6 @@ START_TEST(one_degree_costs_little) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("fsmoe_problem");
-  TCase *cases = tcase_create("all");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, plain_by_hand);
-  tcase_add_test(cases, tensor_by_hand);
-  tcase_add_test(cases, one_rank_reduces_nothing);
-  tcase_add_test(cases, one_degree_costs_little);
-  tcase_add_loop_test(cases, decision_is_the_best_degree, 0, 40);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "fsmoe_problem"};
+HEC_TESTS(suite, {plain_by_hand, 1}, {tensor_by_hand, 1}, {one_rank_reduces_nothing, 1}, {one_degree_costs_little, 1},
+          {decision_is_the_best_degree, 40})

@@ -3,6 +3,7 @@
 #include "runtime/plan/dispatch/dispatch.h"
 #include "runtime/plan/planners/fssdp.h"
 #include "tests/plan/plan_cases.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -304,13 +305,7 @@ static double lowered_cost(hec_case *c, hec_link_cost *cost, const int32_t *orde
             receiver[n_receivers++] = r;
       }
   at[n] = n_receivers;
-  hec_sparse sparse = {.n_items = n,
-                       .n_slices = 1,
-                       .expert = expert,
-                       .owner = owner,
-                       .receiver_at = at,
-                       .receiver = receiver,
-                       .bytes = (int64_t)c->problem.bytes.expert_param};
+  hec_sparse sparse = hec_case_sparse(n, expert, owner, at, receiver, (int64_t)c->problem.bytes.expert_param);
   hec_collective_plan out = {0}, scratch = {0};
   (void)hec_collective_choose(cost, &c->problem, &sparse, false, NULL, &out, &scratch);
   double seconds = hec_collective_cost(cost, &out);
@@ -411,19 +406,6 @@ START_TEST(test_memory_capacity) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("plan.fssdp");
-  TCase *cases = tcase_create("fssdp");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, test_golden_table);
-  tcase_add_test(cases, test_order);
-  tcase_add_test(cases, test_materialise_random);
-  tcase_add_test(cases, test_shard_random);
-  tcase_add_test(cases, test_overlap_degree);
-  tcase_add_test(cases, test_overlap_degree_of_a_dense_layer);
-  tcase_add_test(cases, test_memory_capacity);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "plan.fssdp"};
+HEC_TESTS(suite, {test_golden_table, 1}, {test_order, 1}, {test_materialise_random, 1}, {test_shard_random, 1},
+          {test_overlap_degree, 1}, {test_overlap_degree_of_a_dense_layer, 1}, {test_memory_capacity, 1})

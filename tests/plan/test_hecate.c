@@ -1,9 +1,10 @@
 /* The rows of Hecate at work: what must hold for every decision on random problems, when shards move, and how long
  * planning takes (printed). */
 #include "runtime/plan/planners/fssdp.h"
-#include "runtime/plan/planners/fssdp_policy.h"
+#include "runtime/plan/policy.h"
 #include "tests/plan/plan_cases.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -181,7 +182,7 @@ START_TEST(test_schedule_of_decisions) {
 
   run = hec_policy_start(&hec_policy_hecate_published, &c->problem, &arena); /* asked for: at once */
   hec_policy_observe(&run, &load);
-  hec_fssdp_policy_reshard(&run);
+  hec_policy_reshard(&run);
   hec_policy_decide(&run, 1, 0);
   ck_assert_uint_eq(run.plan.version, 1);
   hec_policy_decide(&run, 2, 0);
@@ -240,16 +241,6 @@ START_TEST(test_no_allocation_after_start) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("plan.hecate");
-  TCase *cases = tcase_create("rows");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, test_rows_on_random_problems);
-  tcase_add_test(cases, test_schedule_of_decisions);
-  tcase_add_test(cases, test_rematerialisation_raises_m);
-  tcase_add_loop_test(cases, test_no_allocation_after_start, 0, 2);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "plan.hecate"};
+HEC_TESTS(suite, {test_rows_on_random_problems, 1}, {test_schedule_of_decisions, 1},
+          {test_rematerialisation_raises_m, 1}, {test_no_allocation_after_start, 2})

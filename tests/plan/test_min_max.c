@@ -1,19 +1,14 @@
 /* The programme of LPLB and MicroMoE against the density formula over all sets of ranks, on random hypergraphs. */
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/planners/replica_graph.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 /* A random instance: each expert on some ranks, its tokens split anyhow over them, and fixed loads. */
 static hec_min_max random_instance(uint64_t *seed, int32_t ranks_max) {
   int32_t ranks = 1 + (int32_t)hec_test_below(seed, (uint64_t)ranks_max), experts = (int32_t)hec_test_below(seed, 20);
-  hec_min_max m = hec_min_max_new(&arena, ranks, experts, ranks * experts);
+  hec_min_max m = hec_min_max_new(&hec_test_arena, ranks, experts, ranks * experts);
   uint64_t most = 1 + hec_test_below(seed, hec_test_below(seed, 3) ? 30 : 100000), dense = 1 + hec_test_below(seed, 4);
   for (int32_t g = 0; g < ranks; g++)
     m.load[g] = hec_test_below(seed, 2) ? hec_test_below(seed, most) : 0;
@@ -78,7 +73,7 @@ START_TEST(equals_the_density_formula) {
     }
     ck_assert_uint_eq(found, wanted);
     ck_assert_uint_eq(m.most, wanted);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -105,7 +100,7 @@ START_TEST(moves_what_must) {
     memcpy(m.load, fixed, (size_t)m.n_ranks * sizeof *fixed);
     hec_min_max_solve(&m);
     ck_assert(memcmp(tokens, m.tokens, n * sizeof *tokens) == 0 && m.most == most);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -139,16 +134,5 @@ START_TEST(graphs) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("min_max");
-  TCase *c = tcase_create("min_max");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, equals_the_density_formula, 0, 10);
-  tcase_add_test(c, moves_what_must);
-  tcase_add_test(c, graphs);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "min_max", .timeout_s = 120};
+HEC_TESTS(suite, {equals_the_density_formula, 10}, {moves_what_must, 1}, {graphs, 1})

@@ -2,15 +2,10 @@
  *   valid plans at every stage; every assignment computed exactly once, on a holder; same input, same plans;
  *   nothing allocated while deciding; a change that must migrate raises the version, nothing else does */
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 enum { ITERATIONS = 4, ROUNDS = 7 };
 
@@ -112,18 +107,18 @@ static bool migrates(const hec_plan *from, const hec_plan *to, const hec_problem
 
 /* A policy on a problem for some iterations of two micro-batches; returns a digest of all its plans. */
 static uint64_t drive(const hec_policy *policy, hec_problem *p, uint64_t seed) {
-  hec_policy_run run = hec_policy_start(policy, p, &arena);
-  hec_routing routing = hec_routing_new(&arena, p);
-  hec_plan before = hec_plan_new(&arena, p, run.plan.n_slices);
-  int32_t *ranks = HEC_NEW(&arena, int32_t, p->n_ranks + run.plan.copy_capacity);
-  uint32_t *tokens = HEC_NEW(&arena, uint32_t, p->n_ranks + run.plan.copy_capacity);
-  int64_t *bytes = HEC_NEW(&arena, int64_t, (size_t)p->n_ranks * (size_t)p->n_ranks);
+  hec_policy_run run = hec_policy_start(policy, p, &hec_test_arena);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
+  hec_plan before = hec_plan_new(&hec_test_arena, p, run.plan.n_slices);
+  int32_t *ranks = HEC_NEW(&hec_test_arena, int32_t, p->n_ranks + run.plan.copy_capacity);
+  uint32_t *tokens = HEC_NEW(&hec_test_arena, uint32_t, p->n_ranks + run.plan.copy_capacity);
+  int64_t *bytes = HEC_NEW(&hec_test_arena, int64_t, (size_t)p->n_ranks * (size_t)p->n_ranks);
   hec_transfer_list list = {0};
   uint64_t digest = 0;
   hec_plan_check(&run.plan);
   for (int64_t iter = 0; iter < ITERATIONS; iter++)
     for (int32_t micro_batch = 0; micro_batch < 2; micro_batch++) {
-      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
       hec_plan_assign(&before, &run.plan);
       plan_once(&run, iter, micro_batch, &load);
       check_routing(&run, &routing, &load, ranks, tokens);
@@ -145,11 +140,11 @@ START_TEST(every_row_on_random_problems) {
     uint64_t again = seed, loads = hec_test_random(&seed);
     for (size_t i = 0; hec_policies[i]; i++) {
       uint64_t shape = again;
-      hec_problem *p = hec_test_random_problem(&arena, &shape);
+      hec_problem *p = hec_test_random_problem(&hec_test_arena, &shape);
       p->period = round % 3 == 0 ? HEC_AUTO : 1 + round % 3;
       uint64_t first = drive(hec_policies[i], p, loads);
       ck_assert_msg(first == drive(hec_policies[i], p, loads), "%s is not deterministic", hec_policies[i]->name);
-      hec_arena_free(&arena);
+      hec_arena_free(&hec_test_arena);
     }
     (void)hec_test_random(&seed);
   }
@@ -203,16 +198,5 @@ START_TEST(rearranging_rows) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policies");
-  TCase *c = tcase_create("policies");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, every_row_on_random_problems, 0, 2);
-  tcase_add_test(c, table);
-  tcase_add_test(c, rearranging_rows);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policies", .timeout_s = 120};
+HEC_TESTS(suite, {every_row_on_random_problems, 2}, {table, 1}, {rearranging_rows, 1})

@@ -1,17 +1,12 @@
 /* ECHO: the assignment by intersecting intervals, then the largest clones of each rank. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(small_instance) {
-  hec_spill_case c = hec_spill_case_new(&arena, "echo", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "echo", box, 4, 8);
   ck_assert_int_eq(c.spill->options.slots, 2);
   c.spill->options.slots = 1;
   hec_spill_case_small(&c, 1);
@@ -78,7 +73,7 @@ START_TEST(overlaps_of_intervals) {
   uint64_t seed = 23;
   int dropped = 0;
   for (int round = 0; round < 800; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "echo", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "echo", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 1000), &seed);
     int32_t slots = (int32_t)hec_test_below(&seed, 3), ep = c.problem->ep;
     c.spill->options.slots = slots;
@@ -93,7 +88,7 @@ START_TEST(overlaps_of_intervals) {
       }
     }
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(dropped, 50);
 }
@@ -103,10 +98,10 @@ END_TEST
 START_TEST(spare_ranks_are_filled) {
   uint64_t seed = 29;
   for (int round = 0; round < 500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "echo", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "echo", &seed);
     c.problem->slots = 2 * c.problem->n_experts;
     hec_policy_stop(&c.run);
-    c.run = hec_policy_start(hec_policy_find("echo"), c.problem, &arena);
+    c.run = hec_policy_start(hec_policy_find("echo"), c.problem, &hec_test_arena);
     c.spill = c.run.state;
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 1000), &seed);
     hec_spill_case_plan(&c);
@@ -117,21 +112,10 @@ START_TEST(spare_ranks_are_filled) {
       ck_assert(now == mean || (now > mean && now < mean + ep && o.load[r - first] > mean));
     }
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_echo");
-  TCase *c = tcase_create("policy_echo");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, overlaps_of_intervals);
-  tcase_add_test(c, spare_ranks_are_filled);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_echo"};
+HEC_TESTS(suite, {small_instance, 1}, {overlaps_of_intervals, 1}, {spare_ranks_are_filled, 1})

@@ -1,19 +1,15 @@
 /* EPLB: the published README example, the small instance of the references, and the policy around the placement. */
 #include "runtime/plan/planners/eplb_core.h"
-#include "tests/support/check_main.h"
+#include "runtime/plan/policy.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
-
 static hec_eplb place(const uint64_t *load, int32_t n_experts, int32_t n_slots, int32_t groups, int32_t nodes,
                       int32_t ranks) {
-  hec_eplb eplb = hec_eplb_new(&arena, n_experts, n_slots, groups, nodes, ranks);
+  hec_eplb eplb = hec_eplb_new(&hec_test_arena, n_experts, n_slots, groups, nodes, ranks);
   hec_eplb_place(&eplb, load);
   return eplb;
 }
@@ -85,7 +81,7 @@ START_TEST(random_placements) {
     }
     for (int32_t e = 0; e < experts; e++)
       ck_assert(seen[e] >= 1 && seen[e] == eplb.count[e]);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
@@ -100,9 +96,9 @@ static const hec_policy *eplb_policy(const char *name) {
 START_TEST(policy_global) {
   const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   hec_problem *problem =
-      hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb-global"), problem, &arena);
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb-global"), problem, &hec_test_arena);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned && run.plan.version == 0); /* nothing seen yet */
   hec_policy_observe(&run, &load);
@@ -132,9 +128,9 @@ END_TEST
 START_TEST(policy_without_replicas) {
   const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   hec_problem *problem =
-      hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb-no-replicas"), problem, &arena);
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb-no-replicas"), problem, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert_int_eq(run.plan.copy_at[8], 0);
@@ -150,9 +146,9 @@ END_TEST
 START_TEST(policy_hierarchical) {
   uint64_t seed = 5;
   hec_problem *problem =
-      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
-  hec_load load = hec_test_random_load(&arena, problem, &seed);
+      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 2, 16, 2, true);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
+  hec_load load = hec_test_random_load(&hec_test_arena, problem, &seed);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   for (int32_t layer = 0; layer < 2; layer++) {
@@ -174,9 +170,9 @@ END_TEST
 START_TEST(policy_packs_groups_onto_nodes) {
   const uint32_t totals[16] = {800, 8, 8, 8, 800, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
   hec_problem *problem =
-      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
-  hec_load load = hec_test_even_load(&arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
+      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 8, 1, 16, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(hec_plan_home(&run.plan, 0, 0) / 4 != hec_plan_home(&run.plan, 0, 4) / 4);
@@ -194,9 +190,9 @@ END_TEST
 START_TEST(present_home_is_kept) {
   const uint32_t totals[2] = {10, 30};
   hec_problem *problem =
-      hec_test_problem(&arena, "1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 2, 1, 2, 1, true);
-  hec_load load = hec_test_even_load(&arena, problem, totals);
-  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &arena);
+      hec_test_problem(&hec_test_arena, "1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 2, 1, 2, 1, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, problem, totals);
+  hec_policy_run run = hec_policy_start(eplb_policy("eplb"), problem, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   const int32_t *ranks;
@@ -205,28 +201,14 @@ START_TEST(present_home_is_kept) {
   ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 0, &ranks, &kinds), 0);
   ck_assert_int_eq(hec_plan_copies(&run.plan, 0, 1, &ranks, &kinds), 2);
   ck_assert(ranks[0] == 0 && ranks[1] == 1); /* the second slot on its home's rank counts as a slot */
-  hec_routing routing = hec_routing_new(&arena, problem);
+  hec_routing routing = hec_routing_new(&hec_test_arena, problem);
   hec_routing_make(&routing, run.policy->dispatch, problem, &run.plan, &load, 0);
   ck_assert(routing.rank_tokens[0] == 20 && routing.rank_tokens[1] == 20);
   hec_policy_stop(&run);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_eplb");
-  TCase *c = tcase_create("eplb");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, readme_example);
-  tcase_add_test(c, small_global);
-  tcase_add_test(c, small_hierarchical);
-  tcase_add_test(c, random_placements);
-  tcase_add_test(c, policy_global);
-  tcase_add_test(c, policy_without_replicas);
-  tcase_add_test(c, policy_hierarchical);
-  tcase_add_test(c, present_home_is_kept);
-  tcase_add_test(c, policy_packs_groups_onto_nodes);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_eplb"};
+HEC_TESTS(suite, {readme_example, 1}, {small_global, 1}, {small_hierarchical, 1}, {random_placements, 1},
+          {policy_global, 1}, {policy_without_replicas, 1}, {policy_hierarchical, 1}, {present_home_is_kept, 1},
+          {policy_packs_groups_onto_nodes, 1})

@@ -1,12 +1,7 @@
 /* FlexMoE: one round by hand, then what must hold on random problems. */
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static int32_t copies_of(const hec_plan *plan, int32_t expert, const int32_t **ranks) {
   const uint8_t *kinds;
@@ -23,10 +18,11 @@ static int32_t copies_of(const hec_plan *plan, int32_t expert, const int32_t **r
  *   expert 0 (133) expands to rank 2: 200 200 260 140      worse than 233: undone, ends */
 START_TEST(expands_by_hand) {
   const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, false);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, false);
   p->slots = 3;
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   const int32_t *ranks;
@@ -43,11 +39,12 @@ END_TEST
  * slots that expert 0 gives up. */
 START_TEST(shrinks_what_went_cold) {
   const uint32_t first[4] = {900, 10, 10, 10}, then[4] = {10, 10, 10, 900};
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, false);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, false);
   p->slots = 2;
   p->period = 1;
-  hec_load a = hec_test_even_load(&arena, p, first), b = hec_test_even_load(&arena, p, then);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_load a = hec_test_even_load(&hec_test_arena, p, first), b = hec_test_even_load(&hec_test_arena, p, then);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
   const int32_t *ranks;
   hec_policy_observe(&run, &a);
   hec_policy_decide(&run, 1, 0);
@@ -68,13 +65,13 @@ START_TEST(improves_within_slots) {
   uint64_t seed = 71;
   int improved = 0;
   for (int round = 0; round < 150; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
     p->period = 1;
-    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
-    hec_plan before = hec_plan_new(&arena, p, 1);
+    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
+    hec_plan before = hec_plan_new(&hec_test_arena, p, 1);
     int32_t slots = 3 * ((p->n_experts + p->ep - 1) / p->ep);
     for (int iter = 0; iter < 4; iter++) {
-      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
       hec_plan_assign(&before, &run.plan);
       hec_policy_observe(&run, &load);
       hec_policy_decide(&run, iter, 0);
@@ -96,7 +93,7 @@ START_TEST(improves_within_slots) {
       }
     }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(improved > 50);
 }
@@ -109,9 +106,9 @@ START_TEST(memory_limits_slots) {
   const char *const clusters[] = {"1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=1K",
                                   "1x2 nvlink=300G@2us nic=50G@5us flops=312T mem=1G"};
   for (int32_t i = 0; i < 2; i++) {
-    hec_problem *p = hec_test_problem(&arena, clusters[i], 2, 1, 4, 2, false);
-    hec_load load = hec_test_even_load(&arena, p, totals);
-    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+    hec_problem *p = hec_test_problem(&hec_test_arena, clusters[i], 2, 1, 4, 2, false);
+    hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+    hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, 1, 0);
     ck_assert(hec_plan_holds(&run.plan, 0, 0, 1));
@@ -126,10 +123,11 @@ END_TEST
  * busiest. */
 START_TEST(prefers_the_node_without_a_replica) {
   const uint32_t totals[6] = {400, 0, 10, 175, 175, 100};
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 6, 2, false);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 6, 2, false);
   p->slots = 2;
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
   const int32_t *ranks;
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
@@ -145,10 +143,11 @@ END_TEST
 START_TEST(keeps_one_replica_per_node) {
   const uint32_t totals[4] = {400, 2, 20, 60};
   const int32_t home[4] = {0, 1, 2, 0};
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, false);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 4, 1, false);
   p->slots = 2;
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
   const int32_t *ranks;
   for (int32_t e = 0; e < 4; e++)
     hec_plan_set_home(&run.plan, 0, e, home[e]);
@@ -175,9 +174,9 @@ START_TEST(replica_pays_for_its_allreduce) {
   for (uint32_t n = 107; n <= 108; n++)
     for (int i = 0; i < 2; i++) {
       const uint32_t totals[2] = {n, 0};
-      hec_problem *p = hec_test_problem(&arena, clusters[i], 2, 1, 2, 1, true);
-      hec_load load = hec_test_even_load(&arena, p, totals);
-      hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+      hec_problem *p = hec_test_problem(&hec_test_arena, clusters[i], 2, 1, 2, 1, true);
+      hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+      hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
       hec_policy_observe(&run, &load);
       hec_policy_observe(&run, &load); /* the mean counts, not the sum */
       hec_policy_decide(&run, 1, 0);
@@ -189,10 +188,11 @@ END_TEST
 
 /* What does not help is not done. */
 START_TEST(no_load_no_replica) {
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, false);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 4, 1, 8, 2, false);
   const uint32_t none[8] = {0};
-  hec_load load = hec_test_even_load(&arena, p, none);
-  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &arena);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, none);
+  hec_policy_run run = hec_policy_start(&hec_policy_flexmoe, p, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 1, 0);
   ck_assert(run.planned && run.plan.version == 0 && run.plan.copy_at[8] == 0);
@@ -200,20 +200,7 @@ START_TEST(no_load_no_replica) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_flexmoe");
-  TCase *c = tcase_create("flexmoe");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, expands_by_hand);
-  tcase_add_test(c, shrinks_what_went_cold);
-  tcase_add_test(c, improves_within_slots);
-  tcase_add_test(c, memory_limits_slots);
-  tcase_add_test(c, prefers_the_node_without_a_replica);
-  tcase_add_test(c, keeps_one_replica_per_node);
-  tcase_add_test(c, no_load_no_replica);
-  tcase_add_test(c, replica_pays_for_its_allreduce);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_flexmoe"};
+HEC_TESTS(suite, {expands_by_hand, 1}, {shrinks_what_went_cold, 1}, {improves_within_slots, 1},
+          {memory_limits_slots, 1}, {prefers_the_node_without_a_replica, 1}, {keeps_one_replica_per_node, 1},
+          {no_load_no_replica, 1}, {replica_pays_for_its_allreduce, 1})

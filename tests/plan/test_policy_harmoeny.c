@@ -1,17 +1,12 @@
 /* HarMoEny: one move after the other, until none is worth it. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(small_instance) {
-  hec_spill_case c = hec_spill_case_new(&arena, "harmoeny", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "harmoeny", box, 4, 8);
   ck_assert_uint_eq(c.spill->options.least, 150);
   c.spill->options.least = 10;
   hec_spill_case_small(&c, 1);
@@ -52,7 +47,7 @@ START_TEST(follows_the_published_loop) {
   uint64_t seed = 37;
   int moved = 0, small = 0;
   for (int round = 0; round < 1500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "harmoeny", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "harmoeny", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 1000), &seed);
     c.spill->options.least = round % 3 == 0 ? 150 : 1 + hec_test_below(&seed, 100);
     hec_spill_case_plan(&c);
@@ -71,21 +66,11 @@ START_TEST(follows_the_published_loop) {
       }
     }
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(moved > 3000 && small > 500);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_harmoeny");
-  TCase *c = tcase_create("policy_harmoeny");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, follows_the_published_loop);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_harmoeny"};
+HEC_TESTS(suite, {small_instance, 1}, {follows_the_published_loop, 1})

@@ -1,19 +1,14 @@
 /* HierMoE's swaps: a small instance by hand, nodes before ranks where the network is slow, and no swap left that pays. */
 #include "runtime/plan/policy.h"
 #include "runtime/plan/rates.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
 #include <string.h>
 
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
-
 static hec_policy_run decided(hec_problem *p, const hec_load *load) {
-  hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &hec_test_arena);
   hec_policy_observe(&run, load);
   hec_policy_decide(&run, 0, 0);
   hec_plan_check(&run.plan);
@@ -24,8 +19,9 @@ static hec_policy_run decided(hec_problem *p, const hec_load *load) {
 START_TEST(small_instance) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   static const int32_t home[8] = {3, 0, 1, 1, 2, 2, 0, 3};
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
   hec_policy_run run = decided(p, &load);
   ck_assert(run.planned && run.plan.version == 1);
   for (int32_t e = 0; e < 8; e++)
@@ -37,8 +33,9 @@ END_TEST
 /* Two hot ranks on one node. With a slow network a swap across nodes is best; on one node any other rank is as good. */
 START_TEST(nodes_count) {
   static const uint32_t totals[8] = {60, 40, 50, 40, 10, 20, 10, 20};
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=1G@5us flops=1000T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
   hec_policy_run run = decided(p, &load);
   uint64_t node = 0;
   for (int32_t e = 0; e < 8; e++)
@@ -75,10 +72,10 @@ START_TEST(no_swap_left) {
   uint64_t seed = 40 + (uint64_t)_i;
   int swapped = 0;
   for (int round = 0; round < 100; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
-    hec_test_one_group(&arena, p);
-    hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &arena);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_test_one_group(&hec_test_arena, p);
+    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_policy_run run = hec_policy_start(&hec_policy_hiermoe, p, &hec_test_arena);
     int32_t before[40], home[40], count[16] = {0};
     uint64_t sum[40], rank[16] = {0};
     memcpy(before, run.plan.home, (size_t)p->n_experts * sizeof *before);
@@ -111,21 +108,11 @@ START_TEST(no_swap_left) {
         home[b] = there;
       }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(swapped, 50);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_hiermoe");
-  TCase *c = tcase_create("hiermoe");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, nodes_count);
-  tcase_add_loop_test(c, no_swap_left, 0, 4);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_hiermoe"};
+HEC_TESTS(suite, {small_instance, 1}, {nodes_count, 1}, {no_swap_left, 4})

@@ -3,15 +3,10 @@
 #include "runtime/plan/collective.h"
 #include "runtime/plan/planners/replica_layout.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 
@@ -25,7 +20,7 @@ START_TEST(small_instance) {
   uint64_t sent[32];
   for (int32_t i = 0; i < 32; i++)
     sent[i] = totals[i % 8] / 4;
-  hec_replica_layout layout = hec_replica_layout_new(&arena, 4, 2, 8, 3);
+  hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, 4, 2, 8, 3);
   hec_replica_layout_choose(&layout, &(hec_replica_cost){1e-6, 1e-5, 1e-3}, sent);
   expect_row(layout.count, (const int32_t[]){4, 1, 1, 1, 2, 1, 1, 1}, 8);
   const int32_t wanted[4][3] = {{0, 1, 7}, {0, 2, 4}, {0, 4, 6}, {0, 3, 5}};
@@ -93,7 +88,7 @@ START_TEST(random_layouts) {
     uint64_t sent[12 * 24];
     for (int32_t i = 0; i < ranks * experts; i++)
       sent[i] = hec_test_below(&seed, 3) ? hec_test_below(&seed, 1 + (i % experts == 0 ? 900 : 50)) : 0;
-    hec_replica_layout layout = hec_replica_layout_new(&arena, ranks, per_node, experts, capacity);
+    hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, ranks, per_node, experts, capacity);
     hec_replica_layout_choose(&layout, &cost, sent);
     check_layout(&layout);
     double seconds = naive_score(&layout, &cost, sent);
@@ -109,7 +104,7 @@ START_TEST(random_layouts) {
       hec_replica_layout_choose(&layout, &cost, sent);
       ck_assert(layout.seconds == chosen && layout.units == units); /* nothing is remembered */
     }
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(even_won > 10 && proportional_won > 10);
 }
@@ -124,7 +119,7 @@ START_TEST(one_hot_expert) {
     uint64_t sent[4 * 8] = {0};
     for (int32_t s = 0; s < 4; s++)
       sent[s * experts + 2] = 1000;
-    hec_replica_layout layout = hec_replica_layout_new(&arena, 4, 2, experts, 3);
+    hec_replica_layout layout = hec_replica_layout_new(&hec_test_arena, 4, 2, experts, 3);
     hec_replica_layout_choose(&layout, &(hec_replica_cost){1, 2, 3}, sent);
     expect_row(layout.count, cases[i].wanted, experts);
   }
@@ -133,9 +128,10 @@ END_TEST
 
 /* Slices on their ranks for ever, three slots as guests, planned from the sum of past records; the published slots. */
 START_TEST(policy) {
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
   ck_assert(run.plan.n_slices == 4 && run.plan.rematerialise && run.plan.copy_at[8] == 12);
   hec_policy_decide(&run, 0, 0);
   ck_assert(!run.planned);
@@ -162,9 +158,9 @@ START_TEST(traffic_is_the_same_for_any_plan) {
   enum { RANKS = 8, EXPERTS = 16, SLOTS = 3 };
   uint64_t seed = 61;
   hec_problem *p =
-      hec_test_problem(&arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
+      hec_test_problem(&hec_test_arena, "2x4 nvlink=300G@2us nic=50G@5us flops=1G mem=40G", RANKS, 1, EXPERTS, 2, true);
   p->slots = SLOTS;
-  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+  hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
   hec_collective_plan gather = {0};
   int32_t expert[EXPERTS], owner[EXPERTS * RANKS], receiver_at[EXPERTS + 1], receiver[RANKS * SLOTS];
   int64_t bytes = (int64_t)p->bytes.expert_param;
@@ -202,7 +198,7 @@ START_TEST(traffic_is_the_same_for_any_plan) {
         others[r] += d == r ? 0 : distinct[d];
     for (int32_t r = 0; r < RANKS; r++)
       ck_assert(in[r] == distinct[r] * bytes / RANKS * (RANKS - 1) && out[r] == others[r] * bytes / RANKS);
-    hec_load load = hec_test_random_load(&arena, p, &seed);
+    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
     hec_policy_observe(&run, &load);
     hec_policy_decide(&run, turn, 0);
   }
@@ -223,9 +219,9 @@ START_TEST(slots) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char line[100];
     (void)snprintf(line, sizeof line, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=%s", cases[i].memory);
-    hec_problem *p = hec_test_problem(&arena, line, 4, 2, cases[i].experts, cases[i].top_k, true);
+    hec_problem *p = hec_test_problem(&hec_test_arena, line, 4, 2, cases[i].experts, cases[i].top_k, true);
     p->slots = cases[i].option;
-    hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &arena);
+    hec_policy_run run = hec_policy_start(hec_policy_find("laer"), p, &hec_test_arena);
     for (int32_t turn = 0; turn < 3; turn++) {
       for (int32_t layer = 0; layer < 2; layer++) {
         int32_t used[4] = {0}, most = 0;
@@ -240,29 +236,17 @@ START_TEST(slots) {
           most = used[r] > most ? used[r] : most;
         ck_assert_msg(most == cases[i].wanted, "case %zu: %d slots", i, most);
       }
-      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
       hec_policy_observe(&run, &load);
       hec_policy_decide(&run, turn, 0);
       hec_plan_check(&run.plan);
     }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_laer");
-  TCase *c = tcase_create("laer");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, random_layouts);
-  tcase_add_test(c, one_hot_expert);
-  tcase_add_test(c, policy);
-  tcase_add_test(c, traffic_is_the_same_for_any_plan);
-  tcase_add_test(c, slots);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_laer"};
+HEC_TESTS(suite, {small_instance, 1}, {random_layouts, 1}, {one_hot_expert, 1}, {policy, 1},
+          {traffic_is_the_same_for_any_plan, 1}, {slots, 1})

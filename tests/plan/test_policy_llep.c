@@ -1,17 +1,12 @@
 /* LLEP: the small instance, its parameters, and the published loop written out plainly. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(small_instance) {
-  hec_spill_case c = hec_spill_case_new(&arena, "llep", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "llep", box, 4, 8);
   c.spill->options.least = 10;
   hec_spill_case_small(&c, 1);
   hec_spill_case_stop(&c);
@@ -19,21 +14,21 @@ START_TEST(small_instance) {
 END_TEST
 
 START_TEST(published_parameters) {
-  hec_spill_case c = hec_spill_case_new(&arena, "llep", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "llep", box, 4, 8);
   ck_assert(c.spill->options.threshold == 1.3 && c.spill->options.capacity == 1 && c.spill->options.least == 1024);
   /* 130 over a mean of 100 is activation; one less is not. */
   const uint32_t full[8] = {131000, 0, 89000, 0, 90000, 0, 90000, 0}, below[8] = {129000, 0, 91000, 0, 90000, 0, 90000};
-  c.load = hec_test_even_load(&arena, c.problem, below);
+  c.load = hec_test_even_load(&hec_test_arena, c.problem, below);
   hec_spill_case_plan(&c);
   ck_assert_int_eq(c.spill->n_moves, 0);
-  c.load = hec_test_even_load(&arena, c.problem, full);
+  c.load = hec_test_even_load(&hec_test_arena, c.problem, full);
   hec_spill_case_plan(&c);
   for (int32_t r = 0; r < 4; r++)
     ck_assert_uint_eq(c.rank[r], 100000);
   /* Nobody has room for 1024: whole excesses are handed on, from rank 0 to 1, from there to 3, the last part to 2. */
   const uint32_t small[8] = {1350, 0, 880, 0, 890, 0, 880, 0};
   const hec_spill_move wanted[3] = {{0, 1, 350}, {2, 3, 230}, {6, 2, 110}};
-  c.load = hec_test_even_load(&arena, c.problem, small);
+  c.load = hec_test_even_load(&hec_test_arena, c.problem, small);
   hec_spill_case_plan(&c);
   ck_assert_int_eq(c.spill->n_moves, 3);
   for (int32_t i = 0; i < 3; i++)
@@ -105,7 +100,7 @@ START_TEST(follows_the_published_loop) {
   uint64_t seed = 5;
   int moved = 0, many = 0;
   for (int round = 0; round < 1500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "llep", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "llep", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 1500), &seed);
     hec_spill_options *options = &c.spill->options;
     options->least = round % 4 == 0 ? 1024 : hec_test_below(&seed, 400);
@@ -120,7 +115,7 @@ START_TEST(follows_the_published_loop) {
     moved += c.spill->n_moves > 0;
     many += c.spill->n_moves > c.problem->n_ranks;
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert(moved > 700 && many > 50);
 }
@@ -131,7 +126,7 @@ END_TEST
 START_TEST(balances_without_a_minimum) {
   uint64_t seed = 17;
   for (int round = 0; round < 500; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "llep", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "llep", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 3000), &seed);
     c.spill->options.least = 1;
     c.spill->options.threshold = 0;
@@ -145,22 +140,11 @@ START_TEST(balances_without_a_minimum) {
         ck_assert(c.rank[r] <= all / (uint64_t)ep + (uint64_t)ep || all < (uint64_t)ep);
     }
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_llep");
-  TCase *c = tcase_create("policy_llep");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, published_parameters);
-  tcase_add_test(c, follows_the_published_loop);
-  tcase_add_test(c, balances_without_a_minimum);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_llep"};
+HEC_TESTS(suite, {small_instance, 1}, {published_parameters, 1}, {follows_the_published_loop, 1},
+          {balances_without_a_minimum, 1})

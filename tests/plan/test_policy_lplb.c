@@ -2,15 +2,10 @@
 #include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
 #include "tests/plan/density.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 
@@ -19,7 +14,7 @@ static void expect_loads(hec_policy_run *run, const hec_problem *p, const hec_lo
   hec_policy_refine(run, 0, load);
   ck_assert(run->planned && run->units > 0);
   hec_plan_check(&run->plan);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run->policy->dispatch, p, &run->plan, load, 0);
   for (int32_t r = 0; r < p->n_ranks; r++)
     ck_assert_uint_eq(routing.rank_tokens[r], wanted[r]);
@@ -29,9 +24,10 @@ static void expect_loads(hec_policy_run *run, const hec_problem *p, const hec_lo
  * 270 each, and the others are as even as they can be. Then experts are packed by load, and ranks 0 and 1 alone hold 0, 6
  * and 7: 440. */
 START_TEST(small_instance) {
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &hec_test_arena);
   ck_assert(hec_plan_holds(&run.plan, 0, 0, 1) && hec_plan_holds(&run.plan, 0, 6, 0) && run.plan.slots == 3);
   expect_loads(&run, p, &load, (const uint64_t[]){270, 270, 200, 60});
   const int32_t *ranks;
@@ -48,7 +44,7 @@ START_TEST(small_instance) {
             hec_plan_holds(&run.plan, 0, 1, 3) && hec_plan_holds(&run.plan, 0, 2, 0));
   uint64_t most = 0;
   hec_policy_refine(&run, 0, &load);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   for (int32_t r = 0; r < 4; r++)
     most = routing.rank_tokens[r] > most ? routing.rank_tokens[r] : most;
@@ -74,13 +70,13 @@ START_TEST(is_the_optimum) {
   uint64_t seed = 500 + (uint64_t)_i;
   int split = 0;
   for (int round = 0; round < 60; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
     p->period = 1;
     p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 8);
-    hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
-    hec_routing routing = hec_routing_new(&arena, p);
+    hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &hec_test_arena);
+    hec_routing routing = hec_routing_new(&hec_test_arena, p);
     for (int64_t iter = 0; iter < 3 && p->ep <= 10; iter++) {
-      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
       hec_policy_decide(&run, iter, 0);
       hec_policy_refine(&run, 0, &load);
       hec_plan_check(&run.plan);
@@ -100,7 +96,7 @@ START_TEST(is_the_optimum) {
       hec_policy_observe(&run, &load);
     }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(split, 1000);
 }
@@ -108,12 +104,13 @@ END_TEST
 
 /* Each rank's hottest experts have their replicas where the published cube has them. */
 START_TEST(cube) {
-  hec_problem *p = hec_test_problem(&arena, "1x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 8, 1, 32, 2, true);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 8, 1, 32, 2, true);
   int32_t from[2 * 8], n;
   ck_assert_ptr_eq(hec_replica_graph_of(8, 8, from, &n), &hec_replica_graph_cube);
   uint64_t seed = 8;
-  hec_load load = hec_test_random_load(&arena, p, &seed);
-  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &arena);
+  hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+  hec_policy_run run = hec_policy_start(&hec_policy_lplb, p, &hec_test_arena);
   hec_policy_observe(&run, &load);
   hec_policy_decide(&run, 0, 0);
   uint64_t sum[32];
@@ -130,16 +127,5 @@ START_TEST(cube) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_lplb");
-  TCase *c = tcase_create("lplb");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_loop_test(c, is_the_optimum, 0, 4);
-  tcase_add_test(c, cube);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_lplb"};
+HEC_TESTS(suite, {small_instance, 1}, {is_the_optimum, 4}, {cube, 1})

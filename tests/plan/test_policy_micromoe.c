@@ -1,21 +1,17 @@
 /* MicroMoE: a small instance by hand, the optimum by the density formula, its placement and where tokens go first. */
 #include "runtime/plan/policy.h"
 #include "tests/plan/density.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 /* Two groups of two ranks; experts 0 and 2 on ranks 0 and 2 only, 460 tokens: 230 is the best. */
 START_TEST(small_instance) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
   static const int32_t copy[8] = {2, 3, 2, 3, 3, 2, 3, 2};
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
   for (int32_t e = 0; e < 8; e++) {
     const int32_t *ranks;
     const uint8_t *kinds;
@@ -26,7 +22,7 @@ START_TEST(small_instance) {
   hec_policy_decide(&run, 0, 0);
   hec_policy_refine(&run, 0, &load);
   ck_assert(run.planned && run.plan.slots == 4);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   ck_assert(routing.rank_tokens[0] == 230 && routing.rank_tokens[2] == 230);
   ck_assert(routing.rank_tokens[1] + routing.rank_tokens[3] == 340);
@@ -48,15 +44,15 @@ START_TEST(is_the_optimum) {
   uint64_t seed = 600 + (uint64_t)_i;
   int split = 0;
   for (int round = 0; round < 60; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
     p->slots = round % 3 == 0 ? HEC_AUTO : (int32_t)hec_test_below(&seed, 30);
     if (p->n_ranks > 12)
       continue;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
-    hec_routing routing = hec_routing_new(&arena, p);
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
+    hec_routing routing = hec_routing_new(&hec_test_arena, p);
     bool one_group = run.plan.copy_at[p->n_experts] == 0;
     for (int64_t iter = 0; iter < 3 && !one_group; iter++) {
-      hec_load load = hec_test_random_load(&arena, p, &seed);
+      hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
       hec_policy_decide(&run, iter, 0);
       hec_policy_refine(&run, 0, &load);
       hec_plan_check(&run.plan);
@@ -74,7 +70,7 @@ START_TEST(is_the_optimum) {
         }
     }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(split, 500);
 }
@@ -88,10 +84,10 @@ START_TEST(placement) {
                {7, 14, HEC_AUTO, 1},  {6, 6, 6, 6},     {16, 40, HEC_AUTO, 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int32_t ranks = cases[i].ranks, size = ranks / cases[i].groups;
-    hec_problem *p = hec_test_problem(&arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
+    hec_problem *p = hec_test_problem(&hec_test_arena, "8x8 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", ranks, 1,
                                       cases[i].experts, 1, true);
     p->slots = cases[i].slots;
-    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &arena);
+    hec_policy_run run = hec_policy_start(&hec_policy_micromoe, p, &hec_test_arena);
     int32_t used[64] = {0};
     for (int32_t e = 0; e < p->n_experts; e++) {
       int32_t holders[64], n = hec_plan_holders(&run.plan, 0, e, holders);
@@ -109,16 +105,5 @@ START_TEST(placement) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_micromoe");
-  TCase *c = tcase_create("micromoe");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_loop_test(c, is_the_optimum, 0, 4);
-  tcase_add_test(c, placement);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_micromoe"};
+HEC_TESTS(suite, {small_instance, 1}, {is_the_optimum, 4}, {placement, 1})

@@ -1,17 +1,12 @@
 /* MoonEP: exact balance for every input, within its bound on foreign experts. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(small_instance) {
-  hec_spill_case c = hec_spill_case_new(&arena, "moonep", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "moonep", box, 4, 8);
   hec_spill_case_small(&c, 1);
   const hec_spill_move *moves = c.spill->moves;
   ck_assert_int_eq(c.spill->n_moves, 3);
@@ -45,7 +40,7 @@ START_TEST(exact_for_every_input) {
   uint64_t seed = 9;
   int full = 0;
   for (int round = 0; round < 3000; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "moonep", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "moonep", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, round % 2 ? 5 : 2000), &seed);
     hec_spill_case_plan(&c);
     for (int32_t g = 0; g < c.problem->dp; g++)
@@ -53,7 +48,7 @@ START_TEST(exact_for_every_input) {
     for (int32_t r = 0; r < c.problem->n_ranks; r++)
       full += hec_spill_case_guests(&c, r) > 1;
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(full, 300);
 }
@@ -62,7 +57,7 @@ END_TEST
 /* Every input of two and three ranks with two experts each and up to four tokens an expert. */
 START_TEST(exact_exhaustively) {
   for (int32_t ranks = 2; ranks <= 3; ranks++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "moonep", box, ranks, 2 * ranks);
+    hec_spill_case c = hec_spill_case_new(&hec_test_arena, "moonep", box, ranks, 2 * ranks);
     int32_t cases = 1;
     for (int32_t e = 0; e < 2 * ranks; e++)
       cases *= 5;
@@ -74,21 +69,10 @@ START_TEST(exact_exhaustively) {
       check_group(&c, 0);
     }
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_moonep");
-  TCase *c = tcase_create("policy_moonep");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, exact_for_every_input);
-  tcase_add_test(c, exact_exhaustively);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_moonep"};
+HEC_TESTS(suite, {small_instance, 1}, {exact_for_every_input, 1}, {exact_exhaustively, 1})

@@ -1,13 +1,8 @@
 /* The policies that use no load: ep against recorded received tokens, ep-balanced, ideal, fsdp. */
 #include "models/json.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char *const box = "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
@@ -15,10 +10,10 @@ static const char *const box = "2x4 nvlink=300G@2us nic=50G@5us flops=312T mem=4
  * 3 3. */
 START_TEST(ep_received_tokens) {
   const uint32_t totals[10] = {5, 9, 2, 7, 1, 8, 3, 6, 4, 10};
-  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 10, 1, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 4, 1, 10, 1, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   const uint64_t wanted[4] = {5 + 9 + 2, 7 + 1, 8 + 3 + 6, 4 + 10};
   for (int32_t r = 0; r < 4; r++)
@@ -63,10 +58,11 @@ START_TEST(recorded_received_tokens) {
     return;
   FILE *file = fopen(path, "r");
   ck_assert_ptr_nonnull(file);
-  hec_problem *p = hec_test_problem(&arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &arena);
-  hec_routing routing = hec_routing_new(&arena, p);
-  hec_load load = hec_load_new(&arena, 24, 6, 60);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x6 nvlink=300G@2us nic=50G@5us flops=312T mem=40G", 6, 24, 60, 1, false);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
+  hec_load load = hec_load_new(&hec_test_arena, 24, 6, 60);
   char *line = NULL;
   size_t capacity = 0;
   int compared = 0;
@@ -86,10 +82,10 @@ END_TEST
 
 /* Every rank gets exactly tokens * top_k, every expert the mean, every source keeps its total. */
 START_TEST(balanced_exactly) {
-  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 16, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
-  hec_routing routing = hec_routing_new(&arena, p);
-  hec_load load = hec_load_new(&arena, 2, 8, 16);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, 16, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &hec_test_arena);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
+  hec_load load = hec_load_new(&hec_test_arena, 2, 8, 16);
   for (int32_t layer = 0; layer < 2; layer++)
     for (int32_t s = 0; s < 8; s++) {
       hec_load_row(&load, layer, s)[3] = 300;
@@ -117,14 +113,15 @@ START_TEST(capacity) {
   } cases[] = {{0, 24, 22}, {1, 24, 22}, {2, 24, 43}, {1.25, 16, 40}, {0.5, 64, 8}, {1, 4, 128}};
   uint64_t seed = 52, dropped = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hec_problem *p = hec_test_problem(&arena, box, 8, 2, cases[i].experts, 2, true);
+    hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, cases[i].experts, 2, true);
     hec_moe moe = *p->moe;
     moe.capacity_factor = cases[i].factor;
     p->moe = &moe;
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &arena),
-                   ep = hec_policy_start(&hec_policy_ep, p, &arena);
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_capacity, p, &hec_test_arena),
+                   ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena);
     ck_assert(hec_plan_digest(&run.plan) == hec_plan_digest(&ep.plan));
-    hec_load before = hec_test_random_load(&arena, p, &seed), after = hec_load_new(&arena, 2, 8, cases[i].experts);
+    hec_load before = hec_test_random_load(&hec_test_arena, p, &seed),
+             after = hec_load_new(&hec_test_arena, 2, 8, cases[i].experts);
     hec_load_copy(&before, &after);
     hec_load_row(&after, 1, 7)[0] = hec_load_row(&before, 1, 7)[0] = cases[i].capacity + 3;
     hec_policy_rewrite(&run, &after);
@@ -151,11 +148,11 @@ END_TEST
 START_TEST(balanced_with_remainders) {
   uint64_t seed = 51;
   for (int round = 0; round < 200; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
-    hec_load before = hec_test_random_load(&arena, p, &seed),
-             after = hec_load_new(&arena, p->n_layers, p->n_ranks, p->n_experts);
-    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &arena);
-    hec_routing routing = hec_routing_new(&arena, p);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_load before = hec_test_random_load(&hec_test_arena, p, &seed),
+             after = hec_load_new(&hec_test_arena, p->n_layers, p->n_ranks, p->n_experts);
+    hec_policy_run run = hec_policy_start(&hec_policy_ep_balanced, p, &hec_test_arena);
+    hec_routing routing = hec_routing_new(&hec_test_arena, p);
     for (size_t i = 0; i < (size_t)p->n_layers * (size_t)p->n_ranks * (size_t)p->n_experts; i++)
       after.counts[i] = before.counts[i];
     hec_policy_rewrite(&run, &after);
@@ -189,15 +186,15 @@ START_TEST(balanced_with_remainders) {
       }
     }
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
 START_TEST(ideal_is_ep) {
-  hec_problem *p = hec_test_problem(&arena, box, 8, 2, 4, 1, true);
-  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena),
-                 ideal = hec_policy_start(&hec_policy_ideal, p, &arena);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 8, 2, 4, 1, true);
+  hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena),
+                 ideal = hec_policy_start(&hec_policy_ideal, p, &hec_test_arena);
   ck_assert(hec_plan_digest(&ep.plan) == hec_plan_digest(&ideal.plan));
   ck_assert_str_eq(hec_policy_ideal.only_schedule, "ideal");
   hec_policy_stop(&ep);
@@ -208,13 +205,13 @@ END_TEST
 /* Slice j on rank j, everything everywhere, and no token leaves its rank. */
 START_TEST(fsdp_moves_no_token) {
   uint64_t seed = 61;
-  hec_problem *p = hec_test_problem(&arena, box, 6, 2, 7, 2, true);
-  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &arena);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 6, 2, 7, 2, true);
+  hec_policy_run run = hec_policy_start(&hec_policy_fsdp, p, &hec_test_arena);
   ck_assert(run.plan.n_slices == 6 && run.plan.rematerialise);
   for (size_t i = 0; i < 2 * 7 * 6; i++)
     ck_assert(run.plan.home[i] == (int32_t)(i % 6) && run.plan.opt_home[i] == (int32_t)(i % 6));
-  hec_load load = hec_test_random_load(&arena, p, &seed);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   for (int32_t layer = 0; layer < 2; layer++) {
     hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, layer);
     for (int32_t s = 0; s < 6; s++)
@@ -228,19 +225,6 @@ START_TEST(fsdp_moves_no_token) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_static");
-  TCase *c = tcase_create("static");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, ep_received_tokens);
-  tcase_add_test(c, recorded_received_tokens);
-  tcase_add_test(c, balanced_exactly);
-  tcase_add_test(c, capacity);
-  tcase_add_test(c, balanced_with_remainders);
-  tcase_add_test(c, ideal_is_ep);
-  tcase_add_test(c, fsdp_moves_no_token);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_static"};
+HEC_TESTS(suite, {ep_received_tokens, 1}, {recorded_received_tokens, 1}, {balanced_exactly, 1}, {capacity, 1},
+          {balanced_with_remainders, 1}, {ideal_is_ep, 1}, {fsdp_moves_no_token, 1})

@@ -1,15 +1,10 @@
 /* SYMI: the small instance of the references, what its rounding promises, and the policy around it. */
 #include "runtime/plan/planners/popularity.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <math.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
 
@@ -91,10 +86,11 @@ END_TEST
 
 /* Placed at the first micro-batch only; guests twice on a rank count twice for the tokens; state never moves. */
 START_TEST(policy) {
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
   p->slots = 3;
-  hec_load load = hec_test_even_load(&arena, p, totals);
-  hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &arena);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
+  hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &hec_test_arena);
   uint64_t even = hec_plan_digest(&run.plan);
   ck_assert(run.plan.n_slices == 4 && !run.plan.rematerialise && run.plan.copy_at[8] == 12 && run.units == 0);
   hec_policy_observe(&run, &load);
@@ -113,7 +109,7 @@ START_TEST(policy) {
     for (int32_t j = 0; j < 4; j++)
       ck_assert(run.plan.home[e * 4 + j] == j && run.plan.opt_home[e * 4 + j] == j);
   }
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   const uint64_t wanted[4] = {240, 260, 220, 80};
   for (int32_t r = 0; r < 4; r++)
@@ -132,28 +128,16 @@ START_TEST(slots) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char line[100];
     (void)snprintf(line, sizeof line, "2x8 nvlink=300G@2us nic=50G@5us flops=1T mem=%s", cases[i].memory);
-    hec_problem *p = hec_test_problem(&arena, line, 16, 2, cases[i].experts, 1, true);
+    hec_problem *p = hec_test_problem(&hec_test_arena, line, 16, 2, cases[i].experts, 1, true);
     p->slots = cases[i].option;
-    hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &arena);
+    hec_policy_run run = hec_policy_start(hec_policy_find("symi"), p, &hec_test_arena);
     for (int32_t layer = 0; layer < 2; layer++)
       ck_assert_int_eq(run.plan.copy_at[layer * (cases[i].experts + 1) + cases[i].experts], 16 * cases[i].wanted);
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_symi");
-  TCase *c = tcase_create("symi");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, no_load);
-  tcase_add_test(c, random_loads);
-  tcase_add_test(c, policy);
-  tcase_add_test(c, slots);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_symi"};
+HEC_TESTS(suite, {small_instance, 1}, {no_load, 1}, {random_loads, 1}, {policy, 1}, {slots, 1})

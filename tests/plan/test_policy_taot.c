@@ -1,16 +1,11 @@
 /* TAOT: the instances of the references and by hand, what its clones promise, the least weighted traffic, the hint. */
 #include "runtime/plan/planners/flow_hint.h"
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static hec_policy_run planned(hec_problem *p, const hec_load *load) {
-  hec_policy_run run = hec_policy_start(&hec_policy_taot, p, &arena);
+  hec_policy_run run = hec_policy_start(&hec_policy_taot, p, &hec_test_arena);
   hec_policy_decide(&run, 0, 0);
   hec_policy_refine(&run, 0, load);
   hec_plan_check(&run.plan);
@@ -27,13 +22,14 @@ static uint64_t moved(const hec_plan *plan, int32_t e, int32_t rank) {
 /* Reference policies.md 6.2, one slot: 160, 100 and 40 of expert 0 to ranks 3, 1 and 2; all ranks 200. */
 START_TEST(small_instance) {
   static const uint32_t totals[8] = {400, 100, 60, 40, 120, 40, 20, 20};
-  hec_problem *p = hec_test_problem(&arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "1x4 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 8, 2, true);
   p->slots = 3;
-  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
   hec_policy_run run = planned(p, &load);
   ck_assert(moved(&run.plan, 0, 3) == 160 && moved(&run.plan, 0, 1) == 100 && moved(&run.plan, 0, 2) == 40);
   ck_assert_int_eq(run.plan.copy_at[8], 3);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   for (int32_t r = 0; r < 4; r++)
     ck_assert_uint_eq(routing.rank_tokens[r], 200);
@@ -44,8 +40,9 @@ END_TEST
 /* As many tokens from either node: the own node's are taken. */
 START_TEST(same_node_first) {
   static const uint32_t totals[4] = {120, 40, 120, 40};
-  hec_problem *p = hec_test_problem(&arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 4, 1, true);
-  hec_load load = hec_test_even_load(&arena, p, totals);
+  hec_problem *p =
+      hec_test_problem(&hec_test_arena, "2x2 nvlink=300G@2us nic=50G@5us flops=1T mem=40G", 4, 1, 4, 1, true);
+  hec_load load = hec_test_even_load(&hec_test_arena, p, totals);
   hec_policy_run run = planned(p, &load);
   ck_assert(moved(&run.plan, 0, 1) == 40 && moved(&run.plan, 2, 3) == 40 && run.plan.copy_at[4] == 2);
   hec_policy_stop(&run);
@@ -84,11 +81,11 @@ START_TEST(promises) {
   uint64_t seed = 70 + (uint64_t)_i;
   int clones = 0;
   for (int round = 0; round < 100; round++) {
-    hec_problem *p = hec_test_random_problem(&arena, &seed);
-    hec_test_one_group(&arena, p);
-    hec_load load = hec_test_random_load(&arena, p, &seed);
-    hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &arena), run = planned(p, &load);
-    hec_routing before = hec_routing_new(&arena, p), after = hec_routing_new(&arena, p);
+    hec_problem *p = hec_test_random_problem(&hec_test_arena, &seed);
+    hec_test_one_group(&hec_test_arena, p);
+    hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
+    hec_policy_run ep = hec_policy_start(&hec_policy_ep, p, &hec_test_arena), run = planned(p, &load);
+    hec_routing before = hec_routing_new(&hec_test_arena, p), after = hec_routing_new(&hec_test_arena, p);
     hec_routing_make(&before, &hec_dispatch_group, p, &ep.plan, &load, 0);
     hec_routing_make(&after, run.policy->dispatch, p, &run.plan, &load, 0);
     for (int32_t first = 0; first < p->n_ranks; first += p->ep) {
@@ -108,7 +105,7 @@ START_TEST(promises) {
     }
     hec_policy_stop(&ep);
     hec_policy_stop(&run);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(clones, 100);
 }
@@ -129,7 +126,7 @@ START_TEST(hint) {
       given += give[r];
       taken += take[r];
     }
-    hec_flow_hint h = hec_flow_hint_new(&arena, RANKS);
+    hec_flow_hint h = hec_flow_hint_new(&hec_test_arena, RANKS, 50);
     h.node = node;
     hec_flow_hint_make(&h, give, take);
     double u[RANKS] = {0}, v[RANKS];
@@ -160,17 +157,5 @@ START_TEST(hint) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_taot");
-  TCase *c = tcase_create("taot");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, same_node_first);
-  tcase_add_loop_test(c, promises, 0, 4);
-  tcase_add_test(c, hint);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_taot"};
+HEC_TESTS(suite, {small_instance, 1}, {same_node_first, 1}, {promises, 4}, {hint, 1})

@@ -1,24 +1,20 @@
 /* UltraEP: the greedy test of a target written out plainly, and the target against all smaller ones. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(small_instance) {
-  hec_spill_case c = hec_spill_case_new(&arena, "ultraep", box, 4, 8);
+  hec_spill_case c = hec_spill_case_new(&hec_test_arena, "ultraep", box, 4, 8);
   const hec_spill_options *o = &c.spill->options;
-  ck_assert(o->slots == 2 && o->least == 1024 && o->threshold == 1 && o->capacity == 1.01 && o->within_node);
+  ck_assert(o->slots == 2 && o->least == 1024 && o->threshold == 1 && o->capacity == 1.01 && o->tries == 3 &&
+            o->within_node);
   c.spill->options.slots = 1;
   c.spill->options.least = 1;
-  c.spill->options.capacity = 0;
+  c.spill->options.tries = 0;
   hec_spill_case_small(&c, 1);
   const hec_spill_move *moves = c.spill->moves;
   ck_assert(moves[0].rank == 3 && moves[0].tokens == 160 && moves[1].rank == 1 && moves[1].tokens == 100);
@@ -114,7 +110,7 @@ static int64_t search_plainly(hec_spill_oracle *o, const hec_spill_options *opti
 
 static void plan_plainly(hec_spill_oracle *o, const hec_spill_options *options) {
   int64_t mean = (o->all + o->n - 1) / o->n, most = most_of(o), target = mean * 101 / 100 + (mean * 101 % 100 > 0);
-  for (int32_t try = 0; options->capacity > 0 && try < 3 && target < most; try++) {
+  for (int32_t try = 0; try < options->tries && target < most; try++) {
     if (fits(o, target, 0, options->slots))
       return;
     target += most < 200 ? 1 : most / 100;
@@ -135,9 +131,10 @@ START_TEST(target_is_the_smallest) {
   uint64_t seed = 41;
   int raised = 0, gaps = 0, moved = 0;
   for (int round = 0; round < 2500; round++) {
-    hec_spill_case c = hec_spill_case_new(&arena, "ultraep", box, 2 + round % 3, 2 + (int32_t)hec_test_below(&seed, 9));
+    hec_spill_case c =
+        hec_spill_case_new(&hec_test_arena, "ultraep", box, 2 + round % 3, 2 + (int32_t)hec_test_below(&seed, 9));
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, round % 2 ? 12 : 200), &seed);
-    c.spill->options.capacity = 0;
+    c.spill->options.tries = 0;
     c.spill->options.least = hec_test_below(&seed, 3) ? hec_test_below(&seed, 30) : 1;
     c.spill->options.slots = (int32_t)hec_test_below(&seed, 3);
     hec_spill_case_plan(&c);
@@ -151,7 +148,7 @@ START_TEST(target_is_the_smallest) {
     }
     moved += c.spill->n_moves > 0;
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   printf("targets above the mean %d, larger targets that do not fit %d\n", raised, gaps);
   ck_assert(raised > 100 && gaps > 1000 && moved > 800);
@@ -163,7 +160,7 @@ START_TEST(follows_the_published_search) {
   uint64_t seed = 43;
   int moved = 0;
   for (int round = 0; round < 1000; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, "ultraep", &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, "ultraep", &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 1000), &seed);
     hec_spill_case_plan(&c);
     for (int32_t first = 0; first < c.problem->n_ranks; first = domain_end(&c, first)) {
@@ -179,22 +176,11 @@ START_TEST(follows_the_published_search) {
     }
     moved += c.spill->n_moves > 0;
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(moved, 400);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("policy_ultraep");
-  TCase *c = tcase_create("policy_ultraep");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, small_instance);
-  tcase_add_test(c, target_is_the_smallest);
-  tcase_add_test(c, follows_the_published_search);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "policy_ultraep"};
+HEC_TESTS(suite, {small_instance, 1}, {target_is_the_smallest, 1}, {follows_the_published_search, 1})

@@ -1,20 +1,15 @@
 /* Expert-sharding groups: the problem's dimensions, homes of groups, and where rows go and are computed, against the
  * definition in runtime/plan/problem.h. */
 #include "runtime/plan/policy.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const char *const box = "3x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
 START_TEST(dimensions) {
-  hec_problem *whole = hec_test_problem(&arena, box, 12, 2, 16, 2, true);
+  hec_problem *whole = hec_test_problem(&hec_test_arena, box, 12, 2, 16, 2, true);
   for (int32_t esp = 1; esp <= 4; esp *= 2) {
     hec_problem p = *whole;
     ck_assert(hec_problem_shard(&p, esp) == HEC_OK);
@@ -25,18 +20,18 @@ START_TEST(dimensions) {
     ck_assert_double_eq(p.bytes.expert_param, whole->bytes.expert_param);
     if (esp > 1) /* the input is whole, what is inside is cut */
       ck_assert(p.bytes.expert_row < whole->bytes.expert_row && p.bytes.expert_row > whole->bytes.token);
-    hec_arena_mark mark = hec_arena_save(&arena);
-    hec_policy_run run = hec_policy_start(hec_policy_find("ep"), &p, &arena);
+    hec_arena_mark mark = hec_arena_save(&hec_test_arena);
+    hec_policy_run run = hec_policy_start(hec_policy_find("ep"), &p, &hec_test_arena);
     for (int32_t e = 0; e < 16; e++)
       ck_assert_int_eq(hec_plan_home(&run.plan, 1, e), e * p.ep / 16 * esp);
     hec_policy_stop(&run);
-    hec_arena_rewind(&arena, mark);
+    hec_arena_rewind(&hec_test_arena, mark);
   }
 }
 END_TEST
 
 START_TEST(what_cannot_be) {
-  hec_problem *p = hec_test_problem(&arena, box, 12, 1, 5, 2, true);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 12, 1, 5, 2, true);
   const struct {
     int32_t esp;
     const char *words;
@@ -65,11 +60,11 @@ START_TEST(rows_by_definition) {
   uint64_t seed = 70 + (uint64_t)_i;
   int32_t ranks = 4 * (1 + (int32_t)hec_test_below(&seed, 3)), esp = 1 << hec_test_below(&seed, 3);
   int32_t experts = ranks / esp + (int32_t)hec_test_below(&seed, 9);
-  hec_problem *p = hec_test_problem(&arena, box, ranks, 1, experts, 1, true);
-  hec_load load = hec_test_random_load(&arena, p, &seed);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, ranks, 1, experts, 1, true);
+  hec_load load = hec_test_random_load(&hec_test_arena, p, &seed);
   ck_assert(hec_problem_shard(p, esp) == HEC_OK);
-  hec_policy_run run = hec_policy_start(hec_policy_find("ep"), p, &arena);
-  hec_routing routing = hec_routing_new(&arena, p);
+  hec_policy_run run = hec_policy_start(hec_policy_find("ep"), p, &hec_test_arena);
+  hec_routing routing = hec_routing_new(&hec_test_arena, p);
   hec_routing_make(&routing, run.policy->dispatch, p, &run.plan, &load, 0);
   hec_routing_shard(&routing, p);
   uint64_t pair[12][12] = {{0}}, computed[12][32] = {{0}};
@@ -109,15 +104,5 @@ START_TEST(rows_by_definition) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("shards");
-  TCase *cases = tcase_create("all");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, dimensions);
-  tcase_add_test(cases, what_cannot_be);
-  tcase_add_loop_test(cases, rows_by_definition, 0, 60);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "shards"};
+HEC_TESTS(suite, {dimensions, 1}, {what_cannot_be, 1}, {rows_by_definition, 60})

@@ -1,12 +1,7 @@
 /* Whose assignments go where, by each rule: against plain forms, on random problems; slots from the command line. */
 #include "tests/plan/spill_case.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
+#include "tests/support/suite.h"
 
 static const char box[] = "1x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G";
 
@@ -125,7 +120,7 @@ START_TEST(sources_of_hosts) {
   uint64_t seed = 51 + (uint64_t)_i;
   int quotas = 0;
   for (int round = 0; round < 300; round++) {
-    hec_spill_case c = hec_spill_case_random(&arena, policies[_i], &seed);
+    hec_spill_case c = hec_spill_case_random(&hec_test_arena, policies[_i], &seed);
     hec_spill_case_fill(&c, 1 + hec_test_below(&seed, 60), &seed);
     c.spill->options.least = 1 + hec_test_below(&seed, 20);
     hec_spill_case_plan(&c);
@@ -134,7 +129,7 @@ START_TEST(sources_of_hosts) {
         check_expert(&c, g, e);
     quotas += c.run.plan.quota_at[c.problem->n_experts] > 0;
     hec_spill_case_stop(&c);
-    hec_arena_free(&arena);
+    hec_arena_free(&hec_test_arena);
   }
   ck_assert_int_gt(quotas, 100);
 }
@@ -146,7 +141,7 @@ START_TEST(large_counts) {
   for (int32_t i = 0; i < 2; i++)
     for (uint64_t base = (uint64_t)1 << 27; base < (uint64_t)1 << 32; base *= 2) {
       uint64_t seed = base;
-      hec_spill_case c = hec_spill_case_new(&arena, proportional[i], box, 4, 8);
+      hec_spill_case c = hec_spill_case_new(&hec_test_arena, proportional[i], box, 4, 8);
       bool fits = base < (uint64_t)1 << 30; /* for all sources together; else only the first sends many */
       for (int32_t s = 0; s < 4; s++)
         hec_load_row(&c.load, 0, s)[3] = (uint32_t)((fits || s == 0 ? base : base / 4) + hec_test_below(&seed, 1000));
@@ -154,7 +149,7 @@ START_TEST(large_counts) {
       ck_assert_int_gt(c.spill->n_moves, 0);
       check_expert(&c, 0, 3);
       hec_spill_case_stop(&c);
-      hec_arena_free(&arena);
+      hec_arena_free(&hec_test_arena);
     }
 }
 END_TEST
@@ -163,16 +158,16 @@ END_TEST
 START_TEST(idle) {
   for (int32_t i = 0; i < N_POLICIES; i++) {
     static const uint32_t none[8] = {0}, even[8] = {10, 20, 15, 15, 30, 0, 0, 30};
-    hec_spill_case one = hec_spill_case_new(&arena, policies[i], box, 1, 8);
-    one.load = hec_test_even_load(&arena, one.problem, even);
+    hec_spill_case one = hec_spill_case_new(&hec_test_arena, policies[i], box, 1, 8);
+    one.load = hec_test_even_load(&hec_test_arena, one.problem, even);
     hec_spill_case_plan(&one);
-    hec_spill_case four = hec_spill_case_new(&arena, policies[i], box, 4, 8);
+    hec_spill_case four = hec_spill_case_new(&hec_test_arena, policies[i], box, 4, 8);
     hec_spill_case_plan(&four);
     ck_assert_int_eq(four.spill->n_moves + one.spill->n_moves, 0);
-    four.load = hec_test_even_load(&arena, four.problem, none);
+    four.load = hec_test_even_load(&hec_test_arena, four.problem, none);
     hec_spill_case_plan(&four);
     ck_assert_int_eq(four.spill->n_moves, 0);
-    four.load = hec_test_even_load(&arena, four.problem, even);
+    four.load = hec_test_even_load(&hec_test_arena, four.problem, even);
     hec_spill_case_plan(&four);
     ck_assert_int_eq(four.spill->n_moves, 0);
     hec_spill_case_stop(&one);
@@ -184,13 +179,13 @@ END_TEST
 /* Guests go before the next gate, and a layer's plan leaves the others alone. */
 START_TEST(layers_and_micro_batches) {
   for (int32_t i = 0; i < N_POLICIES; i++) {
-    hec_problem *p = hec_test_problem(&arena, box, 4, 3, 8, 1, true);
+    hec_problem *p = hec_test_problem(&hec_test_arena, box, 4, 3, 8, 1, true);
     static const uint32_t totals[8] = {40000, 10000, 6000, 4000, 12000, 4000, 2000, 2000};
-    hec_load one = hec_test_even_load(&arena, p, totals), load = hec_load_new(&arena, 3, 4, 8);
+    hec_load one = hec_test_even_load(&hec_test_arena, p, totals), load = hec_load_new(&hec_test_arena, 3, 4, 8);
     for (int32_t s = 0; s < 4; s++)
       for (int32_t e = 0; e < 8; e++)
         hec_load_row(&load, 1, s)[e] = hec_load_row(&one, 0, s)[e];
-    hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &arena);
+    hec_policy_run run = hec_policy_start(hec_policy_find(policies[i]), p, &hec_test_arena);
     uint64_t before = hec_plan_digest(&run.plan);
     hec_policy_decide(&run, 0, 0);
     hec_policy_refine(&run, 1, &load);
@@ -204,27 +199,17 @@ START_TEST(layers_and_micro_batches) {
 END_TEST
 
 START_TEST(slots_of_the_problem) {
-  hec_problem *p = hec_test_problem(&arena, box, 4, 1, 10, 1, true);
-  ck_assert_int_eq(hec_spill_slots(p, 2), 2);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 4, 1, 10, 1, true);
+  const hec_policy policy = {.own = {9, 2}};
+  const hec_policy_run run = {.policy = &policy, .problem = p};
+  ck_assert_int_eq(hec_spill_slots(&run, 1), 2);
   p->slots = 5;
-  ck_assert_int_eq(hec_spill_slots(p, 2), 2); /* beside three homes at most */
+  ck_assert_int_eq(hec_spill_slots(&run, 1), 2); /* beside three homes at most */
   p->slots = 1;
-  ck_assert_int_eq(hec_spill_slots(p, 2), 0);
+  ck_assert_int_eq(hec_spill_slots(&run, 1), 0);
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("spill");
-  TCase *c = tcase_create("spill");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_loop_test(c, sources_of_hosts, 0, N_POLICIES);
-  tcase_add_test(c, large_counts);
-  tcase_add_test(c, idle);
-  tcase_add_test(c, layers_and_micro_batches);
-  tcase_add_test(c, slots_of_the_problem);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "spill"};
+HEC_TESTS(suite, {sources_of_hosts, N_POLICIES}, {large_counts, 1}, {idle, 1}, {layers_and_micro_batches, 1},
+          {slots_of_the_problem, 1})

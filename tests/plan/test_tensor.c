@@ -2,22 +2,17 @@
  * runtime/plan/problem.h, and what cannot be. */
 #include "models/link_cost.h"
 #include "runtime/plan/problem.h"
-#include "tests/support/check_main.h"
 #include "tests/support/problem_case.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
-
-static hec_arena arena;
-static void teardown(void) {
-  hec_arena_free(&arena);
-}
 
 static const char *const box = "3x4 nvlink=300G@2us nic=50G@5us flops=312T mem=40G tile=64";
 
 /* Two MoE blocks, two others, shared experts, a vocabulary: everything that is dense. */
 static hec_problem *everything(bool recompute, bool train) {
-  hec_problem *p = hec_test_problem(&arena, box, 12, 2, 16, 2, train);
-  hec_moe *moe = HEC_NEW(&arena, hec_moe, 1);
+  hec_problem *p = hec_test_problem(&hec_test_arena, box, 12, 2, 16, 2, train);
+  hec_moe *moe = HEC_NEW(&hec_test_arena, hec_moe, 1);
   *moe = *p->moe;
   moe->n_layers = 4;
   moe->n_shared_experts = 1;
@@ -149,17 +144,5 @@ START_TEST(what_cannot_be) {
 }
 END_TEST
 
-static Suite *make_suite(void) {
-  Suite *suite = suite_create("tensor");
-  TCase *cases = tcase_create("all");
-  tcase_add_checked_fixture(cases, NULL, teardown);
-  tcase_add_test(cases, parts_by_hand);
-  tcase_add_test(cases, odd_parts);
-  tcase_add_test(cases, window);
-  tcase_add_test(cases, room_for_copies);
-  tcase_add_test(cases, what_cannot_be);
-  suite_add_tcase(suite, cases);
-  return suite;
-}
-
-HEC_TEST_MAIN(make_suite)
+static const hec_test_suite suite = {.name = "tensor"};
+HEC_TESTS(suite, {parts_by_hand, 1}, {odd_parts, 1}, {window, 1}, {room_for_copies, 1}, {what_cannot_be, 1})

@@ -2,7 +2,7 @@
  * marks on every token. */
 #include "runtime/plan/plan.h"
 #include "runtime/plan/token_sets.h"
-#include "tests/support/check_main.h"
+#include "tests/support/suite.h"
 
 #include <string.h>
 
@@ -127,14 +127,5 @@ START_TEST(by_node_as_marked) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("token sets");
-  TCase *c = tcase_create("token_sets");
-  tcase_add_loop_test(c, tokens_share_evenly, 0, 200);
-  tcase_add_test(c, as_if_independent);
-  tcase_add_loop_test(c, by_node_as_marked, 0, 400);
-  suite_add_tcase(s, c);
-  return s;
-}
-
-HEC_TEST_MAIN(suite)
+static const hec_test_suite suite = {.name = "token sets"};
+HEC_TESTS(suite, {tokens_share_evenly, 200}, {as_if_independent, 1}, {by_node_as_marked, 400})

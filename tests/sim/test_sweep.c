@@ -128,6 +128,45 @@ START_TEST(other_contents_are_another_sweep) {
 }
 END_TEST
 
+/* A policy with options is a row of its own, named by them; said or not, a default gives the same. */
+START_TEST(options_of_policies) {
+  hec_text csv = {0};
+  put("spec.json", "{\"trace\": \"loads.jsonl\", \"cluster\": \"cluster.json\", \"model\": \"model.json\",\n"
+                   " \"policy\": [\"eplb\", \"eplb:period=100\", \"eplb:slots=4,period=1\", \"ep\"]}");
+  (void)run(NULL, &csv);
+  char *rows[5];
+  int n = 0;
+  for (char *at = strtok(csv.data, "\n"); at; at = strtok(NULL, "\n"))
+    rows[n++] = at;
+  ck_assert_int_eq(n, 5);
+  char *default_row = strstr(rows[1], ",eplb,serial,"), *said = strstr(rows[2], ",eplb:period=100,serial,");
+  ck_assert(default_row && said && strstr(rows[3], ",\"eplb:period=1,slots=4\",serial,"));
+  ck_assert_str_eq(default_row + strlen(",eplb"), said + strlen(",eplb:period=100"));
+  hec_text_free(&csv);
+}
+END_TEST
+
+static const struct {
+  const char *policy, *error;
+} bad_options[] = {
+    {"\"llep\", \"llep:cap=0\"", "spec.json:1: policy[1] llep: cap: expected a number from 0.01 to 1000, found \"0\""},
+    {"\"llep:cop=1\"",
+     "spec.json:1: policy[0] llep: expected threshold=VALUE, cap=VALUE, least=VALUE, found \"cop=1\""},
+    {"\"llepp:cap=1\"", "(did you mean \"llep\"?), found \"llepp\""},
+    {"\"llep:cap=1\", \"llep:cap=1.0\"", "expected every value of an axis once"},
+};
+
+START_TEST(options_that_are_wrong) {
+  hec_sweep sweep = {.n = 0};
+  char text[200];
+  (void)snprintf(text, sizeof text, "{\"trace\": \"loads.jsonl\", \"policy\": [%s]}", bad_options[_i].policy);
+  put("spec.json", text);
+  ck_assert_int_eq(hec_sweep_read(spec_path.data, &sweep), HEC_BAD_INPUT);
+  ck_assert_msg(strstr(hec_last_error(), bad_options[_i].error) != NULL, "%s", hec_last_error());
+  hec_sweep_free(&sweep);
+}
+END_TEST
+
 /* The rows do not say from where the sweep was started. */
 START_TEST(paths_are_relative_to_the_spec) {
   hec_text from_far = {0}, from_near = {0};
@@ -168,6 +207,8 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, inputs_are_read_once, 0, 3);
   tcase_add_test(c, other_contents_are_another_sweep);
   tcase_add_test(c, paths_are_relative_to_the_spec);
+  tcase_add_test(c, options_of_policies);
+  tcase_add_loop_test(c, options_that_are_wrong, 0, sizeof bad_options / sizeof *bad_options);
   tcase_add_loop_test(c, says_where_it_looked, 0, N_FILES - 1);
   suite_add_tcase(s, c);
   return s;

@@ -52,7 +52,7 @@ tool=("$build/example-sim")
 "${tool[@]}" --list >out.txt || fail "--list"
 has "the hottest expert of the last record copied to every rank"
 has "every transfer as if alone"
-"$build/hecate-sim" --list | grep -qE 'hottest|wire' && fail "the rows are in hecate-sim itself"
+"$build/hecate-sim" --list | grep -qE '^ +(hottest|wire) ' && fail "the rows are in hecate-sim itself"
 "${tool[@]}" "$sample" --policy ep,hottest,ideal --json >out.json 2>err.txt || fail "$(cat err.txt)"
 row='{p["name"]: p for p in d["policies"]}'
 expect out.json "[p['name'] for p in d['policies']]" "['ep', 'hottest', 'ideal']"
@@ -62,6 +62,10 @@ expect out.json "$row['hottest']['overload_factor']['median'] < $row['ep']['over
 expect out.json "$row['hottest']['bytes']['gather'] > 0 == $row['ep']['bytes']['gather']" True
 expect out.json "$row['hottest']['bytes']['gather'] == $row['hottest']['bytes']['scatter']" True
 expect out.json "0.2 < $row['hottest']['speedup_vs_ep'] < 5" True
+"${tool[@]}" "$sample" --policy ep,hottest:times=1000,hottest --json >out.json 2>err.txt || fail "$(cat err.txt)"
+expect out.json "[p['name'] for p in d['policies']]" "['ep', 'hottest:times=1000', 'hottest']"
+expect out.json "[p['bytes']['gather'] > 0 for p in d['policies']]" "[False, False, True]"
+refuses 2 "--policy hottest: times: expected a number from 1 to 1000, found \"0\"" "$sample" --policy hottest:times=0
 "${tool[@]}" plan "$sample" --policy hottest --layer 0 --iter 10 --stage decide --json >plan.json 2>err.txt ||
   fail "$(cat err.txt)"
 expect plan.json "sum(len(c) > 1 for c in d['copies'])" 1

@@ -163,10 +163,13 @@ static bool asked_for(const hec_policy **policies, int32_t n, const char *name) 
   return false;
 }
 
-static hec_status run(const settings *s, hec_text *out) {
+static hec_status run(const settings *s, hec_arena *listed, hec_text *out) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies, n_rows = 0, n_wanted = 0;
-  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->policies, listed, policies, &n_policies));
+  for (int32_t i = 0; i < n_policies; i++)
+    if (policies[i]->given)
+      return hec_fail(HEC_BAD_INPUT, "--policy: expected names without options here, found \"%s\"", policies[i]->name);
   hec_json_out json = hec_json_begin(out, 1);
   print_head(s, &json, out);
   hec_progress_stage("timing", "instances");
@@ -218,8 +221,10 @@ int hec_planners_command(int argc, char **argv) {
   settings s;
   bool done;
   hec_text out = {0};
+  hec_arena listed = {0};
   hec_status status = parse(argc, argv, &s, &done);
   if (status == HEC_OK && !done)
-    status = run(&s, &out);
+    status = run(&s, &listed, &out);
+  hec_arena_free(&listed);
   return hec_bench_exit(status, &out);
 }

@@ -25,10 +25,10 @@ typedef struct {
 } result;
 
 /* The product's last axis is the policy; loads come first, as many as the asked number needs. */
-static hec_status write_spec(const settings *s, hec_text *spec) {
+static hec_status write_spec(const settings *s, hec_arena *arena, hec_text *spec) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n_policies;
-  HEC_TRY(hec_job_args_policies(s->policies, policies, &n_policies));
+  HEC_TRY(hec_job_args_policies(s->policies, arena, policies, &n_policies));
   int64_t per_load = (int64_t)n_policies * CLUSTERS * TOKENS, n_loads = (s->configurations + per_load - 1) / per_load;
   int32_t per_node = s->ranks < 8 ? (int32_t)s->ranks : 8;
   hec_text_printf(spec, "{\"trace\":[");
@@ -64,7 +64,8 @@ static hec_status time_once(const hec_sweep *sweep, int64_t threads, double *sec
 static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
   hec_text spec = {0};
   double seconds[2][RUNS_MAX];
-  hec_status status = write_spec(s, &spec);
+  hec_arena arena = {0};
+  hec_status status = write_spec(s, &arena, &spec);
   if (status == HEC_OK)
     status = hec_sweep_parse(spec.data, strlen(spec.data), "the benchmark's sweep", sweep);
   if (status == HEC_OK)
@@ -78,6 +79,7 @@ static hec_status measure(const settings *s, hec_sweep *sweep, result *r) {
       r->seconds[k] = hec_bench_quantile(seconds[k], (int32_t)s->runs, 0.5);
   }
   hec_text_free(&spec);
+  hec_arena_free(&arena);
   return status;
 }
 

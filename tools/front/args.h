@@ -3,7 +3,7 @@
 #ifndef HEC_FRONT_ARGS_H
 #define HEC_FRONT_ARGS_H
 #include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "runtime/base/option.h"
 #include "runtime/base/table.h"
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ typedef enum {
 typedef struct {
   const char *name; /* "--ranks"; a section's title for HEC_ARG_SECTION; NULL ends the table */
   hec_arg_kind kind;
-  void *to;           /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
+  void *to; /* bool, int64_t, double or const char *, unchanged when the option is absent; hec_run_option_use */
   const char *value;  /* name of the value in the help */
   const char *help;   /* with units and default */
   double least, most; /* of numbers */
@@ -106,6 +106,8 @@ void hec_args_help(const hec_command *command); /* whose options are written out
 enum { HEC_ARGS_COLUMNS = 118 };
 void hec_args_item(const char *name, int width, const char *words);
 void hec_args_list_item(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Options of the row above, an item each; `values`: where their defaults stand. */
+void hec_args_list_options(const hec_option *options, const void *values, int width);
 
 /* Lower floors know no flags: their sentences name an option by its key in backquotes, `micro_batches`. Adds them with the
  * flag instead, --micro-batches. */

@@ -53,6 +53,21 @@ void hec_args_list_item(const char *name, const char *format, ...) {
   hec_args_item(name, 26, words);
 }
 
+void hec_args_list_options(const hec_option *options, const void *values, int width) {
+  hec_text words = {0};
+  for (const hec_option *o = options; o && o->name; o++) {
+    char left[64];
+    words.length = 0;
+    (void)snprintf(left, sizeof left, "  %s=%s", o->name, o->type == HEC_OPTION_REAL ? "X" : "N");
+    hec_option_explain(o, values, &words);
+    hec_text flags = {0};
+    hec_args_add_flags(words.data, &flags);
+    hec_args_item(left, width, flags.data);
+    hec_text_free(&flags);
+  }
+  hec_text_free(&words);
+}
+
 /* Commands of a tool, in the help of the tool itself. */
 static void help_commands(const hec_tool *tool) {
   int width = 0;

@@ -16,7 +16,7 @@ hec_status hec_execution_policies(const hec_job_options *args, hec_job *job, hec
                                   const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   int32_t found, kept = 0;
   const hec_policy *all[HEC_POLICIES_MAX];
-  HEC_TRY(hec_job_args_chosen(args, all, &found));
+  HEC_TRY(hec_job_args_chosen(args, arena, all, &found));
   for (int32_t p = 0; p < found; p++) {
     const hec_schedule *schedule;
     HEC_TRY(hec_schedule_of(all[p], args->schedule, &schedule));

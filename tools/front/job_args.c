@@ -17,7 +17,8 @@ static hec_status unknown(const char *key, const char *name) {
   return hec_table_unknown(hec_run_option_find(key)->values->table, flag, name);
 }
 
-hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
+hec_status hec_job_args_policies(const char *list, hec_arena *arena, const hec_policy *policies[HEC_POLICIES_MAX],
+                                 int32_t *n) {
   *n = 0;
   if (strcmp(list, "all") == 0) {
     for (int32_t i = 0; hec_policies[i]; i++) {
@@ -27,32 +28,33 @@ hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HE
     }
     return HEC_OK;
   }
-  for (const char *p = list;;) {
-    size_t length = strcspn(p, ",");
-    char name[64] = "";
-    (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
-    if (strcmp(name, "all") == 0)
+  for (const char *p = list;; p++) {
+    const char *end = hec_options_end(p);
+    char *text = HEC_NEW(arena, char, (size_t)(end - p) + 1);
+    memcpy(text, p, (size_t)(end - p));
+    if (strcmp(text, "all") == 0)
       return hec_fail(HEC_BAD_INPUT, "--policy: expected all alone or a list of policies, found \"%s\"", list);
-    const hec_policy *policy = hec_policy_find(name);
-    if (!policy)
-      return unknown("policy", name);
+    if (*n + 1 == HEC_POLICIES_MAX) /* with --placement one more */
+      return hec_fail(HEC_BAD_INPUT, "--policy: expected at most %d, found more", HEC_POLICIES_MAX - 1);
+    const hec_policy *policy;
+    HEC_TRY(hec_policy_read(text, hec_run_option_find("policy")->values->table, "--policy", arena, &policy));
     for (int32_t i = 0; i < *n; i++)
-      if (policies[i] == policy)
-        return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", name);
+      if (strcmp(policies[i]->name, policy->name) == 0)
+        return hec_fail(HEC_BAD_INPUT, "--policy: \"%s\" is named twice", policy->name);
     policies[(*n)++] = policy;
-    if (p[length] == 0)
+    p = end;
+    if (*p == 0)
       return HEC_OK;
-    p += length + 1;
   }
 }
 
-hec_status hec_job_args_chosen(const hec_job_options *options, const hec_policy *policies[HEC_POLICIES_MAX],
-                               int32_t *n) {
+hec_status hec_job_args_chosen(const hec_job_options *options, hec_arena *arena,
+                               const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) {
   const hec_policy *named[HEC_POLICIES_MAX];
   int32_t n_named;
   if (options->first_layer >= 0 && !options->placement)
     return hec_fail(HEC_BAD_INPUT, "--first-layer: expected --placement FILE beside it, found none");
-  HEC_TRY(hec_job_args_policies(options->policy, named, &n_named));
+  HEC_TRY(hec_job_args_policies(options->policy, arena, named, &n_named));
   *n = 0;
   for (int32_t i = 0; options->placement && hec_policies[i]; i++)
     if (hec_policies[i]->placed)
@@ -108,14 +110,6 @@ hec_status hec_job_args_rows(const hec_policy *const *policies, int32_t n_polici
   return HEC_OK;
 }
 
-/* Where the kind that begins at `text` ends: at a comma that no parameter follows. */
-static const char *end_of_kind(const char *text) {
-  const char *end = text + strcspn(text, ",");
-  while (*end == ',' && end[1 + strcspn(end + 1, ":=,")] == '=')
-    end += 1 + strcspn(end + 1, ",");
-  return end;
-}
-
 hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const char *kind[HEC_ATTENTIONS_MAX],
                                    int32_t *n) {
   *n = 1;
@@ -124,7 +118,7 @@ hec_status hec_job_args_attentions(const char *text, hec_arena *arena, const cha
     return HEC_OK;
   const char *at = text;
   for (*n = 0;; at++) {
-    const char *end = end_of_kind(at);
+    const char *end = hec_options_end(at);
     if (*n == HEC_ATTENTIONS_MAX)
       return hec_fail(HEC_BAD_INPUT, "--attention: expected at most %d kinds, found more in \"%s\"", HEC_ATTENTIONS_MAX,
                       text);
@@ -199,12 +193,15 @@ hec_status hec_job_args_print_preset(const char *name) {
 void hec_job_args_list(void) {
   static const char *const known[] = {"no load", "a window of past loads, periodically",
                                       "past loads, every micro-batch", "the gate's choice"};
-  printf("policies\n");
-  for (int32_t i = 0; hec_policies[i]; i++)
+  printf("policies: NAME, or NAME:option=value,option=value. --t, --m, --period and --slots are the defaults of t, m, "
+         "period and slots\n");
+  for (int32_t i = 0; hec_policies[i]; i++) {
     hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
                        known[hec_policies[i]->known], hec_policies[i]->schedule,
                        hec_policies[i]->all_ranks ? "over all ranks, not inside expert-parallel groups; " : "",
                        hec_policies[i]->source);
+    hec_args_list_options(hec_policies[i]->options, hec_policies[i], 26);
+  }
   printf("schedules\n");
   for (int32_t i = 0; hec_schedules[i]; i++)
     hec_args_list_item(hec_schedules[i]->name, "%s [%s]", hec_schedules[i]->summary, hec_schedules[i]->source);

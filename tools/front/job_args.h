@@ -36,13 +36,13 @@ void hec_job_args_reads(const hec_job_options *options, const char *trace, hec_p
 hec_status hec_job_args_open(const char *path, hec_text *kept, hec_trace_reader **reader) HEC_MUST_USE;
 
 enum { HEC_POLICIES_MAX = 64 };
-/* "all" (but those that stand by a placement) or a comma-separated list; unknown or double names are errors that list the
- * rows. */
-hec_status hec_job_args_policies(const char *list, const hec_policy *policies[HEC_POLICIES_MAX],
+/* "all" (but those that stand by a placement) or a list "NAME,NAME:option=value,...", those with options on the arena;
+ * unknown or double names are errors. */
+hec_status hec_job_args_policies(const char *list, hec_arena *arena, const hec_policy *policies[HEC_POLICIES_MAX],
                                  int32_t *n) HEC_MUST_USE;
 /* --policy; with --placement, those that stand by it come first, named or not. --first-layer without it is refused. */
-hec_status hec_job_args_chosen(const hec_job_options *options, const hec_policy *policies[HEC_POLICIES_MAX],
-                               int32_t *n) HEC_MUST_USE;
+hec_status hec_job_args_chosen(const hec_job_options *options, hec_arena *arena,
+                               const hec_policy *policies[HEC_POLICIES_MAX], int32_t *n) HEC_MUST_USE;
 /* Every policy under every schedule of a list "S,S,...": policy by policy, a pair that stands already left out (rows that
  * run under one schedule only). On the arena. Unknown or double names are errors. */
 typedef struct {

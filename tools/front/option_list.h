@@ -44,7 +44,7 @@
   X(collective, ROW, NULL, "K", "a sparse collective of --list (default: the cheapest by cost)", 0, 0, collectives) \
   X(law, ROW, "alpha_beta", "L", "network law of --list: alpha_beta (default), max_min (exact sharing, slower), nccl_rounds (bounded as in NCCL)", 0, 0, laws) \
   X(schedule, ROW, "auto", "S", "auto (default: each policy's own) or a schedule of --list for all", 0, 0, schedules) \
-  X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); see --list", 0, 0, policies)
+  X(policy, ROW, "all", "P[,P...]", "policies to compare, or all (default); with options: llep:cap=1.5; see --list", 0, 0, policies)
 #define HEC_OTHER_OPTION_LIST(X) \
   X(placement, TEXT, NULL, "FILE", "where experts stand now, as row \"given\": EPLB or vllm-ascend JSON, TensorRT-LLM YAML (told apart by content)", 0, 0, none) \
   X(first_layer, WHOLE, -1, "N", "the model's layer that is the first MoE layer, in placements that number dense layers too (default: the file's first)", 0, 10000, none)

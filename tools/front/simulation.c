@@ -26,9 +26,9 @@ typedef struct {
 } runner;
 
 /* With experts in shards not every policy runs: those asked for must, "all" means those that do, and says so. */
-static hec_status choose_policies(const hec_job_options *args, const hec_policy **policies, int32_t *n,
-                                  int32_t *n_left) {
-  HEC_TRY(hec_job_args_chosen(args, policies, n));
+static hec_status choose_policies(const hec_job_options *args, hec_arena *arena, const hec_policy **policies,
+                                  int32_t *n, int32_t *n_left) {
+  HEC_TRY(hec_job_args_chosen(args, arena, policies, n));
   *n_left = 0;
   if (args->esp <= 1 || strcmp(args->policy, "all") != 0)
     return HEC_OK;
@@ -118,7 +118,7 @@ hec_status hec_simulation_run(const hec_simulation_args *args, hec_trace_reader 
                                    .n_threads = args->threads > 0 ? (int32_t)args->threads : hec_machine_cores()};
   HEC_TRY(count_iterations(reader, &options->n_iterations));
   HEC_TRY(hec_job_args_law(args->job.law, &options->law));
-  HEC_TRY(choose_policies(&args->job, policies, &n_policies, &n_left_out));
+  HEC_TRY(choose_policies(&args->job, arena, policies, &n_policies, &n_left_out));
   HEC_TRY(hec_job_args_rows(policies, n_policies, args->job.schedule, arena, &rows));
   options->policies = rows.policies;
   options->schedules = rows.schedules;

@@ -84,25 +84,19 @@ static hec_status parse_gate(settings *s) {
 }
 
 static void list_gates(void) {
-  hec_text keys = {0}, named = {0};
-  printf("gates of --gate: NAME, or NAME:key=value,key=value\n");
+  const hec_gate_options none = {0};
+  printf("gates of --gate: NAME, or NAME:option=value,option=value\n");
   for (const hec_gate *const *g = hec_gates; *g; g++) {
     printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
-    keys.length = 0;
-    hec_gate_explain(*g, &keys);
-    named.length = 0;
-    hec_args_add_flags(keys.length > 0 ? keys.data : "", &named);
-    printf("%s", named.length > 0 ? named.data : "");
+    hec_args_list_options((*g)->options, &none, 14);
     if ((*g)->caution)
       printf("    mind: %s\n", (*g)->caution);
   }
-  hec_text_free(&named);
-  hec_text_free(&keys);
 }
 
 static const hec_run_option_words words[] = {
     {"ranks", NULL, "ranks (default 4; under mpirun: its processes)"},
-    {"policy", "P", "one policy (default hecate); see --list"},
+    {"policy", "P", "one policy (default hecate), with options as hecate:t=4; see --list"},
     {"schedule", NULL, "auto (default: the policy's own) or a schedule"},
     {"ep", NULL, "ranks of an expert-parallel group (default: the largest that fits)"},
     {"esp", NULL, "every expert in shards on S ranks (default 1; policy ep)"},
@@ -321,12 +315,10 @@ static hec_status make(command *c) {
                                                  {"--record", s->record, true}},
                           3));
   HEC_TRY(hec_corpus_load(s->text, &c->corpus));
-  if (strchr(s->job.policy, ',') || strcmp(s->job.policy, "all") == 0)
+  if (*hec_options_end(s->job.policy) || strcmp(s->job.policy, "all") == 0)
     return hec_fail(HEC_BAD_INPUT, "--policy: expected exactly one policy, found \"%s\"", s->job.policy);
-  c->policy = hec_policy_find(s->job.policy);
-  if (!c->policy)
-    return hec_table_unknown(&(hec_table){.rows = hec_policies, .list = "hecate-run --list"}, "--policy",
-                             s->job.policy);
+  static const hec_table rows = {.rows = hec_policies, .list = "hecate-run --list"};
+  HEC_TRY(hec_policy_read(s->job.policy, &rows, "--policy", &c->arena, &c->policy));
   c->moe = shape_of(s);
   HEC_TRY(choose_attention(s, &c->moe));
   HEC_TRY(hec_language_make(&c->moe, c->corpus.vocabulary, (float)s->rate, (uint64_t)s->seed, &c->model));

@@ -77,7 +77,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
                     hec_placement_formats[i]->summary);
   const hec_arg args[] = {
       {.name = "Which plan", .kind = HEC_ARG_SECTION},
-      {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy (hecate-sim --list)", 0, 0},
+      {"--policy", HEC_ARG_TEXT, &s->policy, "P", "policy, with options as hecate:t=4 (hecate-sim --list)", 0, 0},
       HEC_ARG_WORD("--layer", s->layer_word, "L",
                    "MoE layer that is printed, from 0; beside --export none need be (all)"),
       {"--iter", HEC_ARG_INT, &s->iter, "I",
@@ -443,7 +443,7 @@ static hec_status tell(const settings *s, const found_plan *found, hec_arena *ar
 static hec_status run_command(const settings *s, hec_trace_reader *reader, hec_arena *arena) {
   const hec_policy *policies[HEC_POLICIES_MAX];
   int32_t n;
-  HEC_TRY(hec_job_args_policies(s->policy, policies, &n));
+  HEC_TRY(hec_job_args_policies(s->policy, arena, policies, &n));
   if (n != 1)
     return hec_fail(HEC_BAD_INPUT, "--policy: expected one policy, found \"%s\"", s->policy);
   if (s->job.placement && !policies[0]->placed)

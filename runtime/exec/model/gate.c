@@ -15,25 +15,20 @@ const hec_gate *const hec_gates[] = {HEC_GATE_LIST(ROW) NULL};
 
 /* ---- From text ---- */
 
-typedef struct {
-  const char *key;
-  uint32_t bit;
-  bool whole;
-  size_t at;
-  double least, most;
-  const char *help;
-} option;
-
-#define AT(name) offsetof(hec_gate_options, name)
-static const option known[] = {{"capacity", HEC_GATE_CAPACITY, false, AT(capacity), 1e-3, 1e6,
-                                "factor on the mean that an expert takes of a group at most (default 1)"},
-                               {"group", HEC_GATE_GROUP, true, AT(group), 1, 1e9,
-                                "tokens that a capacity counts over, a divisor of `tokens` (default: `tokens`)"},
-                               {"rank", HEC_GATE_RANK, true, AT(rank), 2, 1 << 16,
-                                "dimensions of the sphere, at most `d_model` (default: half the experts, at least 2)"},
-                               {"temperature", HEC_GATE_TEMPERATURE, false, AT(temperature), 1e-2, 1e3,
-                                "divides the cosines (default: learned, from 0.5 down to 0.01)"}};
-enum { N_KNOWN = sizeof known / sizeof *known };
+const hec_option hec_gate_capacity_options[] = {{.name = "capacity",
+                                                 .type = HEC_OPTION_REAL,
+                                                 .at = offsetof(hec_gate_options, capacity),
+                                                 .min = 1e-3,
+                                                 .max = 1e6,
+                                                 .help = "factor on the mean that an expert takes of a group at most",
+                                                 .initial = "1"},
+                                                {.name = "group",
+                                                 .at = offsetof(hec_gate_options, group),
+                                                 .min = 1,
+                                                 .max = 1e9,
+                                                 .help = "tokens that a capacity counts over, a divisor of `tokens`",
+                                                 .initial = "`tokens`"},
+                                                {0}};
 
 HEC_TABLE_OF(hec_gate);
 
@@ -41,46 +36,6 @@ HEC_TABLE_OF(hec_gate);
 static bool number_at(const char *text, double *value, const char **end) {
   bool begins = (*text >= '0' && *text <= '9') || *text == '.';
   return hec_number_read(text, end, value) && begins && (**end == '\0' || **end == ',');
-}
-
-static hec_status unexpected(const hec_gate *gate, const char *text, int length) {
-  hec_text keys = {0};
-  for (int i = 0; i < N_KNOWN; i++)
-    if (gate->takes & known[i].bit)
-      hec_text_printf(&keys, "%s%s=VALUE", keys.length > 0 ? ", " : "", known[i].key);
-  hec_status status = hec_fail(HEC_BAD_INPUT, "`gate` %s: expected %s, found \"%.*s\"", gate->name,
-                               keys.data ? keys.data : "nothing after the name", length, text);
-  hec_text_free(&keys);
-  return status;
-}
-
-/* 0: not given. */
-static double value_of(const hec_gate_options *options, const option *o) {
-  const void *at = (const char *)options + o->at;
-  return o->whole ? *(const int32_t *)at : *(const double *)at;
-}
-
-/* One key=value; *end: the comma or the end behind it. */
-static hec_status read_option(const hec_gate *gate, const char *text, hec_gate_options *options, const char **end) {
-  size_t length = strcspn(text, "=,");
-  const option *o = known;
-  while (o < known + N_KNOWN && (strlen(o->key) != length || strncmp(o->key, text, length) != 0))
-    o++;
-  if (text[length] != '=' || o == known + N_KNOWN || !(gate->takes & o->bit))
-    return unexpected(gate, text, (int)strcspn(text, ","));
-  if (value_of(options, o) > 0)
-    return hec_fail(HEC_BAD_INPUT, "`gate` %s: %s is given twice", gate->name, o->key);
-  double value;
-  const char *at = text + length + 1;
-  bool is = number_at(at, &value, end);
-  if (!is || value < o->least || value > o->most || (o->whole && value != floor(value)))
-    return hec_fail(HEC_BAD_INPUT, "`gate` %s: %s: expected %s from %g to %g, found \"%.*s\"", gate->name, o->key,
-                    o->whole ? "an integer" : "a number", o->least, o->most, (int)strcspn(at, ","), at);
-  if (o->whole)
-    *(int32_t *)(void *)((char *)options + o->at) = (int32_t)value;
-  else
-    *(double *)(void *)((char *)options + o->at) = value;
-  return HEC_OK;
 }
 
 hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_options *options) {
@@ -91,29 +46,16 @@ hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_opti
   if (!found)
     return hec_table_unknown(&(hec_table){.rows = hec_gates}, "`gate`", name);
   hec_gate_options read = {0};
-  for (const char *at = text + length; *at != '\0';)
-    HEC_TRY(read_option(found, at + 1, &read, &at));
+  if (text[length] == ':')
+    HEC_TRY(hec_options_read("`gate`", name, text + length + 1, found->options, &read, sizeof read, &read.given));
   *gate = found;
   *options = read;
   return HEC_OK;
 }
 
 void hec_gate_describe(const hec_model *model, hec_text *out) {
-  const hec_gate_options *o = &model->gate_options;
   hec_text_add(out, model->gate->name);
-  int n = 0;
-  for (int i = 0; i < N_KNOWN; i++) {
-    double value = value_of(o, &known[i]);
-    if ((model->gate->takes & known[i].bit) && value > 0)
-      hec_text_printf(out, "%s%s=%g", n++ == 0 ? ":" : ",", known[i].key, value);
-  }
-}
-
-void hec_gate_explain(const hec_gate *gate, hec_text *out) {
-  for (int i = 0; i < N_KNOWN; i++)
-    if (gate->takes & known[i].bit)
-      hec_text_printf(out, "    %s=%s  %s; %g to %g\n", known[i].key, known[i].whole ? "N" : "X", known[i].help,
-                      known[i].least, known[i].most);
+  hec_options_write(model->gate->options, &model->gate_options, model->gate_options.given, out);
 }
 
 static hec_status unbalanced(const char *text) {

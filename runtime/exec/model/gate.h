@@ -10,7 +10,7 @@
  * the policy. Replay forces the choice and has the default gate, softmax; the others compute on the host's memory. */
 #ifndef HEC_EXEC_GATE_H
 #define HEC_EXEC_GATE_H
-#include "runtime/base/text.h"
+#include "runtime/base/option.h"
 #include "runtime/exec/model/model.h"
 
 typedef struct {
@@ -30,18 +30,15 @@ typedef struct {
   hec_arena *arena;  /* for what is not needed afterwards */
 } hec_gate_call;
 
-/* Bits of `takes`: what may follow the gate's name. */
-enum { HEC_GATE_CAPACITY = 1, HEC_GATE_GROUP = 2, HEC_GATE_RANK = 4, HEC_GATE_TEMPERATURE = 8 };
-
 struct hec_gate {
   const char *name, *summary, *source;
-  const char *caution; /* what a user must know of its results; NULL: nothing */
-  uint32_t takes;
-  bool varies;       /* the number of experts is not the same for every token */
-  bool drops;        /* a capacity may take assignments back */
-  bool unnormalised; /* a token's affinities do not sum to 1 */
-  bool biased;       /* its choice can be biased (hec_bias_update) */
-  bool balanced;     /* every expert gets the same by construction: nothing else may balance it */
+  const char *caution;       /* what a user must know of its results; NULL: nothing */
+  const hec_option *options; /* fields of hec_gate_options; NULL: none */
+  bool varies;               /* the number of experts is not the same for every token */
+  bool drops;                /* a capacity may take assignments back */
+  bool unnormalised;         /* a token's affinities do not sum to 1 */
+  bool biased;               /* its choice can be biased (hec_bias_update) */
+  bool balanced;             /* every expert gets the same by construction: nothing else may balance it */
   /* The factor that differences of scores, and rounding among them, have before the softmax; NULL: 1. */
   double (*sharpness)(const hec_model *model);
   /* HEC_BAD_INPUT for shapes it cannot work on; NULL: there are none. */
@@ -62,12 +59,10 @@ struct hec_gate {
 HEC_GATE_LIST(HEC_GATE_DECLARE)
 extern const hec_gate *const hec_gates[]; /* ends with NULL */
 
-/* "NAME", "NAME:key=value,key=value": keys capacity, group, rank, temperature, each where the gate takes it. */
+/* "NAME" or "NAME:option=value,option=value". */
 hec_status hec_gate_parse(const char *text, const hec_gate **gate, hec_gate_options *options) HEC_MUST_USE;
-/* "gshard: capacity=1", with what was said or is the default. */
+/* "gshard:capacity=1.25": the gate and the options that were given. */
 void hec_gate_describe(const hec_model *model, hec_text *out);
-/* A line for each key that it takes: what it is, its default, its range. */
-void hec_gate_explain(const hec_gate *gate, hec_text *out);
 /* Gives a model its gate; before the problem is made of model->moe. */
 hec_status hec_gate_set(hec_model *model, const hec_gate *gate, const hec_gate_options *options) HEC_MUST_USE;
 /* HEC_BAD_INPUT when the gate cannot work on this many tokens of a rank. */
@@ -85,6 +80,9 @@ int64_t hec_gate_scratch_size(const hec_model *model, int32_t tokens);
 int32_t hec_gate_group(const hec_model *model, int32_t tokens);
 
 /* ---- For rows ---- */
+
+/* Options of gates that drop by capacity: capacity and group. */
+extern const hec_option hec_gate_capacity_options[];
 
 /* A number in [0, 1), a function of the seed and these alone. */
 float hec_gate_random(const hec_model *model, int64_t step, int32_t layer, int64_t token);

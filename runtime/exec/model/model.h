@@ -30,6 +30,7 @@ typedef struct {
   int32_t group;      /* tokens that a capacity is of, neighbours of one rank and micro-batch; 0: all of these */
   int32_t rank;       /* width of a low-rank gate */
   double temperature; /* fixed */
+  uint32_t given;     /* bits of the gate's options that were said */
 } hec_gate_options;
 
 typedef struct {

@@ -102,11 +102,9 @@ const char *hec_policy_name(int32_t i, const char **summary, const char **source
   return NULL;
 }
 
-static hec_status find_policy(const char *name, const hec_policy **policy) {
+static hec_status find_policy(const char *name, hec_arena *arena, const hec_policy **policy) {
   static const hec_table rows = {.rows = hec_policies, .offered = offered, .list = "hec_policy_name"};
-  *policy = name ? hec_policy_find(name) : NULL;
-  if (!*policy)
-    return hec_table_unknown(&rows, "policy", name ? name : "NULL");
+  HEC_TRY(hec_policy_read(name ? name : "NULL", &rows, "policy", arena, policy));
   if (!offered(*policy))
     return hec_fail(HEC_BAD_INPUT, "policy: expected a row that a trainer can run, found %s, %s", name,
                     (*policy)->reference ? "a reference row for comparisons"
@@ -204,10 +202,13 @@ int hec_planner_open(const hec_planner_options *options, hec_planner **planner) 
   const hec_policy *policy;
   if (!options || !planner)
     return (int)hec_fail(HEC_BAD_INPUT, "%s: expected a pointer, found NULL", options ? "planner" : "options");
-  TRY(find_policy(options->policy, &policy));
   hec_planner *p = hec_malloc(1, sizeof *p);
   *p = (hec_planner){0};
-  hec_status status = make_problem(options, p);
+  hec_status status = find_policy(options->policy, &p->arena, &policy);
+  if (status == HEC_OK)
+    status = make_problem(options, p);
+  if (status == HEC_OK)
+    status = hec_policy_suits(policy, &p->problem);
   if (status != HEC_OK) {
     hec_arena_free(&p->arena);
     free(p);

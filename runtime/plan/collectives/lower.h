@@ -1,4 +1,4 @@
-/* What the collective rows share. Internal to collectives/ and collective.c. */
+/* What the rows of collectives share. Internal to this folder. */
 #ifndef HEC_PLAN_COLLECTIVES_LOWER_H
 #define HEC_PLAN_COLLECTIVES_LOWER_H
 #include "runtime/plan/collective.h"

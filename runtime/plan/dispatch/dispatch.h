@@ -32,6 +32,19 @@ typedef struct {
 HEC_DISPATCH_LIST(HEC_DISPATCH_DECLARE)
 const hec_dispatch *hec_dispatch_find(const char *name); /* NULL when unknown */
 
+/* First holder whose rank is at least `rank`, for rules and routing; O(log holders). */
+static inline int32_t hec_dispatch_lower(const hec_dispatch_row *row, int32_t rank) {
+  int32_t begin = 0, end = row->n_holders;
+  while (begin < end) {
+    int32_t middle = (begin + end) / 2;
+    if (row->holders[middle] < rank)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
 /* Even split of n over `count` candidates: candidate p gets floor(n/count) + (((p - turn) mod count) < n mod count). */
 static inline uint32_t hec_even_share(uint32_t n, int32_t count, int32_t p, int32_t turn) {
   uint32_t q = n / (uint32_t)count, r = n % (uint32_t)count;

@@ -1,21 +1,9 @@
 /* Groups of experts to ranks, layer after layer, so that few tokens change rank between layers: the second problem of
- * MoETuner, and the assignment problem that it is swept with. */
+ * MoETuner. */
 #ifndef HEC_PLAN_CHAIN_H
 #define HEC_PLAN_CHAIN_H
 #include "runtime/plan/milp.h"
-
-/* Smallest sum over rows of cost[row][column[row]], every column once. */
-typedef struct {
-  int32_t n;
-  double *cost;               /* [n * n] in */
-  int32_t *column;            /* [n] result */
-  double *u, *v, *least;      /* scratch [n + 1] */
-  int32_t *row_of, *previous; /* scratch [n + 1] */
-  uint8_t *used;              /* scratch [n + 1] */
-} hec_assignment;
-
-hec_assignment hec_assignment_new(hec_arena *arena, int32_t n);
-double hec_assignment_make(hec_assignment *assignment); /* returns the sum */
+#include "runtime/plan/planners/assignment.h"
 
 typedef struct {
   int32_t n_layers, n;   /* n groups in each layer, n ranks */

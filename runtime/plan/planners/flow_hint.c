@@ -1,5 +1,5 @@
 /* Sinkhorn's scaling (LoongForge TAOT, arXiv 2608.03676; reference policies.md 4.9): M = exp(-W / 3) with W = 1 inside a
- * node and 3 across, T = diag(u) M diag(v), 50 times
+ * node and 3 across, T = diag(u) M diag(v), in `steps` (published: 50) of
  *
  *   u = give / (M v),   v = take / (M' u)
  *
@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-enum { STEPS = 50 };
 static const double inside = 0.71653131057378925043; /* exp(-1/3) */
 static const double across = 0.36787944117144232160; /* exp(-1) */
 
-hec_flow_hint hec_flow_hint_new(hec_arena *arena, int32_t n_ranks) {
+hec_flow_hint hec_flow_hint_new(hec_arena *arena, int32_t n_ranks, int32_t steps) {
   return (hec_flow_hint){
       .n_ranks = n_ranks,
+      .steps = steps,
       .u = HEC_NEW(arena, double, n_ranks),
       .v = HEC_NEW(arena, double, n_ranks),
       .sum = HEC_NEW(arena, double, n_ranks),
@@ -42,7 +42,7 @@ void hec_flow_hint_make(hec_flow_hint *hint, const int64_t *give, const int64_t 
     taken += (double)take[r];
     hint->v[r] = take[r] > 0;
   }
-  for (int32_t i = 0; i < STEPS; i++) {
+  for (int32_t i = 0; i < hint->steps; i++) {
     step(hint, hint->v, give, 1, hint->u);
     step(hint, hint->u, take, given / taken, hint->v);
   }

@@ -70,3 +70,9 @@ void hec_order_descending(const double *key, int32_t n, int32_t *order) {
     order[i] = i;
   hec_order_listed(key, n, order);
 }
+
+void hec_order_loads(const uint64_t *load, int32_t n, double *key, int32_t *order) {
+  for (int32_t i = 0; i < n; i++)
+    key[i] = (double)load[i];
+  hec_order_descending(key, n, order);
+}

@@ -8,5 +8,14 @@
 void hec_order_descending(const double *key, int32_t n, int32_t *order);
 /* The same for the ascending indices that stand in `order` already. */
 void hec_order_listed(const double *key, int32_t n, int32_t *order);
+/* By descending load; `key` is scratch [n]. */
+void hec_order_loads(const uint64_t *load, int32_t n, double *key, int32_t *order);
+
+static inline uint64_t hec_largest(const uint64_t *load, int32_t n) { /* 0 of none */
+  uint64_t most = 0;
+  for (int32_t i = 0; i < n; i++)
+    most = load[i] > most ? load[i] : most;
+  return most;
+}
 
 #endif

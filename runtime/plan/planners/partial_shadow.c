@@ -5,8 +5,8 @@
  *           recompute H, R and the predicted seconds; remember the best number of experts
  *   until max H - min H < a * all / E
  *
- * The paper's n and a are not in the text at hand. Here the search runs for n = 0, 1/4, 1/2 and 3/4 of the ranks and
- * keeps the best, and a = 1/10: a smaller one looks further and cannot choose worse. The rank that keeps e needs no copy
+ * The paper's n and a are not in the text at hand. Unless n is given, the search runs for n = 0, 1/4, 1/2 and 3/4 of the
+ * ranks and keeps the best; a = 1/10: a smaller one looks further and cannot choose worse. The rank that keeps e needs no copy
  * and is not among the n. Ties go to the lower rank, expert and n. */
 #include "runtime/plan/planners/partial_shadow.h"
 
@@ -15,13 +15,15 @@
 
 #include <string.h>
 
-enum { QUARTERS = 4, BALANCED = 10 }; /* 1 / a */
+enum { QUARTERS = 4 };
 
 hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts) {
   size_t ranks = (size_t)n_ranks, experts = (size_t)n_experts;
   return (hec_partial_shadow){
       .n_ranks = n_ranks,
       .n_experts = n_experts,
+      .excluded = -1,
+      .balanced = 10,
       .chosen = HEC_NEW(arena, int32_t, experts),
       .receiver = HEC_NEW(arena, int32_t, experts * ranks),
       .predicted = HEC_NEW(arena, double, experts + 1),
@@ -35,20 +37,13 @@ hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int
   };
 }
 
-static uint64_t largest(const uint64_t *values, int32_t n) {
-  uint64_t most = 0;
-  for (int32_t i = 0; i < n; i++)
-    most = values[i] > most ? values[i] : most;
-  return most;
-}
-
 static double positive(double seconds) {
   return seconds > 0 ? seconds : 0;
 }
 
 static double predict(const hec_partial_shadow *shadow, const hec_partial_cost *cost, int32_t n_copies) {
-  double experts_s = cost->compute_s * (double)largest(shadow->computed, shadow->n_ranks);
-  double seconds = (cost->train ? 4 : 2) * cost->exchange_s * (double)largest(shadow->received, shadow->n_ranks) +
+  double experts_s = cost->compute_s * (double)hec_largest(shadow->computed, shadow->n_ranks);
+  double seconds = (cost->train ? 4 : 2) * cost->exchange_s * (double)hec_largest(shadow->received, shadow->n_ranks) +
                    (cost->train ? 3 : 1) * experts_s +
                    positive(cost->transfer_s * n_copies - experts_s - cost->window_s);
   return cost->train ? seconds + positive(cost->gradient_s * n_copies - 2 * experts_s - 2 * cost->window_s) : seconds;
@@ -116,8 +111,8 @@ static bool balanced(const hec_partial_shadow *shadow) {
     all += shadow->computed[r];
     least = shadow->computed[r] < least ? shadow->computed[r] : least;
   }
-  uint64_t gap = largest(shadow->computed, shadow->n_ranks) - least;
-  return gap * BALANCED * (uint64_t)shadow->n_experts < all;
+  uint64_t gap = hec_largest(shadow->computed, shadow->n_ranks) - least;
+  return gap * (uint64_t)shadow->balanced * (uint64_t)shadow->n_experts < all;
 }
 
 /* Copies go to n_receivers ranks; returns the number of experts, at most `most`, that is predicted best. */
@@ -148,10 +143,11 @@ void hec_partial_shadow_choose(hec_partial_shadow *shadow, const hec_partial_cos
     for (int32_t e = 0; e < n_experts; e++)
       shadow->load[e] += sent_by(shadow, sent, r, e);
   shadow->units = (uint64_t)n_ranks * (uint64_t)n_experts;
-  int32_t best_receivers = 0, best_n = 0;
+  int32_t best_receivers = 0, best_n = 0, tries = shadow->excluded < 0 ? QUARTERS : 1;
   double best_s = 0;
-  for (int32_t quarter = 0; quarter < QUARTERS; quarter++) {
-    shadow->n_receivers = others - n_ranks * quarter / QUARTERS;
+  for (int32_t quarter = 0; quarter < tries; quarter++) {
+    int32_t excluded = shadow->excluded < 0 ? n_ranks * quarter / QUARTERS : shadow->excluded;
+    shadow->n_receivers = others > excluded ? others - excluded : 0;
     if (shadow->n_receivers < 1 && quarter > 0)
       break;
     int32_t n = search(shadow, cost, sent, home, shadow->n_receivers > 0 ? most : 0);

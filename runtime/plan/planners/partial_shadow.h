@@ -24,6 +24,8 @@ typedef struct {
 
 typedef struct {
   int32_t n_ranks, n_experts;
+  int32_t excluded;    /* in: n, ranks that get no copy; -1: the best of several */
+  int32_t balanced;    /* in: 1 / a */
   int32_t *chosen;     /* [n_experts] result: experts in the order of choice */
   int32_t *receiver;   /* [n_experts * n_ranks] result: ranks that get a copy of chosen[k], from k * n_ranks */
   double *predicted;   /* [n_experts + 1] result: seconds with 0, 1, .. n_chosen of them */
@@ -39,6 +41,7 @@ typedef struct {
   uint64_t units;      /* inner steps of the last choice */
 } hec_partial_shadow;
 
+/* excluded -1, balanced 10. */
 hec_partial_shadow hec_partial_shadow_new(hec_arena *arena, int32_t n_ranks, int32_t n_experts);
 
 /* sent: [n_ranks][n_experts] assignments; home: [n_experts]; at most `most` experts.

@@ -77,9 +77,7 @@ void hec_partition_make(hec_partition *p, const uint64_t *weight) {
   int32_t capacity = (p->n_items + p->n_parts - 1) / p->n_parts;
   memset(p->sum, 0, (size_t)p->n_parts * sizeof *p->sum);
   memset(p->count, 0, (size_t)p->n_parts * sizeof *p->count);
-  for (int32_t i = 0; i < p->n_items; i++)
-    p->key[i] = (double)weight[i];
-  hec_order_descending(p->key, p->n_items, p->order);
+  hec_order_loads(weight, p->n_items, p->key, p->order);
   for (int32_t k = 0; k < p->n_items; k++) {
     int32_t c = lightest(p, capacity);
     HEC_ASSERT(c >= 0);

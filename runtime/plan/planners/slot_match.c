@@ -1,14 +1,13 @@
 /* gain(p, r) = (slots + 1) * |experts of pack p that r holds| + |others of p that r's node holds|
  *
- * Fewer moves come first, then moves inside a node. The best one-to-one assignment of packs to ranks is found by
- * shortest augmenting paths (the Hungarian method with potentials; Kuhn 1955, Jonker and Volgenant 1987): rows enter
- * one by one, potentials keep u[row] + v[column] <= -gain with equality on the matching. Where packs of a group must
- * stay together, the best inside each pair of groups is a gain of its own, and groups are assigned by these: optimal
- * over all permutations that keep groups whole. An expert twice in a pack counts once: it moves once. */
+ * Fewer moves come first, then moves inside a node. Where packs of a group must stay together, the best inside each pair of
+ * groups is a gain of its own, and groups are assigned by these: optimal over all permutations that keep groups whole. An
+ * expert twice in a pack counts once: it moves once. */
 #include "runtime/plan/planners/slot_match.h"
 
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 hec_slot_match hec_slot_match_new(hec_arena *arena, int32_t n_ranks, int32_t n_groups, int32_t per_node,
@@ -27,89 +26,21 @@ hec_slot_match hec_slot_match_new(hec_arena *arena, int32_t n_ranks, int32_t n_g
       .group_of = HEC_NEW(arena, int32_t, groups),
       .slot = HEC_NEW(arena, int32_t, ranks * (size_t)per_rank),
       .near = HEC_NEW(arena, uint8_t, (ranks + (size_t)per_node - 1) / (size_t)per_node * (size_t)n_experts),
-      .potential = HEC_NEW(arena, int64_t, 3 * (ranks + 1)),
-      .partner = HEC_NEW(arena, int32_t, 2 * (ranks + 1)),
-      .seen = HEC_NEW(arena, bool, ranks + 1),
+      .assign = hec_assignment_new(arena, n_ranks),
   };
-}
-
-/* Rows and columns count from 1; 0 stands for "none yet". */
-typedef struct {
-  const int64_t *gain;
-  int32_t n, stride;
-  int64_t *u, *v, *slack; /* potentials of rows and columns; the least reduced cost of a column seen from the tree */
-  int32_t *row_of, *from; /* matched row of a column; the column before it on the path */
-  bool *seen;             /* column is in the tree */
-} assignment;
-
-static int64_t reduced_cost(const assignment *a, int32_t row, int32_t column) {
-  return -a->gain[(size_t)(row - 1) * (size_t)a->stride + (size_t)(column - 1)] - a->u[row] - a->v[column];
-}
-
-/* Adds the column of least slack to the tree that ends in `column`; returns it. */
-static int32_t grow(assignment *a, int32_t column) {
-  int32_t row = a->row_of[column], next = 0;
-  a->seen[column] = true;
-  for (int32_t c = 1; c <= a->n; c++) {
-    if (a->seen[c])
-      continue;
-    int64_t cost = reduced_cost(a, row, c);
-    if (cost < a->slack[c]) {
-      a->slack[c] = cost;
-      a->from[c] = column;
-    }
-    if (next == 0 || a->slack[c] < a->slack[next])
-      next = c;
-  }
-  int64_t step = a->slack[next];
-  for (int32_t c = 0; c <= a->n; c++) {
-    if (a->seen[c]) {
-      a->u[a->row_of[c]] += step;
-      a->v[c] -= step;
-    } else {
-      a->slack[c] -= step;
-    }
-  }
-  return next;
-}
-
-static void enter_row(assignment *a, int32_t row) {
-  int32_t column = 0;
-  a->row_of[0] = row;
-  for (int32_t c = 0; c <= a->n; c++) {
-    a->slack[c] = INT64_MAX / 4;
-    a->seen[c] = false;
-  }
-  do
-    column = grow(a, column);
-  while (a->row_of[column] != 0);
-  for (; column != 0; column = a->from[column])
-    a->row_of[column] = a->row_of[a->from[column]];
 }
 
 int64_t hec_slot_match_assign(hec_slot_match *match, const int64_t *gain, int32_t n, int32_t stride,
                               int32_t *column_of) {
-  size_t width = (size_t)match->n_ranks + 1;
+  hec_assignment *a = &match->assign;
   HEC_ASSERT(n <= match->n_ranks);
-  memset(match->potential, 0, 3 * width * sizeof *match->potential);
-  memset(match->partner, 0, 2 * width * sizeof *match->partner);
-  assignment a = {.gain = gain,
-                  .n = n,
-                  .stride = stride,
-                  .u = match->potential,
-                  .v = match->potential + width,
-                  .slack = match->potential + 2 * width,
-                  .row_of = match->partner,
-                  .from = match->partner + width,
-                  .seen = match->seen};
-  for (int32_t row = 1; row <= n; row++)
-    enter_row(&a, row);
-  int64_t sum = 0;
-  for (int32_t c = 1; c <= n; c++) {
-    column_of[a.row_of[c] - 1] = c - 1;
-    sum += gain[(size_t)(a.row_of[c] - 1) * (size_t)stride + (size_t)(c - 1)];
-  }
-  return sum;
+  a->n = n;
+  for (int32_t row = 0; row < n; row++)
+    for (int32_t c = 0; c < n; c++)
+      a->cost[row * n + c] = (double)-gain[(size_t)row * (size_t)stride + (size_t)c];
+  double sum = hec_assignment_make(a);
+  memcpy(column_of, a->column, (size_t)n * sizeof *column_of);
+  return (int64_t)-sum;
 }
 
 static void mark_near(hec_slot_match *match, const uint8_t *held) {

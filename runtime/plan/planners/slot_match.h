@@ -2,22 +2,19 @@
  * together, not where (reference policies.md 4.1, issue 25 of EPLB). */
 #ifndef HEC_PLAN_SLOT_MATCH_H
 #define HEC_PLAN_SLOT_MATCH_H
-#include "runtime/base/arena.h"
+#include "runtime/plan/planners/assignment.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
   int32_t n_ranks, n_groups, per_node, n_experts, per_rank; /* per_rank: slots; groups of ranks keep packs together */
   int64_t *gain;                                            /* [n_ranks * n_ranks] of pack p on rank r */
-  int64_t *group_gain; /* [n_groups * n_groups] of the packs of group a on the ranks of group b */
-  int32_t *inside;     /* [n_groups * n_ranks] for that pair: rank, from the group's first, of each pack */
-  int32_t *group_of;   /* [n_groups] group of ranks that takes the packs of group a */
-  int32_t *slot;       /* scratch [n_ranks * per_rank] */
-  uint8_t *near;       /* scratch [nodes * n_experts] a rank of the node holds it */
-  int64_t *potential;  /* scratch [3 * (n_ranks + 1)] of the assignment */
-  int32_t *partner;    /* scratch [2 * (n_ranks + 1)] */
-  bool *seen;          /* scratch [n_ranks + 1] */
+  int64_t *group_gain;   /* [n_groups * n_groups] of the packs of group a on the ranks of group b */
+  int32_t *inside;       /* [n_groups * n_ranks] for that pair: rank, from the group's first, of each pack */
+  int32_t *group_of;     /* [n_groups] group of ranks that takes the packs of group a */
+  int32_t *slot;         /* scratch [n_ranks * per_rank] */
+  uint8_t *near;         /* scratch [nodes * n_experts] a rank of the node holds it */
+  hec_assignment assign; /* scratch */
 } hec_slot_match;
 
 /* Ranks in n_groups equal runs (EPLB's nodes; 1: any pack may go to any rank); per_node ranks share a node. */

@@ -12,6 +12,7 @@
  * O(ranks * experts) sums, O(moves + experts + moved experts * ranks * hosts) to write. */
 #include "runtime/plan/planners/spill.h"
 
+#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
 
 #include <string.h>
@@ -21,11 +22,11 @@ __extension__ typedef unsigned __int128 uint128;
 /* Fewer assignments than this: a product of two of their counts has 62 bits. */
 static const uint64_t exact_most = (uint64_t)1 << 31;
 
-int32_t hec_spill_slots(const hec_problem *problem, int32_t published) {
-  int32_t homes = (problem->n_experts + problem->ep - 1) / problem->ep;
-  if (problem->slots == HEC_AUTO)
-    return published;
-  return problem->slots > homes ? problem->slots - homes : 0;
+int32_t hec_spill_slots(const hec_policy_run *run, int32_t i) {
+  int32_t slots = hec_policy_slots(run, i), homes = hec_problem_share(run->problem);
+  if (slots == HEC_AUTO)
+    return (int32_t)run->policy->own[i];
+  return slots > homes ? slots - homes : 0;
 }
 
 /* Quotas of a layer at most: all sources of every expert once, each move at most one more (consecutive ranges) or one
@@ -43,18 +44,17 @@ static void new_plan_arrays(hec_policy_run *run, hec_spill *spill) {
   int64_t moves = slots * p->n_ranks, quotas = quotas_most(p, spill->options.split, moves);
   HEC_ASSERT(moves <= INT32_MAX && quotas <= INT32_MAX);
   spill->move_capacity = (int32_t)moves;
-  run->plan.quota_capacity = (int32_t)quotas;
-  run->plan.quota_at = HEC_NEW(run->arena, int32_t, p->n_layers * (p->n_experts + 1));
-  run->plan.quota = HEC_NEW(run->arena, hec_quota, (size_t)p->n_layers * (size_t)quotas);
+  hec_quota_reserve(&run->plan, run->arena, (int32_t)quotas);
 }
 
-void hec_spill_init(hec_policy_run *run, hec_spill_options options) {
+void hec_spill_init(hec_policy_run *run, void (*plan)(hec_spill *spill), hec_spill_options options) {
   const hec_problem *p = run->problem;
   hec_arena *arena = run->arena;
   hec_spill *spill = HEC_NEW(arena, hec_spill, 1);
   int32_t ep = p->ep, experts = p->n_experts, most = experts > ep ? experts : ep;
   *spill = (hec_spill){
       .options = options,
+      .plan = plan,
       .problem = p,
       .n_experts = experts,
       .load = HEC_NEW(arena, uint64_t, ep),
@@ -109,24 +109,13 @@ void hec_spill_add(hec_spill *spill, int32_t expert, int32_t rank, uint64_t toke
   spill->moves[spill->n_moves++] = (hec_spill_move){expert, spill->first + rank, tokens};
 }
 
-static void sum_sources(hec_spill *spill, const hec_load *load, int32_t layer) {
-  uint64_t *total = spill->total;
-  int32_t experts = spill->n_experts;
-  memset(total, 0, (size_t)experts * sizeof *total);
-  for (int32_t s = 0; s < spill->problem->n_ranks; s++) {
-    const uint32_t *count = hec_load_row(load, layer, s);
-    for (int32_t e = 0; e < experts; e++)
-      total[e] += count[e];
-  }
-}
-
 /* One past the last rank of the domain that begins at `rank`. */
 static int32_t domain_end(const hec_spill *spill, int32_t rank) {
   const hec_problem *p = spill->problem;
   return spill->options.within_node ? hec_problem_node_end(p, hec_problem_node(p, rank)) : p->n_ranks;
 }
 
-static void plan_domains(hec_spill *spill, hec_spill_planner *planner) {
+static void plan_domains(hec_spill *spill) {
   for (int32_t first = 0, end; first < spill->problem->n_ranks; first = end) {
     end = domain_end(spill, first);
     spill->n_ranks = end - first;
@@ -140,7 +129,7 @@ static void plan_domains(hec_spill *spill, hec_spill_planner *planner) {
       spill->all += spill->load[r];
     }
     if (spill->all > 0)
-      planner(spill);
+      spill->plan(spill);
   }
 }
 
@@ -346,7 +335,8 @@ typedef struct {
   hec_spill *spill;
   hec_plan *plan;
   const hec_load *load; /* NULL: no moves */
-  int32_t layer, copies, quotas;
+  hec_quota_writer quotas;
+  int32_t layer, copies;
 } writer;
 
 static void write_copies(writer *w) {
@@ -362,18 +352,13 @@ static void write_copies(writer *w) {
   }
 }
 
-static void write_quotas(writer *w) {
+static void write_quotas(writer *w, int32_t e) {
   const hec_spill *spill = w->spill;
   int32_t ep = spill->problem->ep;
-  hec_quota *quota = w->plan->quota + (size_t)w->layer * (size_t)w->plan->quota_capacity;
   for (int32_t s = 0; s < ep; s++)
     for (int32_t k = 0; k < spill->n_hosts; k++) {
       int32_t h = spill->by_rank[k];
-      uint32_t n = spill->part[s * spill->n_hosts + h];
-      if (n == 0)
-        continue;
-      HEC_ASSERT(w->quotas < w->plan->quota_capacity);
-      quota[w->quotas++] = (hec_quota){s, spill->host[h], n};
+      hec_quota_add(&w->quotas, e, (hec_quota){s, spill->host[h], spill->part[s * spill->n_hosts + h]});
     }
 }
 
@@ -387,20 +372,20 @@ static void write_expert(writer *w, int32_t e) {
   list_hosts(spill, e, total);
   write_copies(w);
   split(spill, total);
-  write_quotas(w);
+  write_quotas(w, e);
 }
 
 /* The moves' guests in place of the layer's copies. */
 static void write_layer(hec_spill *spill, hec_plan *plan, int32_t layer, const hec_load *load) {
   size_t row = (size_t)layer * (size_t)(plan->n_experts + 1);
-  writer w = {spill, plan, load, layer, 0, 0};
+  writer w = {spill, plan, load, hec_quota_begin(plan, layer), layer, 0};
   sort_moves(spill);
   for (int32_t e = 0; e < plan->n_experts; e++) {
     write_expert(&w, e);
     plan->copy_at[row + (size_t)e + 1] = w.copies;
-    plan->quota_at[row + (size_t)e + 1] = w.quotas;
   }
-  spill->units += (uint64_t)w.quotas;
+  hec_quota_end(&w.quotas);
+  spill->units += (uint64_t)w.quotas.filled;
 }
 
 void hec_spill_decide(hec_policy_run *run) {
@@ -410,13 +395,13 @@ void hec_spill_decide(hec_policy_run *run) {
     write_layer(spill, &run->plan, layer, NULL);
 }
 
-void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load, hec_spill_planner *planner) {
+void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   hec_spill *spill = run->state;
   const hec_problem *p = run->problem;
   spill->n_moves = 0;
   spill->units = (uint64_t)p->n_ranks * (uint64_t)p->n_experts;
-  sum_sources(spill, load, layer);
-  plan_domains(spill, planner);
+  hec_load_totals(load, layer, 0, p->n_ranks, spill->total);
+  plan_domains(spill);
   write_layer(spill, &run->plan, layer, load);
   run->units = spill->units;
   run->planned = true;

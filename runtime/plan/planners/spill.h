@@ -29,13 +29,16 @@ typedef struct {
   bool within_node; /* domains are nodes */
   double threshold; /* acts, or aims, above this multiple of the mean */
   double capacity;  /* what a rank may take, as a multiple of the mean (UltraEP: of its first tries) */
+  int32_t tries;    /* UltraEP's first ones */
   uint64_t least;   /* tokens that are worth a guest */
   int32_t slots;    /* guests of a rank and layer; at most the experts */
 } hec_spill_options;
 
 /* The state of such a policy's run. */
-typedef struct {
+typedef struct hec_spill hec_spill;
+struct hec_spill {
   hec_spill_options options;
+  void (*plan)(hec_spill *spill); /* the planner: writes moves for the domain */
   const hec_problem *problem;
   /* The domain. */
   int32_t n_ranks, n_experts; /* n_experts: all of the layer */
@@ -66,10 +69,7 @@ typedef struct {
   int64_t *rest;              /* [ep] remainders */
   uint32_t *count;            /* [ep] assignments by source */
   uint32_t *part;             /* [ep * n_hosts] of source s on host h */
-} hec_spill;
-
-/* Writes moves for spill's domain. */
-typedef void hec_spill_planner(hec_spill *spill);
+};
 
 static inline int32_t hec_spill_home(const hec_spill *spill, int32_t expert) {
   return spill->home[expert] - spill->first;
@@ -79,12 +79,18 @@ void hec_spill_add(hec_spill *spill, int32_t expert, int32_t rank, uint64_t toke
 /* The expert, whose moves are the last ones, has one to `rank` of the domain. */
 bool hec_spill_moved(const hec_spill *spill, int32_t expert, int32_t rank);
 
-/* The three of a policy. init: contiguous homes, no copies, quotas with room for whatever the options allow. */
-void hec_spill_init(hec_policy_run *run, hec_spill_options options);
+/* Contiguous homes, no copies, quotas with room for whatever the options allow. */
+void hec_spill_init(hec_policy_run *run, void (*plan)(hec_spill *spill), hec_spill_options options);
 void hec_spill_decide(hec_policy_run *run); /* no guests: nothing is known before the gate */
-void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load, hec_spill_planner *planner);
+void hec_spill_refine(hec_policy_run *run, int32_t layer, const hec_load *load);
+/* What the rows have in common. */
+#define HEC_SPILL_POLICY                                                                                               \
+  .known = HEC_KNOWN_EXACT, .schedule = "serial", .dispatch = &hec_dispatch_quota, .window = 1, .rearranges = true,    \
+  .init = init, .decide = hec_spill_decide, .refine = hec_spill_refine
 
-/* Guests that fit beside the homes: problem.slots per rank and layer less the homes, else `published`. */
-int32_t hec_spill_slots(const hec_problem *problem, int32_t published);
+/* The option `guests`, own[i] of a policy, and what it comes to: if it is not given, problem.slots less the homes. */
+#define HEC_SPILL_GUESTS(i, who)                                                                                       \
+  HEC_POLICY_WHOLE("guests", i, 0, 65536, .help = "guest slots of a rank; else what `slots` leaves", .source = who)
+int32_t hec_spill_slots(const hec_policy_run *run, int32_t i);
 
 #endif

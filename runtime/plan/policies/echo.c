@@ -19,9 +19,7 @@
  * them. */
 static int32_t list_spills(hec_spill *s, int64_t avg) {
   int32_t n = s->n_ranks, first = s->home_at[0], n_experts = s->home_at[n] - first, n_spills = 0;
-  for (int32_t i = 0; i < n_experts; i++)
-    s->key[i] = (double)s->total[first + i];
-  hec_order_descending(s->key, n_experts, s->order);
+  hec_order_loads(s->total + first, n_experts, s->key, s->order);
   for (int32_t r = 0; r < n; r++)
     s->a[r] = -avg; /* running sum less avg */
   for (int32_t i = n_experts - 1; i >= 0; i--) {
@@ -80,25 +78,21 @@ static void plan(hec_spill *s) {
   }
 }
 
+enum { GUESTS };
+
+static const hec_option options[] = {HEC_SPILL_GUESTS(GUESTS, "UltraEP's; the PR names none"), {0}};
+
 static void init(hec_policy_run *run) {
-  hec_spill_init(run, (hec_spill_options){.split = HEC_SPLIT_PROPORTIONAL, .slots = hec_spill_slots(run->problem, 2)});
+  hec_spill_init(run, plan,
+                 (hec_spill_options){.split = HEC_SPLIT_PROPORTIONAL, .slots = hec_spill_slots(run, GUESTS)});
   run->plan.rematerialise = true;
 }
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
-}
-
 const hec_policy hec_policy_echo = {
+    HEC_SPILL_POLICY,
     .name = "echo",
     .summary = "excess of full ranks cloned to spare ones after the gate, one-shot greedy (unused slots are free here)",
     .source = "ECHO, Megatron-LM PR 2368",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
+    .options = options,
+    .own = {[GUESTS] = 2},
 };

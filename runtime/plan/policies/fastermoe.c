@@ -48,9 +48,7 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   const int32_t *home = plan->home + (size_t)layer * (size_t)plan->n_experts;
   hec_shadow_choose(shadow, &state->cost, hec_load_row(load, layer, 0), home);
   for (int32_t i = 0; i < shadow->n_chosen; i++)
-    for (int32_t rank = 0; rank < plan->n_ranks; rank++)
-      if (!hec_plan_holds(plan, layer, shadow->chosen[i], rank))
-        hec_plan_add_copy(plan, layer, shadow->chosen[i], rank, HEC_COPY_GUEST);
+    hec_plan_add_everywhere(plan, layer, shadow->chosen[i]);
   run->units = (uint64_t)plan->n_ranks * (uint64_t)(plan->n_experts + shadow->n_predicted);
   run->planned = true;
 }

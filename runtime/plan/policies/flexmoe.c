@@ -1,5 +1,5 @@
 /* FlexMoE (SIGMOD 2023, arXiv 2304.03946; reference policies.md 3.4, the re-implementation's text): a fixed number of
- * slots per rank, edited a little at a time. Per layer, at most 10 rounds; a round
+ * slots per rank, edited a little at a time. Per layer, at most `rounds`; a round
  *
  *   hot   = argmax load / replicas, cold = argmin load / replicas among experts with a removable replica
  *   Expand  a free slot on a rank without `hot`: node with the fewest replicas of it, then least load, then lower id
@@ -20,7 +20,16 @@
 #include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
-enum { ROUNDS_MAX = 10 };
+enum { ROUNDS };
+
+static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "of 10, 50 and 100 the best in SYMI's measurement"),
+                                     HEC_POLICY_WINDOW(.source = "this project"),
+                                     HEC_POLICY_SLOTS(.initial = "3 ceil(experts / ep), as far as memory goes",
+                                                      .source = "the memory that Hecate's authors measured"),
+                                     HEC_POLICY_WHOLE("rounds", ROUNDS, 0, 1e6,
+                                                      .help = "max changes per layer and decision",
+                                                      .source = "the re-implementation in LAER-MoE's artifact"),
+                                     {0}};
 
 typedef struct {
   int64_t last;
@@ -36,7 +45,7 @@ typedef struct {
 } flexmoe;
 
 static int32_t slots_per_rank(const hec_problem *problem) {
-  int32_t base = (problem->n_experts + problem->ep - 1) / problem->ep, slots = problem->slots;
+  int32_t base = hec_problem_share(problem), slots = problem->slots;
   if (slots == HEC_AUTO) {
     const hec_memory_cost *b = &problem->bytes;
     double state = (b->expert_param + b->expert_grad + b->expert_optimizer) * problem->n_layers;
@@ -255,7 +264,7 @@ static void decide(hec_policy_run *run) {
     read_layer(state, problem, &run->plan, layer);
     double time = estimate(state, problem);
     int32_t rounds = 0;
-    while (rounds < ROUNDS_MAX && improve(state, problem, &time))
+    while (rounds < run->policy->own[ROUNDS] && improve(state, problem, &time))
       rounds++;
     run->units += (uint64_t)(rounds + 2) * (uint64_t)problem->n_experts * (uint64_t)problem->n_ranks;
     if (rounds > 0)
@@ -280,4 +289,6 @@ const hec_policy hec_policy_flexmoe = {
     .init = init,
     .decide = decide,
     .rearranges = true,
+    .options = options,
+    .own = {[ROUNDS] = 10},
 };

@@ -14,8 +14,7 @@ static void init(hec_policy_run *run) {
     return;
   for (int32_t layer = 0; layer < plan->n_layers; layer++)
     for (int32_t e = 0; e < plan->n_experts; e++)
-      for (int32_t rank = 0; rank < plan->n_ranks; rank++)
-        hec_plan_add_copy(plan, layer, e, rank, HEC_COPY_GUEST);
+      hec_plan_add_everywhere(plan, layer, e);
 }
 
 const hec_policy hec_policy_fsdp = {

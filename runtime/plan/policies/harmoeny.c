@@ -54,25 +54,23 @@ static void plan(hec_spill *s) {
     s->units += (uint64_t)s->n_ranks;
 }
 
-static void init(hec_policy_run *run) {
-  hec_spill_init(run,
-                 (hec_spill_options){.split = HEC_SPLIT_LARGEST_FIRST, .least = 150, .slots = run->problem->n_experts});
-}
+enum { LEAST };
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
+static const hec_option options[] = {
+    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth fetching an expert (q)"), {0}};
+
+static void init(hec_policy_run *run) {
+  hec_spill_init(run, plan,
+                 (hec_spill_options){.split = HEC_SPLIT_LARGEST_FIRST,
+                                     .least = (uint64_t)run->policy->own[LEAST],
+                                     .slots = run->problem->n_experts});
 }
 
 const hec_policy hec_policy_harmoeny = {
+    HEC_SPILL_POLICY,
     .name = "harmoeny",
     .summary = "spare ranks filled from the fullest after the gate (published for inference, weights from host memory)",
     .source = "HarMoEny, arXiv 2506.12417",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
+    .options = options,
+    .own = {[LEAST] = 150},
 };

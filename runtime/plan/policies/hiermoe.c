@@ -139,6 +139,9 @@ static void decide(hec_policy_run *run) {
   run->planned = true;
 }
 
+static const hec_option options[] = {
+    HEC_POLICY_PERIOD(.source = "SmartMoE's here"), HEC_POLICY_WINDOW(.source = "SmartMoE's here"), {0}};
+
 const hec_policy hec_policy_hiermoe = {
     .name = "hiermoe",
     .summary = "periodic swaps of experts by a hierarchical cost model; its schedule sends a token once per node",
@@ -150,6 +153,7 @@ const hec_policy hec_policy_hiermoe = {
     .window = 2,
     .period = 25,
     .rearranges = true,
+    .options = options,
     .init = init,
     .decide = decide,
 };

@@ -16,6 +16,7 @@
  * the paper's pipeline of single experts with limited credit, so memory is that of a whole layer. */
 #include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
 static bool fetches(const hec_problem *problem) {
   int32_t per_node = problem->cluster->devices_per_node, machine = problem->ep > per_node ? per_node : 1;
@@ -33,9 +34,7 @@ static void init(hec_policy_run *run) {
       hec_fssdp_memory_capacity(problem, false) < problem->n_experts - problem->n_experts / problem->ep;
   for (int32_t layer = 0; layer < plan->n_layers; layer++)
     for (int32_t e = 0; e < plan->n_experts; e++)
-      for (int32_t rank = 0; rank < plan->n_ranks; rank++)
-        if (!hec_plan_holds(plan, layer, e, rank))
-          hec_plan_add_copy(plan, layer, e, rank, HEC_COPY_GUEST);
+      hec_plan_add_everywhere(plan, layer, e);
 }
 
 const hec_policy hec_policy_janus = {

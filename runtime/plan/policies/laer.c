@@ -20,6 +20,7 @@
 #include "runtime/plan/planners/replica_layout.h"
 #include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 typedef struct {
@@ -29,14 +30,13 @@ typedef struct {
 } laer;
 
 static int32_t capacity_of(const hec_problem *problem) {
-  int32_t least = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks, slots = problem->slots;
+  int32_t least = hec_problem_slots(problem, 0), slots = problem->slots;
   if (slots == HEC_AUTO) {
     int32_t at_once = problem->n_layers < 2 ? problem->n_layers : 2, room = hec_fssdp_room(problem, at_once, at_once);
     slots = problem->top_k > least + 1 ? problem->top_k : least + 1;
     slots = slots < room ? slots : room;
   }
-  slots = slots > least ? slots : least;
-  return slots < problem->n_experts ? slots : problem->n_experts;
+  return hec_problem_slots(problem, slots);
 }
 
 static hec_replica_cost cost_of(const hec_problem *problem) {
@@ -81,6 +81,11 @@ static void decide(hec_policy_run *run) {
   run->planned = true;
 }
 
+static const hec_option options[] = {HEC_POLICY_SLOTS(.initial = "top-k, with one to spare, as far as memory goes",
+                                                      .source = "2 of 8 and 4 of 16 experts"),
+                                     HEC_POLICY_WINDOW(),
+                                     {0}};
+
 const hec_policy hec_policy_laer = {
     .name = "laer",
     .summary = "FSEP: sharded experts, slots filled each micro-batch by a plan on past loads",
@@ -92,6 +97,7 @@ const hec_policy hec_policy_laer = {
     .window = 5,
     .by_source = true,
     .sliced = true,
+    .options = options,
     .init = init,
     .decide = decide,
 };

@@ -42,9 +42,8 @@ static void spill_expert(hec_spill *s, int32_t e, int64_t rest, int64_t cap) {
 /* a: got, b: pending. */
 static void plan(hec_spill *s) {
   int32_t n = s->n_ranks, first = s->home_at[0], n_experts = s->home_at[n] - first;
-  uint64_t most = 0;
+  uint64_t most = hec_largest(s->load, n);
   for (int32_t r = 0; r < n; r++) {
-    most = s->load[r] > most ? s->load[r] : most;
     s->a[r] = 0;
     s->b[r] = (int64_t)s->load[r];
   }
@@ -52,9 +51,7 @@ static void plan(hec_spill *s) {
     return;
   int64_t cap = (int64_t)(s->options.capacity * (double)(s->all / (uint64_t)n));
   cap = cap > 1 ? cap : 1;
-  for (int32_t i = 0; i < n_experts; i++)
-    s->key[i] = (double)s->total[first + i];
-  hec_order_descending(s->key, n_experts, s->order);
+  hec_order_loads(s->total + first, n_experts, s->key, s->order);
   s->units += (uint64_t)n_experts;
   for (int32_t i = 0; i < n_experts; i++) {
     int32_t e = first + s->order[i], home = hec_spill_home(s, e);
@@ -66,28 +63,29 @@ static void plan(hec_spill *s) {
   }
 }
 
-static void init(hec_policy_run *run) {
-  hec_spill_init(run, (hec_spill_options){.split = HEC_SPLIT_IN_ORDER,
-                                          .threshold = 1.3,
-                                          .capacity = 1,
-                                          .least = 1024,
-                                          .slots = run->problem->n_experts});
-}
+enum { THRESHOLD, CAP, LEAST };
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
+static const hec_option options[] = {
+    HEC_POLICY_REAL("threshold", THRESHOLD, 1, 1000, .help = "acts from this max load over mean load on (lambda)"),
+    HEC_POLICY_REAL("cap", CAP, 0.01, 1000, .help = "what a rank may take, in means (alpha; their code: 1.1)"),
+    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth a guest (m)"),
+    {0}};
+
+static void init(hec_policy_run *run) {
+  const double *own = run->policy->own;
+  hec_spill_init(run, plan,
+                 (hec_spill_options){.split = HEC_SPLIT_IN_ORDER,
+                                     .threshold = own[THRESHOLD],
+                                     .capacity = own[CAP],
+                                     .least = (uint64_t)own[LEAST],
+                                     .slots = run->problem->n_experts});
 }
 
 const hec_policy hec_policy_llep = {
+    HEC_SPILL_POLICY,
     .name = "llep",
     .summary = "excess over a cap spilled to the least loaded ranks after the gate",
     .source = "LLEP, arXiv 2601.17111",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
+    .options = options,
+    .own = {[THRESHOLD] = 1.3, [CAP] = 1, [LEAST] = 1024},
 };

@@ -21,9 +21,9 @@
 #include "runtime/plan/planners/eplb_core.h"
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/planners/order.h"
-#include "runtime/plan/planners/quota.h"
 #include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
 
 __extension__ typedef unsigned __int128 uint128;
@@ -47,7 +47,7 @@ typedef struct {
 
 /* Replicas per rank: one per column, or as many whole columns as --slots leaves; a rank's experts have one each. */
 static void size_replicas(lplb *state, const hec_problem *problem) {
-  int32_t base = (problem->n_experts + problem->ep - 1) / problem->ep, extra = state->n_columns;
+  int32_t base = hec_problem_share(problem), extra = state->n_columns;
   if (problem->slots != HEC_AUTO)
     extra = problem->slots > base ? problem->slots - base : 0;
   extra = extra < base ? extra : base;
@@ -102,7 +102,7 @@ static void init(hec_policy_run *run) {
     state->core = hec_eplb_new(run->arena, problem->n_experts, problem->n_experts, 1, 1, ep);
   (void)hec_replica_graph_of(ep, ep < per_node ? ep : per_node, state->from, &state->n_columns);
   size_replicas(state, problem);
-  run->plan.slots = (problem->n_experts + ep - 1) / ep + state->per_rank;
+  run->plan.slots = hec_problem_share(problem) + state->per_rank;
   hec_quota_reserve(&run->plan, run->arena, 2 * problem->n_experts * problem->n_ranks);
   hec_plan_set_contiguous(&run->plan, problem);
   for (int32_t e = 0; e < problem->n_experts; e++)
@@ -116,9 +116,7 @@ static void place(hec_policy_run *run, int32_t layer) {
   lplb *state = run->state;
   const hec_problem *problem = run->problem;
   hec_history_sum(&run->history, layer, run->policy->window, state->load);
-  for (int32_t e = 0; e < problem->n_experts; e++)
-    state->key[e] = (double)state->load[e];
-  hec_order_descending(state->key, problem->n_experts, state->order);
+  hec_order_loads(state->load, problem->n_experts, state->key, state->order);
   if (state->packs) {
     hec_eplb_place(&state->core, state->load);
     int32_t per_rank = problem->n_experts / problem->ep;
@@ -167,17 +165,6 @@ static void solve(lplb *state, const hec_problem *problem, const hec_plan *plan,
     state->moved[e] = replica[e] < 0 ? 0 : m->tokens[m->at[e] + 1];
 }
 
-static void add_totals(lplb *state, const hec_problem *problem, const hec_load *load, int32_t layer) {
-  size_t experts = (size_t)problem->n_experts;
-  for (size_t e = 0; e < experts; e++)
-    state->total[e] = 0;
-  for (int32_t s = 0; s < problem->n_ranks; s++) {
-    const uint32_t *count = hec_load_row(load, layer, s);
-    for (size_t e = 0; e < experts; e++)
-      state->total[e] += count[e];
-  }
-}
-
 /* Of the first `tokens` of n tokens, of which `moved` go to the replica, those that do. */
 static uint64_t share(uint64_t tokens, uint64_t moved, uint64_t n) {
   if (moved == 0 || moved == n)
@@ -210,7 +197,7 @@ static void write_expert(const lplb *state, const hec_problem *problem, const he
 static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   lplb *state = run->state;
   const hec_problem *problem = run->problem;
-  add_totals(state, problem, load, layer);
+  hec_load_totals(load, layer, 0, problem->n_ranks, state->total);
   solve(state, problem, &run->plan, layer);
   run->units = (uint64_t)problem->n_ranks * (uint64_t)problem->n_experts + state->split.units;
   hec_quota_writer writer = hec_quota_begin(&run->plan, layer);
@@ -223,6 +210,11 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   run->planned = true;
 }
 
+static const hec_option options[] = {HEC_POLICY_PERIOD(.source = "EPLB's here"),
+                                     HEC_POLICY_WINDOW(.source = "EPLB's here"),
+                                     HEC_POLICY_SLOTS(.initial = "ceil(experts / ep) and one per column of the graph"),
+                                     {0}};
+
 const hec_policy hec_policy_lplb = {
     .name = "lplb",
     .summary = "fixed replicas on a small graph, tokens split by a linear programme after the gate",
@@ -233,6 +225,7 @@ const hec_policy hec_policy_lplb = {
     .window = 10,
     .period = 100,
     .rearranges = true,
+    .options = options,
     .init = init,
     .decide = decide,
     .refine = refine,

@@ -16,8 +16,8 @@
  * placement) is not built, nor the communication term of its objective. Copies are resident: gradient all-reduce,
  * optimizer state each. O(R E) for the sums, min_max.c with E R / d places, O(R + R / d) per expert to write them. */
 #include "runtime/plan/planners/min_max.h"
-#include "runtime/plan/planners/quota.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ typedef struct {
 static int32_t group_size(const hec_problem *problem) {
   int32_t slots = problem->slots, d = 1;
   if (slots == HEC_AUTO)
-    slots = 2 * ((problem->n_experts + problem->ep - 1) / problem->ep);
+    slots = 2 * hec_problem_share(problem);
   while (d < problem->ep && (problem->n_ranks % d != 0 || (problem->n_experts + d - 1) / d > slots))
     d++;
   return d;
@@ -101,13 +101,9 @@ static void decide(hec_policy_run *run) {
 static void solve(micromoe *state, const hec_problem *problem, const hec_load *load, int32_t layer) {
   hec_min_max *m = &state->split;
   size_t groups = (size_t)state->n_groups, n = (size_t)problem->n_experts * groups;
-  memset(state->own, 0, n * sizeof *state->own);
-  for (int32_t s = 0; s < problem->n_ranks; s++) {
-    const uint32_t *count = hec_load_row(load, layer, s);
-    uint64_t *own = state->own + (size_t)(s / state->group_size) * (size_t)problem->n_experts;
-    for (int32_t e = 0; e < problem->n_experts; e++)
-      own[e] += count[e];
-  }
+  for (int32_t k = 0; k < state->n_groups; k++)
+    hec_load_totals(load, layer, k * state->group_size, state->group_size,
+                    state->own + (size_t)k * (size_t)problem->n_experts);
   memset(m->load, 0, (size_t)problem->n_ranks * sizeof *m->load);
   for (size_t i = 0; i < n; i++)
     m->tokens[i] = state->own[i % groups * (size_t)problem->n_experts + i / groups];
@@ -193,6 +189,9 @@ static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
   run->planned = true;
 }
 
+static const hec_option options[] = {
+    HEC_POLICY_SLOTS(.initial = "2 ceil(experts / ep)", .source = "this project; the user's in the paper"), {0}};
+
 const hec_policy hec_policy_micromoe = {
     .name = "micromoe",
     .summary = "two copies of every expert, tokens split over them by a linear programme after the gate",
@@ -202,6 +201,7 @@ const hec_policy hec_policy_micromoe = {
     .dispatch = &hec_dispatch_quota,
     .all_ranks = true,
     .window = 1,
+    .options = options,
     .init = init,
     .decide = decide,
     .refine = refine,

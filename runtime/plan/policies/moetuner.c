@@ -188,6 +188,9 @@ static void decide(hec_policy_run *run) {
   run->planned = true;
 }
 
+static const hec_option options[] = {
+    HEC_POLICY_PERIOD(.initial = "once"), HEC_POLICY_WINDOW(.source = "this project; the paper: 100 steps"), {0}};
+
 const hec_policy hec_policy_moetuner = {
     .name = "moetuner",
     .summary = "one placement of whole experts from a profile, loads as equal as can be; forward phase",
@@ -200,6 +203,7 @@ const hec_policy hec_policy_moetuner = {
     .whole = true,
     .rearranges = true,
     .by_transitions = true,
+    .options = options,
     .init = init,
     .decide = decide,
 };

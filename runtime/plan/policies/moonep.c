@@ -68,25 +68,13 @@ static void plan(hec_spill *s) {
 }
 
 static void init(hec_policy_run *run) {
-  const hec_problem *p = run->problem;
-  hec_spill_init(run, (hec_spill_options){.split = HEC_SPLIT_BY_RANK, .slots = (p->n_experts + p->ep - 1) / p->ep});
+  hec_spill_init(run, plan, (hec_spill_options){.split = HEC_SPLIT_BY_RANK, .slots = hec_problem_share(run->problem)});
   run->plan.rematerialise = true;
 }
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
-}
-
 const hec_policy hec_policy_moonep = {
+    HEC_SPILL_POLICY,
     .name = "moonep",
     .summary = "exactly equal shares after the gate, each receiver filled by one donor (unused slots are free here)",
     .source = "MoonEP, github.com/MoonshotAI/MoonEP",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
 };

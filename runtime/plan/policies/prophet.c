@@ -13,6 +13,7 @@
 #include "runtime/plan/planners/fssdp.h"
 #include "runtime/plan/planners/partial_shadow.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 #include "runtime/plan/rates.h"
 
 typedef struct {
@@ -34,6 +35,17 @@ static hec_partial_cost cost_of(const hec_problem *problem) {
   };
 }
 
+enum { EXCLUDED, BALANCED };
+
+static const hec_option options[] = {
+    HEC_POLICY_M(),
+    HEC_POLICY_WHOLE("excluded", EXCLUDED, 0, 65536, .help = "ranks that get no copy of an expert (n)",
+                     .initial = "the best of 0, 1/4, 1/2 and 3/4 of the ranks", .source = "this project"),
+    HEC_POLICY_WHOLE("balanced", BALANCED, 1, 1e6,
+                     .help = "ends where max - min is below a mean expert's load over this (1/alpha)",
+                     .source = "this project"),
+    {0}};
+
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   prophet *state = HEC_NEW(run->arena, prophet, 1);
@@ -43,6 +55,8 @@ static void init(hec_policy_run *run) {
       .most = hec_fssdp_memory_capacity(problem, false),
       .sent = HEC_NEW(run->arena, uint64_t, (size_t)problem->n_ranks * (size_t)problem->n_experts),
   };
+  state->shadow.excluded = (int32_t)run->policy->own[EXCLUDED];
+  state->shadow.balanced = (int32_t)run->policy->own[BALANCED];
   run->state = state;
   hec_plan_set_contiguous(&run->plan, problem);
 }
@@ -78,6 +92,8 @@ const hec_policy hec_policy_prophet = {
     .window = 1,
     .by_source = true,
     .rearranges = true,
+    .options = options,
+    .own = {[EXCLUDED] = -1, [BALANCED] = 10},
     .init = init,
     .decide = decide,
 };

@@ -37,13 +37,6 @@ static void init(hec_policy_run *run) {
   hec_plan_set_contiguous(&run->plan, problem);
 }
 
-static uint64_t busiest(const smartmoe *state, int32_t ep) {
-  uint64_t most = 0;
-  for (int32_t r = 0; r < ep; r++)
-    most = state->rank_load[r] > most ? state->rank_load[r] : most;
-  return most;
-}
-
 static void clear(smartmoe *state, int32_t ep) {
   for (int32_t r = 0; r < ep; r++) {
     state->rank_load[r] = 0;
@@ -55,7 +48,7 @@ static uint64_t present_busiest(smartmoe *state, const hec_plan *plan, int32_t l
   clear(state, ep);
   for (int32_t e = 0; e < plan->n_experts; e++)
     state->rank_load[hec_plan_home(plan, layer, e)] += state->load[e];
-  return busiest(state, ep);
+  return hec_largest(state->rank_load, ep);
 }
 
 static int32_t least_loaded(const smartmoe *state, int32_t ep, int32_t slots, int32_t present) {
@@ -69,9 +62,7 @@ static int32_t least_loaded(const smartmoe *state, int32_t ep, int32_t slots, in
 /* Fills state->place; returns the load of its busiest rank. */
 static uint64_t place_greedily(smartmoe *state, const hec_plan *plan, int32_t layer, int32_t ep) {
   int32_t n_experts = plan->n_experts, slots = (n_experts + ep - 1) / ep;
-  for (int32_t e = 0; e < n_experts; e++)
-    state->key[e] = (double)state->load[e];
-  hec_order_descending(state->key, n_experts, state->order);
+  hec_order_loads(state->load, n_experts, state->key, state->order);
   clear(state, ep);
   for (int32_t i = 0; i < n_experts; i++) {
     int32_t e = state->order[i];
@@ -80,7 +71,7 @@ static uint64_t place_greedily(smartmoe *state, const hec_plan *plan, int32_t la
     state->rank_load[rank] += state->load[e];
     state->n_used[rank]++;
   }
-  return busiest(state, ep);
+  return hec_largest(state->rank_load, ep);
 }
 
 static void write_layer(const smartmoe *state, hec_plan *plan, int32_t layer) {
@@ -107,6 +98,11 @@ static void decide(hec_policy_run *run) {
   run->planned = true;
 }
 
+static const hec_option options[] = {
+    HEC_POLICY_PERIOD(.source = "measured by Hecate's authors as the best; the artifact: 10"),
+    HEC_POLICY_WINDOW(.source = "the artifact"),
+    {0}};
+
 const hec_policy hec_policy_smartmoe = {
     .name = "smartmoe",
     .summary = "periodic re-placement of whole experts, no replicas",
@@ -120,4 +116,5 @@ const hec_policy hec_policy_smartmoe = {
     .init = init,
     .decide = decide,
     .rearranges = true,
+    .options = options,
 };

@@ -22,8 +22,15 @@
 #include "runtime/plan/planners/popularity.h"
 #include "runtime/plan/planners/sliced.h"
 #include "runtime/plan/policy.h"
+#include "runtime/plan/problem.h"
 
-enum { SLOTS_PER_EXPERT = 4 };
+enum { REPLICAS };
+
+static const hec_option options[] = {
+    HEC_POLICY_SLOTS(.initial = "replicas ceil(experts / ranks), as far as memory goes"),
+    HEC_POLICY_WHOLE("replicas", REPLICAS, 1, 65536, .help = "mean slots of an expert",
+                     .source = "4 slots on each of 16 GPUs for 16 experts"),
+    {0}};
 
 typedef struct {
   int32_t slots; /* per rank */
@@ -32,15 +39,15 @@ typedef struct {
   int32_t *slot;  /* [n_ranks * slots] */
 } symi;
 
-static int32_t slots_per_rank(const hec_problem *problem) {
-  int32_t least = (problem->n_experts + problem->n_ranks - 1) / problem->n_ranks, slots = problem->slots;
+static int32_t slots_per_rank(const hec_policy_run *run) {
+  const hec_problem *problem = run->problem;
+  int32_t slots = hec_policy_slots(run, REPLICAS);
   if (slots == HEC_AUTO) {
     int32_t room = hec_fssdp_memory_capacity(problem, false);
-    slots = SLOTS_PER_EXPERT * least;
+    slots = (int32_t)run->policy->own[REPLICAS] * hec_problem_slots(problem, 0);
     slots = slots < room ? slots : room;
   }
-  slots = slots > least ? slots : least;
-  return slots < problem->n_experts ? slots : problem->n_experts;
+  return hec_problem_slots(problem, slots);
 }
 
 static void place_layer(hec_policy_run *run, int32_t layer) {
@@ -55,7 +62,7 @@ static void place_layer(hec_policy_run *run, int32_t layer) {
 static void init(hec_policy_run *run) {
   const hec_problem *problem = run->problem;
   symi *state = HEC_NEW(run->arena, symi, 1);
-  *state = (symi){.slots = slots_per_rank(problem)};
+  *state = (symi){.slots = slots_per_rank(run)};
   state->load = HEC_NEW(run->arena, uint64_t, problem->n_experts);
   state->count = HEC_NEW(run->arena, int32_t, problem->n_experts);
   state->slot = HEC_NEW(run->arena, int32_t, (size_t)problem->n_ranks * (size_t)state->slots);
@@ -85,6 +92,8 @@ const hec_policy hec_policy_symi = {
     .window = 1,
     .sliced = true,
     .rearranges = true,
+    .options = options,
+    .own = {[REPLICAS] = 4},
     .init = init,
     .decide = decide,
 };

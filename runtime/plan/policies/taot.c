@@ -90,7 +90,7 @@ static void plan(hec_spill *s) {
   list_nodes(s);
   taot *own = s->own;
   hec_flow_hint_make(&own->hint, s->a, s->b);
-  s->units += 100 * (uint64_t)ranks;
+  s->units += 2 * (uint64_t)own->hint.steps * (uint64_t)ranks;
   for (int32_t round = 0; round < s->options.slots; round++)
     for (int32_t i = 0; i < s->n_ranks; i++) {
       int32_t to = s->rank_order[i];
@@ -104,31 +104,29 @@ static void plan(hec_spill *s) {
     }
 }
 
+enum { GUESTS, STEPS };
+
+static const hec_option options[] = {
+    HEC_SPILL_GUESTS(GUESTS, "LoongForge issue 28"),
+    HEC_POLICY_WHOLE("steps", STEPS, 1, 10000, .help = "of Sinkhorn's scaling, for the hint"),
+    {0}};
+
 static void init(hec_policy_run *run) {
-  hec_spill_init(run, (hec_spill_options){.split = HEC_SPLIT_NEAREST, .slots = hec_spill_slots(run->problem, 2)});
+  hec_spill_init(run, plan, (hec_spill_options){.split = HEC_SPLIT_NEAREST, .slots = hec_spill_slots(run, GUESTS)});
   run->plan.rematerialise = true;
   taot *own = HEC_NEW(run->arena, taot, 1);
   own->node = HEC_NEW(run->arena, int32_t, run->problem->ep);
-  own->hint = hec_flow_hint_new(run->arena, run->problem->ep);
+  own->hint = hec_flow_hint_new(run->arena, run->problem->ep, (int32_t)run->policy->own[STEPS]);
   own->hint.node = own->node;
   hec_spill *spill = run->state;
   spill->own = own;
 }
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
-}
-
 const hec_policy hec_policy_taot = {
+    HEC_SPILL_POLICY,
     .name = "taot",
     .summary = "excess of full ranks cloned after the gate, inside the node where that is as good",
     .source = "LoongForge TAOT, arXiv 2608.03676",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
+    .options = options,
+    .own = {[GUESTS] = 2, [STEPS] = 50},
 };

@@ -136,15 +136,11 @@ static void sort_domain(hec_spill *s) {
   int32_t n = s->n_ranks, first = s->home_at[0];
   for (int32_t r = 0; r < n; r++) {
     int32_t begin = s->home_at[r], count = s->home_at[r + 1] - begin, *order = s->order + begin - first;
-    for (int32_t i = 0; i < count; i++)
-      s->key[i] = (double)s->total[begin + i];
-    hec_order_descending(s->key, count, order);
+    hec_order_loads(s->total + begin, count, s->key, order);
     for (int32_t i = 0; i < count; i++)
       order[i] += begin;
   }
-  for (int32_t r = 0; r < n; r++)
-    s->key[r] = (double)s->load[r];
-  hec_order_descending(s->key, n, s->rank_order);
+  hec_order_loads(s->load, n, s->key, s->rank_order);
   s->units += (uint64_t)(s->home_at[n] - first + n);
 }
 
@@ -155,13 +151,12 @@ static int64_t scaled_up(int64_t x, double factor) {
 }
 
 static void plan(hec_spill *s) {
-  enum { TRIES = 3 };
   probe p = {.s = s, .relaxed = true, .begin = s->n_moves};
   sort_domain(s);
   int64_t most = (int64_t)s->load[s->rank_order[0]], n = s->n_ranks, mean = ((int64_t)s->all + n - 1) / n;
   int64_t least = scaled_up(mean, s->options.threshold);
   p.target = scaled_up(least, s->options.capacity);
-  for (int32_t try = 0; s->options.capacity > 0 && try < TRIES && p.target < most; try++) {
+  for (int32_t try = 0; try < s->options.tries && p.target < most; try++) {
     if (fits(&p))
       return;
     p.target += most / 100 > 1 ? most / 100 : 1;
@@ -175,31 +170,37 @@ static void plan(hec_spill *s) {
   s->n_moves = p.begin; /* nobody above the fullest */
 }
 
+enum { GUESTS, THRESHOLD, SLACK, TRIES, LEAST };
+
+static const hec_option options[] = {
+    HEC_SPILL_GUESTS(GUESTS, NULL),
+    HEC_POLICY_REAL("threshold", THRESHOLD, 1, 1000, .help = "aims above this multiple of the mean load",
+                    .source = "their code"),
+    HEC_POLICY_REAL("first", SLACK, 1, 1000, .help = "multiple of that where the fast tries begin",
+                    .source = "their code"),
+    HEC_POLICY_WHOLE("tries", TRIES, 0, 100, .help = "fast tries before the search", .source = "their code"),
+    HEC_POLICY_WHOLE("least", LEAST, 0, 1e9, .help = "tokens that are worth a guest (q_min)", .source = "their code"),
+    {0}};
+
 static void init(hec_policy_run *run) {
-  hec_spill_init(run, (hec_spill_options){.split = HEC_SPLIT_OWN_FIRST,
-                                          .within_node = true,
-                                          .threshold = 1,
-                                          .capacity = 1.01,
-                                          .least = 1024,
-                                          .slots = hec_spill_slots(run->problem, 2)});
+  const double *own = run->policy->own;
+  hec_spill_init(run, plan,
+                 (hec_spill_options){.split = HEC_SPLIT_OWN_FIRST,
+                                     .within_node = true,
+                                     .threshold = own[THRESHOLD],
+                                     .capacity = own[SLACK],
+                                     .tries = (int32_t)own[TRIES],
+                                     .least = (uint64_t)own[LEAST],
+                                     .slots = hec_spill_slots(run, GUESTS)});
   run->plan.rematerialise = true;
 }
 
-static void refine(hec_policy_run *run, int32_t layer, const hec_load *load) {
-  hec_spill_refine(run, layer, load, plan);
-}
-
 const hec_policy hec_policy_ultraep = {
+    HEC_SPILL_POLICY,
     .name = "ultraep",
     .summary =
         "least reachable load inside a node with 2 guest slots a rank, after the gate (unused slots are free here)",
     .source = "UltraEP, arXiv 2606.04101",
-    .known = HEC_KNOWN_EXACT,
-    .schedule = "serial",
-    .dispatch = &hec_dispatch_quota,
-    .window = 1,
-    .rearranges = true,
-    .init = init,
-    .decide = hec_spill_decide,
-    .refine = refine,
+    .options = options,
+    .own = {[GUESTS] = 2, [THRESHOLD] = 1, [SLACK] = 1.01, [TRIES] = 3, [LEAST] = 1024},
 };

@@ -37,6 +37,7 @@ typedef struct {
   const char *path;         /* of the file that `text` names, relative to the spec; NULL: it names none */
   char *content;            /* of a model's or cluster's file, with a zero behind it; NULL until loaded */
   double number;            /* of numeric axes */
+  const hec_policy *policy; /* of the axis of policies */
   const hec_json_value *at; /* for messages; NULL: not in the file */
 } hec_sweep_value;
 
@@ -84,6 +85,9 @@ void hec_sweep_free(hec_sweep *sweep);
 const hec_sweep_value *hec_sweep_at(const hec_sweep *sweep, int64_t index, hec_sweep_axis axis);
 /* The options of its job; `solver` and what no axis says are left alone. */
 void hec_sweep_options(const hec_sweep *sweep, int64_t index, hec_job_options *options);
+static inline const hec_policy *hec_sweep_policy(const hec_sweep *sweep, int64_t index) {
+  return hec_sweep_at(sweep, index, HEC_AXIS_policy)->policy;
+}
 static inline int32_t hec_sweep_policies(const hec_sweep *sweep) {
   return sweep->axis[HEC_AXIS_policy].n;
 }

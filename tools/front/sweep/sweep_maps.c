@@ -100,7 +100,7 @@ static void take_lead(mapper *m, int64_t index, int32_t who, hec_report_cell *ce
 static void add_row(mapper *m, int64_t index) {
   const hec_sweep *s = m->rows->sweep;
   const hec_sweep_row *row = m->rows->row[index];
-  const hec_policy *policy = hec_policy_find(hec_sweep_at(s, index, HEC_AXIS_policy)->text);
+  const hec_policy *policy = hec_sweep_policy(s, index);
   int64_t map = map_of(m, index);
   m->maps->n_rows++;
   m->maps->n_failed += row->why != NULL;

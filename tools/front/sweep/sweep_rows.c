@@ -69,7 +69,7 @@ static int64_t other_of(const hec_sweep_rows *rows, int64_t index, bool baseline
   const hec_sweep *s = rows->sweep;
   int64_t first = index - index % hec_sweep_policies(s), best = -1;
   for (int64_t i = first; i < first + hec_sweep_policies(s); i++) {
-    const hec_policy *policy = hec_policy_find(hec_sweep_at(s, i, HEC_AXIS_policy)->text);
+    const hec_policy *policy = hec_sweep_policy(s, i);
     const hec_sweep_row *row = rows->row[i];
     if (row->why || !(baseline ? policy->baseline : policy->rearranges))
       continue;
@@ -93,8 +93,8 @@ double hec_sweep_value_of(const hec_sweep_rows *rows, int64_t index, int32_t col
 
 const char *hec_sweep_schedule(const hec_sweep *s, int64_t index) {
   const hec_schedule *schedule = NULL;
-  hec_status status = hec_schedule_of(hec_policy_find(hec_sweep_at(s, index, HEC_AXIS_policy)->text),
-                                      hec_sweep_at(s, index, HEC_AXIS_schedule)->text, &schedule);
+  hec_status status =
+      hec_schedule_of(hec_sweep_policy(s, index), hec_sweep_at(s, index, HEC_AXIS_schedule)->text, &schedule);
   return status == HEC_OK ? schedule->name : "";
 }
 

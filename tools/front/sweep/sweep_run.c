@@ -95,7 +95,7 @@ static hec_status compare(worker *w, const int32_t *place, int32_t n) {
   if (strcmp(collective, HEC_SWEEP_AUTO) != 0)
     options.collective = hec_collective_find(collective);
   for (int32_t i = 0; i < n; i++)
-    policies[i] = hec_policy_find(hec_sweep_at(s, w->index[place[i]], HEC_AXIS_policy)->text);
+    policies[i] = hec_sweep_policy(s, w->index[place[i]]);
   hec_summary summary = {0};
   hec_status status = hec_trace_rewind(w->reader);
   if (status == HEC_OK)
@@ -147,10 +147,10 @@ static void run_item(worker *w) {
   int32_t fit[POLICIES_MAX], n_fit = 0;
   need_job(w, w->index[0]);
   for (int32_t i = 0; i < w->n; i++) {
-    const char *policy = hec_sweep_at(w->run->rows->sweep, w->index[i], HEC_AXIS_policy)->text;
+    const hec_policy *policy = hec_sweep_policy(w->run->rows->sweep, w->index[i]);
     if (w->why[0])
       cannot(w, i, w->why);
-    else if (hec_policy_suits(hec_policy_find(policy), &w->job.problem) != HEC_OK)
+    else if (hec_policy_suits(policy, &w->job.problem) != HEC_OK)
       cannot(w, i, hec_last_error());
     else
       fit[n_fit++] = i;

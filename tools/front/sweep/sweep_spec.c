@@ -73,8 +73,7 @@ static hec_status number_error(const hec_sweep *s, const hec_json_value *v, hec_
 }
 
 static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
-  if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) &&
-      strcmp(hec_json_text(v), "paper") == 0)
+  if (hec_sweep_option(axis)->kind == HEC_RUN_PAPER && hec_json_is_string(v) && strcmp(hec_json_text(v), "paper") == 0)
     return add_value(s, axis, "paper", HEC_T_PAPER, v);
   if (!is_number(v, hec_sweep_option(axis)->kind != HEC_RUN_REAL, hec_sweep_option(axis)->least,
                  hec_sweep_option(axis)->most))
@@ -86,14 +85,34 @@ static hec_status add_number(hec_sweep *s, hec_sweep_axis axis, const hec_json_v
   return status;
 }
 
+static hec_status add_policy(hec_sweep *s, const hec_policy *policy, const hec_json_value *at) {
+  HEC_TRY(add_value(s, HEC_AXIS_policy, policy->name, 0, at));
+  s->axis[HEC_AXIS_policy].value[s->axis[HEC_AXIS_policy].n - 1].policy = policy;
+  return HEC_OK;
+}
+
+static hec_status add_all_policies(hec_sweep *s, const hec_json_value *at) {
+  for (int32_t i = 0; hec_policies[i]; i++)
+    if (!hec_policies[i]->placed) /* a sweep has no placement */
+      HEC_TRY(add_policy(s, hec_policies[i], at));
+  return HEC_OK;
+}
+
+/* A policy, with options or not. */
+static hec_status read_policy(hec_sweep *s, const hec_json_value *v) {
+  const hec_policy *policy;
+  hec_text where = {0};
+  hec_json_where(s->json, v, &where);
+  hec_status status = hec_policy_read(hec_json_text(v), hec_sweep_option(HEC_AXIS_policy)->values->table, where.data,
+                                      &s->arena, &policy);
+  hec_text_free(&where);
+  return status == HEC_OK ? add_policy(s, policy, v) : status;
+}
+
 static hec_status add_row(hec_sweep *s, hec_sweep_axis axis, const hec_json_value *v) {
   const char *name = hec_json_is_string(v) ? hec_json_text(v) : "";
-  if (axis == HEC_AXIS_policy && strcmp(name, "all") == 0) {
-    for (int32_t i = 0; hec_policies[i]; i++)
-      if (!hec_policies[i]->placed) /* a sweep has no placement */
-        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, v));
-    return HEC_OK;
-  }
+  if (axis == HEC_AXIS_policy && *name)
+    return strcmp(name, "all") == 0 ? add_all_policies(s, v) : read_policy(s, v);
   hec_table rows = *hec_sweep_option(axis)->values->table;
   if (axis == HEC_AXIS_collective)
     rows.also = HEC_SWEEP_AUTO;
@@ -270,12 +289,8 @@ static hec_status read_axis(hec_sweep *s, hec_sweep_axis axis) {
   int32_t n = 0;
   if (!v && axis == HEC_AXIS_trace)
     return hec_json_error(s->json, root, "a member \"trace\"");
-  if (!v && axis == HEC_AXIS_policy) {
-    for (int32_t i = 0; hec_policies[i]; i++)
-      if (!hec_policies[i]->placed)
-        HEC_TRY(add_value(s, axis, hec_policies[i]->name, 0, NULL));
-    return HEC_OK;
-  }
+  if (!v && axis == HEC_AXIS_policy)
+    return add_all_policies(s, NULL);
   const char *left_out = axis == HEC_AXIS_law ? HEC_JOB_OPTIONS.law : may_be_none(axis) ? "" : HEC_SWEEP_AUTO;
   if (!v)
     return add_value(s, axis, left_out, 0, NULL);

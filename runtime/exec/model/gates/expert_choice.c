@@ -88,7 +88,7 @@ const hec_gate hec_gate_expert_choice = {
     .source = "Zhou et al., arXiv:2202.09368",
     .caution =
         "expert choice is not causal: what a token gets depends on later ones, so this loss compares with no other",
-    .takes = HEC_GATE_CAPACITY | HEC_GATE_GROUP,
+    .options = hec_gate_capacity_options,
     .varies = true,
     .balanced = true,
     .check = check,

@@ -159,11 +159,26 @@ static hec_status check(const hec_model *model, int32_t tokens) {
   return HEC_OK;
 }
 
+static const hec_option options[] = {{.name = "rank",
+                                      .at = offsetof(hec_gate_options, rank),
+                                      .min = 2,
+                                      .max = 1 << 16,
+                                      .help = "dimensions of the sphere, at most `d_model`",
+                                      .initial = "half the experts, at least 2"},
+                                     {.name = "temperature",
+                                      .type = HEC_OPTION_REAL,
+                                      .at = offsetof(hec_gate_options, temperature),
+                                      .min = 1e-2,
+                                      .max = 1e3,
+                                      .help = "divides the cosines",
+                                      .initial = "learned, from 0.5 down to 0.01"},
+                                     {0}};
+
 const hec_gate hec_gate_xmoe = {
     .name = "xmoe",
     .summary = "top-k of a softmax of cosines in few dimensions, over a temperature that is learned or fixed",
     .source = "X-MoE, arXiv:2204.09179",
-    .takes = HEC_GATE_RANK | HEC_GATE_TEMPERATURE,
+    .options = options,
     .biased = true,
     .sharpness = sharpest,
     .check = check,

@@ -1,5 +1,5 @@
 /* Quotas in their CSR block, written once through: O(quotas + experts) per layer. */
-#include "runtime/plan/planners/quota.h"
+#include "runtime/plan/quota.h"
 
 #include <string.h>
 
