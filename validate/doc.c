@@ -209,7 +209,11 @@ static void write_real(const hec_doc *doc, hec_doc_form form, double value, char
   else if (form == HEC_SIGNED || form == HEC_SIGNED2)
     (void)snprintf(text, size, "%+.*f %%", form == HEC_SIGNED ? 1 : 2, 100 * value);
   else
-    (void)snprintf(text, size, "%.*f", form == HEC_FIXED2 ? 2 : 3, form == HEC_MS ? 1e3 * value : value);
+    (void)snprintf(text, size, "%.*f",
+                   form == HEC_MS1      ? 1
+                   : form == HEC_FIXED2 ? 2
+                                        : 3,
+                   form == HEC_MS || form == HEC_MS1 ? 1e3 * value : value);
 }
 
 static void add_cell(hec_doc *doc, const hec_value *v) {

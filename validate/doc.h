@@ -31,6 +31,7 @@ typedef enum {
   HEC_FIXED2,  /* 0.12 */
   HEC_FIXED,   /* 0.123 */
   HEC_MS,      /* seconds as milliseconds: 1.234 */
+  HEC_MS1,     /* 1.2 */
   HEC_SECONDS, /* with the unit that fits: 1.234 us */
   HEC_PERCENT, /* 0.123: 12.3 % */
   HEC_SIGNED,  /* +12.3 % */

@@ -253,8 +253,9 @@ START_TEST(the_report_is_the_same_twice) {
         .path = small, .cluster = free_links, .model = small_model, .first = -1, .stamp = "a stamp"};
     hec_outcomes *o;
     ck_assert(hec_outcomes_run(&options, &o) == HEC_OK);
-    hec_outcomes_markdown(o, true, &text[i][0]);
-    hec_outcomes_json(o, &text[i][1]);
+    o->options.details = true;
+    hec_doc_write(hec_outcomes_report, o, HEC_DOC_MARKDOWN, 0, &text[i][0]);
+    hec_doc_write(hec_outcomes_report, o, HEC_DOC_JSON, 1, &text[i][1]);
     hec_outcomes_free(o);
   }
   for (int32_t k = 0; k < 2; k++)
@@ -277,9 +278,10 @@ START_TEST(the_report_is_the_same_twice) {
 END_TEST
 
 /* The report without the lines that name the inputs. */
-static hec_text conclusions(const hec_outcomes *o) {
+static hec_text conclusions(hec_outcomes *o) {
   hec_text all = {0}, kept = {0};
-  hec_outcomes_markdown(o, true, &all);
+  o->options.details = true;
+  hec_doc_write(hec_outcomes_report, o, HEC_DOC_MARKDOWN, 0, &all);
   for (const char *line = all.data; *line;) {
     size_t n = strcspn(line, "\n") + 1;
     if (strncmp(line, "Case ", 5) != 0 && strncmp(line, "Cluster ", 8) != 0 && strncmp(line, "Model ", 6) != 0)

@@ -9,7 +9,7 @@
 typedef struct {
   hec_outcomes_options options;
   const char *out;
-  bool json, details;
+  bool json;
 } settings;
 
 static hec_status parse(int argc, char **argv, settings *s, bool *done) {
@@ -24,8 +24,8 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--law", HEC_ARG_TEXT, &s->options.law, "LAW", "of the network: alpha_beta (default), max_min (minutes)", 0, 0},
       {"--quick", HEC_ARG_FLAG, &s->options.quick, NULL,
        "no table of changed inputs, nothing said of the whole recording", 0, 0},
-      {"--details", HEC_ARG_FLAG, &s->details, NULL, "also rank by rank, parts of the step, how the recording was read",
-       0, 0},
+      {"--details", HEC_ARG_FLAG, &s->options.details, NULL,
+       "also rank by rank, parts of the step, how the recording was read", 0, 0},
       {"--stamp", HEC_ARG_TEXT, &s->options.stamp, "TEXT", "a line for the heading, such as date and commit", 0, 0},
       {"--out", HEC_ARG_TEXT, &s->out, "FILE", "write the whole report as Markdown", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
@@ -46,12 +46,14 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
   return hec_args_parse(&command, argc, argv, NULL, 0, &n, done);
 }
 
-static hec_status print(const settings *s, const hec_outcomes *outcomes) {
+static hec_status print(const settings *s, hec_outcomes *outcomes) {
   hec_output_report report = {0};
-  hec_outcomes_markdown(outcomes, s->details, &report.shown);
-  hec_outcomes_markdown(outcomes, true, &report.whole);
+  outcomes->options.details = true;
+  hec_doc_write(hec_outcomes_report, outcomes, HEC_DOC_MARKDOWN, 0, &report.whole);
+  outcomes->options.details = s->options.details;
+  hec_doc_write(hec_outcomes_report, outcomes, HEC_DOC_MARKDOWN, 0, &report.shown);
   if (s->json)
-    hec_outcomes_json(outcomes, &report.json);
+    hec_doc_write(hec_outcomes_report, outcomes, HEC_DOC_JSON, 1, &report.json);
   return hec_output_report_print(&report, s->out);
 }
 

@@ -18,7 +18,7 @@
  *     "order_kept", "step_error": [2], "least_gap"}]}; null where the file has no end-to-end rows. */
 #ifndef HEC_VALIDATE_OUTCOMES_H
 #define HEC_VALIDATE_OUTCOMES_H
-#include "runtime/base/text.h"
+#include "validate/doc.h"
 #include "validate/outcomes/outcomes_step.h"
 
 #define HEC_OUTCOMES_BOUND 0.15 /* ratios: |predicted / measured - 1| */
@@ -30,7 +30,8 @@ typedef struct {
   /* Recorded micro-batches taken, first to last; first -1: the window of the artifact's own figure of these loads (25 to
    * 29), or the whole file where it has fewer. */
   int32_t first, last;
-  bool quick; /* no changes */
+  bool quick;   /* no changes */
+  bool details; /* of the report for people: also rank by rank, parts of the step, and how the recording was read */
 } hec_outcomes_options;
 
 /* Seconds of a step. */
@@ -80,8 +81,6 @@ typedef struct {
 hec_status hec_outcomes_run(const hec_outcomes_options *options, hec_outcomes **outcomes) HEC_MUST_USE;
 void hec_outcomes_free(hec_outcomes *outcomes);
 double hec_outcomes_spread(const double *x, int32_t n); /* standard deviation of n values */
-/* Verdict first. `details`: also rank by rank, parts of the step, and how the recording was read. */
-void hec_outcomes_markdown(const hec_outcomes *outcomes, bool details, hec_text *out);
-void hec_outcomes_json(const hec_outcomes *outcomes, hec_text *out);
+hec_doc_report hec_outcomes_report;                     /* of a hec_outcomes; for people the verdict first */
 
 #endif
