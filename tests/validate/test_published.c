@@ -299,7 +299,7 @@ START_TEST(disagreements_are_explained_by_the_run) {
     table->change[k].ours[flex] = (hec_span){NAN, NAN};
   }
   hec_text text = {0};
-  hec_published_markdown(p, &text);
+  hec_doc_write(hec_published_report, p, HEC_DOC_MARKDOWN, 0, &text);
   static const char *const expected[] = {
       "- `growth` (A): the paper says 1.25, here it is 0.900; on synthetic loads it agrees with one input changed: "
       "skew 1.5.\n",
@@ -331,7 +331,7 @@ static hec_text report(const char *trace, bool json) {
   ck_assert_int_eq(plain->value[HEC_LOADS_SYNTHETIC][fastest].verdict, HEC_AGREES);
   ck_assert_int_ge(published->best, 0);
   hec_text text = {0};
-  (json ? hec_published_json : hec_published_markdown)(published, &text);
+  hec_doc_write(hec_published_report, published, json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN, 1, &text);
   hec_published_free(published);
   return text;
 }

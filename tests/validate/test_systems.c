@@ -71,7 +71,7 @@ START_TEST(rows_are_summed) {
   ck_assert_int_eq(sum.varied, 2);
   ck_assert_int_eq(sum.reached, 1);
   hec_text text = {0};
-  hec_systems_markdown(report, &text);
+  hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &text);
   ck_assert_ptr_nonnull(strstr(text.data, "a stamp."));
   ck_assert_ptr_nonnull(strstr(text.data, "| 3 | q | 2.00x | 0.50x | 0.25 | **other** | 0.40-0.90x (tokens) |"));
   ck_assert_ptr_nonnull(strstr(text.data, "| 4 | q | 2.00x | skipped |"));
@@ -336,8 +336,8 @@ START_TEST(every_system_runs_twice_the_same) {
   }
   ck_assert_ptr_null(hec_systems[report->n_sections]);
   hec_text a = {0}, b = {0};
-  hec_systems_json(report, &a);
-  hec_systems_json(again, &b);
+  hec_doc_write(hec_systems_report, report, HEC_DOC_JSON, 1, &a);
+  hec_doc_write(hec_systems_report, again, HEC_DOC_JSON, 1, &b);
   ck_assert_uint_eq(a.length, b.length);
   ck_assert_mem_eq(a.data, b.data, a.length);
   hec_json *json;

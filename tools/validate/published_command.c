@@ -5,6 +5,7 @@
 #include "tools/front/colour.h"
 #include "tools/front/data.h"
 #include "tools/front/output.h"
+#include "tools/validate/report_out.h"
 #include "tools/validate/report_print.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/published/published.h"
@@ -77,22 +78,6 @@ static void show_progress(const char *what, int32_t done, int32_t of, void *cont
   hec_progress_at(done, of, 0);
 }
 
-static hec_status print(const settings *s, const hec_published *published) {
-  hec_text text = {0}, markdown = {0};
-  hec_published_markdown(published, &markdown);
-  if (s->json)
-    hec_published_json(published, &text);
-  const hec_text *shown = s->json ? &text : &markdown;
-  hec_status status = HEC_OK;
-  if (s->out)
-    status = hec_write_file(s->out, markdown.data, markdown.length);
-  if (status == HEC_OK)
-    status = hec_output_print(shown);
-  hec_text_free(&text);
-  hec_text_free(&markdown);
-  return status;
-}
-
 static hec_status run_hecate(settings *s) {
   if (s->synthetic && s->options.trace)
     return hec_fail(HEC_BAD_INPUT, "--synthetic and --trace exclude each other");
@@ -112,8 +97,11 @@ static hec_status run_hecate(settings *s) {
   hec_progress_stage("simulating", "cells");
   hec_published *published = NULL;
   hec_status status = hec_published_run(&s->options, &published);
-  if (status == HEC_OK)
-    status = print(s, published);
+  hec_report_texts texts = {.shown = {0}};
+  if (status == HEC_OK) {
+    hec_report_make(hec_published_report, published, s->json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN, 1, &texts);
+    status = hec_report_print(&texts, s->out);
+  }
   hec_published_free(published);
   free(found);
   return status;
@@ -154,10 +142,10 @@ static hec_status run_systems(settings *s) {
   hec_status status = hec_systems_run(system, &options, &report);
   hec_output_report output = {0};
   if (status == HEC_OK) {
-    hec_systems_markdown(report, &output.whole);
-    hec_systems_markdown(report, &output.shown);
+    hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &output.whole);
+    hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &output.shown);
     if (s->json)
-      hec_systems_json(report, &output.json);
+      hec_doc_write(hec_systems_report, report, HEC_DOC_JSON, 1, &output.json);
     status = hec_output_report_print(&output, s->out);
   }
   hec_systems_free(report);

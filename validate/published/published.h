@@ -35,7 +35,7 @@
  *   V = {"ours":[low,high],"distance","sign":"agrees"|"disagrees"|"undefined"}     numbers not formed: null */
 #ifndef HEC_VALIDATE_PUBLISHED_H
 #define HEC_VALIDATE_PUBLISHED_H
-#include "runtime/base/text.h"
+#include "validate/doc.h"
 #include "validate/published/measure.h"
 #include "validate/published/system_file.h"
 
@@ -151,8 +151,7 @@ hec_status hec_published_open(const hec_published_options *options, hec_publishe
 hec_status hec_published_run(const hec_published_options *options, hec_published **out) HEC_MUST_USE;
 void hec_published_free(hec_published *published);
 
-void hec_published_markdown(const hec_published *published, hec_text *out);
-void hec_published_json(const hec_published *published, hec_text *out);
+hec_doc_report hec_published_report; /* of a hec_published */
 /* "8192 tokens per GPU, non-MoE time x1, ..." */
 void hec_published_describe(const hec_setup *inputs, hec_text *out);
 

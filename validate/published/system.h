@@ -14,6 +14,7 @@
 #ifndef HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #define HEC_VALIDATE_PUBLISHED_SYSTEM_H
 #include "runtime/base/table.h"
+#include "validate/doc.h"
 #include "validate/published/measure.h"
 #include "validate/published/system_file.h"
 
@@ -83,8 +84,7 @@ typedef struct {
 /* Of one section; NULL: of all. */
 hec_system_summary hec_system_sum(const hec_system_report *report, const hec_system_section *section);
 
-void hec_systems_markdown(const hec_system_report *report, hec_text *out);
-void hec_systems_json(const hec_system_report *report, hec_text *out);
+hec_doc_report hec_systems_report; /* of a hec_system_report */
 /* `--system list`, and with --json. */
 hec_status hec_systems_list(bool json, hec_text *out) HEC_MUST_USE;
 
