@@ -2,7 +2,7 @@
 #include "tools/front/args.h"
 #include "tools/front/data.h"
 #include "tools/front/output.h"
-#include "tools/validate/report_print.h"
+#include "tools/validate/report_out.h"
 #include "tools/validate/tables.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/hardware/hardware.h"
@@ -45,14 +45,12 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
 }
 
 static hec_status print(const settings *s, hec_hardware *hardware) {
-  hec_output_report report = {0};
+  hec_report_texts texts = {.shown = {0}};
   hardware->details = true;
-  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &report.whole);
+  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &texts.markdown);
   hardware->details = s->details;
-  hec_doc_write(hec_hardware_report, hardware, HEC_DOC_MARKDOWN, 0, &report.shown);
-  if (s->json)
-    hec_doc_write(hec_hardware_report, hardware, HEC_DOC_JSON, 1, &report.json);
-  return hec_output_report_print(&report, s->out);
+  hec_report_show(hec_hardware_report, hardware, s->json, &texts);
+  return hec_report_print(&texts, s->out);
 }
 
 /* What does not hold, for those who read only the last line. */

@@ -6,7 +6,6 @@
 #include "tools/front/data.h"
 #include "tools/front/output.h"
 #include "tools/validate/report_out.h"
-#include "tools/validate/report_print.h"
 #include "tools/validate/validate_commands.h"
 #include "validate/published/published.h"
 #include "validate/published/system.h"
@@ -140,13 +139,11 @@ static hec_status run_systems(settings *s) {
   hec_progress_stage("simulating", "cells");
   hec_system_report *report = NULL;
   hec_status status = hec_systems_run(system, &options, &report);
-  hec_output_report output = {0};
+  hec_report_texts texts = {.shown = {0}};
   if (status == HEC_OK) {
-    hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &output.whole);
-    hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &output.shown);
-    if (s->json)
-      hec_doc_write(hec_systems_report, report, HEC_DOC_JSON, 1, &output.json);
-    status = hec_output_report_print(&output, s->out);
+    hec_doc_write(hec_systems_report, report, HEC_DOC_MARKDOWN, 0, &texts.markdown);
+    hec_report_show(hec_systems_report, report, s->json, &texts);
+    status = hec_report_print(&texts, s->out);
   }
   hec_systems_free(report);
   hec_text_free(&shared);

@@ -2,10 +2,19 @@
 #include "tools/validate/report_out.h"
 
 #include "tools/front/output.h"
+#include "validate/plain.h"
 
 void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts) {
   hec_doc_write(report, of, shown, indent, &texts->shown);
   hec_doc_write(report, of, HEC_DOC_MARKDOWN, 0, &texts->markdown);
+}
+
+void hec_report_show(hec_doc_report *report, const void *of, bool json, hec_report_texts *texts) {
+  hec_text markdown = {0};
+  hec_doc_write(report, of, json ? HEC_DOC_JSON : HEC_DOC_MARKDOWN, 1, json ? &texts->shown : &markdown);
+  if (!json)
+    hec_plain_add(&texts->shown, markdown.data);
+  hec_text_free(&markdown);
 }
 
 hec_status hec_report_print(hec_report_texts *texts, const char *file) {

@@ -7,7 +7,10 @@ typedef struct {
   hec_text shown, markdown;
 } hec_report_texts; /* zero-initialise */
 
+/* Both texts. */
 void hec_report_make(hec_doc_report *report, const void *of, hec_doc_kind shown, int indent, hec_report_texts *texts);
+/* What is shown alone: JSON, or its Markdown as plain text. */
+void hec_report_show(hec_doc_report *report, const void *of, bool json, hec_report_texts *texts);
 /* Nothing is printed where the file cannot be written. file NULL: none. Frees the texts. */
 hec_status hec_report_print(hec_report_texts *texts, const char *file) HEC_MUST_USE;
 
