@@ -7,8 +7,6 @@
  * O(knots * (pieces log knots + n knots)) for that, and the solver's. */
 #include "validate/calibrate/fit.h"
 
-#include "validate/calibrate/fit_solve.h"
-
 #include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>

@@ -14,8 +14,7 @@
  * GSL's error handler belongs to the process: it is off during a fit and restored after it. One fit at a time. */
 #ifndef HEC_VALIDATE_FIT_H
 #define HEC_VALIDATE_FIT_H
-#include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "validate/calibrate/fit_solve.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,11 +25,6 @@ typedef struct {
   const double *x;     /* sizes, > 0; an observation may have none: then y = fixed, and it counts only with `fixed` */
   const double *y;     /* [n] seconds, > 0 */
 } hec_observations;
-
-/* How the residuals were weighed. With fewer than two observations per coefficient no majority tells a stall from work:
- * plain least squares. Where the bisquare iteration does not settle, Huber's (convex); where that does not, least
- * squares. */
-typedef enum { HEC_FIT_BISQUARE, HEC_FIT_HUBER, HEC_FIT_LEAST_SQUARES } hec_fit_how;
 
 typedef struct {
   int32_t n_knots;
@@ -46,7 +40,6 @@ typedef struct {
   int32_t n_knots;     /* at least 1, at most HEC_FIT_KNOTS_MAX; with NULL: how many at most (and a third of n) */
   bool floor, fixed;
 } hec_fit_options;
-enum { HEC_FIT_KNOTS_MAX = 32 };
 
 /* Knots that the observations do not determine are left out: a given knot without half a piece of work near it (a
  * piece between two knots counts for both, by its distance), a chosen one without three, and one that the knots before

@@ -1,9 +1,17 @@
 /* Robust non-negative least squares, what both fits of fit.h come down to. */
 #ifndef HEC_VALIDATE_FIT_SOLVE_H
 #define HEC_VALIDATE_FIT_SOLVE_H
-#include "validate/calibrate/fit.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
 
-enum { HEC_FIT_COLUMNS_MAX = HEC_FIT_KNOTS_MAX + 1 };
+#include <stdint.h>
+
+enum { HEC_FIT_KNOTS_MAX = 32, HEC_FIT_COLUMNS_MAX = HEC_FIT_KNOTS_MAX + 1 };
+
+/* How the residuals were weighed. With fewer than two observations per coefficient no majority tells a stall from work:
+ * plain least squares. Where the bisquare iteration does not settle, Huber's (convex); where that does not, least
+ * squares. */
+typedef enum { HEC_FIT_BISQUARE, HEC_FIT_HUBER, HEC_FIT_LEAST_SQUARES } hec_fit_how;
 
 typedef struct {
   double c[HEC_FIT_COLUMNS_MAX]; /* >= 0 */
