@@ -348,8 +348,8 @@ static hec_queue_stream *choose(bool needed_only) {
 
 /* As the stream. What the work read is freed there too, so that nobody else touches it. */
 static void run_work(hec_queue_piece *work) {
-  hec_queue_stream *stream = work->stream; /* the work may be gone when it has run: it may break the device */
   get(work);
+  hec_queue_stream *stream = work->stream; /* the work may be gone when it has run: it may break the device */
   if (work->waits_for)
     get(work->waits_for);
   if (work->reaches)
