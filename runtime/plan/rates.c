@@ -34,6 +34,6 @@ double hec_problem_own_gradients_s(const hec_problem *problem) {
   if (!problem->train || problem->outside_s > 0)
     return problem->outside_s;
   double dense_s = hec_problem_reduce_s(problem, hec_problem_gradients(problem, 0));
-  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep, others = problem->dp - 1;
+  int32_t experts = hec_problem_share(problem), others = problem->dp - 1;
   return dense_s + 2.0 * others / problem->dp * experts * problem->bytes.expert_grad / hec_rates_of(problem).rank;
 }

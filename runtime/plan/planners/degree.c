@@ -50,7 +50,7 @@ static double exchange_s(const hec_problem *p, double bytes, bool inside, hec_ar
 
 hec_chunk_time hec_degree_balanced(const hec_problem *problem, int32_t degree, bool backward, hec_arena *arena) {
   double assignments = (double)problem->tokens * problem->top_k / degree, rows = assignments * problem->bytes.token;
-  int32_t experts = (problem->n_experts + problem->ep - 1) / problem->ep;
+  int32_t experts = hec_problem_share(problem);
   hec_work_shape shape = backward ? hec_work_backward_of(problem->moe, problem->expert) : problem->expert;
   hec_chunk_time chunk = {.a2a_s = exchange_s(problem, rows / problem->ep, false, arena)};
   for (int32_t r = 0; r < problem->n_ranks; r++) {

@@ -86,7 +86,7 @@ static double tensor_s(const wires *w) {
 }
 
 static hec_fsmoe_op experts_of(const hec_problem *p, bool backward) {
-  int32_t experts = (p->n_experts + p->ep - 1) / p->ep;
+  int32_t experts = hec_problem_share(p);
   double rows = (double)p->tokens * p->top_k * p->esp / experts;
   hec_work_shape shape = backward ? hec_work_backward_of(p->moe, p->expert) : p->expert;
   return line_of(compute_s(p, shape, rows, experts), compute_s(p, shape, rows / ENDS, experts));

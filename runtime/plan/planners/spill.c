@@ -12,8 +12,8 @@
  * O(ranks * experts) sums, O(moves + experts + moved experts * ranks * hosts) to write. */
 #include "runtime/plan/planners/spill.h"
 
-#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
+#include "runtime/plan/quota.h"
 
 #include <string.h>
 

@@ -23,8 +23,8 @@
 #include "runtime/plan/planners/order.h"
 #include "runtime/plan/planners/replica_graph.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
+#include "runtime/plan/quota.h"
 
 __extension__ typedef unsigned __int128 uint128;
 

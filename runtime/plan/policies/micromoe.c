@@ -17,8 +17,8 @@
  * optimizer state each. O(R E) for the sums, min_max.c with E R / d places, O(R + R / d) per expert to write them. */
 #include "runtime/plan/planners/min_max.h"
 #include "runtime/plan/policy.h"
-#include "runtime/plan/quota.h"
 #include "runtime/plan/problem.h"
+#include "runtime/plan/quota.h"
 
 #include <string.h>
 
