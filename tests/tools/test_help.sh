@@ -7,7 +7,7 @@ shopt -s extglob
 export LC_ALL=C.UTF-8
 
 # compare_command.c looks at its words again, to print how to repeat a run.
-if grep -nE 'str(n|)cmp\(argv\[[^]]*\], *"-|getopt' "$source_dir"/tools/*.c "$source_dir"/tools/*/*.c | grep -vE '/(args|compare_command)\.c:'; then
+if grep -nE 'str(n|)cmp\(argv\[[^]]*\], *"-|getopt' "$source_dir"/tools/*.c "$source_dir"/tools/*/*.c | grep -vE '/(args_parse|compare_command)\.c:'; then
   fail "options parsed beside the table of args.h"
 fi
 
@@ -29,7 +29,7 @@ check_options() {
     case $kind in
     flag) apart+=("$name") joined+=("$name") ;;
     *)
-      [ "$kind" != word ] || least=word
+      if [ "$kind" = word ]; then least=${values%% *} least=${least:-word}; fi
       apart+=("$name" "$least") joined+=("$name=$least") last=$name
       ;;
     esac

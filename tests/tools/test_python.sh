@@ -13,7 +13,7 @@ if grep -qE '^HEC_SANITIZE:STRING=.+' "$build/CMakeCache.txt"; then
 fi
 package=$source_dir/tools/python
 export PYTHONDONTWRITEBYTECODE=1 HECATE_LIBRARY=$build/libhecate.so PATH=$build:$PATH
-version=$(sed -n 's/^project(hecate VERSION \([0-9.]*\) .*/\1/p' "$source_dir/CMakeLists.txt")
+version=$(sed -n 's/^#define HECATE_VERSION_[A-Z]* //p' "$source_dir/runtime/exec/package/hecate.h" | paste -sd.)
 [ "$(sed -n 's/^version = "\(.*\)"/\1/p' "$package/pyproject.toml")" = "$version" ] || fail "version of pyproject.toml"
 
 if python3 -m pip --version >/dev/null 2>&1; then

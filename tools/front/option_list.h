@@ -36,7 +36,7 @@
   X(ep, WHOLE, 0, "N", "ranks of an expert-parallel group: a divisor of the ranks, at most the experts; the groups hold copies of the same experts (default: the largest)", 1, 65536, none) \
   X(esp, WHOLE, 0, "S", "ranks of an expert-sharding group inside a node: every expert in S shards (default 1; policies ep and ep-balanced)", 1, 65536, none) \
   X(mp, WHOLE, 0, "S", "ranks of a tensor-parallel group inside a node: attention and dense FFNs in S parts (default 1)", 1, 65536, none) \
-  X(t, PAPER, HEC_AUTO, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)", 0, 1000000, none) \
+  X(t, PAPER, HEC_AUTO, "N|paper", "FSSDP: hottest experts copied per layer before the gate (default: what hides)", 0, 1000000, degrees) \
   X(m, WHOLE, HEC_AUTO, "N", "FSSDP: most copies per rank and layer (default: what memory allows)", 0, 1000000, none) \
   X(period, WHOLE, HEC_AUTO, "N", "iterations between decisions of periodic policies (default: each policy's own)", 1, 1000000000, none) \
   X(slots, WHOLE, HEC_AUTO, "N", "expert slots per rank and layer of policies that reserve some: at least experts / ranks (default: their own)", 1, 1000000, none) \

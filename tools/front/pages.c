@@ -190,7 +190,7 @@ void hec_pages_complete(const hec_command *command, hec_text *out) {
       continue;
     hec_text values = {0};
     hec_text_add(&values, "");
-    if (arg->kind == HEC_ARG_TEXT)
+    if (arg->kind != HEC_ARG_FLAG)
       hec_pages_values(command, arg->name, &values);
     hec_text_add(out, "option");
     add_field(out, arg->name);

@@ -292,7 +292,7 @@ static hec_status search(hec_published *p) {
 
 /* An error in one of two clusters names the option that chose it. */
 static hec_status check_cluster(const char *option, const char *spec) {
-  static const char loaded_as[] = "--cluster ";
+  static const char loaded_as[] = "`cluster` ";
   hec_arena arena = {0};
   hec_cluster cluster;
   char why[1024];
