@@ -20,13 +20,13 @@
 /* The trace, then the options that sweeps vary (option_list.h), outermost first. Those of kind ROW do not make the job. */
 #define HEC_SWEEP_AXIS(name, ...) HEC_AXIS_##name,
 typedef enum { HEC_AXIS_trace, HEC_SWEPT_OPTION_LIST(HEC_SWEEP_AXIS) HEC_SWEEP_AXES } hec_sweep_axis;
-static inline const hec_run_option *hec_sweep_option(int32_t axis) { /* not of the trace */
+static inline const hec_run_option *hec_sweep_option(int64_t axis) { /* not of the trace */
   return &hec_run_rows[axis - HEC_AXIS_trace - 1];
 }
-static inline const char *hec_sweep_axis_name(int32_t axis) { /* key of the spec, column of the results */
+static inline const char *hec_sweep_axis_name(int64_t axis) { /* key of the spec, column of the results */
   return axis == HEC_AXIS_trace ? "trace" : hec_sweep_option(axis)->key;
 }
-static inline bool hec_sweep_makes_job(int32_t axis) {
+static inline bool hec_sweep_makes_job(int64_t axis) {
   return axis == HEC_AXIS_trace || hec_sweep_option(axis)->kind != HEC_RUN_ROW;
 }
 
