@@ -3,13 +3,13 @@
  *   alltoall, all_gather,    one exchange of n (n - 1) messages of bytes / n (models/link_cost.h): who sends what to whom is
  *   reduce_scatter           the same in all three, and nccl-tests' size is a rank's whole buffer in all three
  *   all_reduce               the ring (hec_link_cost_allreduce)
- *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit)
- *   fused MoE layer          two launches (gate and up, down), then each expert's rows by the same law without launches
+ *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit), alone: not as in a step
+ *   fused MoE layer          of a GPU its expert layer with the permutation of rows; else two launches (gate and up, down), then
+ *                            each expert's rows by the law without launches
  *
  * A collective costs what the law says: no kernel launch and no start of NCCL is added, so small messages come out too
- * fast; the required errors are of large ones. A fused MoE kernel is priced at the rate of large dense GEMMs, which it does
- * not reach: no public source says what such kernels reach on these devices, so the error stands in the table. Its rows
- * count for the ranking, not for the error of GEMMs.
+ * fast on clusters that name no GPU; the required errors are of large ones. MoE rows count for the ranking, not for the error
+ * of GEMMs.
  *
  * Rows whose notes call them slow are upper bounds of what the hardware takes: somebody asked why a cluster is slow. They
  * are neither hidden nor trusted: every required number is formed twice, over all rows and without those, and both must
@@ -117,9 +117,16 @@ static double exchange_s(const hec_cluster *c, int32_t ranks, int64_t bytes, hec
 
 static double gemm_s(const hec_device *device, const hec_hardware_row *row) {
   double weights = (double)row->n * (double)row->k;
-  hec_work_shape shape = {
-      .kind = HEC_CURVE_NONE, .flops_per_row = 2 * weights, .weight_bytes = WEIGHT_BYTES * weights, .n_gemms = 1};
-  return hec_work_s(device, &shape, (double)row->m);
+  hec_work_shape shape = {.kind = HEC_CURVE_NONE,
+                          .flops_per_row = 2 * weights,
+                          .weight_bytes = WEIGHT_BYTES * weights,
+                          .n_gemms = 1,
+                          .dims = {.part = HEC_WORK_GEMM,
+                                   .hidden = (int32_t)row->k,
+                                   .inter = (int32_t)row->n,
+                                   .dtype_bytes = WEIGHT_BYTES,
+                                   .times = 1}};
+  return hec_work_s(device, &shape, (double)row->m) / device->in_step;
 }
 
 static void spread_evenly(const hec_hardware_row *row, int64_t *load) {
@@ -166,6 +173,18 @@ void hec_hardware_loads(const hec_hardware_row *row, int64_t *load) {
   settle(row, load);
 }
 
+/* With the three passes over rows that hec_gpu_experts_s leaves to the operations that permute. */
+static double gpu_moe_s(const hec_device *device, const hec_work_shape *shape, const int64_t *load, int32_t n,
+                        hec_arena *arena) {
+  int32_t *rows = HEC_NEW(arena, int32_t, n);
+  double sum = 0;
+  for (int32_t e = 0; e < n; e++)
+    sum += rows[e] = (int32_t)load[e];
+  double bytes = 3.0 * WEIGHT_BYTES * sum * (double)shape->dims.hidden;
+  return hec_work_experts_s(device, shape, rows, n, 1) / device->in_step +
+         bytes * device->gpu->grouped_byte_s[HEC_LAW_BF16];
+}
+
 static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_arena *arena) {
   hec_arena_mark mark = hec_arena_save(arena);
   hec_moe moe = {
@@ -174,8 +193,9 @@ static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_a
   shape.n_gemms = 0; /* one kernel for all experts */
   int64_t *load = HEC_NEW(arena, int64_t, row->experts);
   hec_hardware_loads(row, load);
-  double seconds = FUSED_LAUNCHES * device->gemm_a_s;
-  for (int64_t e = 0; e < row->experts; e++)
+  double seconds =
+      device->gpu ? gpu_moe_s(device, &shape, load, (int32_t)row->experts, arena) : FUSED_LAUNCHES * device->gemm_a_s;
+  for (int64_t e = 0; e < row->experts && !device->gpu; e++)
     seconds += hec_work_s(device, &shape, (double)load[e]);
   hec_arena_rewind(arena, mark);
   return seconds;
