@@ -41,6 +41,15 @@ static double share_of(const hec_link *link, double message_bytes) {
   return is_nic && link->by_laws ? HEC_NIC_RING : hec_link_share_of(link, message_bytes);
 }
 
+/* Latency of a ring's hop. A port by laws has that of a whole exchange, so its hops are NCCL's: src/graph/tuning.cc, hwLat of
+ * ring and protocol Simple. */
+static double hop_s(const hec_cluster *c, int32_t from, int32_t to) {
+  static const double inside_s = 3.4e-6, between_s = 9.6e-6;
+  if (!c->gpu)
+    return (double)hec_cluster_latency_ps(c, from, to) * 1e-12;
+  return hec_cluster_node(c, from) == hec_cluster_node(c, to) ? inside_s : between_s;
+}
+
 /* By what factor the slowest port is slower than the laws say (--slow): 1 or more. */
 static double slowest_port(const hec_cluster *c, int32_t n_ranks) {
   double factor = 1;
@@ -113,7 +122,7 @@ double hec_link_cost_allreduce_strided(const hec_cluster *c, int32_t n_ranks, in
     busiest_s = leaf_s > busiest_s ? leaf_s : busiest_s;
   }
   for (int32_t r = 0; r < n_ranks; r += stride)
-    latency_s += (double)hec_cluster_latency_ps(c, r, r + stride < n_ranks ? r + stride : 0) * 1e-12;
+    latency_s += hop_s(c, r, r + stride < n_ranks ? r + stride : 0);
   return 2 * (double)(n - 1) / (double)n * (busiest_s + latency_s);
 }
 

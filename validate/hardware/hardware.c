@@ -4,7 +4,7 @@
  *   reduce_scatter           the same in all three, and nccl-tests' size is a rank's whole buffer in all three
  *   all_reduce               the ring (hec_link_cost_allreduce)
  *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit), alone: not as in a step
- *   fused MoE layer          of a GPU its expert layer with the permutation of rows; else two launches (gate and up, down), then
+ *   fused MoE layer          of a GPU the grouped law; else two launches (gate and up, down), then
  *                            each expert's rows by the law without launches
  *
  * A collective costs what the law says: no kernel launch and no start of NCCL is added, so small messages come out too
@@ -173,16 +173,17 @@ void hec_hardware_loads(const hec_hardware_row *row, int64_t *load) {
   settle(row, load);
 }
 
-/* With the three passes over rows that hec_gpu_experts_s leaves to the operations that permute. */
-static double gpu_moe_s(const hec_device *device, const hec_work_shape *shape, const int64_t *load, int32_t n,
-                        hec_arena *arena) {
-  int32_t *rows = HEC_NEW(arena, int32_t, n);
-  double sum = 0;
-  for (int32_t e = 0; e < n; e++)
-    sum += rows[e] = (int32_t)load[e];
-  double bytes = 3.0 * WEIGHT_BYTES * sum * (double)shape->dims.hidden;
-  return hec_work_experts_s(device, shape, rows, n, 1) / device->in_step +
-         bytes * device->gpu->grouped_byte_s[HEC_LAW_BF16];
+/* One fused kernel for all experts: the grouped law, whatever training would run instead. */
+static double gpu_moe_s(const hec_device *device, const hec_hardware_row *row, const int64_t *load) {
+  const hec_gpu_laws *laws = device->gpu;
+  const hec_grouped_work work = {.load = hec_grouped_load_of(load, (int32_t)row->experts),
+                                 .hidden = row->hidden,
+                                 .inter = row->ffn,
+                                 .tokens = row->tokens,
+                                 .top_k = row->top_k,
+                                 .gated = true,
+                                 .precision = HEC_LAW_BF16};
+  return hec_law_fit_s(&laws->gpu, laws->grouped[HEC_LAW_BF16], &work);
 }
 
 static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_arena *arena) {
@@ -193,8 +194,7 @@ static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_a
   shape.n_gemms = 0; /* one kernel for all experts */
   int64_t *load = HEC_NEW(arena, int64_t, row->experts);
   hec_hardware_loads(row, load);
-  double seconds =
-      device->gpu ? gpu_moe_s(device, &shape, load, (int32_t)row->experts, arena) : FUSED_LAUNCHES * device->gemm_a_s;
+  double seconds = device->gpu ? gpu_moe_s(device, row, load) : FUSED_LAUNCHES * device->gemm_a_s;
   for (int64_t e = 0; e < row->experts && !device->gpu; e++)
     seconds += hec_work_s(device, &shape, (double)load[e]);
   hec_arena_rewind(arena, mark);
