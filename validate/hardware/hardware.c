@@ -2,7 +2,7 @@
  *
  *   alltoall, all_gather,    one exchange of n (n - 1) messages of bytes / n (models/link_cost.h): who sends what to whom is
  *   reduce_scatter           the same in all three, and nccl-tests' size is a rank's whole buffer in all three
- *   all_reduce               the ring (hec_link_cost_allreduce)
+ *   all_reduce               hec_link_cost_allreduce: of a node of a GPU its law, else the ring
  *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit), alone: not as in a step
  *   fused MoE layer          of a GPU the grouped law; else two launches (gate and up, down), then
  *                            each expert's rows by the law without launches
@@ -15,7 +15,8 @@
  * are neither hidden nor trusted: every required number is formed twice, over all rows and without those, and both must
  * hold. A bound that is below the prediction is marked, since there the law is too slow.
  *
- * Nothing is fitted: constants are the presets', each with its source, and no source is one of the measured rows.
+ * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from; between
+ * nodes no source is one of the measured rows.
  * O(rows^2) for the rankings, O(ranks^2) for an exchange. */
 #include "validate/hardware/hardware.h"
 
