@@ -1,6 +1,8 @@
 /* What laws ask of a cluster: latencies, shares and rates along its routes. O(route) each; the description O(devices). */
 #include "models/cluster.h"
 
+#include "models/gpu_compute.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -49,21 +51,6 @@ int32_t hec_cluster_kind(const hec_cluster *c, hec_link_kind kind, int32_t *firs
   return n;
 }
 
-double hec_link_share_of(const hec_link *link, double bytes) {
-  const hec_link_share *at = link->shares;
-  int32_t n = link->n_shares, i = 1;
-  if (n == 0)
-    return 1;
-  if (bytes <= at[0].bytes)
-    return at[0].share;
-  while (i < n && at[i].bytes < bytes)
-    i++;
-  if (i == n)
-    return at[n - 1].share;
-  double part = (bytes - at[i - 1].bytes) / (at[i].bytes - at[i - 1].bytes);
-  return at[i - 1].share + (at[i].share - at[i - 1].share) * part;
-}
-
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes) {
   if (!same_node || p2p->ll_bytes == 0)
     return 1;
@@ -106,10 +93,11 @@ double hec_cluster_node_bandwidth(const hec_cluster *c, bool nominal) {
 
 void hec_cluster_describe(const hec_cluster *c, hec_text *text) {
   const hec_device *device = &c->devices[0];
-  hec_text_printf(text, "%s: %d node%s x %d device%s, %.4g TFLOP/s x %.2g, %.4g GB at %.4g GB/s, port %.4g GB/s",
-                  c->name, (int)c->n_nodes, c->n_nodes == 1 ? "" : "s", (int)c->devices_per_node,
-                  c->devices_per_node == 1 ? "" : "s", device->flops / 1e12, device->flops_efficiency,
-                  device->memory_bytes / 1e9, device->hbm_bandwidth / 1e9, c->links[0].bandwidth / 1e9);
+  hec_text_printf(text, "%s: %d node%s x %d %s%s, %.4g TFLOP/s x %.2g, %.4g GB at %.4g GB/s, port %.4g GB/s", c->name,
+                  (int)c->n_nodes, c->n_nodes == 1 ? "" : "s", (int)c->devices_per_node,
+                  device->gpu ? device->gpu->gpu.title : "device", device->gpu || c->devices_per_node == 1 ? "" : "s",
+                  device->flops / 1e12, device->flops_efficiency, device->memory_bytes / 1e9,
+                  device->hbm_bandwidth / 1e9, c->links[0].bandwidth / 1e9);
   if (c->n_nodes > 1)
     hec_text_printf(text, ", %d NIC%s a node, %.4g GB/s together", (int)c->nics, c->nics == 1 ? "" : "s",
                     hec_cluster_node_bandwidth(c, false) / 1e9);

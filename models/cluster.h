@@ -21,8 +21,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
-/* Time of one GEMM of `rows` rows: max(gemm_a + rows rounded up to the tile * flops_per_row / (flops*efficiency),
+struct hec_gpu_laws; /* models/gpu_compute.h */
+
+/* With `gpu` the laws of that GPU price compute, and the fields from flops to launch_s sum them up for those who need one number:
+ * flops_efficiency is what its fastest product reaches in a step. Without it they are the law itself.
+ * Time of one GEMM of `rows` rows: max(gemm_a + rows rounded up to the tile * flops_per_row / (flops*efficiency),
  *                                      gemm_c + weight_bytes / hbm). */
 typedef struct {
   double flops;            /* peak FLOP/s of the training dtype */
@@ -36,7 +41,16 @@ typedef struct {
   double speed;               /* 1; a slow rank has less: divides every compute rate */
   double skew_s;              /* its rank begins an iteration so long after time 0 */
   const hec_curves *measured; /* replaces the law where a curve fits; NULL: none */
+  const struct hec_gpu_laws *gpu; /* NULL: known by its peak and a few constants */
+  double
+      in_step; /* what a kernel takes in a training step over what it takes alone, by the laws: HEC_IN_STEP; else 1 */
 } hec_device;
+
+/* Kernels in a step take longer than alone: lower clocks, interference, gaps that host and allocator leave, ranks that are late.
+ * Fitted to 31 published Mixtral-8x22B runs on H100 (arXiv 2504.14960), with the network's and the overlap's constants. */
+#define HEC_IN_STEP 1.183
+/* What rings reach of a GPU's NIC over what the messages of an exchange do: 0.96 of its rate over 0.718 (cluster_gpu.c). */
+#define HEC_NIC_RING (0.96 / 0.718)
 
 typedef enum {
   HEC_LINK_PORT_OUT,
@@ -64,8 +78,10 @@ typedef struct {
   double nominal;   /* bytes/s, data sheet */
   double bandwidth; /* bytes/s, nominal * efficiency: what every law uses */
   int64_t latency_ps;
+  bool by_laws;                 /* rate and shares are a GPU's (cluster_gpu.c) */
   int32_t n_shares;             /* 0: every message reaches the whole bandwidth */
   const hec_link_share *shares; /* [n_shares] */
+  const uint8_t *share_at;      /* [64] the first point of 2^i bytes or more, n_shares if none; NULL: not made */
 } hec_link;
 
 enum { HEC_ROUTE_MAX = 8 };
@@ -92,10 +108,12 @@ typedef struct {
   hec_p2p p2p; /* of law nccl_rounds */
   bool sized;  /* some link has shares by message size */
   int32_t n_links;
-  hec_link *links;           /* [n_links] */
-  hec_device *devices;       /* [n_devices] */
-  double plan_a_s, plan_b_s; /* simulated planning time: a + b * work units */
-  hec_curves measured;       /* of every device, and of its collectives; n 0: none */
+  hec_link *links;                /* [n_links] */
+  hec_device *devices;            /* [n_devices] */
+  double plan_a_s, plan_b_s;      /* simulated planning time: a + b * work units */
+  hec_curves measured;            /* of every device, and of its collectives; n 0: none */
+  const struct hec_gpu_laws *gpu; /* of its collectives inside a node; NULL: by the links */
+  double law_port;                /* bytes/s that a port has by them: a slower one slows them */
   int32_t *route_at;   /* [n_devices * n_devices + 1] into route_link; (s, d) at s * n_devices + d; empty for s == d */
   int32_t *route_link; /* link ids, in the order they are crossed */
   uint8_t *route_side; /* per entry: 1 the link is on the source's side, 2 on the destination's, 3 both (fabric);
@@ -110,6 +128,7 @@ enum { HEC_DEVICES_MAX = 4096 };
  * The one-line form; in brackets what is optional, with an example:
  *     4x8 nvlink=300G@2us nic=50G@5us flops=312T mem=40G [hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0
  *         leaf=16 uplink=200G@1us pxn=1 through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns slow=3:0.5]
+ *     4x8 gpu=a100 [nics=4 step=1.183 ... as above, but for flops, eff, hbm, tile, a, c, launch: the GPU's laws have them]
  * (nodes x devices per node; G = 1e9, T = 1e12, M = 1e6, K = 1e3, P = 1e15; @ a latency in s, ms, us or ns, default 0;
  * links in bytes/s and direction). Defaults: hbm=1555G nics=1 eff=0.8 nic_eff=1 nvlink_eff=1 tile=128 sm=0 pxn=0
  * through=0 p2p=32:4 a=3us c=3us launch=3us plan=5us@1ns, no leaf. `nvlink` may be absent with one device per node (the ports then
@@ -121,9 +140,11 @@ enum { HEC_DEVICES_MAX = 4096 };
  *                 "efficiency_by_bytes": [[2e6, 0.6], [256e6, 1]]},      optional, of any class: hec_link_share
  *      "nic":    {"bandwidth": 50e9, "latency": 5e-6, "efficiency": 1},          of one NIC
  *      "leaf":   {"nodes_per_leaf": 2, "bandwidth": 100e9, "latency": 1e-6, "efficiency": 1},       of one leaf's uplink
+ *      "gpu": "a100",      instead of flops to launch_s below, and of bandwidth, latency, efficiency of "nvlink" and "nic"
+ *                          that are not given: a device of models/presets/device-NAME.json, or the path of a file
  *      "device": {"flops": 312e12, "flops_efficiency": 0.8, "hbm_bandwidth": 1555e9, "hbm_efficiency": 0.9,
  *                 "memory_bytes": 40e9, "gemm_a_s": 3e-6, "gemm_c_s": 3e-6, "gemm_tile": 128, "launch_s": 3e-6,
- *                 "comm_share": 0, "speed": 1, "skew_s": 0},
+ *                 "comm_share": 0, "speed": 1, "skew_s": 0, "in_step": 1.183},       in_step: with "gpu" only
  *      "plan": {"a_s": 5e-6, "b_s": 1e-9}, "p2p": {"channels": 32, "channels_per_peer": 4, "batch": 8,
  *                                           "ll_bytes": 16384, "ll_share": 0.5, "chunk_bytes": 131072},
  *      "devices": [{"device": 3, "speed": 0.8}],              any field of "device", for one device
@@ -133,8 +154,8 @@ enum { HEC_DEVICES_MAX = 4096 };
  *                   {"kind": "all-reduce", "ranks": 2, "points": [[1e6, 3e-4]]}],   size (rows, bytes, or seconds by closed form), seconds: curve.h
  *      "machine": {...}, "calibration": {...},     what calibration says of itself; kept, not used
  *      "notes": ..., "sources": {"field": "where the number is from"}}
- * Required: nodes, devices_per_node, device.flops, device.memory_bytes, bandwidth of a given link class; nvlink and nic as
- * above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
+ * Required: nodes, devices_per_node, device.flops and device.memory_bytes or gpu, bandwidth of a given link class; nvlink
+ * and nic as above. Everything else defaults as in the one-line form (hbm_efficiency 1, latency 0). */
 hec_status hec_cluster_load(const char *spec, hec_arena *arena, hec_cluster *cluster) HEC_MUST_USE;
 /* Share of its links that a transfer of `bytes` reaches by its protocol alone (law nccl_rounds). */
 double hec_p2p_share(const hec_p2p *p2p, bool same_node, double bytes);
@@ -160,10 +181,31 @@ double hec_cluster_slowest(const hec_cluster *c, int32_t s, int32_t d);     /* b
  * routes; devices are shared with the whole. O(n^2 * route length). */
 hec_cluster hec_cluster_part(const hec_cluster *whole, int32_t first, int32_t n, hec_arena *arena);
 
+/* Of a double from 1 to 2^63. */
+static inline int32_t hec_floor_log2(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (int32_t)(bits >> 52) - 1023;
+}
+
 /* The share of its bandwidth that a message of that size reaches on a link, and on the whole route: the least of its links'.
  * A message of b bytes then loads every link of its route like b / share bytes, so that the laws stay linear in loads.
  * Closed forms and network laws do so; the planners' running sums over tokens and the pacing of real bytes do not. */
-double hec_link_share_of(const hec_link *link, double bytes);
+static inline double hec_link_share_of(const hec_link *link, double bytes) {
+  const hec_link_share *at = link->shares;
+  int32_t n = link->n_shares;
+  if (n == 0)
+    return 1;
+  if (bytes <= at[0].bytes)
+    return at[0].share;
+  int32_t i = link->share_at ? link->share_at[hec_floor_log2(bytes)] : 1;
+  while (i < n && at[i].bytes < bytes)
+    i++;
+  if (i == n)
+    return at[n - 1].share;
+  double part = (bytes - at[i - 1].bytes) / (at[i].bytes - at[i - 1].bytes);
+  return at[i - 1].share + (at[i].share - at[i - 1].share) * part;
+}
 double hec_cluster_share_of(const hec_cluster *c, int32_t s, int32_t d, double bytes);
 static inline int32_t hec_cluster_node(const hec_cluster *c, int32_t device) {
   return device / c->devices_per_node;

@@ -39,8 +39,13 @@ static hec_status read_bandwidth(const hec_json *json, const hec_json_value *obj
                                       "efficiency",     "efficiency_by_bytes", NULL};
   HEC_TRY(hec_json_only(json, object, known));
   HEC_TRY(hec_json_want_double(json, object, "bandwidth", HEC_BANDWIDTH_LEAST, HEC_BANDWIDTH_MOST, &link->bandwidth));
-  HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MOST, 0, &link->latency_s));
-  HEC_TRY(hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, 1, &link->efficiency));
+  HEC_TRY(hec_json_double_or(json, object, "latency", 0, HEC_LATENCY_MOST, link->latency_s, &link->latency_s));
+  if (hec_json_get(object, "efficiency") || hec_json_get(object, "efficiency_by_bytes")) { /* not the GPU's */
+    link->efficiency = 1;
+    link->n_shares = 0;
+    link->by_laws = false;
+  }
+  HEC_TRY(hec_json_double_or(json, object, "efficiency", HEC_SHARE_LEAST, 1, link->efficiency, &link->efficiency));
   return read_shares(json, hec_json_get(object, "efficiency_by_bytes"), arena, link);
 }
 
@@ -55,15 +60,31 @@ static hec_status read_link(const hec_json *json, const hec_json_value *root, co
   return extra && strcmp(key, "leaf") != 0 ? hec_json_error(json, extra, "nodes_per_leaf only in \"leaf\"") : HEC_OK;
 }
 
+/* A GPU's laws have what a few constants have else; in_step is theirs. */
+static hec_status check_laws(const hec_json *json, const hec_json_value *object, const hec_device *device) {
+  static const char *const of_peak[] = {"flops",          "flops_efficiency", "hbm_bandwidth",
+                                        "hbm_efficiency", "gemm_a_s",         "gemm_c_s",
+                                        "gemm_tile",      "launch_s",         NULL};
+  const hec_json_value *in_step = hec_json_get(object, "in_step");
+  if (in_step && !device->gpu)
+    return hec_json_error(json, in_step, "in_step with \"gpu\" only");
+  for (int i = 0; device->gpu && of_peak[i]; i++)
+    if (hec_json_get(object, of_peak[i]))
+      return hec_json_error(json, hec_json_get(object, of_peak[i]),
+                            "none of flops, hbm, gemm and launch_s beside \"gpu\", whose laws have them");
+  return HEC_OK;
+}
+
 /* Fields present replace what `device` has; hbm_efficiency applies to an hbm_bandwidth given beside it. */
 static hec_status read_device(const hec_json *json, const hec_json_value *object, hec_device *device) {
-  static const char *const known[] = {
-      "device",   "flops",     "flops_efficiency", "hbm_bandwidth", "hbm_efficiency", "memory_bytes", "gemm_a_s",
-      "gemm_c_s", "gemm_tile", "launch_s",         "comm_share",    "speed",          "skew_s",       NULL};
+  static const char *const known[] = {"device",       "flops",    "flops_efficiency", "hbm_bandwidth", "hbm_efficiency",
+                                      "memory_bytes", "gemm_a_s", "gemm_c_s",         "gemm_tile",     "launch_s",
+                                      "comm_share",   "speed",    "skew_s",           "in_step",       NULL};
   double hbm_efficiency = 1;
   int64_t tile = 0;
   const hec_json_value *hbm = hec_json_get(object, "hbm_bandwidth"), *share = hec_json_get(object, "hbm_efficiency");
   HEC_TRY(hec_json_only(json, object, known));
+  HEC_TRY(check_laws(json, object, device));
   HEC_TRY(hec_json_double_or(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, device->flops, &device->flops));
   HEC_TRY(hec_json_double_or(json, object, "flops_efficiency", HEC_SHARE_LEAST, 1, device->flops_efficiency,
                              &device->flops_efficiency));
@@ -82,13 +103,19 @@ static hec_status read_device(const hec_json *json, const hec_json_value *object
   HEC_TRY(hec_json_double_or(json, object, "launch_s", 0, HEC_SECONDS_MOST, device->launch_s, &device->launch_s));
   HEC_TRY(hec_json_double_or(json, object, "comm_share", 0, 0.99, device->comm_share, &device->comm_share));
   HEC_TRY(hec_json_double_or(json, object, "skew_s", 0, HEC_SECONDS_MOST, device->skew_s, &device->skew_s));
+  HEC_TRY(hec_json_double_or(json, object, "in_step", 1, HEC_IN_STEP_MOST, device->in_step, &device->in_step));
+  hec_cluster_sum_up(device);
   return hec_json_double_or(json, object, "speed", HEC_SHARE_LEAST, 1000, device->speed, &device->speed);
 }
 
 static hec_status read_common_device(const hec_json *json, const hec_json_value *root, hec_device *device) {
-  const hec_json_value *object = hec_json_get(root, "device");
+  const hec_json_value *object = hec_json_get(root, "device"), *gpu = hec_json_get(root, "gpu");
+  if (!object && gpu)
+    return HEC_OK;
   if (!object)
-    return hec_json_error(json, root, "a member \"device\"");
+    return hec_json_error(json, root, "a member \"device\" or \"gpu\"");
+  if (gpu)
+    return read_device(json, object, device);
   HEC_TRY(hec_json_want_double(json, object, "flops", HEC_FLOPS_LEAST, HEC_FLOPS_MOST, &device->flops));
   HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, HEC_MEMORY_MOST, &device->memory_bytes));
   return read_device(json, object, device);
@@ -133,12 +160,23 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *root, hec_p2
   return HEC_OK;
 }
 
+static hec_status read_gpu(const hec_json *json, const hec_json_value *root, hec_arena *arena, hec_cluster_spec *spec) {
+  const char *name;
+  if (!hec_json_get(root, "gpu"))
+    return HEC_OK;
+  HEC_TRY(hec_json_want_text(json, root, "gpu", &name));
+  return hec_cluster_spec_take_gpu(spec, name, arena);
+}
+
 static hec_status read_spec(const hec_json *json, const hec_json_value *root, hec_arena *arena,
                             hec_cluster_spec *spec) {
-  static const char *const known[] = {
-      "name", "nodes",  "devices_per_node", "nics",  "pxn",  "nic_through_port", "nvlink",  "nic",
-      "leaf", "device", "devices",          "links", "plan", "measured",         "machine", "calibration",
-      "p2p",  NULL};
+  static const char *const known[] = {"name",        "nodes",    "devices_per_node",
+                                      "nics",        "pxn",      "nic_through_port",
+                                      "nvlink",      "nic",      "leaf",
+                                      "device",      "devices",  "links",
+                                      "plan",        "measured", "machine",
+                                      "calibration", "p2p",      "gpu",
+                                      NULL};
   HEC_TRY(hec_json_only(json, root, known));
   if (hec_json_get(root, "name")) {
     const char *name;
@@ -150,6 +188,7 @@ static hec_status read_spec(const hec_json *json, const hec_json_value *root, he
   HEC_TRY(hec_json_int_or(json, root, "nics", 1, HEC_DEVICES_MAX, 1, &spec->nics));
   HEC_TRY(hec_json_bool_or(json, root, "pxn", false, &spec->pxn));
   HEC_TRY(hec_json_bool_or(json, root, "nic_through_port", false, &spec->nic_through_port));
+  HEC_TRY(read_gpu(json, root, arena, spec));
   HEC_TRY(read_link(json, root, "nvlink", arena, &spec->port));
   HEC_TRY(read_link(json, root, "nic", arena, &spec->nic));
   HEC_TRY(read_link(json, root, "leaf", arena, &spec->leaf));

@@ -1,4 +1,5 @@
-/* The one-line form of a cluster: "NxM key=value ...". One table row per key; one pass over the line. */
+/* The one-line form of a cluster: "NxM key=value ...". One table row per key; two passes over the line: gpu= comes first, wherever
+ * it stands, so that what is given beside it counts. */
 #include "models/cluster_spec.h"
 
 #include <stddef.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, P2P, SLOW } value_kind;
+typedef enum { RATE, LINK, NUMBER, SECONDS, COUNT, TILE, SWITCH, PLAN, P2P, SLOW, GPU } value_kind;
 
 typedef struct {
   const char *key;
@@ -37,6 +38,8 @@ static const line_key keys[] = {
     {"launch", SECONDS, 0, HEC_SECONDS_MOST, FIELD(device.launch_s)},
     {"plan", PLAN, 0, HEC_SECONDS_MOST, FIELD(plan_a_s)},
     {"p2p", P2P, 1, HEC_CHANNELS_MOST, FIELD(p2p)},
+    {"step", NUMBER, 1, HEC_IN_STEP_MOST, FIELD(device.in_step)},
+    {"gpu", GPU, 0, 0, 0},
     {"slow", SLOW, HEC_SHARE_LEAST, 1000, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
@@ -45,6 +48,8 @@ enum { WORD_MAX = 100, SLOW_MAX = 64 };
 
 typedef struct {
   const char *line;
+  hec_arena *arena;
+  bool gpu_pass; /* the first: NxM and gpu= alone */
   hec_cluster_spec spec;
   int n_slow;
   int64_t slow_device[SLOW_MAX];
@@ -210,6 +215,23 @@ static bool read_value(parser *p, const line_key *key, const char **text) {
   return true;
 }
 
+/* What does not go with gpu=, and what does not go without. */
+static hec_status check_gpu(const parser *p, const line_key *key) {
+  static const char *const of_peak[] = {"flops", "eff", "hbm", "tile", "a", "c", "launch", NULL};
+  if (strcmp(key->key, "step") == 0 && !p->spec.gpu)
+    return bad_word(p, "step= beside gpu= with laws only");
+  for (int i = 0; p->spec.gpu && of_peak[i]; i++)
+    if (strcmp(key->key, of_peak[i]) == 0)
+      return bad_word(p, "no flops, eff, hbm, tile, a, c or launch beside gpu=, whose laws have them");
+  return HEC_OK;
+}
+
+static hec_status read_gpu(parser *p, const line_key *key) {
+  if (key->kind != GPU || !p->gpu_pass || p->spec.device.flops > 0)
+    return HEC_OK;
+  return hec_cluster_spec_take_gpu(&p->spec, p->word + strlen(key->key) + 1, p->arena);
+}
+
 static hec_status explain_value(const parser *p, const line_key *key) {
   static const char *const forms[] = {[RATE] = "a number with K, M, G, T or P",
                                       [LINK] = "bytes/s such as 300G@2us",
@@ -220,7 +242,8 @@ static hec_status explain_value(const parser *p, const line_key *key) {
                                       [SWITCH] = "0 or 1",
                                       [PLAN] = "times such as 5us@1ns",
                                       [P2P] = "CHANNELS:PER_PEER such as 32:4 (a divisor)",
-                                      [SLOW] = "DEVICE:SPEED such as 3:0.5"};
+                                      [SLOW] = "DEVICE:SPEED such as 3:0.5",
+                                      [GPU] = "a device of --list devices"};
   char expected[160];
   (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->least, key->most);
   return bad_word(p, expected);
@@ -231,14 +254,24 @@ static hec_status read_word(parser *p) {
   int i = 0;
   while (i < N_KEYS && (strlen(keys[i].key) != n || strncmp(keys[i].key, p->word, n) != 0))
     i++;
+  if (p->gpu_pass)
+    return i < N_KEYS && p->word[n] == '=' ? read_gpu(p, &keys[i]) : HEC_OK;
   if (i == N_KEYS || p->word[n] != '=')
     return bad_word(
         p, "KEY=VALUE with one of the keys nvlink nic uplink flops mem hbm eff nic_eff nvlink_eff sm nics leaf "
-           "tile pxn through a c launch plan p2p slow");
+           "tile pxn through a c launch plan p2p step gpu slow");
+  HEC_TRY(check_gpu(p, &keys[i]));
   if (p->given[i] && keys[i].kind != SLOW)
     return bad_word(p, "every key once");
   p->given[i] = true;
   const char *text = p->word + n + 1;
+  if (keys[i].kind == GPU)
+    return HEC_OK; /* in the first pass */
+  if (strcmp(keys[i].key, "nvlink_eff") == 0 || strcmp(keys[i].key, "nic_eff") == 0) {
+    hec_link_spec *link = keys[i].key[1] == 'v' ? &p->spec.port : &p->spec.nic;
+    link->n_shares = 0;
+    link->by_laws = false;
+  }
   if (!read_value(p, &keys[i], &text) || *text != '\0')
     return explain_value(p, &keys[i]);
   return HEC_OK;
@@ -291,13 +324,15 @@ static void name_after(const char *line, char *name, size_t size) {
 }
 
 hec_status hec_cluster_parse_line(const char *line, hec_arena *arena, hec_cluster *cluster) {
-  parser p = {.line = line, .spec = hec_cluster_spec_default()};
+  parser p = {.line = line, .arena = arena, .gpu_pass = true, .spec = hec_cluster_spec_default()};
   char origin[256];
   name_after(line, p.spec.name, sizeof p.spec.name);
   (void)snprintf(origin, sizeof origin, "cluster \"%.200s\"", line);
   HEC_TRY(read_words(&p));
+  p.gpu_pass = false;
+  HEC_TRY(read_words(&p));
   if (!(p.spec.device.flops > 0) || !(p.spec.device.memory_bytes > 0))
-    return hec_fail(HEC_BAD_INPUT, "%s: expected flops= and mem=, found %s", origin,
+    return hec_fail(HEC_BAD_INPUT, "%s: expected flops= and mem=, or gpu=, found %s", origin,
                     p.spec.device.flops > 0 ? "no mem=" : "no flops=");
   HEC_TRY(hec_cluster_spec_check(&p.spec, origin));
   int64_t n_devices = p.spec.n_nodes * p.spec.devices_per_node;

@@ -25,7 +25,8 @@ hec_cluster_spec hec_cluster_spec_default(void) {
                  .gemm_c_s = 3e-6,
                  .gemm_tile = 128,
                  .launch_s = 3e-6,
-                 .speed = 1},
+                 .speed = 1,
+                 .in_step = 1},
       .plan_a_s = 5e-6,
       .plan_b_s = 1e-9,
       /* NCCL_P2P_LL_THRESHOLD, by channel (NCCL src/enqueue.cc); LL reaches 25 to 50 % of peak (arXiv 2507.04786) */
@@ -86,6 +87,20 @@ static layout layout_of(const hec_cluster_spec *spec) {
   return l;
 }
 
+/* [64] see hec_link.share_at; NULL without shares. */
+static const uint8_t *index_shares(const hec_link_spec *spec, hec_arena *arena) {
+  if (spec->n_shares == 0)
+    return NULL;
+  uint8_t *index = HEC_NEW(arena, uint8_t, 64);
+  double power = 1;
+  for (int32_t e = 0, i = 0; e < 64; e++, power *= 2) {
+    while (i < spec->n_shares && spec->shares[i].bytes < power)
+      i++;
+    index[e] = (uint8_t)i;
+  }
+  return index;
+}
+
 static hec_link link_of(hec_link_kind kind, int32_t device, int32_t node, hec_link_spec spec) {
   return (hec_link){.kind = kind,
                     .device = device,
@@ -93,29 +108,34 @@ static hec_link link_of(hec_link_kind kind, int32_t device, int32_t node, hec_li
                     .nominal = spec.bandwidth,
                     .bandwidth = spec.bandwidth * spec.efficiency,
                     .latency_ps = (int64_t)(spec.latency_s * 1e12 + 0.5),
+                    .by_laws = spec.by_laws,
                     .n_shares = spec.n_shares,
-                    .shares = spec.shares};
+                    .shares = spec.shares,
+                    .share_at = spec.share_at};
 }
 
 /* The latency of a class belongs to the route, so its outgoing link has it all and the incoming one none. */
-static void make_links(const hec_cluster_spec *spec, const layout *l, hec_link *links) {
-  hec_link_spec port = spec->port;
+static void make_links(const hec_cluster_spec *spec, const layout *l, hec_arena *arena, hec_link *links) {
+  hec_link_spec port = spec->port, nic = spec->nic, leaf = spec->leaf;
+  nic.share_at = index_shares(&nic, arena);
+  leaf.share_at = index_shares(&leaf, arena);
+  port.share_at = index_shares(&port, arena);
   if (!(port.bandwidth > 0)) {
-    port = spec->nic;
+    port = nic;
     port.latency_s = 0;
   }
-  hec_link_spec port_in = port, nic_in = spec->nic, leaf_down = spec->leaf;
+  hec_link_spec port_in = port, nic_in = nic, leaf_down = leaf;
   port_in.latency_s = nic_in.latency_s = leaf_down.latency_s = 0;
   for (int32_t d = 0; d < l->n_devices; d++) {
     links[d] = link_of(HEC_LINK_PORT_OUT, d, d / l->per_node, port);
     links[l->n_devices + d] = link_of(HEC_LINK_PORT_IN, d, d / l->per_node, port_in);
   }
   for (int32_t k = 0; k < l->n_nics; k++) {
-    links[l->nic_out + k] = link_of(HEC_LINK_NIC_OUT, -1, k / l->nics, spec->nic);
+    links[l->nic_out + k] = link_of(HEC_LINK_NIC_OUT, -1, k / l->nics, nic);
     links[l->nic_in + k] = link_of(HEC_LINK_NIC_IN, -1, k / l->nics, nic_in);
   }
   for (int32_t k = 0; k < l->n_leaves; k++) {
-    links[l->leaf_up + k] = link_of(HEC_LINK_LEAF_UP, -1, -1, spec->leaf);
+    links[l->leaf_up + k] = link_of(HEC_LINK_LEAF_UP, -1, -1, leaf);
     links[l->leaf_down + k] = link_of(HEC_LINK_LEAF_DOWN, -1, -1, leaf_down);
   }
 }
@@ -204,12 +224,16 @@ void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_clust
                            .links = HEC_NEW(arena, hec_link, l.n_links),
                            .devices = HEC_NEW(arena, hec_device, l.n_devices),
                            .plan_a_s = spec->plan_a_s,
-                           .plan_b_s = spec->plan_b_s};
+                           .plan_b_s = spec->plan_b_s,
+                           .gpu = spec->port.by_laws ? spec->gpu : NULL,
+                           .law_port = spec->port.bandwidth * spec->port.efficiency};
   memcpy(cluster->name, spec->name, sizeof cluster->name);
   hec_make_plain(cluster->name); /* whether of a file, a path or a line */
-  make_links(spec, &l, cluster->links);
+  make_links(spec, &l, arena, cluster->links);
+  hec_device device = spec->device;
+  hec_cluster_sum_up(&device);
   for (int32_t d = 0; d < l.n_devices; d++)
-    cluster->devices[d] = spec->device;
+    cluster->devices[d] = device;
   make_routes(&l, arena, cluster);
 }
 

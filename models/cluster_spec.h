@@ -10,6 +10,7 @@
  *     through=0   1: bytes to other nodes also take the device's nvlink port (no path from NIC to device of its own)
  *     pxn=0       1: with a NIC per device, traffic to another rail goes over the local device on that rail
  *     p2p=32:4    law nccl_rounds: channels of a rank for sends and receives, and how many of them each peer takes
+ *     step=1.183  with gpu=: what a kernel takes in a step over what it takes alone (hec_device.in_step)
  *     plan=5us@1ns  planning takes so long, plus so long per unit of work that the policy did (runtime/plan/policy.h) */
 #ifndef HEC_MODELS_CLUSTER_SPEC_H
 #define HEC_MODELS_CLUSTER_SPEC_H
@@ -18,9 +19,11 @@
 
 /* A class of links. bandwidth 0: not given. */
 typedef struct {
-  double bandwidth, latency_s, efficiency;
+  double bandwidth, latency_s, efficiency; /* of a GPU's laws until given otherwise */
   int32_t n_shares;
   const hec_link_share *shares; /* [n_shares] */
+  const uint8_t *share_at;      /* hec_link; hec_cluster_build makes it */
+  bool by_laws;                 /* efficiency and shares are those of a GPU, not given */
 } hec_link_spec;
 
 typedef struct {
@@ -32,6 +35,7 @@ typedef struct {
   hec_device device;      /* every device */
   double plan_a_s, plan_b_s;
   hec_p2p p2p;
+  const struct hec_gpu_laws *gpu; /* what its links and devices were taken from; NULL: none */
 } hec_cluster_spec;
 
 /* Limits of every number, whatever the form. */
@@ -42,6 +46,7 @@ typedef struct {
 #define HEC_FLOPS_MOST 1e21
 #define HEC_MEMORY_MOST 1e18
 #define HEC_SECONDS_MOST 10.0
+#define HEC_IN_STEP_MOST 100.0
 #define HEC_SHARE_LEAST 1e-6
 #define HEC_SIZE_SHARE_LEAST 1e-3 /* of a message by its size: bytes / share stay integers of 64 bits */
 enum { HEC_TILE_MOST = 1 << 20, HEC_CHANNELS_MOST = 1024, HEC_LL_BYTES_MOST = 1 << 30, HEC_CHUNK_BYTES_MOST = 1 << 30 };
@@ -59,6 +64,14 @@ hec_status hec_p2p_read(const hec_json *json, const hec_json_value *object, hec_
 bool hec_cluster_read_decimal(const char **text, double *value);
 /* The same with ns, us, ms or s behind it; 0 needs none. */
 bool hec_cluster_read_seconds(const char **text, double *value);
+
+/* Device and links of a GPU (hec_gpu_laws_load), before anything else that is given. Of devices_per_node, which is known:
+ *   port   the data sheet's rate; latency and shares by message size from the all-to-all law of a node's GPUs
+ *   NIC    the data sheet's rate; the share of it as measured for send and receive between nodes (cluster_gpu.c) */
+hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, hec_arena *arena) HEC_MUST_USE;
+
+/* The fields of a device that names a GPU which sum its laws up (hec_device). Others are left as they are. */
+void hec_cluster_sum_up(hec_device *device);
 
 /* Makes devices, links and routes of a checked spec. O(n_devices^2). */
 void hec_cluster_build(const hec_cluster_spec *spec, hec_arena *arena, hec_cluster *cluster);

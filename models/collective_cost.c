@@ -2,10 +2,12 @@
  * All-reduce: NCCL's ring (reduce-scatter then all-gather, each n-1 steps of bytes/n). K rings, one per NIC that every
  * node taking part has, carry bytes/K each: a NIC carries one ring, a device's port and a shared leaf uplink carry them
  * all. Where links reach a share of their rate by message size, the message is one step's, bytes / n over all rings.
+ * Inside a node of a GPU with laws: what its collective law says (gpu_collective.c), all-reduce in the switch included.
  *
  * Of stride s there are s such all-reduces at once, of m = n / s ranks each: a device's port carries its own one's bytes,
  * the NICs of a node and a shared uplink those of all s, and a ring hops from rank r to r + s. (NCCL gives each communicator
  * a ring for every NIC near its ranks; over all of them a NIC has s bytes / K, whichever K it is.) O(ranks). */
+#include "models/gpu_compute.h"
 #include "models/link_cost.h"
 
 #include <float.h>
@@ -33,6 +35,38 @@ static double slower(double a, double b) {
   return a < b ? a : b;
 }
 
+/* Share of a link's rate that a collective reaches; of a GPU's NIC more than an exchange does. */
+static double share_of(const hec_link *link, double message_bytes) {
+  bool is_nic = link->kind == HEC_LINK_NIC_OUT || link->kind == HEC_LINK_NIC_IN;
+  return is_nic && link->by_laws ? HEC_NIC_RING : hec_link_share_of(link, message_bytes);
+}
+
+/* Latency of a ring's hop. A port by laws has that of a whole exchange, so its hops are NCCL's: src/graph/tuning.cc, hwLat of
+ * ring and protocol Simple. */
+static double hop_s(const hec_cluster *c, int32_t from, int32_t to) {
+  static const double inside_s = 3.4e-6, between_s = 9.6e-6;
+  if (!c->gpu)
+    return (double)hec_cluster_latency_ps(c, from, to) * 1e-12;
+  return hec_cluster_node(c, from) == hec_cluster_node(c, to) ? inside_s : between_s;
+}
+
+/* By what factor the slowest port is slower than the laws say (--slow): 1 or more. */
+static double slowest_port(const hec_cluster *c, int32_t n_ranks) {
+  double factor = 1;
+  for (int32_t i = 0; i < c->n_links && c->links[i].device >= 0; i++)
+    if (c->links[i].device < n_ranks && c->law_port > factor * c->links[i].bandwidth)
+      factor = c->law_port / c->links[i].bandwidth;
+  return factor;
+}
+
+/* Seconds by the fitted law of a node's GPUs; false: the ranks are on several nodes, or the GPU has no such law. */
+static bool inside_node(const hec_cluster *c, hec_collective_op op, int32_t n_ranks, double bytes, double *seconds) {
+  hec_collective_how how = HEC_COLLECTIVE_NONE;
+  if (c->gpu && n_ranks <= c->devices_per_node)
+    *seconds = hec_gpu_collective_s(&c->gpu->gpu, op, n_ranks, bytes, &how) * slowest_port(c, n_ranks);
+  return how != HEC_COLLECTIVE_NONE;
+}
+
 /* Slowest port, NIC and leaf link (out or in; rates for messages of that size) among the first n_ranks devices and the first n_nics NICs of their nodes.
  */
 typedef struct {
@@ -46,7 +80,7 @@ static slowest_links slowest_of(const hec_cluster *c, int32_t n_ranks, int32_t n
     const hec_link *link = &c->links[i];
     bool is_port = link->kind == HEC_LINK_PORT_OUT || link->kind == HEC_LINK_PORT_IN;
     bool is_nic = link->kind == HEC_LINK_NIC_OUT || link->kind == HEC_LINK_NIC_IN;
-    double rate = link->bandwidth * hec_link_share_of(link, message_bytes);
+    double rate = link->bandwidth * share_of(link, message_bytes);
     if (is_port && link->device < n_ranks)
       slowest.port = slower(slowest.port, rate);
     if (is_nic && link->node < n_nodes && seen_nics++ % c->nics < n_nics)
@@ -88,7 +122,7 @@ double hec_link_cost_allreduce_strided(const hec_cluster *c, int32_t n_ranks, in
     busiest_s = leaf_s > busiest_s ? leaf_s : busiest_s;
   }
   for (int32_t r = 0; r < n_ranks; r += stride)
-    latency_s += (double)hec_cluster_latency_ps(c, r, r + stride < n_ranks ? r + stride : 0) * 1e-12;
+    latency_s += hop_s(c, r, r + stride < n_ranks ? r + stride : 0);
   return 2 * (double)(n - 1) / (double)n * (busiest_s + latency_s);
 }
 
@@ -96,6 +130,9 @@ double hec_link_cost_allreduce(const hec_cluster *c, int32_t n_ranks, double byt
   const hec_curve *measured = hec_curves_find(&c->measured, HEC_CURVE_ALLREDUCE, false, 0, n_ranks);
   if (measured && n_ranks > 1 && bytes > 0)
     return hec_curve_s(measured, bytes);
+  double inside_s;
+  if (n_ranks > 1 && bytes > 0 && inside_node(c, HEC_ALL_REDUCE, n_ranks, bytes, &inside_s))
+    return inside_s;
   return hec_link_cost_allreduce_strided(c, n_ranks, 1, bytes);
 }
 
@@ -106,6 +143,9 @@ double hec_link_cost_allgather(const hec_cluster *c, int32_t n_ranks, double byt
   HEC_ASSERT(n_ranks >= 1 && n_ranks <= c->n_devices);
   if (n_ranks == 1 || bytes <= 0)
     return 0;
+  double inside_s;
+  if (inside_node(c, HEC_ALL_GATHER, n_ranks, bytes * (double)n_ranks, &inside_s))
+    return inside_s;
   int32_t n_nodes = n_nodes_of(c, n_ranks);
   slowest_links slowest = slowest_of(c, n_ranks, c->nics, bytes);
   double port_s = (double)(n_ranks - 1) * bytes / slowest.port, node_s = 0;

@@ -19,11 +19,39 @@
  *     head           logits written and read by the loss                   2 V */
 #include "models/compute_cost.h"
 
+/* Of an expert on a GPU: no product runs faster than this, tiles are of a size that suits grouped products, and an expert that
+ * is there costs reading its weights. */
+enum { EXPERT_TILE = 64 };
+
+static hec_work_rate expert_rate_of(const hec_device *device, const hec_work_shape *shape) {
+  const hec_gpu_laws *laws = device->gpu;
+  double factor;
+  hec_law_precision precision = hec_gpu_precision(laws, shape->dims.dtype_bytes, &factor);
+  double in_step = device->in_step * factor;
+  return (hec_work_rate){.speed = device->speed,
+                         .flops_per_row = shape->flops_per_row,
+                         .flops_s = laws->flops[precision] * device->speed / in_step,
+                         .bytes_per_row = shape->bytes_per_row / factor,
+                         .hbm_bandwidth = device->speed / (laws->grouped_byte_s[precision] * in_step),
+                         .stream_s = shape->weight_bytes / (device->hbm_bandwidth * device->speed),
+                         .tile = EXPERT_TILE,
+                         .tiles_per_row = 1.0 / EXPERT_TILE,
+                         .exact = shape->exact};
+}
+
 hec_work_rate hec_work_rate_of(const hec_device *device, const hec_work_shape *shape) {
   double n_gemms = (double)shape->n_gemms;
   const hec_curve *curve = NULL;
   if (device->measured && shape->kind != HEC_CURVE_NONE && !shape->exact)
     curve = hec_curves_find(device->measured, shape->kind, shape->backward, shape->flops_per_row, 0);
+  if (device->gpu && !curve && shape->dims.part == HEC_WORK_EXPERT)
+    return expert_rate_of(device, shape);
+  if (device->gpu && !curve && shape->dims.part != HEC_WORK_OTHER && !shape->exact)
+    return (hec_work_rate){.laws = device->gpu,
+                           .dims = shape->dims,
+                           .backward = shape->backward,
+                           .bytes_per_row = shape->bytes_per_row / (shape->backward ? shape->dims.again ? 3 : 2 : 1),
+                           .speed = device->speed / device->in_step};
   return (hec_work_rate){.curve = curve,
                          .speed = device->speed,
                          .flops_per_row = shape->flops_per_row,
@@ -42,6 +70,27 @@ double hec_work_s(const hec_device *device, const hec_work_shape *shape, double 
   return hec_work_rate_s(&rate, rows);
 }
 
+double hec_work_experts_s(const hec_device *device, const hec_work_shape *shape, const int32_t *rows, int32_t n,
+                          int32_t stride) {
+  hec_work_rate rate = hec_work_rate_of(device, shape);
+  if (device->gpu && !rate.curve && !shape->exact && shape->dims.part == HEC_WORK_EXPERT)
+    return hec_gpu_experts_s(device->gpu, &shape->dims, rows, n, stride, shape->backward) * device->in_step /
+           device->speed;
+  double sum = 0;
+  for (int32_t i = 0; i < n; i++)
+    sum += hec_work_rate_s(&rate, (double)rows[i * stride]);
+  return sum;
+}
+
+/* A product x[rows, hidden] W[hidden, inter]. */
+static hec_work_dims product_dims(const hec_moe *moe, double inter) {
+  return (hec_work_dims){.part = HEC_WORK_GEMM,
+                         .hidden = moe->d_model,
+                         .inter = (int32_t)inter,
+                         .dtype_bytes = moe->dtype_bytes,
+                         .times = 1};
+}
+
 /* An FFN of inner width f. */
 static hec_work_shape ffn_shape(const hec_moe *moe, double f) {
   double params = (double)moe->n_ffn_matrices * (double)moe->d_model * f;
@@ -49,7 +98,13 @@ static hec_work_shape ffn_shape(const hec_moe *moe, double f) {
                           .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,
                           .bytes_per_row = (double)moe->n_ffn_matrices * f * (double)moe->dtype_bytes,
-                          .n_gemms = moe->n_ffn_matrices};
+                          .n_gemms = moe->n_ffn_matrices,
+                          .dims = {.part = HEC_WORK_FFN,
+                                   .hidden = moe->d_model,
+                                   .inter = (int32_t)f,
+                                   .n_matrices = moe->n_ffn_matrices,
+                                   .dtype_bytes = moe->dtype_bytes,
+                                   .times = 1}};
 }
 
 /* The work of `n` equal operations. */
@@ -58,12 +113,14 @@ static hec_work_shape times(hec_work_shape shape, int32_t n) {
   shape.weight_bytes *= (double)n;
   shape.bytes_per_row *= (double)n;
   shape.n_gemms *= n;
+  shape.dims.times *= (double)n;
   return shape;
 }
 
 hec_work_shape hec_work_expert(const hec_moe *moe) {
   hec_work_shape shape = ffn_shape(moe, (double)moe->d_ffn);
   shape.kind = HEC_CURVE_EXPERT;
+  shape.dims.part = HEC_WORK_EXPERT;
   return shape;
 }
 
@@ -84,7 +141,21 @@ static hec_work_shape attention_shape(const hec_moe *moe, bool dense) {
                           .flops_per_row = (2 * params + 4 * context * heads * d_head) * moe->nonmoe_scale,
                           .weight_bytes = params * element * moe->nonmoe_scale,
                           .bytes_per_row = elements * element * moe->nonmoe_scale,
-                          .n_gemms = 4}; /* q k v together, QK^T, AV, output */
+                          .n_gemms = 4, /* q k v together, QK^T, AV, output */
+                          .dims = {.part = HEC_WORK_ATTENTION,
+                                   .hidden = moe->d_model,
+                                   .heads = moe->n_heads,
+                                   .kv_heads = moe->n_kv_heads,
+                                   .head_dim = moe->d_head,
+                                   .seq = moe->seq_len,
+                                   .context = context,
+                                   .projections = params / (2 * d * (heads + (double)moe->n_kv_heads) * d_head),
+                                   .causal = moe->attention != HEC_ATTENTION_FULL,
+                                   .fused = moe->fused_attention,
+                                   .dtype_bytes = moe->dtype_bytes,
+                                   .parts = 1,
+                                   .scale = moe->nonmoe_scale,
+                                   .times = 1}};
 }
 
 hec_work_shape hec_work_attention(const hec_moe *moe) {
@@ -100,10 +171,11 @@ hec_work_shape hec_work_gate(const hec_moe *moe) {
                           .flops_per_row = 2 * params,
                           .weight_bytes = params * (double)moe->dtype_bytes,
                           .bytes_per_row = 12 * (double)moe->n_experts,
-                          .n_gemms = 1};
+                          .n_gemms = 1,
+                          .dims = product_dims(moe, params / (double)moe->d_model)};
 }
 
-/* The work of two operations together. */
+/* The work of two operations together; of both only the block has laws (block_shape). */
 static hec_work_shape both(hec_work_shape a, hec_work_shape b) {
   return (hec_work_shape){.kind = HEC_CURVE_NONE,
                           .flops_per_row = a.flops_per_row + b.flops_per_row,
@@ -120,21 +192,42 @@ hec_work_shape hec_work_cut(hec_work_shape shape, int32_t parts) {
   shape.flops_per_row /= (double)parts;
   shape.weight_bytes /= (double)parts;
   shape.bytes_per_row /= (double)parts;
+  shape.dims.parts *= parts;
+  shape.dims.inter /= parts;
+  shape.dims.heads /= parts;
+  shape.dims.kv_heads /= parts;
   return shape;
 }
 
+/* Attention, as given, and FFN of a block without MoE. */
+static hec_work_shape block_shape(const hec_moe *moe, hec_work_shape attention) {
+  hec_work_shape ffn = hec_work_dense_ffn(moe), block = both(attention, ffn);
+  block.dims = attention.dims;
+  block.dims.part = HEC_WORK_BLOCK;
+  block.dims.inter = ffn.dims.inter;
+  block.dims.n_matrices = ffn.dims.n_matrices;
+  return block;
+}
+
 hec_work_shape hec_work_dense_blocks(const hec_moe *moe) {
-  hec_work_shape ffn = hec_work_dense_ffn(moe);
   int32_t n = moe->n_layers - moe->n_moe_layers;
   int32_t n_dense = hec_moe_n_dense_attention(moe, false) - hec_moe_n_dense_attention(moe, true);
-  hec_work_shape blocks = times(both(hec_work_attention(moe), ffn), n - n_dense);
-  return n_dense == 0 ? blocks : both(blocks, times(both(hec_work_dense_attention(moe), ffn), n_dense));
+  hec_work_shape blocks = times(block_shape(moe, hec_work_attention(moe)), n - n_dense);
+  if (n_dense == 0)
+    return blocks;
+  hec_work_shape dense = times(block_shape(moe, hec_work_dense_attention(moe)), n_dense), all = both(blocks, dense);
+  all.dims = n_dense < n ? blocks.dims : dense.dims; /* a GPU's laws take the mean over them */
+  all.dims.times = dense.dims.times + blocks.dims.times;
+  all.dims.context = (blocks.dims.times * blocks.dims.context + dense.dims.times * dense.dims.context) / all.dims.times;
+  return all;
 }
 
 hec_work_shape hec_work_embedding(const hec_moe *moe) {
   if (moe->vocabulary == 0)
     return (hec_work_shape){.kind = HEC_CURVE_NONE};
-  return (hec_work_shape){.kind = HEC_CURVE_NONE, .bytes_per_row = 2 * (double)moe->d_model * (double)moe->dtype_bytes};
+  return (hec_work_shape){.kind = HEC_CURVE_NONE,
+                          .bytes_per_row = 2 * (double)moe->d_model * (double)moe->dtype_bytes,
+                          .dims = product_dims(moe, 0)};
 }
 
 hec_work_shape hec_work_head(const hec_moe *moe) {
@@ -145,11 +238,13 @@ hec_work_shape hec_work_head(const hec_moe *moe) {
                           .flops_per_row = 2 * params,
                           .weight_bytes = params * element,
                           .bytes_per_row = 2 * (double)moe->vocabulary * element,
-                          .n_gemms = 1};
+                          .n_gemms = 1,
+                          .dims = product_dims(moe, (double)moe->vocabulary)};
 }
 
 hec_work_shape hec_work_backward(hec_work_shape forward) {
   hec_work_shape shape = times(forward, 2);
+  shape.dims = forward.dims; /* the laws know how much longer backward takes */
   shape.backward = true;
   return shape;
 }
@@ -160,6 +255,7 @@ hec_work_shape hec_work_backward_of(const hec_moe *moe, hec_work_shape forward) 
     backward.flops_per_row += forward.flops_per_row;
     backward.bytes_per_row += forward.bytes_per_row;
     backward.n_gemms += forward.n_gemms;
+    backward.dims.again = true;
   }
   return backward;
 }

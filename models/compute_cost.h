@@ -1,8 +1,9 @@
-/* Closed-form compute times. Source of the expert law: reference policies.md 0.3 and 4.13 (tiles and weight streaming).
- */
+/* Closed-form compute times. A device that names a GPU is priced by that GPU's laws (gpu_compute.h), every other by a law of a
+ * few constants. Source of the latter: reference policies.md 0.3 and 4.13 (tiles and weight streaming). */
 #ifndef HEC_MODELS_COMPUTE_COST_H
 #define HEC_MODELS_COMPUTE_COST_H
 #include "models/cluster.h"
+#include "models/gpu_compute.h"
 #include "models/moe.h"
 
 #include <stdint.h>
@@ -14,19 +15,29 @@ typedef struct {
   int32_t n_gemms;
   hec_curve_kind kind; /* what it is, where it could have been measured; HEC_CURVE_NONE: by the law alone */
   bool backward;
-  bool exact; /* no tiles, no streaming, no fixed cost: the `ideal` reference row */
+  bool exact;         /* no tiles, no streaming, no fixed cost: the `ideal` reference row */
+  hec_work_dims dims; /* what a GPU's laws need */
 } hec_work_shape;
 
 /* rows == 0 costs nothing. Seconds:
  *   max(n_gemms*a + ceil(rows/tile)*tile*flops_per_row/(flops*eff*speed), n_gemms*c + weight_bytes/hbm)
  *     + rows*bytes_per_row/hbm
- * or, where the device has a measured curve of the shape, the curve's time / speed. */
+ * or, where the device has a measured curve of the shape, the curve's time / speed; or, of a GPU, in_step times its laws. One
+ * expert of a GPU alone is the first formula with constants that its laws give: experts of a rank share their waves, so
+ * that they have a time together only (hec_work_experts_s). Planners use that first formula: it is a sum over experts. */
 double hec_work_s(const hec_device *device, const hec_work_shape *shape, double rows);
+
+/* Seconds of the experts that a rank computes: rows[0], rows[stride], ... of n experts. */
+double hec_work_experts_s(const hec_device *device, const hec_work_shape *shape, const int32_t *rows, int32_t n,
+                          int32_t stride);
 
 /* The same in two steps, for many operations of one shape on one device. */
 typedef struct {
-  const hec_curve *curve; /* NULL: the law */
-  double speed;
+  const hec_curve *curve;   /* NULL: the law */
+  const hec_gpu_laws *laws; /* NULL: not this shape on this device */
+  hec_work_dims dims;
+  bool backward;
+  double speed;                  /* with laws: over in_step */
   double flops_per_row, flops_s; /* FLOP/s that the device reaches */
   double bytes_per_row, hbm_bandwidth;
   double start_s, stream_s; /* of all GEMMs: launch, and streaming the weights */
@@ -40,6 +51,8 @@ static inline double hec_work_rate_s(const hec_work_rate *rate, double rows) {
     return 0;
   if (rate->curve)
     return hec_curve_s(rate->curve, rows) / rate->speed;
+  if (rate->laws)
+    return hec_gpu_work_s(rate->laws, &rate->dims, rate->bytes_per_row, rows, rate->backward) / rate->speed;
   double elementwise_s = rows * rate->bytes_per_row / rate->hbm_bandwidth;
   if (rate->exact)
     return rows * rate->flops_per_row / rate->flops_s + elementwise_s;

@@ -25,8 +25,8 @@ static hec_status read_sheet(const hec_json *json, const hec_json_value *root, h
     return hec_json_error(json, object ? object : root, "a member \"sheet\": an object");
   int64_t sms, ranks;
   HEC_TRY(hec_json_only(json, object, known));
-  HEC_TRY(hec_json_want_double(json, object, "bf16", 1e9, 1e18, &sheet->flops[HEC_BF16]));
-  HEC_TRY(hec_json_double_or(json, object, "fp8", 0, 1e18, 0, &sheet->flops[HEC_FP8]));
+  HEC_TRY(hec_json_want_double(json, object, "bf16", 1e9, 1e18, &sheet->flops[HEC_LAW_BF16]));
+  HEC_TRY(hec_json_double_or(json, object, "fp8", 0, 1e18, 0, &sheet->flops[HEC_LAW_FP8]));
   HEC_TRY(hec_json_want_int(json, object, "sms", 1, 4096, &sms));
   HEC_TRY(hec_json_want_double(json, object, "hbm_bandwidth", 1e6, 1e15, &sheet->hbm_bandwidth));
   HEC_TRY(hec_json_want_double(json, object, "memory_bytes", 1, 1e18, &sheet->memory_bytes));

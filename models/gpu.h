@@ -78,13 +78,6 @@ double hec_collective_port_bytes(hec_collective_op op, int32_t ranks, double byt
 double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ranks, double bytes,
                             hec_collective_how *how);
 
-/* All-to-all of unequal messages: bytes[s * n + d] from rank s to rank d, n ranks, nodes of `per_node` with `nics` NICs.
- *     inside a node   the all-to-all law with the busiest port's bytes, of the ranks of a node
- *     across nodes    latency + bytes of the busiest NIC / (share NIC rate * devices per NIC's share)
- * The two go on at once: the larger counts. Measured inside nodes for equal messages only; NIC share and latency are assumed.
- * O(n^2). */
-double hec_gpu_exchange_s(const hec_gpu *gpu, const double *bytes, int32_t n, int32_t per_node, int32_t nics);
-
 /* One line per device: what is measured, what scaled, and the error. */
 hec_status hec_gpu_list(hec_text *text) HEC_MUST_USE;
 

@@ -1,4 +1,5 @@
-/* Collectives and exchanges of a device: which fit prices an operation on a number of ranks, and what is between fits.
+/* Collectives of a device: which fit prices an operation on a number of ranks, and what is between fits. Exchanges of unequal
+ * messages go over links that take their rates from the all-to-all fit (cluster_gpu.c).
  * Source of the twins: NCCL's ring all-gather and reduce-scatter send the same bytes over the same links in n - 1 steps. */
 #include "models/gpu.h"
 
@@ -6,8 +7,7 @@
 
 const char *const hec_collective_op_name[HEC_N_COLLECTIVE_OPS] = {"all_gather", "all_reduce", "all_to_all",
                                                                   "reduce_scatter"};
-enum { RANKS_MAX = 72 };                                     /* of one NVLink domain */
-static const double nic_share = 0.92, nic_latency_s = 12e-6; /* assumed: docs/devices.md */
+enum { RANKS_MAX = 72 }; /* of one NVLink domain */
 
 double hec_collective_port_bytes(hec_collective_op op, int32_t ranks, double bytes) {
   double once = bytes * (double)(ranks - 1) / (double)ranks;
@@ -69,34 +69,4 @@ double hec_gpu_collective_s(const hec_gpu *gpu, hec_collective_op op, int32_t ra
     return fit_s(gpu, below ? below : above, op, ranks, bytes);
   double share = (log2_of(ranks) - log2_of(low)) / (log2_of(high) - log2_of(low));
   return (1 - share) * fit_s(gpu, below, op, ranks, bytes) + share * fit_s(gpu, above, op, ranks, bytes);
-}
-
-double hec_gpu_exchange_s(const hec_gpu *gpu, const double *bytes, int32_t n, int32_t per_node, int32_t nics) {
-  double port = 0, nic = 0;
-  for (int32_t first = 0; first < n; first += per_node) {
-    double out[RANKS_MAX] = {0}, in[RANKS_MAX] = {0}; /* [nics] of this node */
-    for (int32_t r = first; r < first + per_node && r < n; r++) {
-      double sent = 0, got = 0;
-      int32_t own = (int32_t)((int64_t)(r - first) * nics / per_node);
-      HEC_ASSERT(own >= 0 && own < RANKS_MAX);
-      for (int32_t p = 0; p < n; p++) {
-        bool same = p >= first && p < first + per_node;
-        sent += same && p != r ? bytes[(int64_t)r * n + p] : 0;
-        got += same && p != r ? bytes[(int64_t)p * n + r] : 0;
-        out[own] += same ? 0 : bytes[(int64_t)r * n + p];
-        in[own] += same ? 0 : bytes[(int64_t)p * n + r];
-      }
-      port = sent > port ? sent : port;
-      port = got > port ? got : port;
-      nic = out[own] > nic ? out[own] : nic;
-      nic = in[own] > nic ? in[own] : nic;
-    }
-  }
-  hec_collective_how how;
-  int32_t ranks = n < per_node ? n : per_node;
-  double full =
-      ranks > 1 ? port * (double)ranks / (double)(ranks - 1) : 0; /* the equal buffer with that busiest port */
-  double inside_s = port > 0 ? hec_gpu_collective_s(gpu, HEC_ALL_TO_ALL, ranks, full, &how) : 0;
-  double across_s = nic > 0 ? nic_latency_s + nic / (nic_share * gpu->sheet.nic_bandwidth) : 0;
-  return inside_s > across_s ? inside_s : across_s;
 }

@@ -12,8 +12,8 @@
  *
  *   load(l) = sum of bytes over its seats      done(r) = max over r's seats of latest begin + load(l) / bandwidth(l)
  *
- * the same to the last bit, since rounding is monotonic. Pairs are kept in a table of 24 bytes each (up to 256 devices:
- * 1.5 MiB). */
+ * the same to the last bit, since rounding is monotonic. Pairs are kept in a table of 40 bytes each (up to 256 devices:
+ * 2.5 MiB). */
 #include "models/link_cost.h"
 
 #include <stdlib.h>
@@ -24,6 +24,8 @@ enum { PAIRS_DEVICES_MAX = 256, SIDE_SOURCE = 1, SIDE_DESTINATION = 2 };
 struct hec_link_pair {
   double latency_s, bandwidth; /* bytes/s of the slowest link */
   int32_t out, in;             /* seats of source and destination */
+  const hec_link *sized;       /* whose shares all links of the route have that have any; NULL: none has, or `mixed` */
+  bool mixed;
 };
 
 struct hec_link_seat {
@@ -33,6 +35,18 @@ struct hec_link_seat {
 
 static double latency_seconds(const hec_cluster *cluster, int32_t s, int32_t d) {
   return (double)hec_cluster_latency_ps(cluster, s, d) * 1e-12;
+}
+
+static const hec_link *sized_link(const hec_cluster *cluster, int32_t s, int32_t d, bool *mixed) {
+  const int32_t *route;
+  int32_t n = hec_cluster_route(cluster, s, d, &route);
+  const hec_link *found = NULL;
+  for (int32_t i = 0; i < n; i++) {
+    const hec_link *link = &cluster->links[route[i]];
+    *mixed = *mixed || (link->n_shares > 0 && found && found->shares != link->shares);
+    found = link->n_shares > 0 ? link : found;
+  }
+  return *mixed ? NULL : found;
 }
 
 static bool is_short(const hec_cluster *cluster, int32_t s, int32_t d) {
@@ -82,8 +96,10 @@ hec_link_cost hec_link_cost_new(const hec_cluster *cluster, hec_arena *arena) {
   for (int32_t s = 0; s < n; s++)
     for (int32_t d = 0; d < n; d++)
       if (s != d) {
-        cost.pairs[s * n + d] =
-            (struct hec_link_pair){latency_seconds(cluster, s, d), hec_cluster_slowest(cluster, s, d), -1, -1};
+        struct hec_link_pair *pair = &cost.pairs[s * n + d];
+        *pair = (struct hec_link_pair){
+            latency_seconds(cluster, s, d), hec_cluster_slowest(cluster, s, d), -1, -1, NULL, false};
+        pair->sized = cluster->sized ? sized_link(cluster, s, d, &pair->mixed) : NULL;
         cost.by_seats = cost.by_seats && is_short(cluster, s, d);
       }
   if (cost.by_seats)
@@ -104,13 +120,6 @@ static inline double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-/* What a message puts on the links of its route: bytes / share, to a whole byte, so that sums stay exact. */
-static inline double load_of(const hec_link_cost *cost, int32_t s, int32_t d, int64_t bytes) {
-  if (!cost->cluster->sized)
-    return (double)bytes;
-  return (double)(int64_t)((double)bytes / hec_cluster_share_of(cost->cluster, s, d, (double)bytes) + 0.5);
-}
-
 typedef struct {
   int32_t source, destination;
 } ends;
@@ -122,6 +131,18 @@ static inline ends ends_of(const hec_transfer *t, bool reverse) {
 /* The pair if the table is kept; NULL: read the cluster. */
 static inline const struct hec_link_pair *pair_at(const hec_link_cost *cost, int32_t s, int32_t d) {
   return cost->pairs ? cost->pairs + (s * cost->cluster->n_devices + d) : NULL;
+}
+
+/* What a message puts on the links of its route: bytes / share, to a whole byte, so that sums stay exact. */
+static inline double load_of(const hec_link_cost *cost, int32_t s, int32_t d, int64_t bytes) {
+  if (!cost->cluster->sized)
+    return (double)bytes;
+  const struct hec_link_pair *pair = pair_at(cost, s, d);
+  if (pair && !pair->sized && !pair->mixed)
+    return (double)bytes;
+  double share = pair && pair->sized ? hec_link_share_of(pair->sized, (double)bytes)
+                                     : hec_cluster_share_of(cost->cluster, s, d, (double)bytes);
+  return (double)(int64_t)((double)bytes / share + 0.5);
 }
 
 static inline double latency_of(const hec_link_cost *cost, int32_t s, int32_t d) {

@@ -11,14 +11,9 @@ static inline double hec_duration_s(const hec_problem *problem, const hec_progra
   const hec_device *device = &problem->cluster->devices[rank];
   switch (op->kind) {
   case HEC_OP_COMPUTE: {
-    hec_work_rate rate = hec_work_rate_of(device, &program->shapes[op->compute.shape]);
-    if (op->compute.work_at < 0)
-      return hec_work_rate_s(&rate, op->compute.rows);
-    double sum = 0;
-    for (int32_t i = program->work_index[op->compute.work_at + rank];
-         i < program->work_index[op->compute.work_at + rank + 1]; i++)
-      sum += hec_work_rate_s(&rate, (double)program->work[i].rows);
-    return sum;
+    const hec_work_shape *shape = &program->shapes[op->compute.shape];
+    return op->compute.work_at < 0 ? hec_work_s(device, shape, op->compute.rows)
+                                   : hec_program_experts_s(program, device, shape, op->compute.work_at, rank);
   }
   case HEC_OP_LOCAL:
     return hec_local_s(device, hec_op_curve(op), op->backward,

@@ -25,6 +25,14 @@ const char *hec_law_limits(const hec_law *law) {
   return law->limits;
 }
 
+/* What the last operation of a shape took whose ranks all have the same rows: layers repeat it, and a GPU's laws cost more than
+ * a look. */
+enum { UNIFORM_SHAPES = 64 };
+typedef struct {
+  double rows; /* < 0: none yet */
+  int64_t ps;
+} uniform_time;
+
 struct hec_sim {
   const hec_problem *problem;
   const hec_law *law;
@@ -32,13 +40,14 @@ struct hec_sim {
   bool uniform; /* all devices in use are alike */
   bool walks;   /* the law is closed and nothing shares a device */
   hec_walk *walk;
-  hec_sim_memo *memo; /* NULL: none */
+  hec_sim_memo *memo;                 /* NULL: none */
+  uniform_time times[UNIFORM_SHAPES]; /* of this run */
 };
 
 static bool same_device(const hec_device *a, const hec_device *b) {
   return a->flops == b->flops && a->flops_efficiency == b->flops_efficiency && a->hbm_bandwidth == b->hbm_bandwidth &&
          a->gemm_a_s == b->gemm_a_s && a->gemm_c_s == b->gemm_c_s && a->gemm_tile == b->gemm_tile &&
-         a->launch_s == b->launch_s && a->speed == b->speed;
+         a->launch_s == b->launch_s && a->speed == b->speed && a->gpu == b->gpu && a->in_step == b->in_step;
 }
 
 hec_sim *hec_sim_new(const hec_problem *problem, const hec_law *law, hec_arena *arena) {
@@ -64,21 +73,35 @@ void hec_sim_free(hec_sim *sim) {
   hec_link_cost_free(&sim->cost);
 }
 
+static int64_t uniform_ps(hec_sim *sim, const hec_program *program, const hec_op *op) {
+  uniform_time *time =
+      op->kind == HEC_OP_COMPUTE && op->compute.shape < UNIFORM_SHAPES ? &sim->times[op->compute.shape] : NULL;
+  if (time && time->rows == (double)op->compute.rows)
+    return time->ps;
+  int64_t ps = hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, 0));
+  if (time)
+    *time = (uniform_time){(double)op->compute.rows, ps};
+  return ps;
+}
+
 /* Durations by the compute law. */
 static void predict(const void *context, const hec_program *program, int32_t id, int64_t *ps) {
-  const hec_sim *sim = context;
+  hec_sim *sim = *(hec_sim *const *)context;
   const hec_op *op = &program->ops[id];
   bool differs =
       op->kind == HEC_OP_COMPUTE ? op->compute.work_at >= 0 : op->kind == HEC_OP_LOCAL && op->local.bytes_at >= 0;
   bool same = sim->uniform && !differs;
+  int64_t all_ps = same ? uniform_ps(sim, program, op) : 0;
   for (int32_t r = 0; r < program->n_ranks; r++)
-    ps[r] = r > 0 && same ? ps[0] : hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
+    ps[r] = same ? all_ps : hec_seconds_to_ps(hec_duration_s(sim->problem, program, op, r));
 }
 
 void hec_sim_run(hec_sim *sim, const hec_program *program, hec_sim_options options, hec_timeline *timeline) {
   if (sim->walks && !options.force_engine) {
+    for (int32_t i = 0; i < UNIFORM_SHAPES; i++)
+      sim->times[i].rows = -1;
     hec_walk_options walk = {
-        .own = predict, .context = sim, .without_one_off = options.without_one_off, .on_time = options.on_time};
+        .own = predict, .context = &sim, .without_one_off = options.without_one_off, .on_time = options.on_time};
     hec_walk_run(sim->walk, program, walk, timeline);
     return;
   }

@@ -31,7 +31,7 @@ static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *i
   double batch = (double)work->batch, seq = (double)work->seq, heads = (double)work->heads;
   double width = (double)(work->head_dim + work->head_dim_v), sms = (double)sheet->sms;
   double q = hec_pieces(work->seq, BLOCK), tiles = work->causal ? (q + 1) / 2 : q;
-  double tile_s = BLOCK * BLOCK * (2 * width + c[SOFTMAX]) / (sheet->flops[HEC_BF16] / sms * c[EFFICIENCY]);
+  double tile_s = BLOCK * BLOCK * (2 * width + c[SOFTMAX]) / (sheet->flops[HEC_LAW_BF16] / sms * c[EFFICIENCY]);
   double block_s = tiles * tile_s + c[TAU], longest_s = q * tile_s + c[TAU];
   double u = batch * heads * q / sms, whole = (double)(int64_t)u;
   whole += whole < u ? 1 : 0;

@@ -11,11 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { HEC_BF16, HEC_FP8, HEC_N_PRECISIONS } hec_precision;
+typedef enum { HEC_LAW_BF16, HEC_LAW_FP8, HEC_LAW_PRECISIONS } hec_law_precision;
 
 /* Data sheet. Rates are dense (without sparsity) and one-way. */
 typedef struct {
-  double flops[HEC_N_PRECISIONS]; /* FLOP/s; 0: the device cannot */
+  double flops[HEC_LAW_PRECISIONS]; /* FLOP/s; 0: the device cannot */
   int32_t sms;
   double hbm_bandwidth, memory_bytes;
   double nvlink_bandwidth; /* bytes/s and direction, to the devices of its domain */

@@ -31,36 +31,54 @@ static const hec_law_constant constants[N_CONSTANTS] = {
 };
 
 static const struct {
-  int32_t m, n, efficiency;
-} tiles[] = {{256, 128, E_LARGE}, {128, 256, E_LARGE}, {128, 128, E_128},   {64, 256, E_64_256},
-             {256, 64, E_64_256}, {64, 128, E_64_128}, {128, 64, E_64_128}, {64, 64, E_64}};
-enum { N_TILES = sizeof tiles / sizeof *tiles, SPLITS_MAX = 16, SPLIT_K_LEAST = 256 };
+  int32_t m, n; /* rows, columns: 64 << m, 64 << n */
+  int32_t efficiency;
+} tiles[] = {{2, 1, E_LARGE},  {1, 2, E_LARGE},  {1, 1, E_128},    {0, 2, E_64_256},
+             {2, 0, E_64_256}, {0, 1, E_64_128}, {1, 0, E_64_128}, {0, 0, E_64}};
+enum { N_TILES = sizeof tiles / sizeof *tiles, SPLITS_MAX = 16, SPLIT_K_LEAST = 256, LEAST_TILE = 64 };
 static const double split_launch_s = 1e-6; /* one more small kernel that adds the partial sums */
+
+static inline double strips(int64_t whole, int32_t tile) {
+  return (double)((whole + ((int64_t)LEAST_TILE << tile) - 1) >> (6 + tile));
+}
+
+/* Memory depends on the split alone, so in each split the fastest math decides. A split that could not pay if its waves were
+ * full is not looked at, nor are those after it, which move more. */
+static double fastest_s(const hec_gpu_sheet *sheet, const double *c, const hec_gemm_work *g) {
+  double m = (double)g->m, n = (double)g->n, k = (double)g->k, groups = (double)g->groups, sms = (double)sheet->sms;
+  double element = g->precision == HEC_LAW_FP8 ? 1 : 2, rate = sheet->flops[g->precision] / sms;
+  double memory_s = groups * (element * k * (m + n) + 2 * m * n) / (c[HBM] * sheet->hbm_bandwidth);
+  double partial_s = groups * 8 * m * n / (c[SPLIT] * sheet->hbm_bandwidth);
+  double grid[N_TILES], block_s[N_TILES], full_s = 0, best_s = 0;
+  for (int32_t t = 0; t < N_TILES; t++) {
+    double side = (double)((int64_t)LEAST_TILE << tiles[t].m) * (double)((int64_t)LEAST_TILE << tiles[t].n);
+    grid[t] = groups * strips(g->m, tiles[t].m) * strips(g->n, tiles[t].n) / sms;
+    block_s[t] = 2 * side * k / (rate * c[tiles[t].efficiency]);
+    full_s = t == 0 || grid[t] * block_s[t] < full_s ? grid[t] * block_s[t] : full_s;
+  }
+  for (int32_t split = 1; split <= SPLITS_MAX && (split == 1 || k >= SPLIT_K_LEAST * (double)split); split *= 2) {
+    double s = (double)split, moved_s = split > 1 ? memory_s + s * partial_s : memory_s, math_s = 0;
+    double extra_s = split > 1 ? split_launch_s : 0;
+    if (split > 1 && hec_overlap(full_s, moved_s, c[EXPOSED]) + extra_s >= best_s)
+      break;
+    for (int32_t t = 0; t < N_TILES; t++) {
+      double waves_s = hec_waves(grid[t] * s, c[QUANTISED]) * (block_s[t] / s + c[TAU]);
+      math_s = t == 0 || waves_s < math_s ? waves_s : math_s;
+    }
+    double total_s = hec_overlap(math_s, moved_s, c[EXPOSED]) + extra_s;
+    best_s = split == 1 || total_s < best_s ? total_s : best_s;
+  }
+  return best_s;
+}
 
 static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *work) {
   const hec_gemm_work *g = work;
-  double m = (double)g->m, n = (double)g->n, k = (double)g->k, groups = (double)g->groups, sms = (double)sheet->sms;
-  double element = g->precision == HEC_FP8 ? 1 : 2, rate = sheet->flops[g->precision] / sms;
-  double memory_s = groups * (element * k * (m + n) + 2 * m * n) / (c[HBM] * sheet->hbm_bandwidth);
-  double partial_s = groups * 8 * m * n / (c[SPLIT] * sheet->hbm_bandwidth), best_s = 0;
-  for (int32_t t = 0; t < N_TILES; t++) {
-    double grid = groups * hec_pieces(g->m, tiles[t].m) * hec_pieces(g->n, tiles[t].n);
-    double block_s = 2 * (double)tiles[t].m * (double)tiles[t].n * k / (rate * c[tiles[t].efficiency]);
-    for (int32_t split = 1; split <= SPLITS_MAX; split *= 2) {
-      double s = (double)split;
-      if (split > 1 && k < SPLIT_K_LEAST * s)
-        break;
-      double math_s = hec_waves(grid * s / sms, c[QUANTISED]) * (block_s / s + c[TAU]);
-      double moved_s = split > 1 ? memory_s + s * partial_s : memory_s;
-      double total_s = hec_overlap(math_s, moved_s, c[EXPOSED]) + (split > 1 ? split_launch_s : 0);
-      best_s = best_s == 0 || total_s < best_s ? total_s : best_s;
-    }
-  }
   double launch_s = c[T0]; /* of both kernels where x is quantised: with fp8 that comes as such one launch less */
-  if (g->precision == HEC_FP8 && !g->quantise)
+  if (g->precision == HEC_LAW_FP8 && !g->quantise)
     launch_s = launch_s > sheet->launch_s ? launch_s - sheet->launch_s : 0;
-  double quantise_s = g->quantise ? c[QUANTISE] * groups * m * k / sheet->hbm_bandwidth : 0;
-  return launch_s + best_s + quantise_s;
+  double quantise_s =
+      g->quantise ? c[QUANTISE] * (double)g->groups * (double)g->m * (double)g->k / sheet->hbm_bandwidth : 0;
+  return launch_s + fastest_s(sheet, c, g) + quantise_s;
 }
 
 const hec_cost_law hec_cost_law_gemm = {

@@ -30,42 +30,37 @@ static const hec_law_constant constants[N_CONSTANTS] = {
 };
 
 const int64_t hec_grouped_tile[HEC_GROUPED_TILES] = {16, 32, 64, 128, 256};
-static const int64_t columns[] = {64, 128, 256};
-enum { N_COLUMNS = sizeof columns / sizeof *columns };
+enum { N_COLUMNS = 3, LEAST_COLUMNS = 64 }; /* 64, 128, 256 */
 
 hec_grouped_load hec_grouped_load_of(const int64_t *rows, int32_t n_experts) {
   hec_grouped_load load = {0};
-  for (int32_t e = 0; e < n_experts; e++) {
-    if (rows[e] <= 0)
-      continue;
-    load.rows += (double)rows[e];
-    load.active += 1;
-    load.busiest = (double)rows[e] > load.busiest ? (double)rows[e] : load.busiest;
-    for (int32_t t = 0; t < HEC_GROUPED_TILES; t++)
-      load.tiles[t] += hec_pieces(rows[e], hec_grouped_tile[t]);
-  }
+  for (int32_t e = 0; e < n_experts; e++)
+    hec_grouped_load_add(&load, rows[e]);
   return load;
 }
 
+/* Memory is the same for all tiles, so the fastest math decides. */
 static double gemm_s(const hec_gpu_sheet *sheet, const double *c, const hec_grouped_work *work, int64_t n, int64_t k) {
   const hec_grouped_load *load = &work->load;
   double sms = (double)sheet->sms, rate = sheet->flops[work->precision] / sms * c[EFFICIENCY];
-  double element = work->precision == HEC_FP8 ? 1 : 2, width = (double)n, depth = (double)k, best_s = 0;
+  double element = work->precision == HEC_LAW_FP8 ? 1 : 2, width = (double)n, depth = (double)k, best_s = 0;
   double memory_s =
       element * (load->active * width * depth + load->rows * (depth + width)) / (c[HBM] * sheet->hbm_bandwidth);
   double uneven = 1 + c[UNEVEN] * (1 - load->rows / (load->active * load->busiest));
-  for (int32_t i = 0; i < HEC_GROUPED_TILES; i++)
-    for (int32_t j = 0; j < N_COLUMNS; j++) {
-      double bm = (double)hec_grouped_tile[i], bn = (double)columns[j];
-      double u = load->tiles[i] * hec_pieces(n, columns[j]) / sms, whole = (double)(int64_t)u;
+  double math_s = 2 * depth / rate,
+         load_s = element * depth / (c[L2] * sheet->hbm_bandwidth / sms); /* per bm bn; bm + bn */
+  for (int32_t j = 0; j < N_COLUMNS; j++) {
+    double bn = (double)(LEAST_COLUMNS << j), strips = (double)((n + (LEAST_COLUMNS << j) - 1) >> (6 + j));
+    for (int32_t i = 0; i < HEC_GROUPED_TILES; i++) {
+      double bm = (double)hec_grouped_tile[i], u = load->tiles[i] * strips / sms, whole = (double)(int64_t)u;
       whole += whole < u ? 1 : 0;
-      double math_s = 2 * bm * bn * depth / rate;
-      double load_s = element * (bm + bn) * depth / (c[L2] * sheet->hbm_bandwidth / sms);
+      double block_s = bm * bn * math_s, block_load_s = (bm + bn) * load_s;
       double waves = c[QUANTISED] * whole + (1 - c[QUANTISED]) * u;
-      double total_s = hec_overlap(waves * (math_s > load_s ? math_s : load_s) * uneven, memory_s, c[EXPOSED]);
+      double total_s = waves * (block_s > block_load_s ? block_s : block_load_s);
       best_s = best_s == 0 || total_s < best_s ? total_s : best_s;
     }
-  return best_s;
+  }
+  return hec_overlap(best_s * uneven, memory_s, c[EXPOSED]);
 }
 
 static double seconds(const hec_gpu_sheet *sheet, const double *c, const void *item) {

@@ -6,7 +6,7 @@
 /* y[m, n] = x[m, k] W[n, k]^T, `groups` of them at once, each of its own W (1: a plain GEMM) */
 typedef struct {
   int64_t m, n, k, groups;
-  hec_precision precision; /* of x and W; y has 2 bytes */
+  hec_law_precision precision; /* of x and W; y has 2 bytes */
   bool quantise;           /* x comes in bf16 and a kernel makes it fp8 first */
 } hec_gemm_work;
 
@@ -19,6 +19,16 @@ typedef struct {
 } hec_grouped_load;
 /* rows [n_experts] of the experts that a rank holds. O(experts). */
 hec_grouped_load hec_grouped_load_of(const int64_t *rows, int32_t n_experts);
+/* One more expert with so many rows; none: nothing. */
+static inline void hec_grouped_load_add(hec_grouped_load *load, int64_t rows) {
+  if (rows <= 0)
+    return;
+  load->rows += (double)rows;
+  load->active += 1;
+  load->busiest = (double)rows > load->busiest ? (double)rows : load->busiest;
+  for (int32_t t = 0; t < HEC_GROUPED_TILES; t++)
+    load->tiles[t] += (double)((rows + (INT64_C(16) << t) - 1) >> (4 + t)); /* 16, 32, ... 256 rows */
+}
 
 /* The expert layer of one rank, forward. */
 typedef struct {
@@ -26,7 +36,7 @@ typedef struct {
   int64_t hidden, inter; /* inter: of this rank, after tensor parallelism */
   int64_t tokens, top_k; /* of the whole expert-parallel group: it routes them all */
   bool gated;            /* three matrices, not two */
-  hec_precision precision;
+  hec_law_precision precision;
 } hec_grouped_work;
 
 typedef struct {

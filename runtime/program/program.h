@@ -285,6 +285,15 @@ int32_t hec_program_add(hec_program *program, hec_op op, const int32_t *deps, in
 int32_t hec_program_local_bytes(hec_program *program, int32_t n);
 int32_t hec_program_hold(hec_program *program, hec_hold hold);
 
+/* Seconds of the experts that a rank computes, program->work of `work_at`. */
+static inline double hec_program_experts_s(const hec_program *p, const hec_device *device, const hec_work_shape *shape,
+                                           int32_t work_at, int32_t rank) {
+  const int32_t *at = p->work_index + work_at + rank;
+  return at[0] == at[1] ? 0
+                        : hec_work_experts_s(device, shape, &p->work[at[0]].rows, at[1] - at[0],
+                                             sizeof(hec_work) / sizeof(int32_t));
+}
+
 static inline bool hec_program_takes_part(const hec_program *p, const hec_op *op, int32_t rank) {
   return op->kind != HEC_OP_EXCHANGE || p->parts[op->exchange.part_at + rank] != 0;
 }

@@ -10,11 +10,7 @@ static double experts_s(const hec_lowering *low, const hec_layer_chunk *chunk, b
   const hec_work_shape *shape = &program->shapes[HEC_SHAPE_EXPERT + (backward ? 1 : 0)];
   double most = 0;
   for (int32_t r = 0; r < program->n_ranks; r++) {
-    const int32_t *at = program->work_index + chunk->work_at + r;
-    hec_work_rate rate = hec_work_rate_of(&low->problem->cluster->devices[r], shape);
-    double s = 0;
-    for (int32_t i = at[0]; i < at[1]; i++)
-      s += hec_work_rate_s(&rate, (double)program->work[i].rows);
+    double s = hec_program_experts_s(program, &low->problem->cluster->devices[r], shape, chunk->work_at, r);
     most = s > most ? s : most;
   }
   return most;

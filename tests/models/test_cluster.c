@@ -329,9 +329,16 @@ START_TEST(look_up) {
   load_line("p3dn-4x8");
   hec_text text = {0};
   hec_cluster_describe(&c, &text);
+  ck_assert_str_eq(
+      text.data,
+      "p3dn-4x8: 4 nodes x 8 NVIDIA V100 SXM2 32 GB, 125 TFLOP/s x 0.7, 32 GB at 697.9 GB/s, port 108.7 GB/s, "
+      "1 NIC a node, 8.975 GB/s together");
+  load_line("1x4 nvlink=300G flops=312T eff=0.5 mem=40G");
+  text.length = 0;
+  hec_cluster_describe(&c, &text);
   ck_assert_str_eq(text.data,
-                   "p3dn-4x8: 4 nodes x 8 devices, 125 TFLOP/s x 0.32, 32 GB at 765 GB/s, port 120 GB/s, 1 NIC a "
-                   "node, 11.25 GB/s together");
+                   "1x4 nvlink=300G flops=312T eff=0.5 mem=40G: 1 node x 4 devices, 312 TFLOP/s x 0.5, 40 GB at "
+                   "1555 GB/s, port 300 GB/s");
   hec_text_free(&text);
 }
 END_TEST

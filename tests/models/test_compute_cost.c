@@ -138,8 +138,8 @@ START_TEST(overlap_degree) {
   } rows[] = {{"gpt-moe-s", 5.95, 9.55}, {"gpt-moe-l", 4.25, 6.85}, {"bert-moe", 3.2, 5.1}};
   hec_arena arena = {0};
   hec_cluster v100, a100;
-  ck_assert(hec_cluster_load("p3dn-4x8", &arena, &v100) == HEC_OK);
-  ck_assert(hec_cluster_load("p4d-4x8", &arena, &a100) == HEC_OK);
+  ck_assert(hec_cluster_load("4x8 nvlink=150G nic=12.5G flops=125T eff=0.32 mem=32G", &arena, &v100) == HEC_OK);
+  ck_assert(hec_cluster_load("4x8 nvlink=300G nic=50G flops=312T eff=0.32 mem=40G", &arena, &a100) == HEC_OK);
   for (int i = 0; i < 3; i++) {
     hec_moe moe;
     ck_assert(hec_moe_load(rows[i].model, &moe) == HEC_OK);

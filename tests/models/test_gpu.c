@@ -100,20 +100,6 @@ START_TEST(collectives_that_were_not_fitted) {
 }
 END_TEST
 
-START_TEST(unequal_exchange) {
-  hec_gpu gpu = parse(made_up);
-  double bytes[16] = {0};
-  bytes[0 * 4 + 1] = 3e6; /* two nodes of two ranks, one NIC: 0 -> 1 inside */
-  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 1), 2e-6 + 3e6 / 1e11);
-  bytes[0 * 4 + 2] = 1e8;
-  bytes[1 * 4 + 3] = 5e7; /* both leave through the NIC of node 0 */
-  double across = 12e-6 + 1.5e8 / (0.92 * 1e10);
-  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 1), across);
-  near(hec_gpu_exchange_s(&gpu, bytes, 4, 2, 2), 12e-6 + 1e8 / (0.92 * 1e10)); /* a NIC each: the busier one */
-  hec_arena_free(&arena);
-}
-END_TEST
-
 START_TEST(bad_files) {
   static const struct {
     const char *from, *to, *words;
@@ -155,7 +141,6 @@ static Suite *suite(void) {
   tcase_add_test(c, all_presets_load);
   tcase_add_test(c, a_sister_is_scaled);
   tcase_add_test(c, collectives_that_were_not_fitted);
-  tcase_add_test(c, unequal_exchange);
   tcase_add_test(c, bad_files);
   tcase_add_test(c, the_list_says_what_is_measured);
   suite_add_tcase(s, c);

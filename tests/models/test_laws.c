@@ -33,7 +33,7 @@ START_TEST(gemm_by_hand) {
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 1e-6 + 2.62144e-7);
   c[4] = 1; /* nothing overlaps */
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 1e-6 + 2.62144e-7 + 2.097152e-7);
-  work.precision = HEC_FP8; /* half the math, x and W half the bytes, and 4 bytes per element of x to quantise it */
+  work.precision = HEC_LAW_FP8; /* half the math, x and W half the bytes, and 4 bytes per element of x to quantise it */
   work.quantise = true;
   near(hec_cost_law_gemm.seconds(&sheet, c, &work), 1e-6 + 1.6384e-7 + 1.048576e-7 + 2.62144e-7);
   work.quantise = false; /* x is fp8 already: nothing to quantise, and a launch less */
@@ -152,8 +152,8 @@ START_TEST(more_work_never_takes_less_time) {
       rows[e] = (int64_t)hec_test_below(&seed, 2) * (int64_t)hec_test_below(&seed, 4000);
       twice[e] = 2 * rows[e];
     }
-    const hec_grouped_work grouped = {hec_grouped_load_of(rows, 16), 4096, 1536, 8000, 2, true, HEC_BF16};
-    const hec_grouped_work larger = {hec_grouped_load_of(twice, 16), 4096, 1536, 16000, 2, true, HEC_BF16};
+    const hec_grouped_work grouped = {hec_grouped_load_of(rows, 16), 4096, 1536, 8000, 2, true, HEC_LAW_BF16};
+    const hec_grouped_work larger = {hec_grouped_load_of(twice, 16), 4096, 1536, 16000, 2, true, HEC_LAW_BF16};
     if (grouped.load.rows > 0)
       never_less(&gpu, "grouped", &grouped, &larger);
     const hec_attention_work attention = {1 + (int64_t)hec_test_below(&seed, 8),
@@ -182,8 +182,8 @@ END_TEST
 START_TEST(uneven_loads_cost) {
   hec_gpu gpu = load(_i);
   const int64_t equal[8] = {512, 512, 512, 512, 512, 512, 512, 512}, uneven[8] = {2003, 601, 509, 401, 301, 201, 79, 1};
-  const hec_grouped_work a = {hec_grouped_load_of(equal, 8), 4096, 1536, 4096, 2, true, HEC_BF16};
-  const hec_grouped_work b = {hec_grouped_load_of(uneven, 8), 4096, 1536, 4096, 2, true, HEC_BF16};
+  const hec_grouped_work a = {hec_grouped_load_of(equal, 8), 4096, 1536, 4096, 2, true, HEC_LAW_BF16};
+  const hec_grouped_work b = {hec_grouped_load_of(uneven, 8), 4096, 1536, 4096, 2, true, HEC_LAW_BF16};
   ck_assert(a.load.rows == b.load.rows);
   never_less(&gpu, "grouped", &a, &b);
   hec_arena_free(&arena);

@@ -40,7 +40,8 @@ accepts $small --policy ep,eplb && has "history: 3 iterations, no load known bef
 "$build/hecate-trace" synth --workload W0 --layers 2 --experts 4 --source-ranks 2 --tokens 64 --iterations 12 --affinity 0.5 --out follows.jsonl >out.txt || fail "no trace with transitions"
 accepts follows.jsonl --policy ep,eplb && ! grep -q "transitions:" out.txt || fail "a note on transitions that no row uses: $(cat out.txt)"
 accepts follows.jsonl --policy ep,exflow && has "transitions: exflow places experts by counts of"
-accepts follows.jsonl --policy all # balanced: most rows are as fast as the fastest
+# balanced and compute slow: most rows are as fast as the fastest
+accepts follows.jsonl --policy all --cluster "4x8 nvlink=300G@2us nvlink_eff=0.72 nic=50G@10us nic_eff=0.89 flops=312T eff=0.32 hbm=1321.75G mem=40G"
 [ "$(awk 'length > 110' out.txt | wc -l)" -eq 0 ] || fail "a line wider than the tables: $(awk 'length > 110' out.txt)"
 grep -A 1 '^  Within 0.5 % of it:' out.txt | tail -n 1 | grep -q '^    .*%' || fail "no long list to wrap: $(tail -n 12 out.txt)"
 

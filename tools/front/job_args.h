@@ -14,6 +14,7 @@
   "TRACE: JSON Lines, one JSON object or gzip of either; - is standard input. The form: traces/README.md.\n"           \
   "Cluster line: NODESxDEVICES flops=F mem=B [nvlink=RATE@LATENCY] [nic=RATE@LATENCY] ..., with K M G T P and ns us "  \
   "ms s:\n"                                                                                                            \
+  "  gpu=NAME instead of flops and mem: laws, links and memory of that GPU (hecate-sim --list devices);\n"              \
   "  nvlink and hbm of a device, nic of a node, uplink of a leaf: bytes/s; flops: FLOP/s, mem: bytes of a device;\n"   \
   "  eff, nvlink_eff, nic_eff: share of flops (0.8), nvlink and nic (1) that is reached; nics per node (1);\n"         \
   "  leaf: nodes per leaf; p2p=CHANNELS:PER_PEER of law nccl_rounds (32:4);\n"                                         \

@@ -72,7 +72,7 @@ void hec_constants_file(const void *constants, hec_doc *doc) {
   HEC_ADD(doc, HEC_KEEP("name", gpu->name), HEC_KEEP("title", gpu->title));
   if (gpu->sister)
     HEC_ADD(doc, HEC_KEEP("sister", gpu->sister));
-  HEC_ADD(doc, HEC_OBJECT("sheet", HEC_KEEP("bf16", sheet->flops[HEC_BF16]), HEC_KEEP("fp8", sheet->flops[HEC_FP8]),
+  HEC_ADD(doc, HEC_OBJECT("sheet", HEC_KEEP("bf16", sheet->flops[HEC_LAW_BF16]), HEC_KEEP("fp8", sheet->flops[HEC_LAW_FP8]),
                           HEC_KEEP("sms", sheet->sms), HEC_KEEP("hbm_bandwidth", sheet->hbm_bandwidth),
                           HEC_KEEP("memory_bytes", sheet->memory_bytes),
                           HEC_KEEP("nvlink_bandwidth", sheet->nvlink_bandwidth),

@@ -2,20 +2,21 @@
  *
  *   alltoall, all_gather,    one exchange of n (n - 1) messages of bytes / n (models/link_cost.h): who sends what to whom is
  *   reduce_scatter           the same in all three, and nccl-tests' size is a rank's whole buffer in all three
- *   all_reduce               the ring (hec_link_cost_allreduce)
- *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit)
- *   fused MoE layer          two launches (gate and up, down), then each expert's rows by the same law without launches
+ *   all_reduce               hec_link_cost_allreduce: of a node of a GPU its law, else the ring
+ *   GEMM m x n x k           hec_work_s of m rows, 2 n k FLOP a row, 2 n k bytes of weights (16-bit), alone: not as in a step
+ *   fused MoE layer          of a GPU the grouped law; else two launches (gate and up, down), then
+ *                            each expert's rows by the law without launches
  *
  * A collective costs what the law says: no kernel launch and no start of NCCL is added, so small messages come out too
- * fast; the required errors are of large ones. A fused MoE kernel is priced at the rate of large dense GEMMs, which it does
- * not reach: no public source says what such kernels reach on these devices, so the error stands in the table. Its rows
- * count for the ranking, not for the error of GEMMs.
+ * fast on clusters that name no GPU; the required errors are of large ones. MoE rows count for the ranking, not for the error
+ * of GEMMs.
  *
  * Rows whose notes call them slow are upper bounds of what the hardware takes: somebody asked why a cluster is slow. They
  * are neither hidden nor trusted: every required number is formed twice, over all rows and without those, and both must
  * hold. A bound that is below the prediction is marked, since there the law is too slow.
  *
- * Nothing is fitted: constants are the presets', each with its source, and no source is one of the measured rows.
+ * Constants are the presets'. Those of a GPU's laws are fitted to tables that rows of a node and of GEMMs may be from; between
+ * nodes no source is one of the measured rows.
  * O(rows^2) for the rankings, O(ranks^2) for an exchange. */
 #include "validate/hardware/hardware.h"
 
@@ -117,9 +118,16 @@ static double exchange_s(const hec_cluster *c, int32_t ranks, int64_t bytes, hec
 
 static double gemm_s(const hec_device *device, const hec_hardware_row *row) {
   double weights = (double)row->n * (double)row->k;
-  hec_work_shape shape = {
-      .kind = HEC_CURVE_NONE, .flops_per_row = 2 * weights, .weight_bytes = WEIGHT_BYTES * weights, .n_gemms = 1};
-  return hec_work_s(device, &shape, (double)row->m);
+  hec_work_shape shape = {.kind = HEC_CURVE_NONE,
+                          .flops_per_row = 2 * weights,
+                          .weight_bytes = WEIGHT_BYTES * weights,
+                          .n_gemms = 1,
+                          .dims = {.part = HEC_WORK_GEMM,
+                                   .hidden = (int32_t)row->k,
+                                   .inter = (int32_t)row->n,
+                                   .dtype_bytes = WEIGHT_BYTES,
+                                   .times = 1}};
+  return hec_work_s(device, &shape, (double)row->m) / device->in_step;
 }
 
 static void spread_evenly(const hec_hardware_row *row, int64_t *load) {
@@ -166,6 +174,19 @@ void hec_hardware_loads(const hec_hardware_row *row, int64_t *load) {
   settle(row, load);
 }
 
+/* One fused kernel for all experts: the grouped law, whatever training would run instead. */
+static double gpu_moe_s(const hec_device *device, const hec_hardware_row *row, const int64_t *load) {
+  const hec_gpu_laws *laws = device->gpu;
+  const hec_grouped_work work = {.load = hec_grouped_load_of(load, (int32_t)row->experts),
+                                 .hidden = row->hidden,
+                                 .inter = row->ffn,
+                                 .tokens = row->tokens,
+                                 .top_k = row->top_k,
+                                 .gated = true,
+                                 .precision = HEC_LAW_BF16};
+  return hec_law_fit_s(&laws->gpu, laws->grouped[HEC_LAW_BF16], &work);
+}
+
 static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_arena *arena) {
   hec_arena_mark mark = hec_arena_save(arena);
   hec_moe moe = {
@@ -174,8 +195,8 @@ static double moe_s(const hec_device *device, const hec_hardware_row *row, hec_a
   shape.n_gemms = 0; /* one kernel for all experts */
   int64_t *load = HEC_NEW(arena, int64_t, row->experts);
   hec_hardware_loads(row, load);
-  double seconds = FUSED_LAUNCHES * device->gemm_a_s;
-  for (int64_t e = 0; e < row->experts; e++)
+  double seconds = device->gpu ? gpu_moe_s(device, row, load) : FUSED_LAUNCHES * device->gemm_a_s;
+  for (int64_t e = 0; e < row->experts && !device->gpu; e++)
     seconds += hec_work_s(device, &shape, (double)load[e]);
   hec_arena_rewind(arena, mark);
   return seconds;

@@ -128,16 +128,19 @@ static void add_meaning(const hec_hardware *hardware, hec_doc *doc) {
   hec_doc_note(
       doc,
       "## What is compared\n\nMeasurements: %s, %" PRId32
-      " rows that others measured. Predictions: the link law and the GEMM law with presets alone; no constant "
-      "is fitted to these rows, and `sources` in each preset names where its numbers are from. Large: messages of 64 "
+      " rows that others measured. Predictions: the laws of the GPU that each preset names. Inside a node and of GEMMs "
+      "their "
+      "constants are fitted to tables that most of these rows are from (docs/devices.md has the error of rows not "
+      "seen); "
+      "between nodes none is fitted to these rows. Large: messages of 64 "
       "MiB and more, dense GEMMs of 1e11 FLOP and more. Upper bound: the row's own notes call it slow, so the hardware "
       "can do better; what is required is formed with and without such rows, and both must hold. "
       "Bytes: " HEC_HARDWARE_BYTES
       ". All-to-all, all-gather and reduce-scatter share one law: every rank sends bytes / ranks to "
-      "every other; all-reduce is a ring. Tau of size alone: Kendall tau of the rows ranked by bytes or FLOP only; "
-      "where that is as high, tau says nothing of the law.\n\nNot in the laws: the start of a collective (small "
-      "messages come out too fast), trees (NCCL takes one on two nodes, which may beat the ring priced here), what "
-      "fused MoE kernels lose against dense GEMMs.",
+      "every other; all-reduce in a node has a law of its own, between nodes it is a ring. Tau of size alone: Kendall "
+      "tau of the rows ranked by bytes or FLOP only; "
+      "where that is as high, tau says nothing of the law.\n\nNot in the laws: trees (NCCL takes one on "
+      "two nodes, which may beat the ring priced here), Triton kernels of MoE layers (priced as CUTLASS's).",
       file.data ? file.data : "", hardware->n_rows);
   hec_text_free(&file);
 }

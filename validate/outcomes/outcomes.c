@@ -21,7 +21,8 @@ typedef enum { WINDOW_MAIN, WINDOW_ALL, WINDOW_BUT_FIRST, WINDOW_SECOND_HALF, WI
 typedef struct {
   const char *change, *why;
   window_law window;
-  double flops, nonmoe, nvlink, nic; /* factors; 0: none. nonmoe NONMOE_BY_LAW: without the model's own */
+  bool alone;                        /* kernels take in a step what they take alone */
+  double speed, nonmoe, nvlink, nic; /* factors; 0: none. nonmoe NONMOE_BY_LAW: without the model's own */
   hec_step_options step;
   bool control;
   const char *cluster; /* NULL: the options' */
@@ -39,21 +40,18 @@ static const inputs changes[] = {
     {"loads: the second half of the recording", "the measured iterations are later ones", .window = WINDOW_SECOND_HALF},
     {"loads: the last two micro-batches", "one step; the profiled one, if loads and profile are of the same run",
      .window = WINDOW_LAST_TWO},
-    {"expert and attention rate x 0.91",
-     "the constant of the artifact's planner: the smallest batch of its profile, not the median",
-     .flops = 0.711 / 0.783},
-    {"compute rate of the data sheet", "312 TFLOP/s, no efficiency", .flops = 1 / 0.783},
+    {"kernels as fast as alone", "without the constant of steps over kernels alone (in_step)", .alone = true},
+    {"compute at 0.9 of its rate", "lower clocks; kernels that are less well chosen", .speed = 0.9},
+    {"compute at 1.1 of its rate", "the other side", .speed = 1.1},
     {"non-MoE part by the law alone", "without the artifact's profile of attention", .nonmoe = NONMOE_BY_LAW},
-    {"links of the data sheet", "300 GB/s in the node, 100 GB/s between nodes", .nvlink = 300.0 / 216.269,
-     .nic = 100 / 88.9539},
-    {"links at half the profiled rate", "contention of parameters and tokens is not modelled", .nvlink = 0.5,
-     .nic = 0.5},
+    {"links a third faster", "about their data sheets' rates", .nvlink = 4.0 / 3, .nic = 4.0 / 3},
+    {"links at half their rate", "contention of parameters and tokens is not modelled", .nvlink = 0.5, .nic = 0.5},
     {"every all-to-all waits for all ranks", "not only for those it has rows for", .step = {.all_wait = true}},
     {"control: maximum over the sum of layers", "which layer a rank is hot in is thrown away",
      .step = {.loads = HEC_LOADS_SUMMED}, .control = true},
     {"control: mean load on every rank", "which rank is hot is thrown away", .step = {.loads = HEC_LOADS_MEAN},
      .control = true},
-    {"control: compute at 0.4 of its rate, the same links", "about that of a V100", .flops = 0.4},
+    {"control: compute at 0.4 of its rate, the same links", "about that of a V100", .speed = 0.4},
     {"control: another cluster, dgx-h100", OTHER_WHY, .cluster = "dgx-h100"},
     {"control: another cluster, p4d-24xlarge", OTHER_WHY, .cluster = "p4d-24xlarge"},
     {"control: another cluster, v100-1edr", OTHER_WHY, .cluster = "v100-1edr"},
@@ -75,8 +73,14 @@ static void scale_links(hec_cluster *cluster, const inputs *in, hec_arena *arena
         factor(links[i].kind == HEC_LINK_PORT_OUT || links[i].kind == HEC_LINK_PORT_IN ? in->nvlink : in->nic);
   hec_device *devices = HEC_NEW(arena, hec_device, cluster->n_devices);
   memcpy(devices, cluster->devices, (size_t)cluster->n_devices * sizeof *devices);
-  for (int32_t i = 0; i < cluster->n_devices; i++)
-    devices[i].flops_efficiency *= factor(in->flops);
+  for (int32_t i = 0; i < cluster->n_devices; i++) {
+    devices[i].speed *= factor(in->speed);
+    if (in->alone) {
+      devices[i].launch_s /= devices[i].in_step;
+      devices[i].hbm_bandwidth *= devices[i].in_step;
+      devices[i].in_step = 1;
+    }
+  }
   cluster->links = links;
   cluster->devices = devices;
 }
@@ -174,6 +178,22 @@ static void judge(const hec_outcome_case *c, hec_outcome_set *set) {
   find_ranges(c, set);
 }
 
+/* Of the recorded loads, whatever the law of loads: what no cost of computing or links changes. */
+static double busiest_of(const hec_outcome_case *c, hec_method m, int32_t first, int32_t last) {
+  double sum = 0;
+  for (int32_t e = first; e <= last; e++)
+    for (int32_t l = 0; l < c->n_layers; l++) {
+      const int32_t *load = hec_outcome_load(c, m, e, l);
+      double most = 0, all = 0;
+      for (int32_t r = 0; r < c->n_ranks; r++) {
+        most = load[r] > most ? load[r] : most;
+        all += load[r];
+      }
+      sum += most * c->n_ranks / all;
+    }
+  return sum / ((double)(last - first + 1) * c->n_layers);
+}
+
 static void clear(hec_step_times *sum, int32_t n) {
   double *a = sum->alltoall_s, *w = sum->wire_s, *e = sum->expert_s;
   memset(a, 0, (size_t)n * sizeof *a);
@@ -217,6 +237,7 @@ static hec_status predict(hec_outcomes *o, const inputs *in, hec_outcome_set *se
     for (int32_t e = first; e <= last; e++)
       hec_step_add(step, (hec_method)m, e, in->step, &sum);
     finish(o, &sum, last - first + 1, optimizer_s(problem), (hec_method)m, p);
+    set->busiest[m] = busiest_of(&o->recorded, (hec_method)m, first, last);
   }
   hec_step_free(step);
   judge(&o->recorded, set);

@@ -85,6 +85,12 @@ static void add_verdict(const hec_outcomes *o, hec_text *out) {
   add_range(out, o->set.step_error);
   hec_text_add(out, ", the all-to-all with its waiting ");
   add_range(out, o->set.alltoall_error);
+  if (o->n_changes > 0) {
+    hec_text_add(out, "; over all recorded micro-batches steps ");
+    add_range(out, o->change[0].set.step_error);
+    hec_text_add(out, ", the all-to-all ");
+    add_range(out, o->change[0].set.alltoall_error);
+  }
   hec_text_add(out, ".\n\n");
   add_reach(o, out);
   add_gaps(o, out);
@@ -208,6 +214,23 @@ static void add_ratios(hec_doc *doc, const hec_outcomes *o) {
   hec_doc_end(doc);
 }
 
+/* Waiting for the slowest rank cannot make a ratio larger than that of the busiest ranks: all else is alike or hides it. */
+static void show_limit(hec_doc *doc, const hec_outcomes *o, const hec_outcome_set *set, const char *what) {
+  const hec_outcome_measured *measured = o->recorded.measured;
+  hec_doc_note(
+      doc,
+      "Limit of the loads, %s: the busiest rank computes %.2f times as many rows with %s as with LAER (%.2f and "
+      "%.2f of the mean). If nothing but its experts took time, the steps would be as far apart; measured is %.2f.",
+      what, set->busiest[0] / set->busiest[HEC_METHOD_LAER], hec_method_name[0], set->busiest[0],
+      set->busiest[HEC_METHOD_LAER], measured[0].step_s / measured[HEC_METHOD_LAER].step_s);
+}
+
+static void show_limits(hec_doc *doc, const hec_outcomes *o) {
+  show_limit(doc, o, &o->set, "micro-batches taken");
+  if (o->n_changes > 0)
+    show_limit(doc, o, &o->change[0].set, "all that are recorded");
+}
+
 static void show_ranks(hec_doc *doc, const hec_outcomes *o) {
   hec_doc_note(doc, "## Rank by rank");
   add_methods(
@@ -265,10 +288,12 @@ static void add_change(hec_doc *doc, const hec_outcome_change *one, bool details
   HEC_ROW(doc, HEC_SHOW("change", HEC_AS_IS, one->change), HEC_SHOW("why", details ? HEC_AS_IS : HEC_NOT, one->why),
           HEC_KEEP("control", one->control), hec_value_reals("step_s", step_s, HEC_N_METHODS),
           hec_value_reals("alltoall_s", alltoall_s, HEC_N_METHODS),
-          hec_value_reals("ratios", set->ratio, HEC_METHOD_LAER), HEC_KEEP("worst", set->worst),
+          hec_value_reals("ratios", set->ratio, HEC_METHOD_LAER),
+          hec_value_reals("busiest", set->busiest, HEC_N_METHODS), HEC_KEEP("worst", set->worst),
           HEC_KEEP("within_bound", set->within_bound), HEC_KEEP("order_kept", set->order_kept),
-          hec_value_reals("step_error", set->step_error, 2), HEC_KEEP("least_gap", set->least_gap),
-          HEC_SHOW(NULL, HEC_FIXED, set->ratio[0]), HEC_SHOW(NULL, HEC_FIXED, set->ratio[1]),
+          hec_value_reals("step_error", set->step_error, 2), hec_value_reals("alltoall_error", set->alltoall_error, 2),
+          HEC_KEEP("least_gap", set->least_gap), HEC_SHOW(NULL, HEC_FIXED, set->ratio[0]),
+          HEC_SHOW(NULL, HEC_FIXED, set->ratio[1]),
           HEC_CELL(hec_doc_text(doc, "%.1f %%%s", 100 * set->worst, set->within_bound ? "" : " (beyond)")),
           HEC_CELL(hec_doc_text(doc, "%s, %.1f %%", set->order_kept ? "kept" : "not kept", 100 * set->least_gap)),
           HEC_CELL(steps.data));
@@ -304,8 +329,10 @@ void hec_outcomes_report(const void *outcomes, hec_doc *doc) {
   show_times(doc, o);
   add_methods(doc, o, "rows", NULL);
   add_ratios(doc, o);
-  HEC_ADD(doc, HEC_KEEP("worst", o->set.worst), HEC_KEEP("order_kept", o->set.order_kept),
-          HEC_KEEP("within_bound", o->set.within_bound), hec_value_reals("step_error", o->set.step_error, 2),
+  show_limits(doc, o);
+  HEC_ADD(doc, hec_value_reals("busiest", o->set.busiest, HEC_N_METHODS), HEC_KEEP("worst", o->set.worst),
+          HEC_KEEP("order_kept", o->set.order_kept), HEC_KEEP("within_bound", o->set.within_bound),
+          hec_value_reals("step_error", o->set.step_error, 2),
           hec_value_reals("alltoall_error", o->set.alltoall_error, 2), HEC_KEEP("least_gap", o->set.least_gap),
           HEC_KEEP("passed", o->passed));
   if (o->options.details) {

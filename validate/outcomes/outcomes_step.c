@@ -23,7 +23,11 @@
  * What the columns of the measurement count:
  *   all-to-all  end - ready of every dispatch and combine, but not the dispatch of the last layer nor the combine of the
  *               first: those are another function there, which the column does not include
- *   experts     forward, again, and backward of twice the forward: forward * 4
+ *   experts     forward, again, and backward of twice the forward: forward * 4; kernels alone, as a profiler has them
+ *
+ * A kernel in a step takes hec_device.in_step times what it takes alone. The profiler's kernel time has not what is more: a gap on
+ * one rank is time in which the others wait. So of experts it is counted in the exchange that follows them, where the ranks
+ * of a node wait for each other; of attention and what comes before `counts` it is in the rest of the step.
  * O(operations * ranks + transfers) per micro-batch. */
 #include "validate/outcomes/outcomes_step.h"
 
@@ -313,6 +317,11 @@ static bool counted(const hec_step *step, const hec_op *op) {
          (op->role == HEC_ROLE_COMBINE && op->layer != 0);
 }
 
+/* The same of the exchange that follows experts: combine, backward dispatch. */
+static bool counted_after(const hec_step *step, const hec_op *op) {
+  return op->compute.shape == EXPERT ? op->layer != 0 : op->layer != step->c->n_layers - 1;
+}
+
 /* When the rank could post the exchange: end of what it depends on and of its lane. */
 static int64_t ready_at(const hec_step *step, const hec_op *op, int32_t rank) {
   int64_t ready = step->lane_end[rank];
@@ -337,8 +346,12 @@ static void read_times(hec_step *step, hec_step_times *sum) {
         sum->alltoall_s[r] += (double)(end[r] - ready_at(step, op, r)) * 1e-12;
         sum->wire_s[r] += (double)(end[r] - begin[r]) * 1e-12;
       }
-      if (op->role == HEC_ROLE_EXPERTS)
-        sum->expert_s[r] += (double)(end[r] - begin[r]) * 1e-12;
+      if (op->role == HEC_ROLE_EXPERTS) {
+        double in_step_s = (double)(end[r] - begin[r]) * 1e-12,
+               alone_s = in_step_s / step->problem->cluster->devices[r].in_step;
+        sum->expert_s[r] += alone_s;
+        sum->alltoall_s[r] += counted_after(step, op) ? in_step_s - alone_s : 0;
+      }
       if (op->lane == HEC_LANE_TOKEN)
         step->lane_end[r] = end[r];
     }

@@ -40,9 +40,8 @@ hec_layer_model hec_layer_model_new(hec_arena *arena, const hec_problem *problem
   for (int32_t r = 0; r < n_ranks; r++) {
     model.rate[r] = hec_work_rate_of(&problem->cluster->devices[r], &problem->expert);
     model.rate[n_ranks + r] = hec_work_rate_of(&problem->cluster->devices[r], &backward);
-    const hec_device *d = &problem->cluster->devices[r];
-    model.cell_s[model.rank_at + r] = problem->expert.flops_per_row / (d->flops * d->flops_efficiency * d->speed) +
-                                      problem->expert.bytes_per_row / d->hbm_bandwidth;
+    const hec_work_rate *rate = &model.rate[r];
+    model.cell_s[model.rank_at + r] = rate->flops_per_row / rate->flops_s + rate->bytes_per_row / rate->hbm_bandwidth;
   }
   return model;
 }

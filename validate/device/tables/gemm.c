@@ -20,7 +20,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
     c->why_not = hec_case_text(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
     return;
   }
-  work->precision = bf16 ? HEC_BF16 : HEC_FP8;
+  work->precision = bf16 ? HEC_LAW_BF16 : HEC_LAW_FP8;
   work->quantise = !bf16;
   c->law = "gemm";
   c->fallback = type;

@@ -14,7 +14,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
       !hec_case_whole(csv, "m_per_group", 1, &work->m, arena, c) || !hec_case_whole(csv, "n", 1, &work->n, arena, c) ||
       !hec_case_whole(csv, "k", 1, &work->k, arena, c))
     return;
-  work->precision = strncmp(type, "fp8", 3) == 0 ? HEC_FP8 : HEC_BF16;
+  work->precision = strncmp(type, "fp8", 3) == 0 ? HEC_LAW_FP8 : HEC_LAW_BF16;
   c->law = "gemm";
   c->fallback = type;
   c->work = work;

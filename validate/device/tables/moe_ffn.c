@@ -169,7 +169,7 @@ static void read(const hec_case_file *csv, hec_arena *arena, hec_case *c) {
     c->why_not = hec_case_text(arena, "dtype: the law knows bf16, fp8 and fp8block, found \"%.40s\"", type);
   if (c->why_not)
     return;
-  work->precision = strcmp(type, "bf16") == 0 ? HEC_BF16 : HEC_FP8;
+  work->precision = strcmp(type, "bf16") == 0 ? HEC_LAW_BF16 : HEC_LAW_FP8;
   work->inter = inter / tp;
   work->tokens = r.tokens;
   work->top_k = r.top_k;
