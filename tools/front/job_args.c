@@ -193,8 +193,8 @@ hec_status hec_job_args_print_preset(const char *name) {
 void hec_job_args_list(void) {
   static const char *const known[] = {"no load", "a window of past loads, periodically",
                                       "past loads, every micro-batch", "the gate's choice"};
-  printf("policies: NAME, or NAME:option=value,option=value. --t, --m, --period and --slots are the defaults of t, m, "
-         "period and slots\n");
+  printf("policies, with options as NAME:option=value,option=value (--t, --m, --period and --slots are the defaults\n"
+         "of t, m, period and slots)\n");
   for (int32_t i = 0; hec_policies[i]; i++) {
     hec_args_list_item(hec_policies[i]->name, "%s [knows %s; schedule %s; %s%s]", hec_policies[i]->summary,
                        known[hec_policies[i]->known], hec_policies[i]->schedule,

@@ -88,7 +88,7 @@ static void list_gates(void) {
   printf("gates of --gate: NAME, or NAME:option=value,option=value\n");
   for (const hec_gate *const *g = hec_gates; *g; g++) {
     printf("  %-14s %s\n  %14s %s\n", (*g)->name, (*g)->summary, "", (*g)->source);
-    hec_args_list_options((*g)->options, &none, 14);
+    hec_args_list_options((*g)->options, &none, 16);
     if ((*g)->caution)
       printf("    mind: %s\n", (*g)->caution);
   }
