@@ -21,7 +21,7 @@ typedef struct {
   hec_simulation_args simulation;
   const char *trace, *out, *format, *preset;
   const hec_timeline_format *timelines;
-  bool json, list;
+  bool json, list, full;
   int64_t timeline_iter;
 } settings;
 
@@ -36,6 +36,7 @@ static hec_status parse(int argc, char **argv, settings *s, bool *done) {
       {"--timeline-iter", HEC_ARG_INT, &s->timeline_iter, "I",
        "with --out: iteration to draw (default: of each policy the one nearest its median)", 0, HEC_ITER_MAX},
       HEC_TIMELINE_FORMAT_ARG(s->format),
+      {"--full", HEC_ARG_FLAG, &s->full, NULL, "print every policy, where its time goes, and every assumption", 0, 0},
       {"--json", HEC_ARG_FLAG, &s->json, NULL, "one JSON document on stdout and nothing else", 0, 0},
       {"--list", HEC_ARG_FLAG, &s->list, NULL,
        "list policies, schedules, collectives, laws and presets; --list devices: GPUs, what is measured of each, and "
@@ -99,12 +100,23 @@ static hec_status write_out(const settings *s, const hec_job *job, hec_trace_rea
   return status;
 }
 
+static void add_first_screen(const settings *s, hec_summary *summary, hec_text *out) {
+  hec_text more = {0};
+  hec_text_add(&more, "--full prints every row, where the time goes, and notes of policies");
+  if (!s->out)
+    hec_text_add(&more, "; --out DIR writes a page with charts, JSON, CSV and a timeline");
+  hec_summary_first_screen(summary, more.data, out);
+  hec_text_free(&more);
+}
+
 static hec_status print(const settings *s, hec_summary *summary) {
   hec_text text = {0};
   if (s->json)
     hec_summary_json(summary, &text);
-  else
+  else if (s->full)
     hec_summary_table(summary, &text);
+  else
+    add_first_screen(s, summary, &text);
   if (!s->json && s->out)
     hec_output_mention(s->out, true, false, s->timelines, &text);
   hec_status status = hec_output_print(&text);

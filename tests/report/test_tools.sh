@@ -17,7 +17,7 @@ page() {
 }
 
 all="ranking iterations overload traffic memory timeline assumed"
-"$sim" "$sample" --out one >out.txt 2>err.txt || fail "$(cat err.txt)"
+"$sim" "$sample" --full --out one >out.txt 2>err.txt || fail "$(cat err.txt)"
 has "one/report.html"
 page "$all" one/report.html one/summary.json
 for line in $(seq 3); do # the last lines of the table, word for word

@@ -175,7 +175,7 @@ refused 2 'cannot be opened' "$sim" "$folder/absent"
 refused 2 'found a directory' "$sim" "$folder"
 refused 2 'found end of file' "$sim" /dev/null
 refused 2 "begins with '{'" "$sim" "$sim"
-works "Fastest that fits" bash -c 'cat "$1" | "$0" - --policy ep' "$sim" "$sample"
+works "Fastest that fits" bash -c 'cat "$1" | "$0" - --policy ep --full' "$sim" "$sample"
 printf '{"a":%0100000d' 0 | tr 0 '[' >"$folder/nested"
 refused 2 'nesting' "$sim" "$folder/nested"
 head -c 5000 $sample >"$folder/cut"
@@ -227,7 +227,7 @@ refused 2 'choose with --tokens' "$sim" "$folder/bad"
 refused 2 "$folder/bad:2: layer 0, expert 0: the sources put on rank 0 hold" "$sim" "$folder/bad" --ranks 2 --tokens 5
 refused 2 'more than 2^32-1' "$sim" "$folder/bad" --ranks 2 --tokens 5
 trace huge "$tiny" "{\"iter\":0,\"layers\":[$most]}"
-works 'scaled to it' "$sim" "$folder/huge"
+works 'scaled to it' "$sim" "$folder/huge" --full
 big='[536870911,0]'
 trace late "$four" '{"iter":0,"layers":[[[1,0],[0,0],[0,0],[0,0]]]}' "{\"iter\":1,\"layers\":[[$big,$big,$big,$big]]}"
 for law in alpha_beta max_min; do # the later record is too long for the clock, the first one says nothing of it
@@ -373,11 +373,11 @@ refused 2 'at most 67108864 ' "$sim" sweep /dev/zero
 
 # ---- unusual but valid ----
 trace one '"layers":1,"experts":1,"top_k":1' '{"iter":0,"layers":[[7]]}'
-works 'Fastest' "$sim" "$folder/one" --check
-works 'Fastest' "$sim" "$folder/one" --check --ranks 1 --cluster "1x1 flops=1T mem=100G nvlink=1G"
+works 'Fastest' "$sim" "$folder/one" --full --check
+works 'Fastest' "$sim" "$folder/one" --full --check --ranks 1 --cluster "1x1 flops=1T mem=100G nvlink=1G"
 trace zero "$four" '{"iter":0,"layers":[[[0,0],[0,0],[0,0],[0,0]]]}' '{"iter":1,"layers":[[[0,0],[9,0],[0,0],[0,0]]]}'
-works 'Fastest' "$sim" "$folder/zero" --check
-works 'Fastest' "$sim" "$folder/zero" --check --ranks 32 --micro-batches 3 # more ranks than experts
+works 'Fastest' "$sim" "$folder/zero" --full --check
+works 'Fastest' "$sim" "$folder/zero" --full --check --ranks 32 --micro-batches 3 # more ranks than experts
 row='[10,11,12,13,14]'
 three="[$row,$row,$row]"
 trace odd '"layers":2,"experts":5,"top_k":5,"source_ranks":3' "{\"iter\":0,\"layers\":[$three,$three]}" \

@@ -39,10 +39,10 @@ for other in vllm_ascend.json tensorrt_llm.yaml; do
     "$(value $other.out '[d["policies"][0][k] for k in ("iteration_s","overload_factor","peak_memory_bytes") if k in d["policies"][0]]')" ] ||
     fail "$other gives other numbers than eplb.json"
 done
-accepts "${common[@]}" --placement eplb.json --policy ep,ideal && has "as fast as given, the placement of today" || cat out.txt
+accepts "${common[@]}" --placement eplb.json --policy ep,ideal --full && has "as fast as given, the placement of today" || cat out.txt
 accepts "${common[@]}" --placement eplb.json --policy given,ep && [ "$(grep -c '^given .*serial' out.txt)" -eq 1 ] || fail "given stands twice"
-accepts "${common[@]}" --policy all && ! grep -q '^given' out.txt || fail "all has given without a placement"
-accepts "${common[@]}" --placement eplb.json && grep -q '^given' out.txt && grep -q '^moetuner' out.txt || fail "all with a placement"
+accepts "${common[@]}" --policy all --full && ! grep -q '^given' out.txt || fail "all has given without a placement"
+accepts "${common[@]}" --placement eplb.json --full && grep -q '^given' out.txt && grep -q '^moetuner' out.txt || fail "all with a placement"
 refuses 2 "--policy given: expected --placement FILE" "${common[@]}" --policy given
 refuses 2 "--policy given: expected --placement FILE" plan "${common[@]}" --policy given --iter 1 --layer 0
 refuses 2 "--placement: expected --policy given" plan "${common[@]}" --policy ep --placement eplb.json --iter 1 --layer 0

@@ -115,9 +115,9 @@ has "first 4 MoE layers of the trace's 6"
 has "(synthetic)"
 has "assumed rates"
 line=$(sed -n 's/^planned  for //p' out.txt)
-"$build/hecate-sim" "$sample" --policy ep --cluster "$line" --ranks 4 >sim.txt 2>err.txt || fail "cluster line \"$line\": $(cat err.txt)"
+"$build/hecate-sim" "$sample" --full --policy ep --cluster "$line" --ranks 4 >sim.txt 2>err.txt || fail "cluster line \"$line\": $(cat err.txt)"
 case $line in *tile=8*) ;; *) fail "no tile in \"$line\"" ;; esac
-"$build/hecate-sim" "$sample" --policy ep --cluster "1x16 nvlink=1G flops=10G mem=1G" >sim.txt || fail "a line without a tile"
+"$build/hecate-sim" "$sample" --full --policy ep --cluster "1x16 nvlink=1G flops=10G mem=1G" >sim.txt || fail "a line without a tile"
 has "GEMM tile: 128 rows" sim.txt
 accepts "${quick[@]}" --virtual --check
 has "virtual time: measures computing and waiting; transfers are imitated"

@@ -5,6 +5,7 @@ sim=$build/hecate-sim
 tool=("$sim")
 
 accepts() {
+  case $1 in plan | flows | sweep | breakeven) ;; *) set -- "$@" --full ;; esac
   "$sim" "$@" >out.txt 2>err.txt || fail "exit code $?: $* ($(head -c 300 err.txt))"
   [ ! -s err.txt ] || fail "something on stderr: $*: $(head -c 300 err.txt)"
 }
@@ -221,6 +222,17 @@ gathered=$(("$("$sim" "$sample" --policy fsdp --phase forward --json | sed -n 's
 "$sim" plan "$sample" --policy fsdp --layer 0 --iter 3 --phase forward --json | grep -q "\"gather\": $gathered," ||
   fail "plan and summary differ in what fsdp gathers"
 "$sim" "$sample" | awk 'length > 110 { exit 1 }' || fail "a line of the table is wider than 110 columns"
+# The first screen: at most six rows, each once, by time; nothing wider than the whole table; the fastest row is the verdict's.
+"$sim" "$sample" >first.txt && "$sim" "$sample" --full >full.txt || fail "the first screen"
+awk '/^policy / {on = 1; next} !NF {on = 0} on && $1 != "bound" {print $1, $(NF - 4)}' first.txt >rows.txt
+[ "$(wc -l <rows.txt)" -le 5 ] && grep -q "^bound " first.txt && [ "$(cut -d" " -f1 rows.txt | sort -u | wc -l)" -eq "$(wc -l <rows.txt)" ] ||
+  fail "rows of the first screen: $(cat rows.txt)"
+sort -k2,2n -s rows.txt | cmp -s - rows.txt || fail "rows are not sorted: $(cat rows.txt)"
+[ "$(grep -o '^Fastest that fits[^:]*: [^ ,(]*' first.txt)" = "$(grep -o '^Fastest that fits[^:]*: [^ ,(]*' full.txt)" ] || fail "two verdicts"
+grep -q "^$(sed -n 's/^Fastest that fits[^:]*: \([^ ,(]*\).*/\1/p' first.txt) " rows.txt && grep -q '^ep ' rows.txt || fail "no row of the fastest, or of ep"
+awk 'length > 110 { exit 1 }' first.txt || fail "a line of the first screen is wider than 110 columns"
+for words in "not modelled: pipeline parallelism" "^assumed: .*model shape"; do grep -q "$words" first.txt || fail "no \"$words\""; done
+"$sim" "$sample" --policy ep | grep -q '^Keep what you have: ep (schedule serial), .*No other policy was compared' || fail "ep alone"
 # What a policy went without is said.
 "$sim" "$sample" --policy exflow,moetuner --json >notes.json
 grep -q '"note": "groups: .*: the second problem is skipped' notes.json || fail "moetuner does not say what it skipped"

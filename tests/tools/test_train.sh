@@ -134,7 +134,7 @@ grep -q '^policy  experts stood as in ep' out || fail "no note of the policy: $(
 "$run" train --text "$text" "${small[@]}" --steps 2 --policy exflow --json | grep -q '"note": "experts stand as in ep' ||
   fail "no note of the policy in JSON"
 "$run" train --gate list >out || fail "--gate list"
-grep -q '^    capacity=X  .*default 1' out && grep -q '^    temperature=X  .*default learned' out ||
+grep -q '^    capacity=X .*default 1' out && grep -q '^    temperature=X .*default learned' out ||
   fail "--gate list does not explain its keys: $(cat out)"
 for words in "train --help" --help --list "train --gate list"; do
   # shellcheck disable=SC2086 # words

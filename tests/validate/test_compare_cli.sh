@@ -41,7 +41,7 @@ refuses 2 "expected a cluster file of hecate-validate calibrate" compare --rando
 
 # A calibrated cluster fits the model it was measured with; of the ranks there are, as many as it has devices.
 curves() {
-  "$build/hecate-sim" "$sample" --cluster here.json --policy ep "$@" >out.txt 2>err.txt
+  "$build/hecate-sim" "$sample" --full --cluster here.json --policy ep "$@" >out.txt 2>err.txt
 }
 
 # Calibration: a table; a cluster file, alone on stdout with --json, that hecate-sim takes.
@@ -60,7 +60,7 @@ expect again.json 'd["calibration"]["cases"]' "$(value here.json 'd["calibration
 accepts calibrate "${small[@]}"
 has "Not kept"
 for file in here.json again.json; do
-  "$build/hecate-sim" "$sample" --model tiny --ranks 2 --cluster $file --policy ep >out.txt 2>err.txt ||
+  "$build/hecate-sim" "$sample" --full --model tiny --ranks 2 --cluster $file --policy ep >out.txt 2>err.txt ||
     fail "hecate-sim --cluster $file: $(cat err.txt)"
 done
 curves --model tiny --ranks 2 || fail "hecate-sim: $(cat err.txt)"

@@ -43,6 +43,15 @@ void hec_summary_add_defaults(const hec_summary *summary, hec_text *out) {
   }
 }
 
+void hec_summary_add_missing(const hec_summary *summary, size_t column, int indent, hec_text *out) {
+  static const char always[] = "pipeline parallelism, ZeRO, fp8, context parallelism, dispatch kernels as in DeepEP, "
+                               "MFU";
+  hec_text words = {0};
+  hec_text_printf(&words, "%s, %s", always, summary->not_modelled);
+  hec_summary_add_wrapped(words.data, column, indent, out);
+  hec_text_free(&words);
+}
+
 static void add_header(hec_summary *summary, hec_text *out) {
   const hec_job *job = summary->job;
   const hec_problem *problem = &job->problem;
@@ -56,7 +65,7 @@ static void add_header(hec_summary *summary, hec_text *out) {
                   hec_summary_memory(summary) * 1e-9, summary->law);
   hec_summary_add_work(summary, out);
   hec_text_add(out, "left out");
-  hec_summary_add_wrapped(summary->not_modelled, 8, 9, out);
+  hec_summary_add_missing(summary, 8, 9, out);
   hec_summary_add_defaults(summary, out);
 }
 
@@ -77,7 +86,7 @@ static int name_width(const hec_summary *summary, bool labels) {
 }
 
 /* Digits after the point, so that the slowest row keeps four or five figures. */
-static int decimals_of(hec_summary *summary) {
+int hec_summary_decimals(hec_summary *summary) {
   double most_ms = 0;
   for (int32_t i = 0; i < summary->n_rows; i++) {
     double ms = 1e3 * hec_series_quantile(&summary->rows[i].iteration_s, 1);
@@ -87,7 +96,7 @@ static int decimals_of(hec_summary *summary) {
 }
 
 /* Small jobs are in megabytes. */
-static bool peaks_are_small(const hec_summary *summary) {
+bool hec_summary_peaks_are_small(const hec_summary *summary) {
   double most = 0;
   for (int32_t i = 0; i < summary->n_rows; i++)
     most = summary->rows[i].peak_bytes > most ? summary->rows[i].peak_bytes : most;
@@ -104,7 +113,7 @@ int hec_summary_schedule_width(const hec_summary *summary) {
 
 static void add_times(hec_summary *summary, int width, int decimals, hec_text *out) {
   int schedule = hec_summary_schedule_width(summary);
-  bool small = peaks_are_small(summary);
+  bool small = hec_summary_peaks_are_small(summary);
   hec_text_printf(out, "\n%-*s  %*s  %28s %7s %7s  %12s  %7s\n", width, "", schedule, "", "iteration, ms", "speed",
                   "median", "overload", "peak");
   hec_text_printf(out, "%-*s  %-*s  %9s %9s %8s %7s %7s  %6s %5s  %7s %s\n", width, "policy", schedule, "schedule",
@@ -290,7 +299,7 @@ static void add_choices(const hec_summary *summary, hec_text *out) {
 }
 
 /* Where the winner saves most against `other`, in words. */
-static void add_reason(const hec_summary_row *winner, const hec_summary_row *other, hec_text *out) {
+void hec_summary_add_reason(const hec_summary_row *winner, const hec_summary_row *other, hec_text *out) {
   static const char *const what[HEC_N_BOOKS + 1] = {"less compute",
                                                     "less planning",
                                                     "less exposed token traffic",
@@ -314,7 +323,7 @@ static void add_reason(const hec_summary_row *winner, const hec_summary_row *oth
 }
 
 /* Others that fit and are as good as equally fast. */
-static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
+void hec_summary_add_close(hec_summary *summary, int32_t best, hec_text *out) {
   double least = hec_summary_median(&summary->rows[best]);
   hec_text names = {0};
   for (int32_t i = 0; i < summary->n_rows; i++) {
@@ -333,7 +342,7 @@ static void add_close(hec_summary *summary, int32_t best, hec_text *out) {
   hec_text_free(&names);
 }
 
-static bool drops_in(const hec_summary *summary) {
+bool hec_summary_drops(const hec_summary *summary) {
   bool drops = false;
   for (int32_t i = 0; i < summary->n_rows; i++)
     drops = drops || summary->rows[i].dropped_share >= 0;
@@ -348,14 +357,14 @@ static void add_verdict(hec_summary *summary, hec_text *out) {
   }
   hec_summary_row *winner = &summary->rows[best];
   hec_text_printf(out, "\nFastest that fits%s: %s (schedule %s), median %.3f ms.\n",
-                  drops_in(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
+                  hec_summary_drops(summary) ? " and drops nothing" : "", winner->name, winner->schedule,
                   1e3 * hec_summary_median(winner));
-  add_close(summary, best, out);
+  hec_summary_add_close(summary, best, out);
   int32_t baseline = hec_summary_baseline(summary);
   if (baseline >= 0 && baseline != best) {
     hec_text_printf(out, "  %.2fx as fast as %s", hec_summary_vs_baseline(summary, best),
                     summary->rows[baseline].label);
-    add_reason(winner, &summary->rows[baseline], out);
+    hec_summary_add_reason(winner, &summary->rows[baseline], out);
     hec_text_add(out, ".\n");
   }
   int32_t placed = hec_summary_placed(summary);
@@ -375,7 +384,7 @@ void hec_summary_verdict(hec_summary *summary, hec_text *out) {
 void hec_summary_table(hec_summary *summary, hec_text *out) {
   bool executed = summary->execution != NULL;
   (executed ? hec_summary_execution_header : add_header)(summary, out);
-  int width = name_width(summary, false), decimals = decimals_of(summary);
+  int width = name_width(summary, false), decimals = hec_summary_decimals(summary);
   (executed ? hec_summary_execution_times : add_times)(summary, width, decimals, out);
   hec_summary_execution_late(summary, out);
   add_books(summary, name_width(summary, true), decimals, out);

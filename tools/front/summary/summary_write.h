@@ -4,7 +4,9 @@
 #include "runtime/program/summary.h"
 #include "tools/front/timelines/timeline_format.h"
 
-void hec_summary_table(hec_summary *summary, hec_text *out); /* for people */
+void hec_summary_table(hec_summary *summary, hec_text *out); /* for people: every row, all that is known of it */
+/* Of a simulation, what a person needs first: the verdict, at most six rows, what it rests on. `files`: where more is. */
+void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out);
 /* The lines that the table ends with: who is fastest, by how much and why. */
 void hec_summary_verdict(hec_summary *summary, hec_text *out);
 /* Words in lines of at most 110 columns, of which `column` are taken; further ones begin with `indent` blanks. */

@@ -1,0 +1,263 @@
+/* What a person needs first: what to run and what it gains, the rows that matter, and what this rests on. The whole of the
+ * numbers is summary_table.c's. */
+#include "runtime/program/job.h"
+#include "tools/front/summary/summary_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { INDENT = 14 };  /* of the lines at the end */
+enum { ROWS_MAX = 5 }; /* beside the bound */
+
+/* Rows to show, each once; of the fastest row that `of` allows, fitting ones first. */
+typedef struct {
+  int32_t row[ROWS_MAX];
+  int32_t n;
+} chosen_rows;
+
+typedef bool (*row_kind)(const hec_summary_row *row);
+
+static bool is_system(const hec_summary_row *row) {
+  return !row->reference;
+}
+static bool is_baseline(const hec_summary_row *row) {
+  return row->baseline;
+}
+static bool is_placed(const hec_summary_row *row) {
+  return row->placed;
+}
+static bool rearranges(const hec_summary_row *row) {
+  return row->rearranges;
+}
+static bool gathers(const hec_summary_row *row) { /* FSSDP: has degrees of gathering */
+  return !row->reference && row->t_most >= 0;
+}
+
+static bool is_chosen(const chosen_rows *chosen, int32_t row) {
+  for (int32_t i = 0; i < chosen->n; i++)
+    if (chosen->row[i] == row)
+      return true;
+  return false;
+}
+
+/* Adds the fastest of a kind that is not there yet; `again`: a kind whose fastest is there already adds nothing. */
+static void choose(hec_summary *summary, row_kind of, bool again, chosen_rows *chosen) {
+  int32_t best = -1;
+  for (int32_t i = 0; i < summary->n_rows; i++) {
+    hec_summary_row *row = &summary->rows[i];
+    if (!of(row) || (again && is_chosen(chosen, i)))
+      continue;
+    bool fits = hec_summary_fits(summary, row),
+         best_fits = best >= 0 && hec_summary_fits(summary, &summary->rows[best]);
+    if (best < 0 || fits > best_fits ||
+        (fits == best_fits && hec_summary_median(row) < hec_summary_median(&summary->rows[best])))
+      best = i;
+  }
+  if (best >= 0 && chosen->n < ROWS_MAX && !is_chosen(chosen, best))
+    chosen->row[chosen->n++] = best;
+}
+
+/* By their medians, the fastest first; of equal ones the earlier row. */
+static void sort(hec_summary *summary, chosen_rows *chosen) {
+  for (int32_t i = 1; i < chosen->n; i++)
+    for (int32_t k = i; k > 0; k--) {
+      int32_t *a = &chosen->row[k - 1], *b = &chosen->row[k];
+      double before = hec_summary_median(&summary->rows[*a]), after = hec_summary_median(&summary->rows[*b]);
+      if (before < after || (before == after && *a < *b))
+        break;
+      int32_t row = *a;
+      *a = *b;
+      *b = row;
+    }
+}
+
+/* What the user runs today, plain EP, the best of each family, then the fastest of the rest. */
+static chosen_rows rows_that_matter(hec_summary *summary) {
+  static const row_kind families[] = {is_system, is_baseline, is_placed, rearranges, gathers};
+  chosen_rows chosen = {.n = 0};
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    choose(summary, families[i], false, &chosen);
+  while (chosen.n < ROWS_MAX && chosen.n < summary->n_rows) {
+    int32_t before = chosen.n;
+    choose(summary, is_system, true, &chosen);
+    if (chosen.n == before)
+      break;
+  }
+  sort(summary, &chosen);
+  return chosen;
+}
+
+/* ---- The verdict ---- */
+
+static double gain(hec_summary *summary, int32_t best, int32_t other) {
+  return hec_summary_median(&summary->rows[other]) / hec_summary_median(&summary->rows[best]);
+}
+
+static const char *unit_of(const hec_summary *summary) {
+  return summary->job->problem.train ? "iteration" : "forward pass";
+}
+
+/* "It is 1.20x as fast as ep and 1.05x as fast as given (your placement), mostly by ..." */
+static void add_gain(hec_summary *summary, int32_t best, hec_text *words) {
+  int32_t baseline = hec_summary_baseline(summary), placed = hec_summary_placed(summary);
+  if (baseline >= 0 && baseline != best)
+    hec_text_printf(words, " It is %.2fx as fast as %s", gain(summary, best, baseline), summary->rows[baseline].label);
+  if (placed >= 0 && placed != best)
+    hec_text_printf(words, "%s %.2fx as fast as %s (your placement)",
+                    baseline >= 0 && baseline != best ? " and" : " It is", gain(summary, best, placed),
+                    summary->rows[placed].label);
+  int32_t other = placed >= 0 ? placed : baseline;
+  if (other >= 0 && other != best)
+    hec_summary_add_reason(&summary->rows[best], &summary->rows[other], words);
+  hec_text_add(words, ".");
+}
+
+/* The row that people have, if nothing is faster by more than what there is to choose by; else -1. */
+static int32_t kept_row(hec_summary *summary, int32_t best) {
+  int32_t placed = hec_summary_placed(summary), kept = placed >= 0 ? placed : hec_summary_baseline(summary);
+  bool keep = kept >= 0 && hec_summary_fits(summary, &summary->rows[kept]) &&
+              gain(summary, best, kept) <= 1 + HEC_SUMMARY_CLOSE;
+  return keep ? kept : -1;
+}
+
+static void add_cost(const hec_summary *summary, const hec_summary_row *row, hec_text *words) {
+  double memory = hec_summary_memory(summary), share = 100 * row->peak_bytes / memory;
+  hec_text_printf(words, " Its fullest rank needs %.3g of %.3g GB", row->peak_bytes * 1e-9, memory * 1e-9);
+  if (share < 1)
+    hec_text_add(words, " (less than 1 %).");
+  else
+    hec_text_printf(words, " (%.0f %%).", share);
+}
+
+/* How sure this is, as far as the cluster says. */
+static void add_trust(const hec_summary *summary, hec_text *words) {
+  const hec_cluster *cluster = &summary->job->cluster;
+  hec_text_printf(words, " This is a prediction: the rates of cluster %s are %s.", cluster->name,
+                  cluster->measured.n > 0 ? "measured" : "data sheets and assumptions, not measured on your machine");
+}
+
+static void add_words(const char *words, int indent, hec_text *out) {
+  hec_text lines = {0};
+  hec_summary_add_wrapped(words, 0, indent, &lines);
+  hec_text_add(out, lines.data + 1); /* without the blank before a first word */
+  hec_text_free(&lines);
+}
+
+static void add_first_verdict(hec_summary *summary, int32_t best, hec_text *words) {
+  int32_t kept = kept_row(summary, best);
+  hec_summary_row *row = &summary->rows[kept >= 0 ? kept : best];
+  hec_text_printf(words, "%s%s: %s (schedule %s), %.3f ms per %s.",
+                  kept >= 0 ? "Keep what you have" : "Fastest that fits",
+                  kept < 0 && hec_summary_drops(summary) ? " and drops nothing" : "", row->label, row->schedule,
+                  1e3 * hec_summary_median(row), unit_of(summary));
+  if (kept < 0)
+    add_gain(summary, best, words);
+  else if (summary->n_rows == 1)
+    hec_text_add(words, " No other policy was compared.");
+  else if (kept == best)
+    hec_text_add(words, " No other policy that fits is faster.");
+  else
+    hec_text_printf(words, " The fastest that fits, %s, gains %.1f %%: too little to choose by.",
+                    summary->rows[best].label, 100 * (gain(summary, best, kept) - 1));
+  if (isfinite(hec_summary_vs_bound(row)))
+    hec_text_printf(words, " No policy of its kind can be more than %.2fx as fast (the bound).",
+                    hec_summary_vs_bound(row));
+  add_cost(summary, row, words);
+  add_trust(summary, words);
+}
+
+static void add_verdict(hec_summary *summary, int32_t best, hec_text *out) {
+  hec_text words = {0};
+  if (best < 0)
+    hec_text_add(&words, "No policy fits into the memory of a device of this cluster. Use more ranks, devices with "
+                         "more memory, or fewer --tokens.");
+  else
+    add_first_verdict(summary, best, &words);
+  add_words(words.data, 0, out);
+  hec_text_free(&words);
+  if (best >= 0)
+    hec_summary_add_close(summary, best, out);
+}
+
+/* ---- The table ---- */
+
+static int widest(int width, const char *text) {
+  return (int)strlen(text) > width ? (int)strlen(text) : width;
+}
+
+static void add_table(hec_summary *summary, const chosen_rows *chosen, int32_t best, hec_text *out) {
+  int name = 6, schedule = 8, decimals = hec_summary_decimals(summary);
+  bool small = hec_summary_peaks_are_small(summary);
+  for (int32_t i = 0; i < chosen->n; i++) {
+    name = widest(name, summary->rows[chosen->row[i]].name);
+    schedule = widest(schedule, summary->rows[chosen->row[i]].schedule);
+  }
+  hec_text_printf(out, "\n%-*s  %-*s  %10s  %6s  %7s  %8s  %7s\n", name, "policy", schedule, "schedule", "median, ms",
+                  "vs ep", "x bound", "overload", small ? "peak, MB" : "peak, GB");
+  if (best >= 0 && isfinite(hec_summary_vs_bound(&summary->rows[best])))
+    hec_text_printf(out, "%-*s  %-*s  %10.*f  %6s  %6.2fx\n", name, "bound", schedule, "", decimals,
+                    1e3 * hec_summary_median(&summary->rows[best]) / hec_summary_vs_bound(&summary->rows[best]), "",
+                    1.0);
+  for (int32_t i = 0; i < chosen->n; i++) {
+    hec_summary_row *row = &summary->rows[chosen->row[i]];
+    hec_text_printf(out, "%-*s  %-*s  %10.*f ", name, row->name, schedule, row->schedule, decimals,
+                    1e3 * hec_summary_median(row));
+    hec_summary_add_ratio(out, 6, hec_summary_vs_baseline(summary, chosen->row[i]));
+    hec_text_add(out, " ");
+    hec_summary_add_ratio(out, 7, hec_summary_vs_bound(row));
+    hec_text_printf(out, "  %8.2f  %8.2f%s\n", hec_series_quantile(&row->overload, 0.5),
+                    row->peak_bytes * (small ? 1e-6 : 1e-9), hec_summary_fits(summary, row) ? "" : " too much");
+  }
+}
+
+/* ---- What it rests on ---- */
+
+/* "name:" and its words, in lines, words under words. */
+static void add_foot(const char *name, const char *words, hec_text *out) {
+  hec_text_printf(out, "%-*s", INDENT - 1, name);
+  hec_summary_add_wrapped(words, INDENT - 1, INDENT, out);
+}
+
+/* What was not said by the user, by its name: a choice's sentence begins with it. */
+static void add_assumed(const hec_summary *summary, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_text words = {0};
+  for (int32_t i = 0; i < job->n_defaults; i++) {
+    size_t length = strcspn(job->defaults[i], ":");
+    bool again = false;
+    for (int32_t k = 0; k < i && !again; k++)
+      again = strncmp(job->defaults[k], job->defaults[i], length + 1) == 0;
+    if (!again)
+      hec_text_printf(&words, "%s%.*s", words.length > 0 ? ", " : "", (int)length, job->defaults[i]);
+  }
+  if (words.length > 0) {
+    hec_text_add(&words, ". --full says what and why.");
+    add_foot("assumed:", words.data, out);
+  }
+  hec_text_free(&words);
+}
+
+void hec_summary_first_screen(hec_summary *summary, const char *files, hec_text *out) {
+  const hec_job *job = summary->job;
+  hec_text words = {0};
+  hec_text_printf(&words, "%s: ", summary->tool);
+  hec_text_add_plain(&words, job->header.name[0] ? job->header.name : summary->trace);
+  hec_text_printf(&words, "%s, %" PRId64 " iteration%s; model %s on %" PRId32 " ranks of %s, %" PRId32 " tokens each",
+                  job->header.synthetic ? " (synthetic)" : "", summary->n_iterations,
+                  summary->n_iterations == 1 ? "" : "s", job->moe.name, job->problem.n_ranks, job->cluster.name,
+                  job->problem.tokens);
+  add_words(words.data, 2, out);
+  hec_text_free(&words);
+  hec_text_add(out, "\n");
+  int32_t best = hec_summary_winner(summary);
+  add_verdict(summary, best, out);
+  chosen_rows chosen = rows_that_matter(summary);
+  add_table(summary, &chosen, best, out);
+  hec_summary_add_attentions(summary, out);
+  hec_text_add(out, "\n");
+  add_assumed(summary, out);
+  hec_text_printf(out, "%-*s", INDENT - 1, "not modelled:");
+  hec_summary_add_missing(summary, INDENT - 1, INDENT, out);
+  add_foot("more:", files, out);
+}
