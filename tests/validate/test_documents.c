@@ -94,7 +94,7 @@ START_TEST(documents_say_what_the_reports_say) {
   static const struct {
     const char *name, *folder;
     int rows;
-  } documents[] = {{"README.md", "", 9}, {"validate/README.md", "validate/", 2}};
+  } documents[] = {{"README.md", "", 4}, {"validate/README.md", "validate/", 2}};
   for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
     hec_text text = read_whole(documents[i].name), wrong = {0};
     int rows = check_document(text.data, documents[i].folder, &wrong);

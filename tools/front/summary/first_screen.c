@@ -134,7 +134,9 @@ static void add_cost(const hec_summary *summary, const hec_summary_row *row, hec
 static void add_trust(const hec_summary *summary, hec_text *words) {
   const hec_cluster *cluster = &summary->job->cluster;
   hec_text_printf(words, " This is a prediction: the rates of cluster %s are %s.", cluster->name,
-                  cluster->measured.n > 0 ? "measured" : "data sheets and assumptions, not measured on your machine");
+                  cluster->measured.n > 0 ? "measured"
+                  : cluster->gpu          ? "fitted to published measurements of such GPUs, links between nodes assumed"
+                                          : "data sheets and assumptions, not measured on your machine");
 }
 
 static void add_words(const char *words, int indent, hec_text *out) {
