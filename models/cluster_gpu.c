@@ -50,7 +50,7 @@ hec_status hec_cluster_spec_take_gpu(hec_cluster_spec *spec, const char *name, h
   const hec_gpu *gpu;
   if (!hec_gpu_known(name) && access(name, F_OK) != 0)
     return hec_fail(HEC_BAD_INPUT,
-                    "gpu %.200s: expected a device (hecate-sim --list devices) or the path of a file, found neither",
+                    "gpu %.200s: expected a device (`list` devices names them) or the path of a file, found neither",
                     name);
   HEC_TRY(hec_gpu_laws_load(name, arena, &gpu, &spec->gpu));
   const hec_gpu_sheet *sheet = &gpu->sheet;

@@ -243,7 +243,7 @@ static hec_status explain_value(const parser *p, const line_key *key) {
                                       [PLAN] = "times such as 5us@1ns",
                                       [P2P] = "CHANNELS:PER_PEER such as 32:4 (a divisor)",
                                       [SLOW] = "DEVICE:SPEED such as 3:0.5",
-                                      [GPU] = "a device of --list devices"};
+                                      [GPU] = "the name of a device"};
   char expected[160];
   (void)snprintf(expected, sizeof expected, "%s= with %s, %g to %g", key->key, forms[key->kind], key->least, key->most);
   return bad_word(p, expected);
