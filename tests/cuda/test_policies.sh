@@ -3,7 +3,7 @@
 # devices each time. Usage: test_policies.sh BUILD_DIR
 source "$(dirname "$0")/imitated.sh"
 seed=0
-all=$("$build/hecate-run" --list | awk '/^policies/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { n++ } END { print n }')
+all=$("$build/hecate-run" --list | awk '/^policies/ { on = 1; next } /^schedules/ { on = 0 } on && /^  [a-z]/ { n++ } END { print n }')
 
 policies=all n_policies=$((all - 2)) # all but the bound that nothing can execute, and the one of a file
 

@@ -210,9 +210,9 @@ fi
 # README.md says what was measured: nothing, as long as there is no report of a device; then it names each.
 measured=$(cd "$source_dir/validate/results" && compgen -G 'gpu-*.md')
 if [ -z "$measured" ]; then
-  has "Measured on a GPU so far: nothing." "$source_dir/README.md"
+  has "Measured on a GPU so far: nothing." "$source_dir/docs/running.md"
 else
-  ! grep -qF "Measured on a GPU so far: nothing." "$source_dir/README.md" || fail "README.md knows nothing of $measured"
+  ! grep -qF "Measured on a GPU so far: nothing." "$source_dir/docs/running.md" || fail "docs/running.md knows nothing of $measured"
   for name in $measured; do has "validate/results/$name" "$source_dir/README.md"; done
 fi
 [ "$(reports)" = "$before" ] || fail "validate/results changed: $(reports)"

@@ -60,9 +60,13 @@ static void add_header(hec_summary *summary, hec_text *out) {
   hec_text_printf(out, "%s, %" PRId64 " iteration%s\n", job->header.synthetic ? " (synthetic)" : "",
                   summary->n_iterations, summary->n_iterations == 1 ? "" : "s");
   hec_summary_add_model(summary, out);
-  hec_text_printf(out, "cluster  %s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s\n",
-                  job->cluster.name, problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
+  hec_text where = {0};
+  hec_text_printf(&where, "%s: %" PRId32 " ranks on %" PRId32 " node%s, %.4g GB each; network law %s", job->cluster.name,
+                  problem->n_ranks, problem->n_nodes, problem->n_nodes == 1 ? "" : "s",
                   hec_summary_memory(summary) * 1e-9, summary->law);
+  hec_text_add(out, "cluster ");
+  hec_summary_add_wrapped(where.data, 8, 9, out);
+  hec_text_free(&where);
   hec_summary_add_work(summary, out);
   hec_text_add(out, "left out");
   hec_summary_add_missing(summary, 8, 9, out);
