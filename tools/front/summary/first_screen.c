@@ -1,5 +1,6 @@
 /* What a person needs first: what to run and what it gains, the rows that matter, and what this rests on. The whole of the
  * numbers is summary_table.c's. */
+#include "models/gpu_compute.h"
 #include "runtime/program/job.h"
 #include "tools/front/summary/summary_parts.h"
 
@@ -135,8 +136,10 @@ static void add_trust(const hec_summary *summary, hec_text *words) {
   const hec_cluster *cluster = &summary->job->cluster;
   hec_text_printf(words, " This is a prediction: the rates of cluster %s are %s.", cluster->name,
                   cluster->measured.n > 0 ? "measured"
-                  : cluster->gpu          ? "fitted to published measurements of such GPUs, links between nodes assumed"
-                                          : "data sheets and assumptions, not measured on your machine");
+                  : cluster->gpu && cluster->gpu->gpu.n_own > 0
+                      ? "fitted to published measurements of such GPUs, links between nodes assumed"
+                  : cluster->gpu ? "scaled from a sister GPU with published measurements, links between nodes assumed"
+                                 : "data sheets and assumptions, not measured on your machine");
 }
 
 static void add_words(const char *words, int indent, hec_text *out) {
