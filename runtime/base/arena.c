@@ -36,12 +36,13 @@ void hec_fail_allocation(uint64_t k) {
 static _Atomic(hec_last_call *) last_calls[4];
 
 void hec_before_no_memory(hec_last_call *call) {
-  for (size_t i = 0; i < sizeof last_calls / sizeof *last_calls; i++) {
+  size_t slot = 0, n_slots = sizeof last_calls / sizeof *last_calls;
+  for (; slot < n_slots; slot++) {
     hec_last_call *there = NULL;
-    if (atomic_compare_exchange_strong(&last_calls[i], &there, call) || there == call)
+    if (atomic_compare_exchange_strong(&last_calls[slot], &there, call) || there == call)
       return;
   }
-  HEC_ASSERT(!"a free slot");
+  HEC_ASSERT(slot < n_slots);
 }
 
 /* Any thread may come here, at any place. So nothing is flushed or unwound: half a document on standard output would look
